@@ -1,1 +1,1 @@
-"""Benchmarks: each figure of the library beside its floor and its peers, measured in one run."""
+"""Benchmarks: each figure of the library with its floor and its peers, measured in one run."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, and print one table. Run it from the root of the repository."""
+"""`python -m benchmarks`: measure and print one table. Run it from the root of the repository."""
 
 import argparse
 import importlib
@@ -32,17 +32,17 @@ MODULES = (
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Measure what was asked for; the command line's own arguments if none are given."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Each figure beside its floor and peers.")
-    parser.add_argument("--only", action="append", choices=MODULES, help="measure this; may be given several times")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, and nothing of a gigabyte")
-    parser.add_argument("--no-peers", action="store_true", help="leave dask.distributed, ipyparallel and others out")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="renew the table in there: benchmarks/README.md")
+    """Measure the requested figures; the default is the command line of the process."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure figures, floors and peers.")
+    parser.add_argument("--only", action="append", choices=MODULES, help="measure this figure only; can be repeated")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, without the largest arrays")
+    parser.add_argument("--no-peers", action="store_true", help="skip dask.distributed, ipyparallel and others")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="replace the table in this file")
     arguments = parser.parse_args(args)
     if arguments.markdown is not None:
         try:
-            replaced(arguments.markdown.read_text(), "")  # known before the run, which takes minutes
+            replaced(arguments.markdown.read_text(), "")  # checked before the run, which takes minutes
         except (OSError, ValueError) as error:
             parser.error(f"--markdown {arguments.markdown}: {error}")
     settings = Settings(quick=arguments.quick, peers=not arguments.no_peers)

@@ -1,4 +1,4 @@
-"""Figures 3 and 4: a large array as argument and as result, the first time and again."""
+"""Figures 3 and 4: a large array as argument and as result, the first time and repeated."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,7 +19,7 @@ MB = 1_000_000
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """MB/s of arguments and results, and the cost of an argument that the node holds already."""
+    """Return MB/s of arguments and results, and the cost of an argument that the node already has."""
     with Loopback() as floor, Compute(nodes=1) as pool:
         for nbytes, rounds in ((100 * MB, 5 if settings.quick else 11), (1000 * MB, 0 if settings.quick else 3)):
             if rounds:
@@ -28,10 +28,10 @@ def figures(settings: Settings) -> Iterator[Figure]:
 
 
 def timed_touched(nbytes: int, call: Callable[..., object], *args: Any) -> float:
-    """Seconds that a call takes, right after memory for three arrays was used.
+    """Return the seconds of a call, right after memory for three arrays was touched.
 
-    A virtual machine gets memory from its host at the first touch, thirty times as slow as later, and gives it back a
-    few seconds after it is free.
+    A virtual machine gets memory from its host at the first touch, thirty times slower than later, and returns it a few
+    seconds after it is freed.
     """
     np.ones(3 * nbytes, dtype=np.uint8)
     return timed(partial(call, *args))
@@ -65,7 +65,7 @@ def _moved(floor: Loopback, pool: Compute, nbytes: int, rounds: int, *, peers: b
 
 
 class Fresh:
-    """Makes arrays in fresh memory, none with the content of another."""
+    """Creates arrays in fresh memory, each with different content."""
 
     def __init__(self, nbytes: int) -> None:
         self._base = np.random.default_rng(0).integers(0, 256, nbytes, dtype=np.uint8)

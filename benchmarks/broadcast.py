@@ -1,4 +1,4 @@
-"""Figure 11: one array to eight nodes: how much of it leaves the client, and how long it takes."""
+"""Figure 11: one array to eight nodes: bytes that leave the client, and time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,14 +24,14 @@ NBYTES = 100 * MB
 
 @function
 def _joined() -> int:
-    """A number, once the node is in its cluster: nodes can speak to each other then."""
+    """Return a number once the node has joined its cluster: nodes can reach each other then."""
     import skyward as sky
 
     return sky.counter("joined").increment()
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """MB that leave the client, and seconds, of `@` with an array; beside sending it to each node."""
+    """Return MB that leave the client, and seconds, of `@` with an array, and of sending it to each node."""
     rounds = 3 if settings.quick else 5
     fresh = Fresh(NBYTES)
     peers = _peers(fresh) if settings.peers else ()
@@ -70,7 +70,7 @@ def _near() -> Compute:
 
 @contextmanager
 def _apart() -> Iterator[Compute]:
-    """Nodes that do not know that they share a machine: blobs go over their connections, as between machines."""
+    """Nodes that do not detect their common machine: blobs use connections, as between machines."""
     with (
         mock.patch("skyward.control.act.nodes.replication.LocalAccess", type("ElsewhereAccess", (), {})),
         _near() as pool,
@@ -79,7 +79,7 @@ def _apart() -> Iterator[Compute]:
 
 
 def _timed(pool: Compute, array: object) -> float:
-    """Seconds of a broadcast, right after memory for all copies was used (see `arrays`)."""
+    """Return the seconds of a broadcast, right after memory for all copies was touched (see `arrays`)."""
     np.ones((NODES + 1) * NBYTES, dtype=np.uint8)
     return timed(lambda: remote.size(array) @ pool)
 

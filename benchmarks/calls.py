@@ -1,4 +1,4 @@
-"""Figure 1: one call that does nothing, on one node and on two."""
+"""Figure 1: a no-op call, on one node and on two."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -17,7 +17,7 @@ BATCH = 200
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """p50 and p99 of `noop() >> pool`, beside a bare casty ask from another thread."""
+    """Return p50 and p99 of `noop() >> pool`, and of a bare casty ask from another thread."""
     rounds = 5 if settings.quick else 15
     peers50: list[Peer] = []
     peers99: list[Peer] = []

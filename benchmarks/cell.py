@@ -1,4 +1,4 @@
-"""Figure 7: what `%%sky` adds to a cell."""
+"""Figure 7: overhead of `%%sky` for a cell."""
 
 import contextlib
 import importlib.util
@@ -18,7 +18,7 @@ AIM = Aim("value", 15)
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """Milliseconds over the same cell without the magic, in a real IPython shell."""
+    """Return the milliseconds over the same cell without the magic, in a real IPython shell."""
     if importlib.util.find_spec("IPython") is None:
         yield Figure(NAME, "ms", None, aim=AIM, note="IPython is not installed")
         return
@@ -47,7 +47,7 @@ def _times(shell: Any, source: str, rounds: int) -> list[list[float]]:
 
 
 def problem_of(shell: Any, source: str) -> str:
-    """Runs a cell; what is wrong with it, or nothing."""
+    """Run a cell; return its error, or an empty string."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         outcome = shell.run_cell(source)
     error = outcome.error_before_exec or outcome.error_in_exec

@@ -1,4 +1,4 @@
-"""One figure beside its floor and its peers, the statistics behind it, and the table that is printed."""
+"""Figures with their floors and peers, their statistics, and the printed table."""
 
 import statistics
 import time
@@ -12,12 +12,12 @@ __all__ = ["Aim", "Figure", "Peer", "best", "interleave", "median", "percentile"
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a figure should be.
+    """Target value of a figure.
 
     Attributes:
-        of: "ratio" if the aim is for ours / floor, "value" if it is for ours itself.
-        limit: the value that just meets it.
-        at_least: whether more is better.
+        of: "ratio" for an aim of ours / floor, "value" for one of ours itself.
+        limit: the threshold.
+        at_least: True if more is better.
     """
 
     of: Literal["ratio", "value"]
@@ -25,26 +25,26 @@ class Aim:
     at_least: bool = False
 
     def verdict(self, value: float) -> str:
-        """Met, or missed by how much of the limit."""
+        """Return "met", or by how much of the limit it was missed."""
         met = value >= self.limit if self.at_least else value <= self.limit
         return "met" if met else f"missed by {abs(value - self.limit) / self.limit:.0%}"
 
     def text(self, unit: str) -> str:
-        """The aim as the table shows it."""
+        """Return the aim as shown in the table."""
         sign = ">=" if self.at_least else "<="
         return f"{sign} {self.limit:g}x floor" if self.of == "ratio" else f"{sign} {number(self.limit)} {unit}"
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What a peer measured, or why it did not."""
+    """Measurement of a peer, or the reason for its absence."""
 
     name: str
     value: float | None
     why_not: str = ""
 
     def text(self, ours: float | None) -> str:
-        """As the table shows it, with ours over theirs."""
+        """Return the entry for the table, with the ratio of ours to theirs."""
         if self.value is None:
             return f"{self.name} {self.why_not}"
         return f"{self.name} {number(self.value)}" + (f" ({ours / self.value:.2g}x)" if ours and self.value else "")
@@ -52,11 +52,11 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A line of the table.
+    """One line of the table.
 
     Attributes:
-        ours: None where it could not be measured; `note` says why.
-        quiet: ours over the floor where each is taken from its best round, which noise met least.
+        ours: None if it could not be measured; `note` has the reason.
+        quiet: ratio of the best rounds of ours and of the floor, which have the least noise.
     """
 
     name: str
@@ -71,19 +71,19 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """Ours over the floor."""
+        """Ratio of ours to the floor."""
         return None if self.ours is None or not self.floor else self.ours / self.floor
 
     @property
     def verdict(self) -> str:
-        """Whether the aim is met; empty without an aim."""
+        """Verdict on the aim; empty without an aim."""
         measured = self.ratio if self.aim is not None and self.aim.of == "ratio" else self.ours
         if self.aim is None:
             return ""
         return "not measured" if measured is None else self.aim.verdict(measured)
 
     def cells(self) -> tuple[str, ...]:
-        """The line of the table."""
+        """Return the cells of the line."""
         ours = f"{number(self.ours)} {self.unit}" if self.ours is not None else "not available"
         floor = f"{number(self.floor)} ({self.floor_name})" if self.floor is not None else self.floor_name
         ratio = f"{self.ratio:.2f}" if self.ratio is not None else ""
@@ -97,7 +97,7 @@ HEAD = ("figure", "ours", "floor", "ours / floor", "best rounds", "aim", "verdic
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """The figures as a Markdown table, its columns aligned."""
+    """Return the figures as a Markdown table with aligned columns."""
     rows = [HEAD, *(figure.cells() for figure in figures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD) - 1)]
 
@@ -110,37 +110,37 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def number(value: float) -> str:
-    """A measured number with three digits that count."""
+    """Return a measured number with three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
+    """Return the seconds that a call takes."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value."""
+    """Return the median."""
     return statistics.median(values)
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The value that `part` of the values do not exceed."""
+    """Return the value that `part` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def best(times: Iterable[float], batch: int = 1) -> float:
-    """The median of the best batch."""
+    """Return the median of the best batch."""
     return min(median(seconds) for seconds in batched(times, batch))
 
 
 def interleave(calls: Sequence[Callable[[], object]], batch: int, rounds: int) -> list[list[float]]:
-    """Seconds of single calls of each, in alternating batches, so that noise of the machine meets all of them."""
+    """Return the seconds of single calls of each, in alternating batches, so that noise affects all of them."""
     times: list[list[float]] = [[] for _ in calls]
     for call in calls:
         for _ in range(batch):

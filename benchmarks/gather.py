@@ -1,4 +1,4 @@
-"""Figure 2: ten thousand calls that do nothing, gathered."""
+"""Figure 2: ten thousand gathered no-op calls."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ TASKS = 10_000
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """Tasks a second, from making the calls to having every result."""
+    """Return tasks per second, from making the calls to having every result."""
     rounds = 3 if settings.quick else 7
     floors, ours = [], []
     with TcpCalls() as floor, Compute(nodes=2) as pool:

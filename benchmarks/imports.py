@@ -1,4 +1,4 @@
-"""Figure 6: what `import skyward` adds to a bare Python."""
+"""Figure 6: cost of `import skyward` over a bare Python."""
 
 import importlib.util
 import subprocess
@@ -14,7 +14,7 @@ PEERS = ("distributed", "ipyparallel")
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """Milliseconds over `python -c pass`."""
+    """Return the milliseconds over `python -c pass`."""
     names = ["skyward", *(PEERS if settings.peers else ())]
     there = [name for name in names if importlib.util.find_spec(name) is not None]
     programs = {"": "pass", **{name: f"import {name}" for name in there}}

@@ -1,4 +1,4 @@
-"""A large value that stays on its node, beside the same one sent by each cell that uses it."""
+"""A large kept value, compared with the same value sent for each cell that uses it."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ READ, CHANGE = "total = int(values[::4096].sum())", "values += 1"
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """Seconds of ten cells that use an array: kept on the node, over sent from the notebook."""
+    """Return the seconds of ten cells that use an array: kept on the node, and sent from the notebook."""
     if importlib.util.find_spec("IPython") is None:
         yield Figure(f"an array used by {CELLS} cells, `--keep`", "s", None, note="IPython is not installed")
         return

@@ -1,4 +1,4 @@
-"""What the kernel has counted of this process's connections, whichever part of the program made them."""
+"""Counters of the kernel for the TCP connections of this process, whichever code opened them."""
 
 import contextlib
 import os
@@ -10,11 +10,11 @@ import psutil
 __all__ = ["bytes_sent"]
 
 _BYTES_SENT = 200
-"""Where Linux has the bytes sent, those sent again included, in what it tells of a connection (tcp(7), TCP_INFO)."""
+"""Offset of the bytes sent, including retransmissions, in the connection info of Linux (tcp(7), TCP_INFO)."""
 
 
 def bytes_sent() -> dict[tuple[str, int], int]:
-    """Bytes that left by each TCP connection of this process that is open, by its own end's address."""
+    """Return the bytes sent by each open TCP connection of this process, by its local address."""
     counted = {}
     for connection in psutil.Process().net_connections(kind="tcp"):
         if connection.status != psutil.CONN_ESTABLISHED or connection.fd < 0:

@@ -1,4 +1,4 @@
-"""Tasks at the nodes that have their data, beside the same tasks round robin."""
+"""Tasks on the nodes that have their data, compared with round robin."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -17,11 +17,11 @@ __all__ = ["figures"]
 
 NODES, ARRAYS, NBYTES = 4, 10, 40 * 2**20
 ROUNDS = 4
-"""Times that each array is used; the first is not counted, as its data must be sent in any case."""
+"""Number of uses of each array; the first is not counted, as its data must be sent in any case."""
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """Seconds and bytes sent for ten arrays that are used again and again, one after the other and as a group."""
+    """Return seconds and sent bytes for ten arrays that are used repeatedly, one after another and as a group."""
     fresh = Fresh(NBYTES)
 
     def in_turns(arrays: Sequence[Any], pool: Compute) -> None:
@@ -51,7 +51,7 @@ def figures(settings: Settings) -> Iterator[Figure]:
 
 
 def _measure(fresh: Fresh, use: Callable[[Sequence[Any], Compute], None], *, round_robin: bool) -> tuple[float, float]:
-    """Return the seconds of the rounds that count, and the bytes that were sent in them."""
+    """Return the seconds of the counted rounds, and the bytes sent in them."""
     blind = mock.patch.object(Locality, "stored") if round_robin else nullcontext()
     with blind, Compute(nodes=NODES, cluster=False) as pool:
         arrays = [fresh() for _ in range(ARRAYS)]

@@ -1,4 +1,4 @@
-"""Figure 9: small calls while a large argument is on its way to the same node."""
+"""Figure 9: small calls while a large argument is in transfer to the same node."""
 
 import threading
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ MB = 1_000_000
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """p50 and p99 of `noop() >> pool` from one thread while another sends an array, beside the same pool at rest."""
+    """Return p50 and p99 of `noop() >> pool` on one thread while another sends an array, and of an idle pool."""
     nbytes = (200 if settings.quick else 1000) * MB
     rounds = 2 if settings.quick else 4
     rest: list[float] = []

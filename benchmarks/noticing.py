@@ -1,6 +1,6 @@
-"""Cells that use values of the notebook and change none, beside calls of a function that are sent the same values.
+"""Cells that use values of the notebook and change none, compared with calls of a function with the same values.
 
-A call compares nothing afterwards. So what a cell takes longer is what it costs to notice changes, and to be a cell.
+A call compares nothing afterwards. So the difference is the cost of detecting changes, and of the cell itself.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ __all__ = ["figures"]
 
 @function
 def held(values: Any) -> int:
-    """Return how many values there are."""
+    """Return the number of values."""
     return len(values)
 
 
@@ -30,7 +30,7 @@ def _arrays(count: int, megabytes: int) -> list[Any]:
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """Milliseconds of a cell whose values its node holds already, over a call that is sent the same values."""
+    """Return the milliseconds of a cell whose values its node has, and of a call with the same values."""
     if importlib.util.find_spec("IPython") is None:
         yield Figure("a cell that changes nothing", "ms", None, note="IPython is not installed")
         return
@@ -60,7 +60,7 @@ def figures(settings: Settings) -> Iterator[Figure]:
 def _figure(shell: Any, name: str, rounds: int) -> Figure:
     pool, values = shell.user_ns["pool"], shell.user_ns["values"]
     cell: Callable[[], object] = partial(_run, shell, "%%sky\ncount = len(values)")
-    call: Callable[[], object] = lambda: held(values) >> pool  # noqa: E731  # the two are timed alike
+    call: Callable[[], object] = lambda: held(values) >> pool  # noqa: E731  # both are timed alike
     ours, floor = interleave([cell, call], 1, rounds)
     return Figure(
         f"a cell with {name}, none changed",

@@ -1,4 +1,4 @@
-"""Figure 10: how long a scaling decision takes: bin packing beside Ray's own scheduler, and the default policy."""
+"""Figure 10: duration of a scaling decision: bin packing compared with Ray's scheduler, and the default policy."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ TYPES: dict[str, Bundle] = {
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """Milliseconds for 4,000 demands over 400 nodes and 10,000 over 1,000; microseconds for one of `pressure`."""
+    """Time 4,000 demands over 400 nodes and 10,000 over 1,000 in milliseconds; `pressure` in microseconds."""
     sizes = ((1000, 100),) if settings.quick else ((4000, 400), (10_000, 1000))
     for demands, nodes in sizes:
         bundles, kinds = _demands(demands), _kinds(nodes)

@@ -1,9 +1,9 @@
-"""What it costs to keep the panel up to date with 1,000 nodes and 10,000 tasks, some eighty of which end every second.
+"""Cost of updating the panel with 1,000 nodes and 10,000 tasks, some eighty of which end every second.
 
     python -m benchmarks.panel
 
-The pool is a control plane as every pool has it, with a simulated cloud below it; its reports are made as those of a
-real pool are. What the simulation itself takes is not in the figures.
+The pool is a real control plane with a simulated cloud, and its reports are made like those of a real pool. The figures
+do not include the time of the simulation itself.
 """
 
 import json
@@ -32,10 +32,10 @@ BOOT = 60.0
 
 
 class Pool:
-    """A pool of many nodes and tasks, in which time passes when it is told to.
+    """A pool of many nodes and tasks, in which time advances on request.
 
     Attributes:
-        simulating: seconds of processor that the simulation has taken.
+        simulating: CPU seconds of the simulation.
     """
 
     recovered = ()
@@ -56,22 +56,22 @@ class Pool:
 
     @property
     def revision(self) -> int:
-        """Something is always happening."""
+        """Keep the pool busy."""
         return self._record.revision
 
     def report(self, *, output_after: int = 0, **_: Any) -> PoolReport:
-        """The pool now."""
+        """Return the current report of the pool."""
         with self._lock:
             record = self._record
             return PoolReport(self.snapshot(), (), record.tasks(LISTED), record.output(output_after), record.cells())
 
     def snapshot(self) -> PoolSnapshot:
-        """Its nodes and counts now."""
+        """Return its current nodes and counts."""
         done = TASKS - len(self._works)
         return view(self._runner.plane, {}, "default", "ready", {}, done, 0)
 
     def go_on(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Advance the time."""
         with self._lock:
             began, runner, record = time.thread_time(), self._runner, self._record
             runner.advance(runner.clock.now + seconds)
@@ -82,7 +82,7 @@ class Pool:
 
 
 def _work(number: int, cell: Origin) -> Work:
-    """A task that runs."""
+    """A running task."""
     nothing = encode_value(None)
     work = Work(PreparedCode(b"", nothing, "run_cell"), nothing, TaskFuture(), Mock(), origin=cell)
     work.task, work.nodes, work.terms = number, [0], Terms(hourly_price=PRICE, slots=SLOTS)
@@ -91,7 +91,7 @@ def _work(number: int, cell: Origin) -> Work:
 
 
 class Pools:
-    """The pools of a kernel: that one."""
+    """The pools of a kernel: only this one."""
 
     names = ("default",)
 
@@ -99,7 +99,7 @@ class Pools:
         self.pool = Pool()
 
     def peek(self, name: str) -> Pool:
-        """The pool."""
+        """Return the pool."""
         return self.pool
 
 
@@ -125,9 +125,9 @@ def main() -> None:
     publisher.stop()
     passed = time.perf_counter() - began
     share = (time.process_time() - cpu - (pool.simulating - simulating)) / passed
-    print(f"{NODES:,} nodes, {TASKS:,} tasks, {LISTED:,} of them listed, always changing:")
-    print(f"  one look, its differences and their JSON: {each * 1e3:.1f} ms")
-    print(f"  {len(sent) / passed:.1f} messages a second, the largest of {max(sent):,} bytes")
+    print(f"{NODES:,} nodes, {TASKS:,} tasks, {LISTED:,} of them listed, changing all the time:")
+    print(f"  one report, its differences and their JSON: {each * 1e3:.1f} ms")
+    print(f"  {len(sent) / passed:.1f} messages per second, the largest of {max(sent):,} bytes")
     print(f"  {100 * share:.1f} % of one processor")
 
 

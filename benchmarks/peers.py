@@ -1,4 +1,4 @@
-"""The peers, each with two worker processes on this machine or as many as asked for, behind one face."""
+"""Peers with two worker processes each on this machine, or as many as requested, behind one interface."""
 
 import contextlib
 import importlib.util
@@ -17,13 +17,13 @@ WORKERS = 2
 
 
 class Running(Protocol):
-    """A peer with its workers up."""
+    """A peer with running workers."""
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call on a worker, and wait."""
+        """Call a function on a worker, and wait."""
 
     def map(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
-        """Call once for each item, all sent at once, and wait."""
+        """Call a function once for each item, all sent at once, and wait."""
 
 
 class _Pool:
@@ -50,22 +50,22 @@ class Dask:
         self.client = client
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Submit, not pure, so that nothing is taken from a cache."""
+        """Submit with `pure=False`, so that nothing is taken from a cache."""
         return self.client.submit(function, *args, pure=False).result()
 
     def scatter(self, value: Any) -> Any:
-        """Put a value on a worker without the scheduler in between; what stands for it in a call."""
+        """Put a value on a worker without the scheduler in between; return its handle."""
         return self.client.scatter(value, direct=True, hash=False)
 
     def broadcast(self, function: Callable[..., Any], value: Any) -> list[Any]:
-        """Put a value on every worker, each of which gives it on, and call there with it."""
+        """Put a value on every worker, replicated from worker to worker, and call a function there with it."""
         everywhere = self.client.scatter(value, broadcast=True, direct=True, hash=False)
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         calls = [self.client.submit(function, everywhere, workers=[worker], pure=False) for worker in workers]
         return list(self.client.gather(calls))
 
     def map(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
-        """Map, not pure."""
+        """Map with `pure=False`."""
         return list(self.client.gather(self.client.map(function, items, pure=False)))
 
 
@@ -118,7 +118,7 @@ _PEERS: tuple[tuple[str, str, Callable[[int], contextlib.AbstractContextManager[
 
 
 def measured(measure: Callable[[Running], float], only: Sequence[str] = (), workers: int = WORKERS) -> list[Peer]:
-    """What each peer measures; `only` names those that are asked."""
+    """Return the measurements of each peer; `only` selects peers by name."""
     peers = []
     for name, module, start in _PEERS:
         if only and name not in only:
@@ -129,6 +129,6 @@ def measured(measure: Callable[[Running], float], only: Sequence[str] = (), work
         try:
             with start(workers) as running:
                 peers.append(Peer(name, measure(running)))
-        except Exception as error:  # a peer that fails is said so; the rest is measured still
+        except Exception as error:  # a failing peer is reported; the others are still measured
             peers.append(Peer(name, None, f"failed ({type(error).__name__}: {error})"))
     return peers

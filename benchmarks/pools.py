@@ -15,7 +15,7 @@ __all__ = ["figures"]
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """Seconds to open and to close pools of several sizes."""
+    """Return the seconds to open and to close pools of several sizes."""
     rounds = 2 if settings.quick else 5
     for nodes in (1, 2, 4, 8):
         floors, opened, closed = [], [], []
@@ -40,7 +40,7 @@ def _bare(number: int) -> None:
 
 
 def _peers(rounds: int) -> list[Peer]:
-    """Seconds from nothing until both workers of a peer answered."""
+    """Return the seconds from the start until both workers of a peer have answered."""
     return [_median(rounds, name) for name in ("ProcessPoolExecutor", "dask.distributed", "ipyparallel")]
 
 
@@ -56,6 +56,6 @@ def _median(rounds: int, name: str) -> Peer:
 
 
 def _answered(running: Running) -> float:
-    """The time at which both workers have answered."""
+    """Return the time at which both workers have answered."""
     running.map(noop_of, [0, 1])
     return time.perf_counter()

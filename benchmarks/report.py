@@ -1,4 +1,4 @@
-"""Where and with what a run was made, and the run's table in a file of Markdown."""
+"""Environment of a run, and the run's table in a Markdown file."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ PACKAGES = (
 
 
 def circumstances() -> str:
-    """The time, the machine, its load and the versions, as of now."""
+    """Return the current time, the machine, its load and the versions."""
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
@@ -54,15 +54,15 @@ def _version(package: str) -> str:
 
 
 def report(before: str, figures: Sequence[Figure], seconds: float) -> str:
-    """The whole of a run: its circumstances as they were before it, and its table."""
+    """Return the report of a run: its environment, as before the run, and its table."""
     return f"{before} The run took {seconds:,.0f} s.\n\n{table(figures)}"
 
 
 def replaced(text: str, new: str) -> str:
-    """A text with what stands between its two marks replaced.
+    """Return a text with the part between its two marks replaced.
 
     Raises:
-        ValueError: The marks are not there, once each and in order.
+        ValueError: The text does not have each mark once, in order.
     """
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise ValueError(f"there must be one line {BEGIN} and, after it, one line {END}")

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.scaling`: what each scaling policy costs, and how long tasks wait, on four simulated days.
+"""`python -m benchmarks.scaling`: cost of each scaling policy, and waits of tasks, on four simulated days.
 
-A policy is measured against the cheapest of those under which tasks wait no longer: "equal or better" is a p99 of at
-most 1.02 times its own and one second. Virtual time; the figures do not depend on the machine.
+A policy is compared with the cheapest policy with an equal or better wait: a p99 of at most 1.02 times its own plus one
+second. The time is virtual; the figures do not depend on the machine.
 """
 
 import argparse
@@ -26,8 +26,8 @@ class Line:
 
     Attributes:
         ratio: its cost to that of the cheapest policy with an equal or better p99 wait.
-        to_bound: its cost to that of a clairvoyant under whom no task waits longer than the size of the pool asks.
-        beside: the policy that `ratio` is to.
+        to_bound: its cost to that of a clairvoyant policy whose tasks wait only because of the size of the pool.
+        beside: the policy that `ratio` compares with.
     """
 
     workload: str
@@ -44,7 +44,7 @@ class Line:
 
 
 def lines(nodes: int, hours: float, seeds: int) -> list[Line]:
-    """Every policy on every workload."""
+    """Simulate every policy on every workload."""
     scenarios = [
         Scenario(
             Workload(workload, nodes, hours),
@@ -70,7 +70,7 @@ def lines(nodes: int, hours: float, seeds: int) -> list[Line]:
 
 
 def markdown(made: Sequence[Line]) -> str:
-    """The lines as a table."""
+    """Return the lines as a table."""
     rows = [
         "| workload | policy | cost | to the bound | wait p50 | wait p99 | idle | thrash | to the cheapest as fast |",
         "|---|---|--:|--:|--:|--:|--:|--:|---|",
@@ -122,9 +122,9 @@ def _say(result: Result, left: int) -> None:
 def main() -> None:
     """Print the table, and whether the default policy meets its aim."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
-    parser.add_argument("--nodes", type=int, default=200, help="the most (200)")
-    parser.add_argument("--hours", type=float, default=24.0, help="that tasks keep coming (24)")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each (3)")
+    parser.add_argument("--nodes", type=int, default=200, help="maximum number of nodes (200)")
+    parser.add_argument("--hours", type=float, default=24.0, help="duration of the workload (24)")
+    parser.add_argument("--seeds", type=int, default=3, help="runs per policy and workload (3)")
     arguments = parser.parse_args()
     made = lines(arguments.nodes, arguments.hours, arguments.seeds)
     print(

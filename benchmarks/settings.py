@@ -1,4 +1,4 @@
-"""What the command line asked for."""
+"""Settings of the command line."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to measure.
+    """Settings of a run.
 
     Attributes:
-        quick: fewer rounds, and nothing of a gigabyte.
-        peers: whether the peers are measured too.
+        quick: fewer rounds, without the largest arrays.
+        peers: True if the peers are measured too.
     """
 
     quick: bool = False

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.soak`: whether a client and its nodes hold memory, descriptors, threads and journal flat.
+"""`python -m benchmarks.soak`: check that memory, descriptors, threads and journal of client and nodes stay bounded.
 
-Each phase does one thing many times and looks at 10 %, 50 % and 100 % of it. At scale 1: 10,000 blobs as arguments, as
-results and as elements of streams; 10,000 functions; 1,000,000 tasks; 100 pools opened and closed, in one client.
+Each phase repeats one operation and takes samples at 10 %, 50 % and 100 % of it. At scale 1: 10,000 blobs as arguments,
+as results and as elements of streams; 10,000 functions; 1,000,000 tasks; 100 pools opened and closed, in one client.
 """
 
 import argparse
@@ -22,12 +22,12 @@ import psutil
 import skyward as sky
 from skyward.journal import data_directory
 
-__all__ = ["PHASES", "SLACK", "Look", "growing", "main", "soak"]
+__all__ = ["PHASES", "SLACK", "Sample", "growing", "main", "soak"]
 
 BLOB = 1_000_000
 """Bytes of a blob."""
 
-_LOOKS = (0.1, 0.5, 1.0)
+_SAMPLED_AT = (0.1, 0.5, 1.0)
 
 
 SLACK = {
@@ -39,21 +39,21 @@ SLACK = {
     "nodes_threads": 4,
     "journal": 300_000,
 }
-"""How much more of each there may be at the last look than at the first: what is under way, and what is cached."""
+"""Allowed growth of each between the first and the last sample, for work in progress and caches."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a client and its workers had at one point of a phase.
+class Sample:
+    """Resources of a client and its workers at one point of a phase.
 
     Attributes:
-        phase: name of it.
-        done: how many times its one thing was done.
+        phase: its name.
+        done: operations so far.
         seconds: since the phase began.
-        client_mb, nodes_mb: memory of the client and of all its workers that nobody shares with them, 10^6 bytes.
-        blobs_mb: memory of the blobs that the workers hold, 10^6 bytes.
-        client_fds, nodes_fds: descriptors; of the worker that has most.
-        client_threads, nodes_threads: threads; of the worker that has most.
+        client_mb, nodes_mb: unshared memory of the client and of all its workers, 10^6 bytes.
+        blobs_mb: memory of the blobs of the workers, 10^6 bytes.
+        client_fds, nodes_fds: descriptors; of the worker with the most.
+        client_threads, nodes_threads: threads; of the worker with the most.
         journal: bytes of files in the data directory.
     """
 
@@ -71,12 +71,12 @@ class Look:
 
 
 type Step = Callable[[int], None]
-"""Does its thing for one number, or for a chunk that begins there."""
+"""Runs a phase's operation for one number, or for a chunk that starts there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One thing done `count` times at scale 1, `chunk` of them in a step."""
+    """An operation that runs `count` times at scale 1, `chunk` of them in a step."""
 
     count: int
     chunk: int
@@ -159,61 +159,61 @@ PHASES = {
 
 @sky.function
 def same(number: int) -> int:
-    """A number."""
+    """Return the number."""
     return number
 
 
 @sky.function
 def first(array: Any) -> int:
-    """The number at the front of an array."""
+    """Return the first number of an array."""
     return int(array[:8].view(np.uint64)[0])
 
 
 @sky.function
 def numbered(number: int) -> Any:
-    """An array of a number."""
+    """Return an array filled with a number."""
     return np.full(BLOB // 8, number)
 
 
 @sky.function
 def many(start: int, count: int) -> Iterator[Any]:
-    """Arrays of numbers."""
+    """Yield arrays filled with numbers."""
     for number in range(start, start + count):
         yield np.full(BLOB // 8, number)
 
 
 @sky.function
 def total(arrays: Iterator[Any]) -> int:
-    """The sum of the first elements of arrays."""
+    """Return the sum of the first elements of arrays."""
     return sum(int(array[0]) for array in arrays)
 
 
 def soak(
-    names: Sequence[str], scale: float, executor: str = "thread", tell: Callable[[Look], object] = lambda _: None
-) -> list[Look]:
-    """Run these phases, at a scale, one after the other in pools of two nodes; what was seen."""
-    looks = []
+    names: Sequence[str], scale: float, executor: str = "thread", tell: Callable[[Sample], object] = lambda _: None
+) -> list[Sample]:
+    """Run these phases, at a scale, one after another in pools of two nodes; return the samples."""
+    samples = []
     for name in names:
         phase = PHASES[name]
-        options = sky.Worker(executor=executor, concurrency=2)  # type: ignore[arg-type]  # argparse has checked it
+        options = sky.Worker(executor=executor, concurrency=2)  # type: ignore[arg-type]  # checked by argparse
         pool = sky.Compute(nodes=2, worker=options)
         if phase.pool:
             pool.open()
         try:
-            for look in _run(name, phase, pool, scale):
-                tell(look)
-                looks.append(look)
+            for sample in _run(name, phase, pool, scale):
+                tell(sample)
+                samples.append(sample)
         finally:
             if phase.pool:
                 pool.close()
-    return looks
+    return samples
 
 
-def growing(looks: Sequence[Look]) -> list[str]:
-    """Name what has grown from the first look of a phase to its last."""
+def growing(samples: Sequence[Sample]) -> list[str]:
+    """Return the names of all that has grown from the first sample of a phase to its last."""
     found = []
-    for phase in dict.fromkeys(look.phase for look in looks):
-        *_, before, after = [look for look in looks if look.phase == phase][::2]
+    for phase in dict.fromkeys(sample.phase for sample in samples):
+        *_, before, after = [sample for sample in samples if sample.phase == phase][::2]
         for name, slack in SLACK.items():
             one, other = getattr(before, name), getattr(after, name)
             if other > one + slack:
@@ -221,21 +221,21 @@ def growing(looks: Sequence[Look]) -> list[str]:
     return found
 
 
-def _run(name: str, phase: Phase, pool: sky.Compute, scale: float) -> Iterator[Look]:
+def _run(name: str, phase: Phase, pool: sky.Compute, scale: float) -> Iterator[Sample]:
     count = max(10 * phase.chunk, round(phase.count * scale) // phase.chunk * phase.chunk)
-    step, began, looks = phase.begin(pool, phase.chunk), time.monotonic(), list(_LOOKS)
+    step, began, samples = phase.begin(pool, phase.chunk), time.monotonic(), list(_SAMPLED_AT)
     for start in range(0, count, phase.chunk):
         step(start)
-        if start + phase.chunk >= count * looks[0]:
-            looks.pop(0)
-            yield _look(name, start + phase.chunk, time.monotonic() - began)
+        if start + phase.chunk >= count * samples[0]:
+            samples.pop(0)
+            yield _sample(name, start + phase.chunk, time.monotonic() - began)
 
 
-def _look(phase: str, done: int, seconds: float) -> Look:
+def _sample(phase: str, done: int, seconds: float) -> Sample:
     gc.collect()
     me = psutil.Process()
     nodes = me.children(recursive=True)
-    return Look(
+    return Sample(
         phase,
         done,
         round(seconds, 1),
@@ -255,11 +255,11 @@ def _private(process: psutil.Process) -> float:
 
 
 def _blobs(processes: Sequence[psutil.Process]) -> dict[int, int]:
-    """Bytes of the files of blobs that these processes have open, by inode."""
+    """Return the bytes of the blob files that these processes have open, by inode."""
     sizes = {}
     for process in processes:
         for entry in Path(f"/proc/{process.pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
                 if "skyward-blob" in os.readlink(entry):
                     found = entry.stat()
                     sizes[found.st_ino] = found.st_blocks * 512
@@ -267,24 +267,24 @@ def _blobs(processes: Sequence[psutil.Process]) -> dict[int, int]:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Soak as the command line says, and print each look."""
+    """Run the soak test of the command line, and print each sample."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("--only", action="append", choices=PHASES, help="this phase; may be given several times")
-    parser.add_argument("--scale", type=float, default=1.0, help="part of what is done (%(default)s)")
+    parser.add_argument("--only", action="append", choices=PHASES, help="run this phase only; can be repeated")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the operations (%(default)s)")
     parser.add_argument("--executor", choices=("thread", "process"), default="thread")
-    parser.add_argument("--descriptors", type=int, help="limit of descriptors of each process")
-    parser.add_argument("--check", action="store_true", help="fail where something grows")
-    parser.add_argument("--json", action="store_true", help="print each look as one line of JSON")
+    parser.add_argument("--descriptors", type=int, help="descriptor limit of each process")
+    parser.add_argument("--check", action="store_true", help="fail if a resource grows")
+    parser.add_argument("--json", action="store_true", help="print each sample as one line of JSON")
     arguments = parser.parse_args(args)
     if arguments.descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (arguments.descriptors, arguments.descriptors))
 
-    def tell(look: Look) -> None:
-        values = asdict(look)
+    def tell(sample: Sample) -> None:
+        values = asdict(sample)
         print(json.dumps(values) if arguments.json else " ".join(f"{k} {v}" for k, v in values.items()), flush=True)
 
-    looks = soak(arguments.only or list(PHASES), arguments.scale, arguments.executor, tell)
-    if arguments.check and (found := growing(looks)):
+    samples = soak(arguments.only or list(PHASES), arguments.scale, arguments.executor, tell)
+    if arguments.check and (found := growing(samples)):
         parser.exit(1, "\n".join(found) + "\n")
 
 

@@ -1,6 +1,6 @@
-"""Nodes over SSH: calls and arrays through the tunnel, beside what the same tunnel carries with the library left out.
+"""Nodes over SSH: calls and arrays through the tunnel, compared with the same tunnel without the library.
 
-The machines are made for it, in namespaces of this one, so it needs root, iproute2 and OpenSSH with its server.
+The machines are created in namespaces of this one, which needs root, iproute2 and OpenSSH with its server.
 """
 
 import os
@@ -30,11 +30,11 @@ __all__ = ["figures"]
 
 BATCH = 200
 SLOW = 8
-"""Seconds. Starting eight workers takes about three, on two cores."""
+"""Timeout in seconds. Starting eight workers takes about three, on two cores."""
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """Calls at rest, beside a busy thread and beside an array; arrays up and down; opening eight nodes."""
+    """Measure calls at rest, beside a busy thread and beside an array; arrays up and down; opening eight nodes."""
     if reason := why_not():
         yield Figure("nodes over SSH", "ms", None, note=reason)
         return
@@ -75,7 +75,7 @@ def _inside(machine: Machine) -> Sequence[str]:
 
 
 def _through(pool: Compute, served: Served) -> str:
-    """Where to connect to reach a floor on the machine of a pool: a forward of the connection that the pool uses."""
+    """Return the address of a floor on the machine of a pool: a forward of the connection that the pool uses."""
     assert pool._pool is not None
     way: str = run(pool._pool._fleet.nodes[0].reach(served.address)).result()
     return way
@@ -179,14 +179,14 @@ def _beside(settings: Settings, pool: Compute) -> Iterator[Figure]:
 
 
 def _opening(settings: Settings, network: Network) -> Figure:
-    """Eight machines here share the cores that one has to itself."""
+    """Eight machines share the cores that one machine has to itself."""
     while len(network.machines) < 8:
         network.add()
     return _eight_beside_one("open 8 nodes over SSH", 1 if settings.quick else 5, _hosts(network))
 
 
 def _opening_slow(settings: Settings, network: Network) -> Figure:
-    """Eight that wait, as for a disk or a mirror, more than they compute. (A machine has a `/tmp` of its own.)"""
+    """Eight machines that wait, as for a disk or a mirror, more than they compute. (Each has a separate `/tmp`.)"""
     with tempfile.TemporaryDirectory(prefix="bench-", dir="/var/tmp") as folder:
         python = Path(folder, "python")
         python.write_text(f'#!/bin/sh\nsleep {SLOW}\nexec {sys.executable} "$@"\n')

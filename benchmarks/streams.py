@@ -1,4 +1,4 @@
-"""Figure 5: streams out of a node, into it, and both at once."""
+"""Figure 5: streams out of a node, into it, and in both directions."""
 
 import pickle
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ ROUND_TRIPS = 200
 
 
 def figures(settings: Settings) -> Iterator[Figure]:
-    """Items a second each way, and the round trip of one element."""
+    """Return elements per second in each direction, and the round trip of one element."""
     rounds = 3 if settings.quick else 7
     with Loopback() as floor, CastyAsk() as ask, Compute(nodes=1) as pool:
         streams: list[Callable[[], object]] = [
@@ -48,7 +48,7 @@ def figures(settings: Settings) -> Iterator[Figure]:
 
 
 class _Trips:
-    """Elements that go in one at a time, each after the one before has come out."""
+    """Elements that are sent one at a time, each after the one before has returned."""
 
     def __init__(self, pool: Compute) -> None:
         self._over = False
@@ -61,10 +61,10 @@ class _Trips:
         return iter(self._queue.get, None)
 
     def once(self) -> None:
-        """One element there and back."""
+        """Send one element and wait for its return."""
         self._queue.put(1)
         if next(self._results) != 2:
-            raise RuntimeError(f"a wrong element came back; sent {pickle.dumps(1)!r}")
+            raise RuntimeError(f"received a wrong element; sent {pickle.dumps(1)!r}")
 
     def close(self) -> None:
         """End the stream."""

@@ -1,4 +1,4 @@
-"""What the workers run, ours and those of the peers. Plain functions; `remote` makes them the library's."""
+"""Functions that the workers run, ours and those of the peers. Plain functions; `remote` wraps them for the library."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,42 +9,42 @@ __all__ = ["count", "double", "make", "noop", "noop_of", "put_all", "read", "rem
 
 
 def noop() -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 def noop_of(_: int) -> None:
-    """Nothing, of an argument."""
+    """Do nothing with an argument."""
 
 
 def size(array: Any) -> int:
-    """Bytes of an array, which is not read."""
+    """Return the bytes of an array, without reading it."""
     return int(array.nbytes)
 
 
 def read(array: Any) -> int:
-    """The sum of an array: every byte is read."""
+    """Return the sum of an array: every byte is read."""
     return int(array.view("u8").sum(dtype="u8"))
 
 
 def make(nbytes: int) -> Any:
-    """An array of so many bytes."""
+    """Return an array of so many bytes."""
     import numpy as np
 
     return np.ones(nbytes, dtype=np.uint8)
 
 
 def count(number: int) -> Iterator[int]:
-    """The integers up to `number`, one by one."""
+    """Yield the integers up to `number`."""
     yield from range(number)
 
 
 def total(items: Iterator[int]) -> int:
-    """The sum of a stream."""
+    """Return the sum of a stream."""
     return sum(items)
 
 
 def double(items: Iterator[int]) -> Iterator[int]:
-    """A stream, each element twice as large."""
+    """Yield each element of a stream, doubled."""
     for item in items:
         yield 2 * item
 
@@ -59,7 +59,7 @@ def put_all(name: str, number: int) -> None:
 
 
 class remote:
-    """The same functions as the library takes them."""
+    """The same functions, wrapped for the library."""
 
     noop = staticmethod(function(noop))
     noop_of = staticmethod(function(noop_of))

@@ -18,5 +18,9 @@ export default tseslint.config(
       '@typescript-eslint/no-floating-promises': 'error'
     }
   },
-  { files: ['*.mjs', '*.mts', '*.js', 'style/*.js'], extends: [tseslint.configs.disableTypeChecked], rules: { '@typescript-eslint/no-require-imports': 'off', 'no-undef': 'off' } }
+  {
+    files: ['*.mjs', '*.mts', '*.js', 'style/*.js'],
+    extends: [tseslint.configs.disableTypeChecked],
+    rules: { '@typescript-eslint/no-require-imports': 'off', 'no-undef': 'off' }
+  }
 );

@@ -1,8 +1,8 @@
-"""Runs a notebook as a reader would, cell by cell, and shows each cell and what it prints as it happens.
+"""Runs a notebook cell by cell, and shows each cell and its output as it happens.
 
     python scripts/demo.py notebooks/quickstart.ipynb
 
-The file itself stays as it is. Ends with status 1 at the first cell that fails.
+The file is not changed. Exits with status 1 at the first cell that fails.
 """
 
 import re
@@ -20,13 +20,13 @@ _ANSI = re.compile(r"\033\[[0-9;]*m")
 
 
 def show(text: str) -> None:
-    """Write `text` as it is, at once."""
+    """Write `text` unchanged, at once."""
     sys.stdout.write(text if sys.stdout.isatty() else _ANSI.sub("", text))
     sys.stdout.flush()
 
 
 def as_text(data: dict[str, Any]) -> str:
-    """The plain text of an output; in a word, what a terminal cannot show."""
+    """Return the plain text of an output, or a word for what a terminal cannot show."""
     text = str(data.get("text/plain", ""))
     kinds = [kind for kind in data if kind.startswith("image/")]
     return f"{text}  [{', '.join(kinds)}: shown in JupyterLab]" if kinds else text
@@ -50,7 +50,7 @@ class Screen(NotebookClient):  # type: ignore[misc]  # nbclient is typed in part
 
 
 def show_source(cell: Any) -> None:
-    """What the cell says: prose dim, code after a prompt."""
+    """Return the text of a cell: prose dimmed, code after a prompt."""
     if cell.cell_type == "markdown":
         show(f"\n{_DIM}{cell.source}{_PLAIN}\n")
     else:
@@ -59,7 +59,7 @@ def show_source(cell: Any) -> None:
 
 
 def main(path: Path) -> int:
-    """Run the notebook at `path`; the exit status."""
+    """Run the notebook at `path`; return the exit status."""
     if not path.is_file():
         sys.stderr.write(f"demo: there is no notebook {path}.\n")
         return 1
@@ -68,7 +68,7 @@ def main(path: Path) -> int:
         notebook,
         timeout=120,
         kernel_name="python3",
-        extra_arguments=["--log-level=ERROR"],  # the kernel's own warnings are no part of the story
+        extra_arguments=["--log-level=ERROR"],  # hides the kernel's own warnings
         resources={"metadata": {"path": str(path.parent)}},
     )
     started = time.monotonic()

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Resolves requirements.lock anew, and benchmarks/requirements.lock with the same versions: for every platform, with
-# hashes, and without the address of any index in them.
+# Resolves requirements.lock again, and benchmarks/requirements.lock with the same versions: for every platform, with
+# hashes, and without the address of any index.
 set -eu
 cd "$(dirname "$0")/.."
 uv=.venv/bin/uv
@@ -10,6 +10,6 @@ compile() {
 compile --extra notebook --extra ssh --group dev --output-file requirements.lock
 compile --group bench --constraint requirements.lock --output-file benchmarks/requirements.lock
 if grep -n '://' requirements.lock benchmarks/requirements.lock; then
-  echo 'lock: a lock names an address (above): resolve it without links to files or indexes.' >&2
+  echo 'lock: a lock contains an address (above): resolve it without links to files or indexes.' >&2
   exit 1
 fi

@@ -1,9 +1,9 @@
-"""Builds the side panel and the widget, tests their models, and notes what they were built from. Takes node and npm.
+"""Builds the side panel and the widget, tests their models, and stores the digest of the sources. Needs node and npm.
 
     python scripts/panel_build.py
 
-What it builds, `labextension/dist` and `skyward_jupyter/view/front/pool.js`, is in the repository: who installs needs
-no node. A test holds that it was built from the sources as they are.
+Both builds, `labextension/dist` and `skyward_jupyter/view/front/pool.js`, are in the repository, so installing needs no
+node. A test checks that they were built from the current sources.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ SOURCES = ("package.json", "package-lock.json", "tsconfig.json", "webpack.config
 
 
 def digest() -> str:
-    """What the panel would be built from now."""
+    """Return the digest of the sources of the panel."""
     files = [path for name in SOURCES for path in (FOLDER / name, *(FOLDER / name).rglob("*")) if path.is_file()]
     whole = hashlib.sha256()
     for path in sorted(files):
@@ -31,13 +31,13 @@ def digest() -> str:
 
 
 def main() -> int:
-    """Build; 0 if all went well."""
+    """Build; return 0 on success."""
     if shutil.which("npm") is None:
         sys.stderr.write("panel: building the side panel takes node and npm; install node 20 or newer.\n")
         return 1
     PATH.write_text(typescript())
     installed, lock = FOLDER / "node_modules" / ".made-from", (FOLDER / "package-lock.json").read_text()
-    # The builder comes with JupyterLab, and is a command beside this interpreter.
+    # The builder is installed with JupyterLab, as a command beside this interpreter.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     steps = [["npm", "ci", "--no-audit", "--no-fund"]] if _read(installed) != lock else []
     for step in (*steps, ["npm", "run", "check"], ["npm", "test"], ["npm", "run", "build"]):
@@ -48,7 +48,7 @@ def main() -> int:
     for leftover in (FOLDER / "dist" / "schemas").rglob("*.orig"):
         leftover.unlink()
     NOTE.write_text(f"{digest()}\n")
-    # The JupyterLab of this environment shows what was built from now on.
+    # Make the JupyterLab of this environment load the new build.
     return subprocess.run(["sh", "scripts/setup.sh"], cwd=FOLDER.parent, check=False).returncode
 
 

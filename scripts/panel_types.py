@@ -1,8 +1,8 @@
-"""Writes the panel's side of the protocol: TypeScript types from the dataclasses of `skyward_kernel.protocol`.
+"""Generates the panel's side of the protocol: TypeScript types from the dataclasses of `skyward_kernel.protocol`.
 
     python scripts/panel_types.py
 
-A test holds that `labextension/src/protocol.ts` is what this makes.
+A test checks that `labextension/src/protocol.ts` is up to date.
 """
 
 import sys
@@ -21,7 +21,7 @@ _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneTy
 
 
 def typescript() -> str:
-    """The whole file."""
+    """Return the whole file."""
     rows = tuple(ROWS.values())
     tables = "".join(f"  {table}: {kind.__name__};\n" for table, kind in ROWS.items())
     kept = "".join(f"  {table}: {most},\n" for table, most in KEPT.items())

@@ -1,14 +1,13 @@
 #!/bin/sh
-# Makes the project's virtual environment, and everything that it takes to make one. Touches nothing outside this
-# folder. Done already: returns at once.
+# Creates the project's virtual environment and its prerequisites. Changes nothing outside this folder. Idempotent.
 #
 #   scripts/setup.sh                      .venv, from requirements.lock, with the project in it as an editable install
 #   scripts/setup.sh --python 3.12 --venv .venv-3.12
 #   scripts/setup.sh --venv .venv-bench --lock benchmarks/requirements.lock
-#   scripts/setup.sh --find 3.12          only prints where that Python is; nothing if it is not here
+#   scripts/setup.sh --find 3.12          only prints the path of that Python; nothing if there is none
 #
-# Environment: SKYWARD_PYTHON names the interpreter to use. PIP_INDEX_URL, PIP_EXTRA_INDEX_URL and PIP_FIND_LINKS count
-# for uv too, unless its own variables are set.
+# Environment: SKYWARD_PYTHON names the interpreter to use. PIP_INDEX_URL, PIP_EXTRA_INDEX_URL and PIP_FIND_LINKS
+# apply to uv too, unless its own variables are set.
 set -eu
 cd "$(dirname "$0")/.."
 here=$(pwd)
@@ -28,8 +27,8 @@ while [ $# -gt 0 ]; do
   esac
 done
 
-# Prints the interpreter behind $1 if it is a CPython of version $2 that can serve. A pyenv shim of a version that is
-# not switched on exists and fails, so it has to be run to know.
+# Prints the interpreter behind $1 if it is a usable CPython of version $2. A pyenv shim of an inactive version exists
+# and fails, so the interpreter has to be run.
 usable() {
   "$1" -c '
 import sys, sysconfig
@@ -39,8 +38,8 @@ ok = ok and (sys.argv[1] in ("any", "%d.%d" % v[:2])) and not sysconfig.get_conf
 print(sys._base_executable) if ok else sys.exit(1)' "$2" 2>/dev/null
 }
 
-# Where a Python of version $1 may be, one a line: on PATH, with uv, with us, with pyenv (whose root counts also where
-# only its shims are on PATH and HOME is another).
+# Possible paths of a Python of version $1, one per line: on PATH, of uv, in this folder, of pyenv (also if only its
+# shims are on PATH and HOME is another).
 candidates() {
   printf '%s\n' "python$1"
   uv_pythons=${UV_PYTHON_INSTALL_DIR:-${XDG_DATA_HOME:-${HOME:-}/.local/share}/uv/python}
@@ -52,7 +51,7 @@ candidates() {
 
 find_python() {
   if [ -n "${SKYWARD_PYTHON:-}" ] && [ -z "$find_only" ]; then
-    usable "$SKYWARD_PYTHON" any || fail "SKYWARD_PYTHON=$SKYWARD_PYTHON is not a CPython of 3.12 or newer."
+    usable "$SKYWARD_PYTHON" any || fail "SKYWARD_PYTHON=$SKYWARD_PYTHON is not CPython 3.12 or newer."
     return
   fi
   for version in $wanted; do
@@ -66,8 +65,8 @@ if [ -n "$find_only" ]; then
   exit 0
 fi
 
-# The panel is the one thing that an editable install copies: have it be as it is in the repository by now. Where
-# `jupyter-builder develop` has put a link to it, it is.
+# An editable install copies the panel, and only the panel: update the copy. A link made by `jupyter-builder develop`
+# needs no update.
 panel=$venv/share/jupyter/labextensions/skyward-panel
 renew_panel() {
   [ -d "$panel" ] && ! diff -r -x install.json labextension/dist "$panel" >/dev/null || return 0
@@ -84,15 +83,15 @@ fi
 
 python=$(find_python)
 
-# uv: the user's, or one of our own at the version of the lock file.
+# uv: the user's, or a local one at the version of the lock file.
 own_uv=$cache/uv
 if uv=$(command -v uv) && "$uv" --version >/dev/null 2>&1; then
   :
 else
   uv=$own_uv/bin/uv
   if ! "$uv" --version >/dev/null 2>&1; then
-    with=${python:-$(command -v python3)} || fail "there is no Python here: install python3 with python3-venv, or uv."
-    say "Getting uv with $with"
+    with=${python:-$(command -v python3)} || fail "no Python was found: install python3 with python3-venv, or uv."
+    say "Installing uv with $with"
     mkdir -p "$cache"
     rm -rf "$own_uv"
     sed -n '/^uv==/,/[^\\]$/p' requirements.lock | sed '/^ *#/d' >"$cache/uv.txt"
@@ -104,7 +103,7 @@ else
     fi
     "$@" --quiet --disable-pip-version-check --no-deps --require-hashes -r "$cache/uv.txt" >>"$cache/uv.log" 2>&1 || {
       tail -n 5 "$cache/uv.log" >&2
-      fail "uv could not be installed with $with: install uv, or python3-venv and python3-pip, and see that pip reaches its index."
+      fail "uv could not be installed with $with: install uv, or python3-venv and python3-pip, and check that pip reaches its index."
     }
   fi
   export UV_CACHE_DIR="${UV_CACHE_DIR:-$cache/uv-cache}"
@@ -117,20 +116,20 @@ export UV_NO_CONFIG=1 UV_NO_PROGRESS=1
 
 if [ -z "$python" ]; then
   version=${wanted%% *}
-  say "No CPython $wanted was found; fetching $version with uv"
+  say "No CPython $wanted was found; downloading $version with uv"
   UV_PYTHON_INSTALL_DIR=$cache/python "$uv" python install --quiet --no-bin "$version" ||
-    fail "a CPython of 3.12 or newer is missing and could not be fetched: install one (say, 'pyenv install $version'), or set SKYWARD_PYTHON to its path."
+    fail "CPython 3.12 or newer was not found and could not be downloaded: install it (for example with 'pyenv install $version'), or set SKYWARD_PYTHON to its path."
   python=$(find_python)
-  [ -n "$python" ] || fail "uv fetched a Python that does not run here; set SKYWARD_PYTHON to a CPython of 3.12 or newer."
+  [ -n "$python" ] || fail "the Python that uv downloaded does not run on this machine; set SKYWARD_PYTHON to a CPython of 3.12 or newer."
 fi
 
 say "Installing into $venv with $("$python" -V) ($python)"
 rm -f "$venv/.made-from"
-"$uv" venv --quiet --allow-existing --python "$python" "$venv" || fail "the virtual environment $venv could not be made with $python."
+"$uv" venv --quiet --allow-existing --python "$python" "$venv" || fail "the virtual environment $venv could not be created with $python."
 "$uv" pip sync --quiet --require-hashes --python "$venv/bin/python" "$lock" ||
-  fail "the packages of $lock could not be installed: see above, and see that uv reaches the package index (PIP_INDEX_URL, PIP_FIND_LINKS and SSL_CERT_FILE count)."
-[ ! -L "$panel" ] || rm "$panel" # or what was built would be removed as part of the former install
+  fail "the packages of $lock could not be installed: see above, and check that uv reaches the package index (PIP_INDEX_URL, PIP_FIND_LINKS and SSL_CERT_FILE apply)."
+[ ! -L "$panel" ] || rm "$panel" # otherwise the build would be removed with the former install
 "$uv" pip install --quiet --no-deps --no-build-isolation --python "$venv/bin/python" --editable . ||
   fail "the project itself could not be installed: see above."
-renew_panel # without what is left of a former one
+renew_panel # without the files of a former build
 printf '%s\n' "$made_from" >"$venv/.made-from"

@@ -1,9 +1,9 @@
 """Skyward: run Python functions on ephemeral nodes. `import skyward as sky`.
 
-Public names load when they are first used, so that the import is fast and brings nothing along.
+Public names load on first use, so the import is fast and loads no other module.
 """
 
-TYPE_CHECKING = False  # the type checkers know the name; importing `typing` for it would cost more than all of this
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` would take longer than the rest of this module
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         NoPoolError,
         NotOnNodeError,
         NotPicklableError,
+        OnNodeError,
         OperatorError,
         PayloadError,
         PoolClosedError,
@@ -102,6 +103,7 @@ __all__ = [
     "Nodes",
     "NotOnNodeError",
     "NotPicklableError",
+    "OnNodeError",
     "OperatorError",
     "Options",
     "PayloadError",
@@ -175,7 +177,7 @@ _HOMES = {
     "task.output": ("silent", "stderr", "stdout"),
     "task.sharding": ("shard",),
 }
-"""The public names of each module, of those that are neither a module nor an error."""
+"""Public names of each module, except modules and errors."""
 
 _MODULES = ("accelerators", "errors", "events", "time")
 _PROVIDERS = {"Adapter": "adapter", "Container": "container", "Local": "local", "SSH": "ssh"}
@@ -193,24 +195,24 @@ def _load(name: str) -> object:
 
 
 class _MissingName(AttributeError):
-    """Says what is meant by a name that is not public, once somebody reads it: the import system asks, and does not."""
+    """AttributeError with a hint, built only when the message is read: the import system often drops the error."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, name=name, obj=None)  # without `obj`, from which Python would make a guess of its own
+        super().__init__(name, name=name, obj=None)  # without `obj`: Python would add its own suggestion
 
     def __str__(self) -> str:
-        from skyward.published_names import meant
+        from skyward.published_names import suggestion
 
         (name,) = self.args
-        instead = meant(name, __all__)
-        return f"module 'skyward' has no attribute {name!r}" + (f": {instead}" if instead else "")
+        hint = suggestion(name, __all__)
+        return f"module 'skyward' has no attribute {name!r}" + (f": {hint}" if hint else "")
 
 
-_MissingName.__name__ = _MissingName.__qualname__ = AttributeError.__name__  # as a traceback shows it
+_MissingName.__name__ = _MissingName.__qualname__ = AttributeError.__name__  # shown in tracebacks
 _MissingName.__module__ = AttributeError.__module__
 
 
-if not TYPE_CHECKING:  # the type checkers would take every name for public
+if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> object:
         if name == "__version__":
@@ -236,7 +238,7 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
-    """Take them away: `%unload_ext skyward`."""
+    """Remove `%%sky` and `%sky` from IPython: `%unload_ext skyward`."""
     from importlib import import_module
 
     import_module("skyward_jupyter").unload_ipython_extension(shell)  # circular: IPython's own call

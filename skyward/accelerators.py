@@ -1,7 +1,7 @@
 """Accelerators by name: `sky.accelerators.A100(count=4)`, or the text "A100:4".
 
-The catalogue is the list of factories below; each carries what is publicly known of its model. `memory` is that of one
-accelerator, or of the whole slice for the TPU slices.
+The catalogue is the list of factories below, with public figures of each model. `memory` is that of one accelerator,
+or of the whole slice for TPU slices.
 """
 
 import re
@@ -20,16 +20,19 @@ _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*GI?B", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Accelerator(Value):
-    """A kind of accelerator, and how many of it a node has.
+    """A model of accelerator, and the number of them on a node.
 
     Attributes:
         name: name in the catalogue.
-        memory: memory of one, such as "80GB"; empty where it does not matter.
-        count: how many; a fraction is a share of one.
-        metadata: what else the catalogue knows, such as its manufacturer and the versions of CUDA that support it.
+        memory: memory of one, such as "80GB"; empty for any.
+        count: number per node; a fraction is a share of one.
+        metadata: further facts from the catalogue, such as the manufacturer and the CUDA versions that support it.
 
     Raises:
         SpecError: a field has a value that is not allowed.
+
+    Example:
+        >>> sky.Compute(accelerator=sky.accelerators.A100(count=4))
     """
 
     name: str
@@ -45,7 +48,7 @@ class Accelerator(Value):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise SpecError(f"Accelerator name must be a text, such as 'A100', but got {shown(self.name)}.")
+            raise SpecError(f"Accelerator name must be a string, such as 'A100', but got {shown(self.name)}.")
         self._set(memory=_memory_text(self.memory))
         number(self.count, "Accelerator count", most=limits.ACCELERATORS)
         if self.metadata is not None:
@@ -54,15 +57,15 @@ class Accelerator(Value):
 
     @property
     def memory_gb(self) -> float | None:
-        """Memory of one accelerator in GB; None where it is not known."""
+        """Memory of one accelerator in GB; None if unknown."""
         return float(self.memory.removesuffix("GB")) if self.memory else None
 
     def with_count(self, count: float) -> "Accelerator":
-        """The same accelerator, `count` of it."""
+        """Return the same accelerator with another count."""
         return replace(self, count=count)
 
     def __str__(self) -> str:
-        """The text that `parse_accelerator` reads."""
+        """Return the text that `parse_accelerator` reads."""
         return f"{self.name}{f'-{self.memory}' if self.memory else ''}{f':{self.count:g}' if self.count != 1 else ''}"
 
 
@@ -71,12 +74,12 @@ def _memory_text(memory: object) -> str:
         return ""
     found = _MEMORY.fullmatch(memory.strip()) if isinstance(memory, str) else None
     if found is None:
-        raise SpecError(f"Accelerator memory must be a text such as '80GB', but got {shown(memory)}.")
+        raise SpecError(f"Accelerator memory must be a string such as '80GB', but got {shown(memory)}.")
     return f"{found[1]}GB"
 
 
 class _Family(NamedTuple):
-    """What the models of one architecture share."""
+    """Facts that the models of one architecture share."""
 
     manufacturer: str
     architecture: str
@@ -85,7 +88,7 @@ class _Family(NamedTuple):
 
 
 class Model:
-    """One row of the catalogue. Calling it gives the accelerator."""
+    """Row of the catalogue; a call returns the accelerator."""
 
     __slots__ = ("__name__", "family", "memory")
 
@@ -95,7 +98,7 @@ class Model:
         self.family = family
 
     def __call__(self, *, count: float = 1) -> Accelerator:
-        """`count` accelerators of this model on each node."""
+        """Return `count` accelerators of this model per node."""
         return _make(self.__name__, self.memory, count, self.family)
 
     def __repr__(self) -> str:
@@ -119,7 +122,7 @@ def _form(name: str, form_factor: str | None, *allowed: str) -> str | None:
     return form_factor
 
 
-# The last CUDA that supports each: 11.8 for Kepler, 12.9 for Pascal and Volta.
+# The last CUDA version that supports each: 11.8 for Kepler, 12.9 for Pascal and Volta.
 _KEPLER = _Family("NVIDIA", "Kepler", "6.5", "11.8")
 _PASCAL = _Family("NVIDIA", "Pascal", "8.0", "12.9")
 _VOLTA = _Family("NVIDIA", "Volta", "9.0", "12.9")
@@ -144,31 +147,31 @@ _TPU = _Family("Google", "TPU")
 def H100(
     *, count: float = 1, memory: Literal["40GB", "80GB", "94GB"] | None = None, form_factor: FormFactor | None = None
 ) -> Accelerator:
-    """NVIDIA H100: 80 GB, and 94 GB as NVL."""
+    """Return NVIDIA H100: 80 GB, or 94 GB as NVL."""
     chosen = memory or ("94GB" if form_factor == "NVL" else "80GB")
     form_factor_known = _form("H100", form_factor, "SXM", "PCIe", "NVL")
     return _make("H100", _variant("H100", chosen, "40GB", "80GB", "94GB"), count, _HOPPER, form_factor_known)
 
 
 def H200(*, count: float = 1, form_factor: Literal["SXM", "NVL"] | None = None) -> Accelerator:
-    """NVIDIA H200: 141 GB."""
+    """Return NVIDIA H200: 141 GB."""
     return _make("H200", "141GB", count, _HOPPER, _form("H200", form_factor, "SXM", "NVL"))
 
 
 def A100(*, count: float = 1, memory: Literal["40GB", "80GB"] = "80GB") -> Accelerator:
-    """NVIDIA A100: 80 GB, or 40 GB."""
+    """Return NVIDIA A100: 80 GB, or 40 GB."""
     return _make("A100", _variant("A100", memory, "40GB", "80GB"), count, _GA100)
 
 
 def V100(*, count: float = 1, memory: Literal["16GB", "32GB"] = "16GB") -> Accelerator:
-    """NVIDIA V100: 16 GB, or 32 GB."""
+    """Return NVIDIA V100: 16 GB, or 32 GB."""
     return _make("V100", _variant("V100", memory, "16GB", "32GB"), count, _VOLTA)
 
 
 def Custom(
     name: str, *, memory: str = "", count: float = 1, cuda_min: str | None = None, cuda_max: str | None = None
 ) -> Accelerator:
-    """An accelerator that is not in the catalogue."""
+    """Return an accelerator that is not in the catalogue."""
     known = {"cuda_min": cuda_min, "cuda_max": cuda_max}
     return Accelerator(name, memory, count, {key: value for key, value in known.items() if value} or None)
 
@@ -285,7 +288,7 @@ TPUv5p_8 = Model("TPUv5p_8", "380GB", _TPU)
 
 
 class Overrides(TypedDict, total=False):
-    """What `from_name` may change; which of them a model takes depends on the model."""
+    """Arguments of `from_name`; each model accepts some of them."""
 
     count: float
     memory: str
@@ -300,13 +303,13 @@ _CATALOGUE: dict[str, Callable[..., Accelerator]] = {
 
 
 def _key(name: str) -> str:
-    """`name` without what people write differently: case, separators, the maker."""
+    """Return `name` without case, separators and manufacturer, as a lookup key."""
     key = re.sub(r"[\s_-]", "", name).lower()
     return re.sub(r"^(nvidia|amd|intel|habana|google|aws)?(tesla|geforce)?", "", key)
 
 
 def _keys() -> Iterator[tuple[str, str]]:
-    """Every way to look up a name of the catalogue; the later ones give way to the earlier."""
+    """Yield every spelling of the names in the catalogue, and the name; earlier ones take precedence."""
     yield from ((_key(name), name) for name in _CATALOGUE)
     yield from ((re.sub(r"^(rtx|gtx|quadro|instinct|radeonpro)", "", _key(name)), name) for name in _CATALOGUE)
 
@@ -315,15 +318,15 @@ _BY_KEY = dict(reversed(list(_keys())))
 
 
 def names() -> tuple[str, ...]:
-    """The names of the catalogue."""
+    """Return the names of the catalogue."""
     return tuple(_CATALOGUE)
 
 
 def from_name(name: str, **overrides: Unpack[Overrides]) -> Accelerator:
-    """The accelerator of that name in the catalogue; case and separators do not matter.
+    """Return the accelerator of that name in the catalogue; case and separators do not matter.
 
     Raises:
-        SpecError: there is none of that name, or it does not take one of `overrides`.
+        SpecError: the name is unknown, or the model does not take one of `overrides`.
     """
     found = _BY_KEY.get(_key(name)) if isinstance(name, str) else None
     if found is None:
@@ -348,7 +351,7 @@ def _unknown(name: object) -> str:
     close = difflib.get_close_matches(_key(str(name)), _BY_KEY, n=3, cutoff=0.6)
     names = dict.fromkeys(_BY_KEY[key] for key in close)
     fix = f"did you mean {' or '.join(names)}" if names else "see `sky.accelerators` for the names"
-    return f"There is no accelerator {name!r}; {fix}; `sky.accelerators.Custom(...)` takes any other."
+    return f"There is no accelerator {name!r}; {fix}; use `sky.accelerators.Custom(...)` for any other model."
 
 
 _COUNT = r"[0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18}"
@@ -358,10 +361,10 @@ _FORMS: dict[str, FormFactor] = {"sxm": "SXM", "pcie": "PCIe", "nvl": "NVL"}
 
 
 def parse_accelerator(text: str) -> Accelerator:
-    """The accelerators that `text` asks for: "A100", "A100:4", "4xA100", "H100-80GB", "A100-SXM4-40GB:8".
+    """Return the accelerators that `text` names: "A100", "A100:4", "4xA100", "H100-80GB", "A100-SXM4-40GB:8".
 
     Raises:
-        SpecError: the catalogue has no such accelerator, or the text has another form.
+        SpecError: the catalogue has no such accelerator, or the text has the wrong format.
     """
     found = _TEXT.fullmatch(text.strip())
     if found is None or not found["name"] or (found["before"] and found["after"]):
@@ -382,17 +385,17 @@ def parse_accelerator(text: str) -> Accelerator:
             words.append(word)
     name = " ".join(words)
     if _BY_KEY.get(_key(name)) not in ("H100", "H200"):
-        overrides.pop("form_factor", None)  # the others are not told apart by it
+        overrides.pop("form_factor", None)  # other models have no variants by form factor
     return from_name(name, **overrides)
 
 
 class Described(NamedTuple):
-    """A model of accelerator as a provider names it.
+    """Accelerator as a provider describes it.
 
     Attributes:
-        model: the name in the catalogue, or the text in a normal form where the catalogue does not have it.
-        memory_gb: memory of one in GB; None where it is not known.
-        form_factor: "SXM", "PCIe" or "NVL"; None where it is not known.
+        model: the name in the catalogue; if it has none, the normalized text.
+        memory_gb: memory of one in GB; None if unknown.
+        form_factor: "SXM", "PCIe" or "NVL"; None if unknown.
     """
 
     model: str
@@ -405,9 +408,9 @@ _JOINED_FORM = re.compile(r"(?<=[0-9])(SXM|PCIe|NVL)[0-9]?$", re.IGNORECASE)
 
 
 def describe(text: str) -> Described:
-    """Return the model that a provider's `text` means, such as "8x NVIDIA A100-SXM4-80GB". Takes any text.
+    """Return the model that a provider's `text` describes, such as "8x NVIDIA A100-SXM4-80GB". Accepts any text.
 
-    Vendor, count, memory and form factor are split off, so texts in different spellings compare equal by `model`.
+    Vendor, count, memory and form factor are split off, so different spellings compare equal by `model`.
     """
     name = re.sub(rf"^\s*(?:{_COUNT})\s*[xX*]\s+|^\s*[0-9]+[xX*](?=[A-Za-z])|\s*:\s*(?:{_COUNT})\s*$", "", text)
     name = re.sub(r"(?<=[0-9])[\s_-]+(?=GI?B\b)", "", name, flags=re.IGNORECASE)

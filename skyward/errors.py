@@ -3,38 +3,41 @@
 SkywardError
 ├── UsageError                    the call itself is wrong; nothing was sent
 │   ├── SpecError                 a value of a spec, option or argument is not allowed (also a ValueError)
-│   ├── NoGroupFitsError          a task, or a floor, asks for what no node can ever have (also a ValueError)
+│   ├── NoGroupFitsError          a task, or a floor, needs more than any node can have (also a ValueError)
 │   ├── OperatorError             an operator was applied to the wrong thing (also a TypeError)
 │   ├── NoPoolError               no pool is in scope (also a RuntimeError)
 │   ├── PoolClosedError           the pool is closed, or was never opened (also a RuntimeError)
-│   ├── NoClusterError            collections were asked for of nodes that form no cluster (also a RuntimeError)
-│   ├── NotOnNodeError            asked on a client what only a node knows, or the other way round (also a RuntimeError)
+│   ├── SlotsHeldError            a task can never start, because streams that wait for it hold the slots
+│   ├── NoClusterError            collections need a cluster, and the nodes form none (also a RuntimeError)
+│   ├── NotOnNodeError            the call works only in a task on a node (also a RuntimeError)
+│   ├── OnNodeError               the call works only on the client, not on a node (also a RuntimeError)
 │   └── KeptElsewhereError        the handle of a kept value was used as if it were the value (also an AttributeError)
-├── PayloadError                  a value cannot travel; nothing was sent
+├── PayloadError                  a value cannot be sent; nothing was sent
 │   ├── NotPicklableError         names the value and the path inside it (also a TypeError)
 │   ├── MissingModuleError        a module the payload needs is missing on the node (also a ModuleNotFoundError)
 │   └── TooLargeError             the payload is over a limit, or has no room on its node (also a ValueError)
 ├── ProvisioningError             the pool could not get the machines it needs (also a RuntimeError)
-│   ├── NoOffersError             nothing on offer fits the spec
-│   ├── JournalError              what is launched cannot be written down, so nothing is
+│   ├── NoOffersError             no offer of a provider fits the spec
+│   ├── JournalError              the journal cannot be written, so nothing was launched
 │   ├── ProviderMissingError      no such provider, or its extra is not installed
-│   └── NodeStartError            a node did not come up; carries the last lines of its log
-├── CollectionError               a collection could not do what it was asked to (also a RuntimeError)
-│   ├── CollectionUnavailableError  too few of the nodes that keep it are there
+│   └── NodeStartError            a node did not start; carries the last lines of its log
+├── CollectionError               an operation on a collection failed (also a RuntimeError)
+│   ├── CollectionUnavailableError  too few of the nodes that hold it are available
+│   ├── CollectionLostError       all nodes that held a strong collection are gone, and its content with them
 │   └── LockLostError             a lock was lost before it was released
 ├── TaskError                     a task did not end with a result of its own
 │   ├── TaskTimeoutError          it ran past its timeout and was stopped (also a TimeoutError)
 │   ├── TaskCancelledError        it was cancelled and stopped (also a concurrent CancelledError)
 │   ├── TaskExitError             it called ``sys.exit()``
-│   ├── BudgetExhaustedError      the pool had spent its ``budget`` before the task had run
-│   ├── InputLostError            an iterator of a process that is gone fed it
-│   ├── KeptLostError             a value that it uses is not on its node any more (also a LookupError)
+│   ├── BudgetExhaustedError      the pool spent its ``budget`` before the task had run
+│   ├── InputLostError            the process that fed it from an iterator is gone
+│   ├── KeptLostError             a value that it uses is no longer on its node (also a LookupError)
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
-│   └── RemoteError               it raised something whose type cannot be rebuilt here
-└── IllegalTransitionError        a lifecycle was asked for a transition that its table lacks: a defect of ours
+│   └── RemoteError               it raised an exception whose type cannot be rebuilt on the client
+└── IllegalTransitionError        a lifecycle has no such transition in its table: a bug in Skyward
 
 An exception raised by the user's own function arrives as its own type, with a ``RemoteTraceback`` as its cause; those
-of several nodes of a broadcast as ``NodeErrors``, an ``ExceptionGroup``.
+of several nodes of a broadcast arrive as ``NodeErrors``, an ``ExceptionGroup``.
 """
 
 from collections.abc import Sequence
@@ -63,6 +66,7 @@ __all__ = [
     "NodeStartError",
     "NotOnNodeError",
     "NotPicklableError",
+    "OnNodeError",
     "OperatorError",
     "PayloadError",
     "PoolClosedError",
@@ -91,7 +95,7 @@ class UsageError(SkywardError):
 
 
 class SlotsHeldError(UsageError):
-    """A task can never start: streams hold the slots, and the thread that reads them waits for the task."""
+    """A task can never start: streams hold all slots, and the thread that reads them waits for the task."""
 
 
 class SpecError(UsageError, ValueError):
@@ -99,7 +103,7 @@ class SpecError(UsageError, ValueError):
 
 
 class NoGroupFitsError(UsageError, ValueError):
-    """A task, or a floor, asks for what no node of the pool can ever have. The message says what they have."""
+    """A task, or a floor, needs more than any node of the pool can have. The message lists what the nodes have."""
 
 
 class OperatorError(UsageError, TypeError):
@@ -107,7 +111,7 @@ class OperatorError(UsageError, TypeError):
 
 
 class NoPoolError(UsageError, RuntimeError):
-    """No pool is in scope, so ``>> sky`` has nowhere to go."""
+    """No pool is in scope for ``>> sky``."""
 
 
 class PoolClosedError(UsageError, RuntimeError):
@@ -115,11 +119,15 @@ class PoolClosedError(UsageError, RuntimeError):
 
 
 class NoClusterError(UsageError, RuntimeError):
-    """Collections were asked for of a pool with ``cluster=False``, whose nodes know nothing of each other."""
+    """Collections were used with a pool of ``cluster=False``, whose nodes are not connected to each other."""
 
 
 class NotOnNodeError(UsageError, RuntimeError):
-    """The call belongs on the other side: on a node, or on the client."""
+    """The call works only in a task on a node, and was made elsewhere."""
+
+
+class OnNodeError(UsageError, RuntimeError):
+    """The call works only on the client, and was made on a node. A node has no pool."""
 
 
 class KeptElsewhereError(UsageError, AttributeError):
@@ -127,7 +135,7 @@ class KeptElsewhereError(UsageError, AttributeError):
 
 
 class PayloadError(SkywardError):
-    """A value cannot travel to a node. Nothing was sent."""
+    """A value cannot be sent to a node. Nothing was sent."""
 
 
 class NotPicklableError(PayloadError, TypeError):
@@ -146,14 +154,14 @@ class MissingModuleError(PayloadError, ModuleNotFoundError):
     """A module that the payload needs is not installed on the node.
 
     Attributes:
-        packages: the requirements that Skyward has installed there; None where it is not known.
+        packages: the requirements that Skyward has installed there; None if unknown.
     """
 
     packages: tuple[str, ...] | None = None
 
 
 class TooLargeError(PayloadError, ValueError):
-    """The payload is over a limit, or more than its node has memory for. The message names what is too large."""
+    """The payload is over a limit, or does not fit into the memory of its node. The message names the large value."""
 
 
 class ProvisioningError(SkywardError, RuntimeError):
@@ -165,7 +173,7 @@ class NoOffersError(ProvisioningError):
 
 
 class JournalError(ProvisioningError):
-    """The journal cannot be read or written. Nothing was launched: what is not on record could be left running."""
+    """The journal cannot be read or written. Nothing was launched, since an unrecorded machine could be orphaned."""
 
 
 class ProviderMissingError(ProvisioningError):
@@ -173,7 +181,11 @@ class ProviderMissingError(ProvisioningError):
 
 
 class NodeStartError(ProvisioningError):
-    """A node did not come up. The message ends with the last lines of its log; `log` is all of that, if it is known."""
+    """A node did not start. The message ends with the last lines of its log.
+
+    Attributes:
+        log: the whole log; empty if unknown.
+    """
 
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
@@ -181,19 +193,19 @@ class NodeStartError(ProvisioningError):
 
 
 class CollectionError(SkywardError, RuntimeError):
-    """A collection could not do what it was asked to."""
+    """An operation on a collection failed."""
 
 
 class CollectionUnavailableError(CollectionError):
-    """Too few of the nodes that keep a collection were there, for too long. What was asked may have happened."""
+    """Too few of the nodes that hold a collection were available, for too long. The operation may have been applied."""
 
 
 class CollectionLostError(CollectionError):
-    """A strong collection has lost its content, because all nodes that kept it were gone. It works again, empty."""
+    """A strong collection has lost its content, because all nodes that held it are gone. It works again, empty."""
 
 
 class LockLostError(CollectionError):
-    """A lock was lost before it was released, so another may have held it meanwhile."""
+    """A lock was lost before it was released, so another task may have held it meanwhile."""
 
 
 class TaskError(SkywardError):
@@ -203,9 +215,9 @@ class TaskError(SkywardError):
 class TaskTimeoutError(TaskError, TimeoutError):
     """The task ran past its timeout. Its work on the node was stopped; it does not run again.
 
-    The time counts from when the task has a slot of a node. What it returns or raises after that time is dropped. A
-    node that does not answer when a task on it is overdue is replaced: its other tasks count as lost, and run again.
-    A group with a timeout counts from when it is sent.
+    The time counts from when the task gets a slot on a node. A result or an exception that comes later is dropped. A
+    node that does not answer when a task on it is overdue is replaced; its other tasks count as lost and are requeued.
+    The timeout of a group counts from when it is sent.
     """
 
 
@@ -214,10 +226,10 @@ class TaskCancelledError(TaskError, CancelledError):
 
 
 class TaskExitError(TaskError):
-    """The task called ``sys.exit()``, which ended the task and nothing else.
+    """The task called ``sys.exit()``, which ended only the task.
 
     Attributes:
-        status: what it gave to ``sys.exit()``.
+        status: the argument of ``sys.exit()``.
     """
 
     def __init__(self, message: str, status: object = None) -> None:
@@ -226,11 +238,11 @@ class TaskExitError(TaskError):
 
 
 class BudgetExhaustedError(TaskError):
-    """The pool had spent its ``budget`` before the task had run. Its nodes were given back."""
+    """The pool spent its ``budget`` before the task had run. Its nodes were terminated."""
 
 
 class InputLostError(TaskError):
-    """An iterator of a process that is gone fed the task; raised there, where what had arrived of it ends."""
+    """The process that fed the task from an iterator is gone. Raised in the task, after the elements that arrived."""
 
 
 class NodeLostError(TaskError):
@@ -238,11 +250,11 @@ class NodeLostError(TaskError):
 
 
 class KeptLostError(TaskError, LookupError):
-    """A value that a node kept is not there any more: its node was lost or has gone, or it was dropped."""
+    """A value that a node kept is gone: its node was lost or terminated, or the value was dropped."""
 
 
 class RemoteError(TaskError):
-    """The task raised an exception whose type cannot be rebuilt here.
+    """The task raised an exception whose type cannot be rebuilt on the client.
 
     Attributes:
         type_name: qualified name of the type of the exception, as the node knows it.
@@ -254,7 +266,7 @@ class RemoteError(TaskError):
 
 
 class IllegalTransitionError(SkywardError):
-    """A lifecycle was asked for a move that its table of legal moves does not have.
+    """A lifecycle was asked for a transition that is not in its table.
 
     Attributes:
         history: the latest transitions of that lifecycle, oldest first.
@@ -266,7 +278,7 @@ class IllegalTransitionError(SkywardError):
 
 
 class RemoteTraceback(Exception):
-    """The traceback of an exception on the node where it was raised; the ``__cause__`` of that exception here."""
+    """Traceback of an exception on its node; the ``__cause__`` of that exception on the client."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -277,10 +289,10 @@ class RemoteTraceback(Exception):
 
 
 class NodeErrors(ExceptionGroup[Exception]):
-    """What a broadcast raised on several nodes, in the order of their ranks.
+    """Exceptions of several nodes of a broadcast, in the order of their ranks.
 
-    It is also of the type that all of these exceptions have in common, with the arguments, the attributes and the text
-    of the first: `except ValueError` catches it where each node raised a `ValueError`, and so does `except*`.
+    The group is also an instance of the type that these exceptions have in common, with the arguments, the attributes
+    and the text of the first: `except ValueError` catches it if each node raised a `ValueError`, and so does `except*`.
 
     Attributes:
         nodes: rank of the node of each of `exceptions`.
@@ -289,7 +301,7 @@ class NodeErrors(ExceptionGroup[Exception]):
     nodes: tuple[int, ...] = ()
 
     def derive(self, exceptions: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # narrower
-        """Return a part of it, as `except*` does."""
+        """Return a part of the group, as `except*` needs it."""
         return ExceptionGroup(self.message, exceptions)
 
     def __str__(self) -> str:
@@ -303,11 +315,11 @@ _TOO_WIDE = (Exception, BaseException, object)
 
 
 def error_of_nodes(name: str, errors: Sequence[tuple[int, BaseException]], of: int) -> BaseException:
-    """Return what a broadcast raises.
+    """Return the exception that a broadcast raises.
 
-    That of one node is raised as it is. Those of several are a `NodeErrors`, which is also of the type that all of them
-    have in common. Python does not let a group be an `OSError`, nor an exception with slots: of such, the first is
-    raised, and has what the group would have, `exceptions` and `nodes`, as attributes.
+    The exception of a single node is raised as it is. Those of several nodes become a `NodeErrors`, which is also an
+    instance of the type that they have in common. Python does not let a group be an `OSError`, nor an exception with
+    slots: then the first exception is raised, with the attributes of the group, `exceptions` and `nodes`.
 
     Args:
         name: of the function.
@@ -332,7 +344,7 @@ def error_of_nodes(name: str, errors: Sequence[tuple[int, BaseException]], of: i
 def _regroup(
     message: str, errors: tuple[BaseException, ...], nodes: tuple[int, ...], notes: list[str]
 ) -> BaseException:
-    """Return a group as it was before it was pickled. Called by pickles."""
+    """Rebuild a group while it is unpickled."""
     group = _group(message, errors) or NodeErrors(message, [error for error in errors if isinstance(error, Exception)])
     group.nodes = nodes
     group.__dict__["__notes__"] = notes
@@ -340,12 +352,12 @@ def _regroup(
 
 
 def _group(message: str, errors: tuple[BaseException, ...]) -> NodeErrors | None:
-    """A group of `errors` that is of their common type, too; None where it cannot be."""
+    """Return a group of `errors` that is also of their common type; None if Python allows no such type."""
     common = next(kind for kind in type(errors[0]).__mro__ if all(isinstance(error, kind) for error in errors))
     kind: type[NodeErrors] = NodeErrors
     try:
         if common not in _TOO_WIDE and not issubclass(NodeErrors, common):
-            if any("__init_subclass__" in vars(base) for base in common.__mro__[:-1]):  # it is told of its subclasses
+            if any("__init_subclass__" in vars(base) for base in common.__mro__[:-1]):  # runs code for each subclass
                 return None
             described = {
                 "__module__": common.__module__,
@@ -354,7 +366,7 @@ def _group(message: str, errors: tuple[BaseException, ...]) -> NodeErrors | None
             }
             kind, message = type(common)(common.__name__, (NodeErrors, common), described), str(errors[0])
         group = BaseExceptionGroup.__new__(kind, message, errors)
-    except Exception:  # two layouts that do not go together, or a metaclass or a text of the user's
+    except Exception:  # incompatible layouts, or a metaclass or a `__str__` of the user that raises
         return None
     if kind is not NodeErrors:
         group.__dict__.update({name: value for name, value in errors[0].__dict__.items() if name != "__notes__"})

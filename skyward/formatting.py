@@ -1,6 +1,6 @@
-"""Text for people: sizes, money, durations, nodes and lists, one formatter of each.
+"""Formatters of text for users: sizes, money, durations, nodes and lists.
 
-The panel has the same formatters in TypeScript; `tests/cases/formats.json` holds both to the same results.
+The panel has the same formatters in TypeScript; `tests/cases/formats.json` checks that both return the same.
 """
 
 import shlex
@@ -12,26 +12,26 @@ __all__ = [
 
 
 def joined(words: Iterable[str]) -> str:
-    """Return words as a sentence lists them: `a`, `a and b`, `a, b and c`; empty for none."""
+    """Return words as a list in a sentence: `a`, `a and b`, `a, b and c`; empty for none."""
     *before, last = list(words) or [""]
     return f"{', '.join(before)} and {last}" if before else last
 
 
 def nodes_text(ranks: Collection[int]) -> str:
-    """Return the nodes of these ranks as a sentence names them: `node 3`, or `nodes 0, 1 and 4`; empty for none."""
+    """Return the nodes of these ranks for a sentence: `node 3`, or `nodes 0, 1 and 4`; empty for none."""
     return f"node{'s' * (len(ranks) > 1)} {joined(map(str, sorted(ranks)))}" if ranks else ""
 
 
 def count_text(count: object, what: str = "node") -> str:
-    """Return a number of things as a sentence has it: `1 node`, `3 tasks`, `2:8 nodes`."""
+    """Return a count with its noun: `1 node`, `3 tasks`, `2:8 nodes`."""
     return f"{count} {what}{'' if str(count) == '1' else 's'}"
 
 
 def asked_to_stop(ranks: Collection[int], within: str = "yet") -> str:
-    """Return the sentence, without its full stop, about nodes that were told to stop work and have not said so yet.
+    """Return a sentence, without its full stop, about nodes that have not confirmed a cancellation.
 
     Args:
-        within: the time that they had, such as `within 5 s`.
+        within: the time they had, such as `within 5 s`.
     """
     was, has = ("was", "has") if len(ranks) == 1 else ("were", "have")
     return f"{nodes_text(ranks)} {was} asked to stop the work, and {has} not confirmed it {within}"
@@ -44,7 +44,7 @@ def option_text(option: str, path: str) -> str:
 
 
 def size_text(nbytes: float) -> str:
-    """Return a number of bytes for people, in powers of 1024: `512 B`, `1.5 MiB`, `2.0 GiB`."""
+    """Return a number of bytes in powers of 1024: `512 B`, `1.5 MiB`, `2.0 GiB`."""
     if nbytes < 1024:
         return f"{nbytes:.0f} B"
     for unit in ("KiB", "MiB"):
@@ -55,15 +55,17 @@ def size_text(nbytes: float) -> str:
 
 
 def money_text(usd: float) -> str:
-    """Return an amount of USD for people: `$1,204.00`; below ten cents to the hundredth of a cent, `$0.0124`."""
+    """Return an amount of USD: `$1,204.00`; below ten cents with four decimals, `$0.0124`."""
     if 0 < usd < 0.00005:
         return "<$0.0001"
     return f"${usd:.4f}" if usd and abs(usd) < 0.1 else f"${usd:,.2f}"
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration for people: `4.2 s`, `3 min 20 s`, `2 h 5 min`."""
-    if seconds < 59.95:
+    """Return a duration for people: `4.2 s`, `41 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 9.95:
         return f"{max(0.0, seconds):.1f} s"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"

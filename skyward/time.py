@@ -1,18 +1,18 @@
-"""Times in the seconds that Skyward's options take: `sky.time.minutes(5)` is 300.0."""
+"""Durations in seconds, as Skyward's options take them: `sky.time.minutes(5)` is 300.0."""
 
 __all__ = ["days", "hours", "minutes"]
 
 
 def minutes(number: float) -> float:
-    """Seconds in `number` minutes."""
+    """Return `number` minutes in seconds."""
     return number * 60.0
 
 
 def hours(number: float) -> float:
-    """Seconds in `number` hours."""
+    """Return `number` hours in seconds."""
     return number * 3600.0
 
 
 def days(number: float) -> float:
-    """Seconds in `number` days."""
+    """Return `number` days in seconds."""
     return number * 86400.0

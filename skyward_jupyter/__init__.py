@@ -1,4 +1,4 @@
-"""`%%sky` and `%sky` for IPython and Jupyter. Loaded with `%load_ext skyward`."""
+"""The IPython extension with the magics `%%sky` and `%sky`, loaded with `%load_ext skyward`."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ _NAME = "SkyMagics"
 
 
 def load_ipython_extension(shell: "InteractiveShell") -> None:
-    """Add the magics to `shell`. Twice does no harm."""
+    """Add the magics to `shell`. Idempotent."""
     from skyward.pool.progress import watch_with
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.pictures import draw_figures
@@ -37,7 +37,7 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
-    """Take the magics away from `shell`, and close the pools that they have opened. Idempotent."""
+    """Remove the magics from `shell` and close the pools that they have opened. Idempotent."""
     from skyward.kept.handles import open_with
     from skyward.pool.progress import watch_with
     from skyward_jupyter.cells.cell import EmptyBody

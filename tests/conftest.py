@@ -1,4 +1,4 @@
-"""What holds for every test: its tier, a temporary directory of this run's own, and that it leaves nothing behind."""
+"""Fixtures and checks for every test: its tier, a temporary directory for the run, and no leaks."""
 
 import contextlib
 import os
@@ -27,19 +27,19 @@ from tests.free_port import free_port
 
 _TIERS = Path(__file__).parent
 _PATIENCE = 20.0
-"""Seconds that what a test started has for going away, once the test is over."""
+"""Seconds that resources of a test have to disappear after its end."""
 
 _NETWORKS = frozenset({"containers", "machines", "ui"})
-"""Tiers of which one test runs at a time: a browser gives up what it loads when a network comes or goes."""
+"""Tiers of which one test runs at a time: a browser drops its downloads when a network is added or removed."""
 
 _STAYS = (
-    "skyward-loop",  # the library's one loop, a daemon for the life of the process
+    "skyward-loop",  # the library's only loop, a daemon for the life of the process
     "skyward-io",  # that loop's executor: a bounded number of threads, which live as long as it does
 )
-"""How the names of threads begin that may outlive the test that started them."""
+"""Prefixes of names of threads that may outlive the test that started them."""
 
 
-# A machine that stands still for a moment is no failure; and each run has seeds of its own, in CI too.
+# A machine that pauses for a moment is no failure; each run has new seeds, in CI too.
 settings.register_profile("skyward", settings.get_profile("default"), deadline=None)
 settings.load_profile("skyward")
 
@@ -47,7 +47,7 @@ LocalPortCache.find_available_port = lambda self, ip: free_port(ip)  # type: ign
 
 
 def pytest_configure() -> None:
-    # A directory of our own: what another run, or the user, has in the temporary directory is not our leak.
+    # A separate directory: files of other runs, or of the user, in the temporary directory are not leaks of this one.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="sky-test-")
     os.environ["SKYWARD_DATA_DIR"] = str(Path(tempfile.tempdir, "data"))
@@ -63,7 +63,7 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The folder that a test is in is its tier."""
+    """Set the tier of a test from its folder."""
     for item in items:
         if item.path.is_relative_to(_TIERS):
             item.add_marker(item.path.relative_to(_TIERS).parts[0])
@@ -71,8 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("notebooks")
 
 
-class _Together(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Gives the tests of a file to one of the processes that share the work, and those that make networks too."""
+class _Together(LoadScopeScheduling):  # type: ignore[misc]  # no types
+    """Assigns the tests of a file to one of the parallel processes, and those that create networks too."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -85,7 +85,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Togeth
 
 @pytest.fixture(autouse=True)
 def _sigint_interrupts() -> Iterator[None]:
-    """Have SIGINT raise `KeyboardInterrupt`: under `nohup make test &` the shell has it ignored."""
+    """Make SIGINT raise `KeyboardInterrupt`: under `nohup make test &` the shell ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -97,7 +97,7 @@ def _our_modules() -> dict[str, ModuleType]:
 
 @pytest.fixture(autouse=True)
 def _modules_stay() -> Iterator[None]:
-    """Fail a test that has one of our modules imported twice: a patch in a later test would miss the one in use."""
+    """Fail a test that imports one of our modules twice: a patch in a later test would miss the one in use."""
     before = _our_modules()
     yield
     now = _our_modules()
@@ -107,7 +107,7 @@ def _modules_stay() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What this process has running or open, each with the words a failure names it in."""
+    """Resources that this process has open, each with its description for a failure."""
 
     threads: dict[object, str]
     processes: dict[object, str]
@@ -116,7 +116,7 @@ class Traces:
 
     @classmethod
     def now(cls) -> "Traces":
-        """Look."""
+        """Take a snapshot of the resources."""
         me = psutil.Process()
         return cls(
             threads={t: f"thread {t.name}" for t in threading.enumerate() if not t.name.startswith(_STAYS)},
@@ -130,21 +130,21 @@ class Traces:
         )
 
     def since(self, before: "Traces") -> list[str]:
-        """What is here now and was not `before`."""
+        """Return the resources that exist now and not in `before`."""
         kinds = ((getattr(self, kind), getattr(before, kind)) for kind in self.__slots__)
         return [words for now, then in kinds for key, words in now.items() if key not in then]
 
 
 def _processes() -> dict[tuple[int, str, int], psutil.Process]:
-    """The processes that come from this one: by parent, command, and how many such there are.
+    """Return the descendants of this process: by parent, command, and how many such there are.
 
-    So the next `sleep` of a script that runs for longer than a test is not taken for one that the test has left. Nor is
-    the process of a slot, while its worker is there: one that a test has killed starts again when the test is over.
+    So the next `sleep` of a script that outlives a test does not count as a leak. Neither does the process of a slot
+    while its worker runs: one that a test has killed is started again after the test.
     """
     found: dict[tuple[int, str, int], psutil.Process] = {}
     count: Counter[tuple[int, str]] = Counter()
     for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+        with contextlib.suppress(psutil.NoSuchProcess):  # has just ended
             if process.status() != psutil.STATUS_ZOMBIE and not _is_of_a_worker(process):
                 kind = process.ppid(), " ".join(process.cmdline())
                 found[*kind, count[kind]] = process
@@ -157,12 +157,12 @@ def _is_of_a_worker(process: psutil.Process) -> bool:
     return (
         "skyward.worker.tasks.child" in process.cmdline()
         and parent is not None
-        and "skyward.worker.supervisor" in parent.cmdline()  # a supervisor itself does not say so
+        and "skyward.worker.supervisor" in parent.cmdline()  # not on the command line of a supervisor
     )
 
 
 def _own_files() -> Iterator[Path]:
-    """What a pool writes: while it is open, and no longer."""
+    """Return the files of a pool, which exist only while it is open."""
     yield from Path(tempfile.gettempdir()).glob("skyward-*")
     yield from Path(os.environ["SKYWARD_DATA_DIR"], "pools").glob("*")
 
@@ -176,7 +176,7 @@ def end_processes_since(before: Traces) -> None:
 
 
 _told: set[str] = set()
-"""What a failure has named already: a leak fails the test that made it, and not all that is around it too."""
+"""Leaks that a failure has named: a leak fails the test that made it, and not the fixtures around it too."""
 
 
 def _leaves_nothing(who: str) -> Iterator[None]:

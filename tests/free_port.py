@@ -8,14 +8,14 @@ import socket
 from collections.abc import Iterator
 
 _FIRST, _LAST = 15_000, 30_000
-"""Below the ports that the system gives to whoever asks for any."""
+"""Below the range of ports that the system assigns."""
 
 _PROCESSES = 8
 """Test processes that share those ports."""
 
 
 def _ports() -> Iterator[int]:
-    """Every port of this test process, in an order of this run's own, again and again."""
+    """Yield every port of this test process, in a random order per run, repeatedly."""
     number = re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or "0"
     own = list(range(_FIRST + int(number) % _PROCESSES, _LAST, _PROCESSES))
     random.SystemRandom().shuffle(own)
@@ -27,9 +27,9 @@ _own_ports = _ports()
 
 
 def free_port(ip: str = "127.0.0.1") -> int:
-    """A port that nobody else takes before it is listened at.
+    """Return a port that no other process takes before it is bound.
 
-    A kernel has five, and listens at none before it has them all: none is given twice, nor to two test processes.
+    A kernel needs five, and binds none before it has all of them: no port is returned twice, or to two test processes.
     """
     for port in _own_ports:
         with contextlib.suppress(OSError), socket.socket() as probe:

@@ -1,6 +1,6 @@
-"""The rules of the house: rooms and what they may import, sizes of files and folders, words that docstrings open with.
+"""Rules of the code base: rooms and their allowed imports, sizes of files and folders, first words of docstrings.
 
-Run as a script, it prints what the rules say of the repository:
+Run as a script, it prints a report on the repository:
 
     python -m tests.house
 """
@@ -24,10 +24,10 @@ PACKAGES: Mapping[str, Path] = {
 }
 
 MOST_FILES = 16
-"""Modules of a folder, besides its `__init__`, from which it has more than one idea."""
+"""Modules of a folder, besides its `__init__`, above which it has more than one idea."""
 
 LONG = 600
-"""Lines from which a file is worth another look. A report, not a rule."""
+"""Lines above which a file should be reviewed. A report, not a rule."""
 
 BANNED_OPENINGS = ("What", "Whether", "Who", "Whose", "How", "Where", "When", "Why", "Which", "Twice")
 """First words of docstrings that are neither an imperative nor a noun phrase."""
@@ -40,11 +40,11 @@ class Import:
     """One import of a module by another.
 
     Attributes:
-        by, line: the importing module, and where in it.
-        of: dotted name of what is imported: a module, or a name in one.
-        at_load: it runs when the importing module loads, rather than in a call.
-        is_typing: it is for type checkers only.
-        excused: a comment `# circular: REASON` stands on its line.
+        by, line: the importing module, and the line.
+        of: dotted name of the imported module, or of a name in one.
+        at_load: True if it runs when the importing module loads, rather than in a call.
+        is_typing: True if it is for type checkers only.
+        excused: True if its line has a comment `# circular: REASON`.
     """
 
     by: str
@@ -56,7 +56,7 @@ class Import:
 
     @property
     def package(self) -> str:
-        """The top-level package of what is imported."""
+        """The top-level package of the imported module."""
         return self.of.partition(".")[0]
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Import:
 
 @cache
 def modules() -> Mapping[str, Path]:
-    """Every module of the product, by its dotted name."""
+    """Return every module of the product, by its dotted name."""
     found: dict[str, Path] = {}
     for package, folder in PACKAGES.items():
         for path in sorted(folder.rglob("*.py")):
@@ -76,14 +76,14 @@ def modules() -> Mapping[str, Path]:
 
 @cache
 def imports_of(module: str) -> tuple[Import, ...]:
-    """Every import of a module: those in calls, those for type checkers, and modules that are named in texts."""
+    """Return every import of a module, including those in functions, for type checkers, and by name in strings."""
     source = modules()[module].read_text()
     lines = source.splitlines()
     return tuple(_imports_in(ast.parse(source), module, lines))
 
 
 def all_imports(package: str) -> Iterator[Import]:
-    """Every import of the modules of a package."""
+    """Yield every import of the modules of a package."""
     for module in modules():
         if module.partition(".")[0] == package:
             yield from imports_of(module)
@@ -126,7 +126,7 @@ def _called(func: ast.expr) -> str:
 
 
 def target_of(each: Import) -> str | None:
-    """The module of ours that an import loads; None for one of another package."""
+    """Return the module of the product that an import loads; None for one of another package."""
     known = modules()
     if each.of in known:
         return each.of
@@ -135,7 +135,7 @@ def target_of(each: Import) -> str | None:
 
 
 def room_of(module: str) -> str:
-    """The folder of a module, as a dotted name; a module at the top of the library is a room of its own."""
+    """Return the folder of a module, as a dotted name; a module at the top of the library is a room of its own."""
     if modules()[module].name == "__init__.py":
         return module
     room = module.rpartition(".")[0]
@@ -143,7 +143,7 @@ def room_of(module: str) -> str:
 
 
 def rooms() -> Mapping[str, int]:
-    """Every room, with the number of its modules besides `__init__`."""
+    """Return every room, with the number of its modules besides `__init__`."""
     found: Counter[str] = Counter()
     for module, path in modules().items():
         found[room_of(module)] += path.name != "__init__.py"
@@ -151,14 +151,14 @@ def rooms() -> Mapping[str, int]:
 
 
 def layers() -> Mapping[str, int]:
-    """The layer of each room, the lowest first, as the table in CONTRIBUTING.md says."""
+    """Return the layer of each room, the lowest first, from the table in CONTRIBUTING.md."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     rows = re.findall(r"^\| [^|`]+ \| ((?:`skyward[\w.]*`(?:, )?)+) \|$", text, re.MULTILINE)
     return {room: layer for layer, row in enumerate(rows) for room in re.findall(r"`([\w.]+)`", row)}
 
 
 def forbidden_imports() -> list[str]:
-    """Imports that go up, or between rooms of one layer; and rooms that the table lacks, or has and are not there."""
+    """Return imports that go up, or between rooms of one layer, and rooms missing in the table or in the code."""
     layer = layers()
     found = [f"CONTRIBUTING.md has no layer for {room}" for room in sorted(rooms().keys() - layer.keys())]
     found += [f"CONTRIBUTING.md has a layer for {room}, which is not there" for room in sorted(layer.keys() - rooms())]
@@ -174,7 +174,7 @@ def forbidden_imports() -> list[str]:
 
 
 def circles() -> list[tuple[str, ...]]:
-    """Modules that import one another, by whatever road."""
+    """Return groups of modules that import one another, directly or indirectly."""
     graph = {
         module: {
             target
@@ -182,13 +182,13 @@ def circles() -> list[tuple[str, ...]]:
             if not each.excused and (target := target_of(each)) is not None and target != module
         }
         for module in modules()
-        if module != "skyward"  # the door loads each name when it is asked for
+        if module != "skyward"  # the package loads each name on first access
     }
     return sorted(tuple(sorted(each)) for each in _components(graph) if len(each) > 1)
 
 
 def _components(graph: Mapping[str, Iterable[str]]) -> Iterator[list[str]]:
-    """Tarjan's strongly connected components, without recursion over long paths."""
+    """Yield Tarjan's strongly connected components, without recursion over long paths."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -218,7 +218,7 @@ def _components(graph: Mapping[str, Iterable[str]]) -> Iterator[list[str]]:
 
 
 def docstrings() -> Iterator[tuple[str, int, str]]:
-    """Every docstring, and every text that stands below a name it explains: (file, line, text)."""
+    """Yield every docstring, and every string below the name it documents: (file, line, text)."""
     folders = (*PACKAGES.values(), ROOT / "tests", ROOT / "benchmarks", ROOT / "scripts")
     for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -229,7 +229,7 @@ def docstrings() -> Iterator[tuple[str, int, str]]:
 
 
 def banned_openings() -> list[str]:
-    """Docstrings that open with a word which begins a clause."""
+    """Return docstrings that open with a word which begins a clause."""
     return [
         f"{file}:{line}: {text.splitlines()[0]}"
         for file, line, text in docstrings()
@@ -238,18 +238,18 @@ def banned_openings() -> list[str]:
 
 
 def crowded_rooms() -> list[str]:
-    """Rooms with more modules than one idea needs."""
+    """Return rooms with more modules than one idea needs."""
     return [f"{room}: {count} files" for room, count in sorted(rooms().items()) if count > MOST_FILES]
 
 
 def longest_files(count: int = 15) -> list[tuple[int, str]]:
-    """The longest files, with their lines."""
+    """Return the longest files, with their lines."""
     lengths = [(len(path.read_text().splitlines()), str(path.relative_to(ROOT))) for path in modules().values()]
     return sorted(lengths, reverse=True)[:count]
 
 
 def main() -> int:
-    """Print the report; 1 where a rule is broken."""
+    """Print the report; return 1 if a rule is violated."""
     print("Longest files:")
     for lines, file in longest_files():
         print(f"  {lines:4}  {file}{'  (look again)' if lines > LONG else ''}")

@@ -1,8 +1,8 @@
-"""A user of the client's machine that listens at ports which a pool's tunnels had. Needs nothing of Skyward.
+"""A user of the client's machine that listens at ports which a pool's tunnels had. Needs no part of Skyward.
 
-`python tests/impostor.py CERT KEY PORT ...` becomes another user where it can, and says `ready`. It takes each port as
-soon as it is free, and says `took PORT`. Of its callers, by turns, it answers one with silence, one with noise, and one
-as a server of TLS with that certificate; what it hears it writes as `heard KIND HEX`. It ends with its standard input.
+`python tests/impostor.py CERT KEY PORT ...` becomes another user if possible, and prints `ready`. It binds each port as
+soon as it is free, and prints `took PORT`. It answers its callers in turn with silence, with noise, and as a TLS server
+with that certificate; it prints received bytes as `heard KIND HEX`. It ends with its standard input.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def take(port: int) -> socket.socket:
 
 
 def serve(port: int, context: ssl.SSLContext) -> None:
-    """Take a port, and serve who comes."""
+    """Bind a port, and serve its callers."""
     listener, turn = take(port), 0
     while True:
         caller, _ = listener.accept()
@@ -42,7 +42,7 @@ def serve(port: int, context: ssl.SSLContext) -> None:
 
 
 def hear(caller: socket.socket, turn: int, context: ssl.SSLContext) -> None:
-    """Hear a caller to its end."""
+    """Read the bytes of a caller to the end."""
     kind, said = ("silence", "noise", "tls")[turn], b""
     caller.settimeout(20)
     with contextlib.suppress(OSError), caller:
@@ -56,7 +56,7 @@ def hear(caller: socket.socket, turn: int, context: ssl.SSLContext) -> None:
 
 
 def main() -> None:
-    """Do as the command line says."""
+    """Run the command line."""
     cert, key, *ports = sys.argv[1:]
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(cert, key)

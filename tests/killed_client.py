@@ -1,4 +1,4 @@
-"""A client that is killed at a point of opening a pool. The points are the things that it does outside of itself."""
+"""A client that is killed at a point while it opens a pool. The points are its calls to the outside."""
 
 import os
 import signal
@@ -38,16 +38,16 @@ with sky.Compute({options}, name="doomed"):
 
 
 def count_points(options: str, env: Mapping[str, str]) -> int:
-    """Return how many points there are from the first step of opening a pool of these options to its last."""
+    """Return the number of points between the first and the last step of opening a pool with these options."""
     command = [sys.executable, "-c", SCRIPT.format(options=options), "0"]
     done = subprocess.run(command, env=_environment(env), capture_output=True, text=True, check=True, timeout=60)
     return int(done.stdout)
 
 
 def kill_at(point: int, options: str, env: Mapping[str, str]) -> str:
-    """Kill a client at a point; the mark by which the processes that it has started are known.
+    """Kill a client at a point; return the mark by which the processes that it started are known.
 
-    From one run to the next there are a few points more or less: one that opens the pool in fewer closes it then.
+    The number of points varies a little between runs: a run that opens the pool in fewer points closes it then.
     """
     mark = uuid.uuid4().hex
     command = [sys.executable, "-c", SCRIPT.format(options=options), str(point)]
@@ -57,7 +57,7 @@ def kill_at(point: int, options: str, env: Mapping[str, str]) -> str:
 
 
 def has_ended(mark: str) -> bool:
-    """Return whether no process of this machine is left that a killed client has started."""
+    """Return whether all processes of this machine that a killed client has started have ended."""
     for process in psutil.process_iter():
         try:
             if process.environ().get("KILLED_CLIENT") == mark and process.status() != psutil.STATUS_ZOMBIE:

@@ -9,7 +9,7 @@ __all__ = ["accept"]
 
 
 def accept(listener: socket.socket, key: bytes) -> socket.socket:
-    """Accept a connection, and prove each end to the other."""
+    """Accept a connection, and run the mutual proof."""
     connection = listener.accept()[0]
     connection.setblocking(False)
     with selectors.DefaultSelector() as selector:

@@ -1,4 +1,4 @@
-"""Tests that need what not every machine has."""
+"""Tests with requirements that not every machine meets."""
 
 import os
 
@@ -8,7 +8,7 @@ __all__ = ["leave_out_for"]
 
 
 def leave_out_for(reason: str, variable: str) -> None:
-    """Skip the test if there is a reason, saying it; fail where `variable` is "required", as it is in CI."""
+    """Skip the test for a reason; fail if `variable` is "required", as in CI."""
     if reason and os.environ.get(variable) == "required":
         pytest.fail(f"{variable}=required, but {reason}", pytrace=False)
     if reason:

@@ -1,11 +1,11 @@
-"""How much the tests do whose figures depend on it: a little in CI, all of it by hand."""
+"""Scale of tests whose figures depend on it: small in CI, full by hand."""
 
 import os
 
 __all__ = ["FULL", "SCALE"]
 
 FULL = 10
-"""The scale at which the figures that the tests promise are reached: `SKYWARD_TEST_SCALE=10 pytest ...`."""
+"""Scale at which the tests reach their promised figures: `SKYWARD_TEST_SCALE=10 pytest ...`."""
 
 SCALE = int(os.environ.get("SKYWARD_TEST_SCALE", "1"))
-"""What this run was asked for."""
+"""The scale of this run."""

@@ -1,7 +1,7 @@
-"""A stranger at the ports of a pool: opens connections and sends what no end of ours sends. Needs nothing of Skyward.
+"""An unauthenticated client at the ports of a pool: opens connections and sends invalid data. Needs no part of Skyward.
 
-`python tests/strangers.py --frames 20000 --idle 500 --slow 20 HOST:PORT ...` becomes another user where it can, spreads
-that over the ports, writes the number of frames sent to standard output, and then holds what is idle and slow until its
+`python tests/strangers.py --frames 20000 --idle 500 --slow 20 HOST:PORT ...` becomes another user if possible, spreads
+these over the ports, prints the number of frames sent, and then keeps the idle and slow connections open until its
 standard input ends.
 """
 
@@ -21,7 +21,7 @@ NOBODY = 65534
 
 
 class Bomb:
-    """What makes the file that it names where it is unpickled."""
+    """An object that creates the file that it names when it is unpickled."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -31,7 +31,7 @@ class Bomb:
 
 
 def frames(random: random.Random, bomb: bytes) -> bytes:
-    """A malformed frame: noise, a pickle, a huge length, the start of a handshake, or an old or wrong request."""
+    """Return a malformed frame: noise, a pickle, a huge length, the start of a handshake, or an invalid request."""
     noise = random.randbytes(random.choice((1, 7, 36, 64, 500, 4096)))
     return random.choice(
         (
@@ -51,14 +51,14 @@ def frames(random: random.Random, bomb: bytes) -> bytes:
 
 
 def reset(connection: socket.socket) -> None:
-    """End a connection so that its port is free at once."""
+    """Close a connection so that its port is free at once."""
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
 def connect(address: tuple[str, int]) -> socket.socket | None:
-    """A connection; None where there is no room for it."""
+    """Return a connection; None if it was refused."""
     connection = socket.socket()
     connection.settimeout(0.5)
     try:
@@ -70,7 +70,7 @@ def connect(address: tuple[str, int]) -> socket.socket | None:
 
 
 def send_frames(addresses: list[tuple[str, int]], count: int, bomb: bytes, seed: int) -> int:
-    """Send so many malformed frames, each over a connection of its own; return how many went out."""
+    """Send so many malformed frames, each over a separate connection; return the number sent."""
     chance, sent = random.Random(seed), 0
     anyone = ssl.create_default_context()
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
@@ -91,7 +91,7 @@ def send_frames(addresses: list[tuple[str, int]], count: int, bomb: bytes, seed:
 
 
 def hold(address: tuple[str, int], count: int, said: bytes, begun: threading.Event) -> None:
-    """Keep so many connections open, made again as they end; over each, `said` goes a byte at a time, if anything."""
+    """Keep so many connections open, reopened as they end; on each, `said` is sent one byte at a time, if given."""
     held: list[socket.socket] = []
     while True:
         for connection in tuple(held):
@@ -113,7 +113,7 @@ def hold(address: tuple[str, int], count: int, said: bytes, begun: threading.Eve
 
 
 def main() -> None:
-    """Do as the command line says."""
+    """Run the command line."""
     words = argparse.ArgumentParser()
     words.add_argument("--frames", type=int, default=0)
     words.add_argument("--idle", type=int, default=0)

@@ -1,1 +1,1 @@
-"""The floors: the least that each figure could cost on this machine, with the library left out."""
+"""Floors: the least that each figure could cost on this machine, without the library."""

@@ -1,4 +1,4 @@
-"""The floor of a call: a bare casty ask, awaited from another thread. Run as a module, it is the process asked."""
+"""Floor of a call: a bare casty ask, awaited from another thread. Run as a module, it is the serving process."""
 
 import asyncio
 import sys
@@ -30,11 +30,11 @@ async def answering(ctx: Context[int, Ping]) -> None:
 
 
 class CastyAsk:
-    """One process to ask, and a loop on a thread to ask it from, for a `with` block.
+    """One process to ask, and a loop on a thread to ask from, for a `with` block.
 
     Args:
-        served: the process; one of its own if it is None.
-        dial: where to connect to reach it; its address if that is empty.
+        served: the process; None starts one.
+        dial: address to connect to; empty for that of the process.
     """
 
     def __init__(self, served: Served | None = None, dial: str = "") -> None:
@@ -69,7 +69,7 @@ class CastyAsk:
         return await self._ref.ask(Ping())
 
     def many(self, number: int, window: int) -> None:
-        """Ask so often, with a window of questions on their way."""
+        """Ask `count` times, with a window of pending questions."""
         self._run(self._many(number, window))
 
     async def _many(self, number: int, window: int) -> None:
@@ -93,7 +93,7 @@ class CastyAsk:
 
 
 def _ignore(_: object) -> None:
-    """What the engine reports of itself."""
+    """Collects reports of the engine."""
 
 
 async def _serve() -> None:
@@ -104,6 +104,6 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
-    from benchmarks.floors.casty_ask import _serve as serve  # the actor must have the name that the client asks for
+    from benchmarks.floors.casty_ask import _serve as serve  # the actor must have the name that the client uses
 
     asyncio.run(serve())

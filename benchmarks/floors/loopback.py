@@ -1,4 +1,4 @@
-"""The floor of bulk data: one blocking socket, fresh memory at both ends. Run as a module, it is the other process."""
+"""Floor of bulk data: one blocking socket, fresh memory at both ends. Run as a module, it is the other process."""
 
 import pickle
 import socket
@@ -18,11 +18,11 @@ TAKE, READ, GIVE, STREAM = range(4)
 
 
 class Loopback:
-    """One process at the other end of a socket, for a `with` block.
+    """A process at the other end of a socket, for a `with` block.
 
     Args:
-        served: the process; one of its own if it is None.
-        dial: where to connect to reach it; its address if that is empty.
+        served: the process; None starts one.
+        dial: address to connect to; empty for that of the process.
     """
 
     def __init__(self, served: Served | None = None, dial: str = "") -> None:
@@ -32,11 +32,11 @@ class Loopback:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def take(self, array: Any) -> None:
-        """Send an array; done when the other process says that it has it."""
+        """Send an array; return when the other process confirms that it has it."""
         self._send(TAKE, array)
 
     def read(self, array: Any) -> None:
-        """Send an array; done when the other process has read every byte of it."""
+        """Send an array; return when the other process has read every byte of it."""
         self._send(READ, array)
 
     def _send(self, verb: int, array: Any) -> None:
@@ -45,14 +45,14 @@ class Loopback:
         self._socket.recv(1)
 
     def give(self, nbytes: int) -> Any:
-        """An array that the other process makes."""
+        """Receive an array that the other process makes."""
         self._socket.sendall(_HEAD.pack(GIVE, nbytes))
         array = np.empty(nbytes, dtype=np.uint8)
         _fill(self._socket, memoryview(array))
         return array
 
     def stream(self, number: int) -> int:
-        """The sum of so many integers, each pickled by itself."""
+        """Return the sum of so many integers, each pickled separately."""
         self._socket.sendall(_HEAD.pack(STREAM, number))
         with self._socket.makefile("rb", buffering=65536) as file:
             return sum(pickle.load(file) for _ in range(number))
@@ -70,7 +70,7 @@ def _fill(connection: socket.socket, view: memoryview) -> None:
     while done < len(view):
         count = connection.recv_into(view[done:])
         if count == 0:
-            raise EOFError("the other process is gone")
+            raise EOFError("the other process has ended")
         done += count
 
 

@@ -1,4 +1,4 @@
-"""A process of our own that serves a floor: says on one line where it listens, ends when its input ends."""
+"""A process that serves a floor: prints the address that it listens on, and ends with its input."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ class Served:
     """A running `python -m benchmarks.floors.<module>`, for a `with` block; `address` is what it printed.
 
     Args:
-        inside: a command that runs another on the machine where it is to be; none for this one.
+        inside: prefix of a command that runs it on another machine; empty for this one.
     """
 
     def __init__(self, module: str, inside: Sequence[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The scheduler of Ray's autoscaler v2 on nodes and demands of ours; needs PyPI `ray` >= 2.60."""
+"""The scheduler of Ray's autoscaler v2 on our nodes and demands; needs PyPI `ray` >= 2.60."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ class RayScheduler:
 
     Args:
         types: resources of each node type.
-        nodes: the type of every node there is.
+        nodes: the type of every node.
     """
 
     def __init__(self, types: Mapping[str, Mapping[str, float]], nodes: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ class RayScheduler:
         ]
 
     def plan(self, demands: Sequence[Mapping[str, float]]) -> tuple[dict[str, int], float]:
-        """Nodes to launch by type, and the seconds that it took to say so."""
+        """Return the nodes to launch by type, and the seconds that the decision took."""
         scheduling = import_module("ray.autoscaler.v2.scheduler")
         requests = import_module("ray.autoscaler.v2.utils").ResourceRequestUtil
         events = import_module("ray.autoscaler.v2.event_logger").AutoscalerEventLogger(_Silent())

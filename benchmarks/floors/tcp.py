@@ -1,4 +1,4 @@
-"""The floor of a call without an engine: asyncio TCP and pickle 5. Run as a module, it is the process called."""
+"""Floor of a call without an engine: asyncio TCP and pickle 5. Run as a module, it is the serving process."""
 
 import asyncio
 import pickle
@@ -42,11 +42,11 @@ class TcpCalls:
         self._reader, self._writer = self._runner.run(asyncio.open_connection(host, int(port)))
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call it there, and wait."""
+        """Call a function there, and wait."""
         return self._runner.run(self._call(function, args))
 
     def batch(self, function: Callable[..., Any], batch: int) -> list[float]:
-        """Seconds of each of `batch` calls, one after the other, on the loop itself."""
+        """Return the seconds of each of `batch` calls, one after another, on the loop itself."""
         return self._runner.run(self._batch(function, batch))
 
     async def _batch(self, function: Callable[..., Any], batch: int) -> list[float]:
@@ -63,7 +63,7 @@ class TcpCalls:
         return pickle.loads(await _read(self._reader))
 
     def many(self, function: Callable[..., Any], number: int) -> None:
-        """Call it so often; all are sent before the last answer is read."""
+        """Call it `count` times; all calls are sent before the last answer is read."""
         self._runner.run(self._many(function, number))
 
     async def _many(self, function: Callable[..., Any], number: int) -> None:

@@ -1,4 +1,4 @@
-"""What lives in a kernel from cell to cell: its pools."""
+"""State of a kernel that outlives a cell: its pools, and the bridge to the panel."""
 
 from skyward_kernel.pools import DEFAULT_POOL, PoolManager, resident
 

@@ -1,8 +1,9 @@
-"""The kernel's end of the panel: takes its commands while a cell blocks the kernel, and has its state published.
+"""Bridge between the kernel and the panel: receives commands, also while a cell runs, and publishes state.
 
-State goes out as messages of a comm of a fixed id, which is never opened: a front end that knows of it listens, any
-other leaves them be. Commands come in on a comm that the panel opens, on a subshell where the kernel has them. Nothing
-is ever sent on that one, because ipykernel 7.4 would then deliver its messages to the shell that the cell blocks.
+State is published as messages of a comm with a fixed id, which is never opened: front ends that know the id listen,
+others ignore the messages. Commands arrive on a comm that the panel opens, on a subshell if the kernel supports them.
+Nothing is ever sent on that comm, because ipykernel 7.4 would then deliver its messages to the main shell, which the
+cell blocks.
 """
 
 import contextlib
@@ -35,12 +36,12 @@ __all__ = ["PanelBridge", "PoolForm"]
 
 
 MOST_CLIENTS: Final = 16
-"""Pages that may be connected. One that is reloaded takes the place that it had; of more, the oldest goes."""
+"""Maximum number of connected pages. A reloaded page replaces its old connection; beyond that, the oldest is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolForm:
-    """The form of a new pool: its fields, what reads them, and what opens a pool from them."""
+    """The form of a new pool: its fields, a parser of their values, and a function that opens a pool from them."""
 
     fields: tuple[FormField, ...]
     read: ReadOptions
@@ -48,25 +49,25 @@ class PoolForm:
 
 
 class _Listed:
-    """What the kernel lists among its comms, for a panel that asks whether there is anything to connect to."""
+    """An entry in the kernel's list of comms, by which a panel detects that it can connect."""
 
     comm_id = target_name = STATE_COMM
 
 
 class PanelBridge:
-    """Connects the pools of a kernel to the panels that watch it.
+    """Connection between the pools of a kernel and the panels that watch it.
 
     Args:
         kernel: the ipykernel.
         pools: its pools.
-        form: of a new pool.
-        orphans: finds what others have left behind.
+        form: the form of a new pool.
+        orphans: finds orphaned pools of other processes.
     """
 
     def __init__(self, kernel: Any, pools: PoolManager, form: PoolForm, orphans: FindOrphans = tuple) -> None:
         self._kernel = kernel
-        self._carry_out = CommandHandler(pools, form.open)
-        self._find_out = QueryHandler(pools, form.read)
+        self._run_command = CommandHandler(pools, form.open)
+        self._run_query = QueryHandler(pools, form.read)
         self._publisher = Publisher(pools, self._send, form.fields, orphans)
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -76,10 +77,10 @@ class PanelBridge:
         self._shut_down = kernel.do_shutdown
         kernel.do_shutdown = self._shutting_down
         self._pools = pools
-        self._publisher.look_once()  # a panel that is open already learns that there is something to connect to
+        self._publisher.poll_once()  # tells panels that are already open that they can connect
 
     def close(self) -> None:
-        """Let go of every panel. Twice does no harm."""
+        """Disconnect every panel. Idempotent."""
         with contextlib.suppress(KeyError):
             self._kernel.comm_manager.unregister_target(COMMAND_TARGET, self._opened)
             self._kernel.comm_manager.unregister_comm(self._listed)
@@ -91,18 +92,18 @@ class PanelBridge:
             comm.close()
 
     def _shutting_down(self, restart: bool) -> Any:
-        """The kernel is about to end. Where another takes its place, that one finds the pools that can live on."""
+        """Leave pools that outlive the kernel to the next one, if the kernel restarts."""
         if restart:
             self._pools.leave()
         return self._shut_down(restart)
 
     def _opened(self, comm: Any, message: Mapping[str, Any]) -> None:
-        """A panel connects."""
+        """Connect a panel."""
         data = message["content"].get("data")
         client = data.get("client") if isinstance(data, Mapping) else None
         client = client if isinstance(client, str) else comm.comm_id
         comm.on_msg(self._received)
-        comm.on_close(lambda _: self._left(client, comm))
+        comm.on_close(lambda _: self._disconnected(client, comm))
         with self._lock:
             replaced = [self._clients.pop(client, None)]
             self._clients[client] = comm
@@ -113,7 +114,7 @@ class PanelBridge:
             if old is not None:
                 old.close()
 
-    def _left(self, client: str, comm: Any) -> None:
+    def _disconnected(self, client: str, comm: Any) -> None:
         with self._lock:
             if self._clients.get(client) is comm:
                 del self._clients[client]
@@ -121,7 +122,7 @@ class PanelBridge:
                 self._publisher.stop()
 
     def _received(self, message: Mapping[str, Any]) -> None:
-        """A command. This runs on a subshell, beside a cell, and must be over soon."""
+        """Handle a message of a panel. It runs on a subshell, beside a cell, and must return quickly."""
         data = message["content"].get("data")
         try:
             command = decode(data)
@@ -142,12 +143,12 @@ class PanelBridge:
     def _do(self, command: Command) -> None:
         def do() -> Reply:
             if isinstance(command, QUESTIONS):
-                return self._find_out(command)
-            return Answer(command.id, "done", self._carry_out(command))
+                return self._run_query(command)
+            return Answer(command.id, "done", self._run_command(command))
 
         self._answer(attempt(command, do))
         if isinstance(command, Attach | Reap):
-            self._publisher.look_for_orphans()
+            self._publisher.refresh_orphans()
 
     def _answer(self, answer: Reply) -> None:
         self._send(encode(answer))

@@ -1,4 +1,4 @@
-"""Commands of the panel: from what arrived to values as the schema has them, or an error that says what is wrong."""
+"""Validation of the panel's messages: decodes JSON into commands, or raises an error that names the invalid field."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -11,34 +11,34 @@ from skyward_kernel.protocol import COMMANDS, Command
 __all__ = ["LONGEST", "decode"]
 
 LONGEST: Final = 10_000
-"""Characters of a text, and entries of a mapping, that are taken."""
+"""Maximum number of characters of a text, and of entries of a mapping."""
 
 _KINDS = {next(field.default for field in fields(kind) if field.name == "kind"): kind for kind in COMMANDS}
 _TYPES = {kind: get_type_hints(kind) for kind in COMMANDS}
 
 
 def decode(message: object) -> Command:
-    """The command that `message`, of JSON, is.
+    """Decode a JSON message into a command.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the message is not a valid command.
     """
     if not isinstance(message, Mapping):
-        raise UsageError("The message is no command: it is no object.")
+        raise UsageError("Invalid message: not a JSON object.")
     kind = message.get("kind")
-    known = _KINDS.get(kind) if isinstance(kind, str) else None
-    if known is None:
-        raise UsageError(f"The message is no command: there is none called {str(kind)[:40]!r}.")
+    command = _KINDS.get(kind) if isinstance(kind, str) else None
+    if command is None:
+        raise UsageError(f"Unknown command {str(kind)[:40]!r}.")
     values: dict[str, Any] = {}
-    for each in fields(known):
+    for each in fields(command):
         if each.name not in message:
             if each.default is MISSING:
-                raise UsageError(f"The command {kind} has no {each.name!r}.")
-        elif not _fits(message[each.name], _TYPES[known][each.name]):
-            raise UsageError(f"The {each.name!r} of the command {kind} is not what it must be.")
+                raise UsageError(f"Command {kind}: missing field {each.name!r}.")
+        elif not _fits(message[each.name], _TYPES[command][each.name]):
+            raise UsageError(f"Command {kind}: invalid value for field {each.name!r}.")
         else:
             values[each.name] = message[each.name]
-    return known(**values)
+    return command(**values)
 
 
 def _fits(value: object, wanted: Any) -> bool:

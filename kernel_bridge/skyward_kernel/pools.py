@@ -1,6 +1,7 @@
-"""The pools of a kernel: named, kept from cell to cell, given back when the kernel ends.
+"""The pools of a kernel: registered by name, kept from cell to cell, closed when the kernel ends.
 
-A cell makes one on first use. Those that code opens (`sky.Compute(...).open()`, `with`, `sky.attach`) are of them too.
+A cell opens its pool on first use. Pools that code opens (`sky.Compute(...).open()`, `with`, `sky.attach`) are
+registered too.
 """
 
 import atexit
@@ -26,22 +27,22 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_POOL", "PoolManager", "compute_fields", "manager_of", "resident"]
 
 DEFAULT_POOL: Final = "default"
-"""The pool of cells that name none."""
+"""Name of the pool of cells that do not name one."""
 
 _OPTIONS = OptionFields.__optional_keys__
 
 type Asked = Mapping[str, Any]
-"""What is asked of a pool, by paths, as `compute_fields` takes it."""
+"""Requested properties of a pool, by path, as `compute_fields` takes them."""
 
 type Shows = Callable[[Compute], AbstractContextManager[object]]
-"""Makes a context for a pool to open in, which shows progress."""
+"""Makes a context for a pool to open in, such as one that shows progress."""
 
 
 class _Resident:
-    """One pool, and what was asked of it.
+    """One registered pool, and its requested properties.
 
     Attributes:
-        by_code: whether code made it, which has it in a variable.
+        by_code: whether code made the pool, and may have it in a variable.
     """
 
     def __init__(self, compute: "Compute", asked: Asked, *, by_code: bool = False) -> None:
@@ -51,19 +52,19 @@ class _Resident:
 
     @property
     def asked(self) -> Asked:
-        """What would have to be asked for to get it as it is."""
+        """The properties to request for a pool like this one as it is now."""
         size = self.compute.asked_nodes
         resized = "groups" not in self._asked and size != Nodes.of(self.compute.spec.nodes)
         return {**self._asked, "nodes": size} if resized else dict(self._asked)
 
 
 class PoolManager:
-    """The pools of one kernel, by name. Its methods may be called from any thread.
+    """Registry of the pools of one kernel, by name. Thread-safe.
 
     Args:
         factory: makes a pool that is not open yet; `sky.Compute` if None.
-        labels: what the fields of a pool are called in messages, where that is not their name.
-        defaults: what the pool of a name is like where nothing else is asked; looked at whenever one is made.
+        labels: names of the fields of a pool in messages, if different from the path.
+        defaults: returns the default properties of a pool by name; called whenever one is made.
     """
 
     def __init__(
@@ -82,10 +83,10 @@ class PoolManager:
         self._attaching: dict[str, Shows] = {}
 
     def observe(self, shown: Shows = nullcontext) -> None:
-        """Have the pools of this process that code opens, or has open already, be among these.
+        """Register the pools of this process that code opens, or already has open.
 
         Args:
-            shown: a context for them to open in.
+            shown: makes a context for them to open in.
         """
         self._shown = shown
         observe_with(self._observed)
@@ -94,19 +95,19 @@ class PoolManager:
                 self._add(compute)
             except UsageError:
                 notify(
-                    f"Two open pools are named {compute.name!r}; cells and views have one of them. Close the other, "
+                    f"Two open pools are named {compute.name!r}; cells and views use one of them. Close the other, "
                     "and open it again under another name."
                 )
 
     def stop_observing(self) -> None:
-        """Leave the pools that code has made to that code."""
+        """Unregister the pools that code has made, and register no more of them."""
         observe_with(None)
         with self._lock:
             self._pools = {name: each for name, each in self._pools.items() if not each.by_code}
 
     @contextmanager
     def _observed(self, compute: "Compute") -> Iterator[None]:
-        """A context in which code opens a pool; one that this object opens is known, and shown, already."""
+        """Register a pool that code opens within the context, and show its progress, unless it is registered."""
         resident = self._add(compute)
         if resident is None:
             yield
@@ -119,14 +120,14 @@ class PoolManager:
             raise
 
     def _add(self, compute: "Compute") -> "_Resident | None":
-        """The entry of a pool that code has made; None if there is one already.
+        """Register a pool that code has made and return its entry; None if it is registered already.
 
         Raises:
             UsageError: another pool has its name.
         """
         other = self.peek(compute.name)
         if other is not None and other is not compute and other.snapshot().state == "closed":
-            self.close(compute.name)  # closing it was interrupted before its end was seen
+            self.close(compute.name)  # an interrupted close left it registered
         with self._lock:
             known = self._pools.get(compute.name)
             if known is not None and known.compute is compute:
@@ -137,52 +138,52 @@ class PoolManager:
             return self._put(compute.name, _Resident(compute, _asked_of(compute), by_code=by_code))
 
     def _put(self, name: str, resident: _Resident) -> _Resident:
-        """Enter a pool, until it is closed, whoever closes it."""
+        """Register a pool until it is closed, by cell or by code."""
         self._pools[name] = resident
         resident.compute.when_closed(lambda: self._forget(name, resident))
         return resident
 
     @property
     def names(self) -> list[str]:
-        """The names of the pools there are, in the order in which they were made."""
+        """Names of the pools, in order of registration."""
         with self._lock:
             return list(self._pools)
 
     def get(self, name: str = DEFAULT_POOL) -> "Compute":
-        """The pool of that name.
+        """Return the pool with a name.
 
         Raises:
-            UsageError: there is none.
+            UsageError: there is no such pool.
         """
         return self._resident(name).compute
 
     def find(self, name: str = DEFAULT_POOL) -> "Compute | None":
-        """The pool of that name, if it is open. Does not wait for anything."""
+        """Return the pool with a name if it is open, else None. Does not block."""
         with self._lock:
             resident = self._pools.get(name)
         return resident.compute if resident is not None and resident.compute.is_open else None
 
     def peek(self, name: str) -> "Compute | None":
-        """The pool of that name, open or on its way; None if there is none. Does not wait for anything."""
+        """Return the pool with a name, open or opening; None if there is none. Does not block."""
         with self._lock:
             resident = self._pools.get(name)
         return None if resident is None else resident.compute
 
     def plan(self, name: str, asked: Asked) -> Asked:
-        """What the pool of that name would be made of, if it were made now."""
+        """Return the properties that the pool with a name would have if it were made now."""
         return {**self._defaults(name), **self.asked(name), **asked}
 
     def asked(self, name: str) -> Asked:
-        """What was asked of the pool of that name when it was made, and is not as its defaults have it."""
+        """Return the properties that were requested of the pool with a name, beyond its defaults."""
         with self._lock:
             resident = self._pools.get(name)
         return {} if resident is None else resident.asked
 
     def check(self, name: str, asked: Asked) -> None:
-        """Check that the pool of that name, if it is open, is what is asked for.
+        """Check that the pool with a name, if it is open, has the requested properties.
 
         Raises:
-            SpecError: it differs; says in what, and how to resize or to replace it.
+            SpecError: it differs. The message names the differences, and how to resize or replace the pool.
         """
         with self._lock:
             resident = self._pools.get(name)
@@ -196,16 +197,16 @@ class PoolManager:
         *,
         opening: Shows = nullcontext,
     ) -> "Compute":
-        """The pool of that name, opened if it is not. One that failed is replaced.
+        """Return the pool with a name; open it if necessary, and replace it if it failed.
 
         Args:
             name: its name.
-            asked: what it must be like; what is not mentioned may be as it is.
-            opening: a context to open it in, such as one that shows progress.
+            asked: the requested properties; others are not compared.
+            opening: makes a context to open it in, such as one that shows progress.
 
         Raises:
-            SpecError: it is open and differs from what is asked; says how to resize or to replace it.
-            ProvisioningError: it cannot have its machines. Nothing of it is left.
+            SpecError: it is open and differs from the request. The message says how to resize or replace it.
+            ProvisioningError: its machines could not be provisioned. None of them is left running.
         """
         asked = asked or {}
         with self._lock:
@@ -229,15 +230,15 @@ class PoolManager:
             return compute
 
     def attach(self, name: str = DEFAULT_POOL, *, opening: Shows = nullcontext) -> "Compute":
-        """The pool of that name, which another kernel, or this one before it was restarted, has left behind.
+        """Attach to an orphaned pool of another kernel, or of this one before a restart, and return it.
 
         Args:
             name: its name.
-            opening: a context to take it over in, such as one that shows progress.
+            opening: makes a context to attach in, such as one that shows progress.
 
         Raises:
-            UsageError: there is none, its owner lives, or this kernel has a pool of that name already.
-            ProvisioningError: nothing of it is left.
+            UsageError: there is no such pool, its owner lives, or this kernel already has a pool of that name.
+            ProvisioningError: none of its machines is left.
         """
         from skyward.pool.attach import attach
 
@@ -249,13 +250,13 @@ class PoolManager:
             self._attaching[name] = opening
             try:
                 compute = attach(name)
-                self._add(compute)  # where this object does not observe
+                self._add(compute)  # if pools of code are not observed
             finally:
                 del self._attaching[name]
             return compute
 
     def close(self, name: str = DEFAULT_POOL) -> None:
-        """Give back the machines of a pool, and forget it.
+        """Terminate the machines of a pool and unregister it.
 
         Raises:
             UsageError: there is no pool of that name.
@@ -265,10 +266,10 @@ class PoolManager:
         resident.compute.close()
 
     def close_all(self) -> list[str]:
-        """Give back the machines of every pool. The names of those there were; twice does no harm.
+        """Terminate the machines of every pool and return the names of the pools. Idempotent.
 
         Raises:
-            ProvisioningError: machines of some may be left. All the others are closed.
+            ProvisioningError: machines of some pools may still be running. All other pools are closed.
         """
         with self._lock:
             residents, self._pools = self._pools, {}
@@ -283,12 +284,12 @@ class PoolManager:
         return list(residents)
 
     def leave(self) -> list[str]:
-        """Forget the pools whose nodes outlive this kernel, for the one that takes its place. Their names.
+        """Unregister the pools whose nodes outlive this kernel, for the next one to attach to. Return their names.
 
-        Those that a `with` block is to close are kept, and end with this kernel.
+        Pools of a `with` block stay registered, and end with this kernel.
         """
-        there = {name: self.find(name) for name in self.names}
-        left = [name for name, pool in there.items() if pool is not None and not pool.is_scoped and pool.leave()]
+        pools = {name: self.find(name) for name in self.names}
+        left = [name for name, pool in pools.items() if pool is not None and not pool.is_scoped and pool.leave()]
         with self._lock:
             for name in left:
                 self._pools.pop(name, None)
@@ -298,7 +299,7 @@ class PoolManager:
         """Change how many nodes a pool has.
 
         Raises:
-            UsageError: there is no pool of that name, or `nodes` is no number of nodes.
+            UsageError: there is no pool of that name, or `nodes` is not a valid number of nodes.
         """
         wanted = Nodes.of(nodes)
         self._resident(name).compute.resize(wanted)
@@ -309,18 +310,18 @@ class PoolManager:
             resident = self._pools.get(name)
             names = list(self._pools)
         if resident is None:
-            there = f"there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names))}"
-            hint = there if names else f"open it with `%sky up {name}`"
+            existing = f"there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names))}"
+            hint = existing if names else f"open it with `%sky up {name}`"
             raise UsageError(f"There is no pool {name!r}; {hint}.")
         return resident
 
     def _claim(self, name: str, asked: Asked) -> _Resident:
-        """The entry of that name: the one there is while its pool works, and else a new one."""
+        """Return the entry of a name: the registered one while its pool works, else a new one."""
         with self._lock:
             known = self._pools.get(name)
         if known is not None and (known.by_code or _works(known.compute)):
             return known
-        # A pool that failed comes back as it was: a cell made for a GPU must not run on something else.
+        # A failed pool is replaced by one like it: a cell written for a GPU must not run on something else.
         asked = asked if known is None else {**known.asked, **asked}
         resident = _Resident(self._make(name, asked), asked)
         with self._lock:
@@ -330,7 +331,7 @@ class PoolManager:
         return resident
 
     def _reopen(self, name: str, resident: _Resident) -> None:
-        """Open the pool that code has made, and has in a variable, or wait until who opens it now has done so."""
+        """Open a pool that code has made, or wait until the code that is opening it has done so."""
         compute = resident.compute
         compute.open()
         if not _works(compute):
@@ -341,7 +342,7 @@ class PoolManager:
 
     def _make(self, name: str, asked: Asked) -> "Compute":
         if self._factory is None:
-            from skyward.pool.compute import Compute  # the engine is loaded when the first pool is
+            from skyward.pool.compute import Compute  # loads the engine, so it is imported late
 
             self._factory = Compute
         return self._factory(name=name, **compute_fields({**self._defaults(name), **asked}))
@@ -378,7 +379,7 @@ def _taken(name: str) -> UsageError:
 
 
 def _asked_of(compute: "Compute") -> Asked:
-    """What would have to be asked for to get a pool like it."""
+    """Return the properties to request for a pool like this one."""
     asked = {name: getattr(compute.options, name) for name in _OPTIONS}
     if len(compute.groups) > 1:
         asked["groups"] = compute.groups
@@ -388,7 +389,7 @@ def _asked_of(compute: "Compute") -> Asked:
 
 
 def _works(compute: "Compute") -> bool:
-    """Whether tasks that are sent to it have a node to run on, now or soon."""
+    """Return whether tasks that are sent to the pool have a node to run on, now or soon."""
     if not compute.is_open:
         return False
     snapshot = compute.snapshot()
@@ -396,7 +397,7 @@ def _works(compute: "Compute") -> bool:
 
 
 def _close(compute: "Compute") -> None:
-    with contextlib.suppress(Exception):  # what is left of it must not keep the rest from closing
+    with contextlib.suppress(Exception):  # leftovers of the failed pool must not block its replacement
         compute.close()
 
 
@@ -443,7 +444,7 @@ _resident_lock = threading.Lock()
 
 
 def resident(labels: Mapping[str, str] | None = None) -> PoolManager:
-    """The pools of this kernel. They are closed when it ends."""
+    """Return the pools of this kernel. They are closed when it ends."""
     global _resident
     with _resident_lock:
         if _resident is None:
@@ -455,7 +456,7 @@ def resident(labels: Mapping[str, str] | None = None) -> PoolManager:
 
 def _end(pools: PoolManager) -> None:
     if is_forked():
-        return  # they are of the kernel that this process was forked from
+        return  # the pools belong to the kernel that this process was forked from
     try:
         pools.close_all()
     except ProvisioningError as error:
@@ -463,5 +464,5 @@ def _end(pools: PoolManager) -> None:
 
 
 def manager_of(compute: "Compute") -> PoolManager | None:
-    """The pools of this kernel, if `compute` is one of them."""
+    """Return the pools of this kernel if `compute` is one of them, else None."""
     return _resident if _resident is not None and _resident.peek(compute.name) is compute else None

@@ -1,4 +1,4 @@
-"""From pools to what the panel shows of them, and from one such state to the next. No I/O, and no clock."""
+"""Projection of pools to the rows that the panel shows, and the differences between two states. No I/O, no clock."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 __all__ = ["PanelState", "Table", "changes", "encode", "project", "project_orphans"]
 
 POINT_EVERY: Final = 2
-"""Seconds that one point of the chart stands for."""
+"""Interval between two points of the chart, seconds."""
 
 MOST_KEPT: Final = 20
-"""Values of one node that are shown by name."""
+"""Maximum number of kept values of a node that are shown by name."""
 
 SAME_MONEY: Final = 1e-4
-"""USD by which two accounts of what was spent may differ and still say the same."""
+"""Tolerance within which two amounts spent count as equal, USD."""
 
 type Table = dict[str, Row]
 
 
 @dataclass(frozen=True, slots=True)
 class PanelState:
-    """What the panel shows of one pool: a table for each kind of row, by key."""
+    """The rows of one pool in the panel: a table for each kind of row, by key."""
 
     tables: Mapping[str, Table] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class PanelState:
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return sum(map(len, self.tables.values()))
 
     @property
@@ -80,10 +80,12 @@ class PanelState:
 
 
 def project(report: PoolReport, before: PanelState | None = None, recovered: int = 0) -> PanelState:
-    """What the panel shows of a pool, where it showed `before`, whose decisions and output stay.
+    """Project a pool to its rows in the panel; the decisions and output of the state `before` are kept.
 
     Args:
-        recovered: how many tasks it has of its former client.
+        report: the pool now, with the decisions and output since `before`.
+        before: the last state; None if there is none.
+        recovered: number of tasks of the pool's previous client.
     """
     before = before or PanelState()
     snapshot = report.snapshot
@@ -112,7 +114,7 @@ def project(report: PoolReport, before: PanelState | None = None, recovered: int
 
 
 def project_orphans(orphans: "Iterable[Orphan]") -> PanelState:
-    """What the panel shows of pools that others have left behind, those left out that nobody can attach to any more."""
+    """Project orphaned pools to their rows, leaving out those that are due to be reaped."""
     rows: Table = {
         orphan.id: OrphanRow(
             id=orphan.id,
@@ -134,9 +136,9 @@ def project_orphans(orphans: "Iterable[Orphan]") -> PanelState:
 def changes(
     before: Mapping[str, PanelState], after: Mapping[str, PanelState]
 ) -> tuple[dict[str, dict[str, Row]], dict[str, tuple[str, ...]]]:
-    """The rows of `after` that are new or other, and the keys of those of `before` that are gone, by table.
+    """Return the new and changed rows of `after`, and the keys of the rows of `before` that are gone, by table.
 
-    A pool that is gone takes its rows along, and what falls off the old end of a log is dropped on both sides.
+    The rows of a removed pool, and those that fall off the old end of a log, are not listed: the panel drops them too.
     """
     rows: dict[str, dict[str, Row]] = {}
     gone: dict[str, list[str]] = {}
@@ -144,13 +146,13 @@ def changes(
         known = before.get(name)
         if known is state:
             continue
-        for table, there in state.tables.items():
-            had = {} if known is None else known[table]
-            fresh = {key: row for key, row in there.items() if had.get(key) != row}
-            if fresh:
-                rows.setdefault(table, {}).update(fresh)
-            if table not in LOGS and (left := [key for key in had if key not in there]):
-                gone.setdefault(table, []).extend(left)
+        for table, new in state.tables.items():
+            old = {} if known is None else known[table]
+            changed = {key: row for key, row in new.items() if old.get(key) != row}
+            if changed:
+                rows.setdefault(table, {}).update(changed)
+            if table not in LOGS and (removed := [key for key in old if key not in new]):
+                gone.setdefault(table, []).extend(removed)
     if closed := [name for name in before if name not in after]:
         gone.setdefault("pools", []).extend(closed)
     return rows, {table: tuple(keys) for table, keys in gone.items()}
@@ -160,14 +162,17 @@ _NAMES = {kind: tuple(each.name for each in fields(kind)) for kind in (*ROWS.val
 
 
 def encode(value: Row | FormField | Snapshot | Delta | Reply) -> dict[str, Any]:
-    """A row, or a message whose tables are encoded, as JSON has it."""
+    """Convert a row, or a message whose tables are encoded, to JSON values."""
     if isinstance(value, REPLIES):
         return asdict(value)
     return {name: getattr(value, name) for name in _NAMES[type(value)]}
 
 
 def _same_names(kind: type, but: Mapping[str, str], left: int = 0) -> Callable[[object], Iterable[Any]]:
-    """What reads the fields of a row behind its pool, but for the `left` last ones, off what calls them the same."""
+    """Return a getter of the attributes of a view that have the names of a row's fields.
+
+    It leaves out the first field (the pool) and the `left` last ones. `but` has the fields with another name.
+    """
     names = _NAMES[kind][1:]
     return attrgetter(*(but.get(name, name) for name in names[: len(names) - left]))
 
@@ -204,11 +209,11 @@ def _pool(snapshot: PoolSnapshot, recovered: int) -> PoolRow:
 
 
 def _steady(pool: PoolRow, before: Row | None) -> PoolRow:
-    """The pool with the account it had, where that one still says the same: time alone makes no difference."""
+    """Keep the amount spent of the row before if it still predicts the current one: time alone is not a change."""
     if not isinstance(before, PoolRow) or before.per_hour != pool.per_hour:
         return pool
-    told = before.spent + before.per_hour * (pool.spent_at - before.spent_at) / 3600
-    if abs(told - pool.spent) > SAME_MONEY:
+    predicted = before.spent + before.per_hour * (pool.spent_at - before.spent_at) / 3600
+    if abs(predicted - pool.spent) > SAME_MONEY:
         return pool
     return replace(pool, spent=before.spent, spent_at=before.spent_at)
 
@@ -229,7 +234,7 @@ def _way_in(access: Access | None) -> Literal["", "here", "ssh", "exec"]:
             return "here"
         case SSHAccess():
             return "ssh"
-        case ExecAccess() if getattr(access, "terminal", ()):  # one in a journal may be of a version without it
+        case ExecAccess() if getattr(access, "terminal", ()):  # an entry of an older journal may lack the attribute
             return "exec"
         case _:
             return ""
@@ -252,12 +257,12 @@ def _gauge(pool: str, view: NodeView) -> GaugeRow:
         memory=_share(metrics.memory, metrics.memory_total),
         gpu=_share(sum(gpu.busy for gpu in gpus), len(gpus)),
         gpu_memory=_share(sum(gpu.memory for gpu in gpus), sum(gpu.memory_total for gpu in gpus)),
-        gpu_gb=round(sum(gpu.memory for gpu in gpus) / 1e9) if gpus else None,
+        gpu_bytes=round(sum(gpu.memory for gpu in gpus) / 2**30, 1) * 2**30 if gpus else None,
     )
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
-    """A part of a whole, to the hundredth: what is finer is not seen, and would be sent each time."""
+    """Return a part of a whole, rounded to hundredths, so that invisible changes are not sent."""
     return None if part is None or not whole else round(min(1.0, part / whole), 2)
 
 
@@ -275,12 +280,12 @@ def _cell(pool: str, account: CellCost) -> CellRow:
 
 
 def _cell_key(origin: Origin) -> str:
-    """What tells a cell from every other; one that ran in another kernel may have the number of one of this one."""
+    """Return a unique key of a cell; cells of this kernel and a previous one may have the same number."""
     return f"{origin.number}.{origin.cell}{'*' * origin.former}"
 
 
 def _cents(usd: float) -> float:
-    """An amount as finely as it is shown, so that it is not sent again for what nobody sees."""
+    """Round an amount as it is shown, so that invisible changes are not sent."""
     return round(usd, 4 if usd < 0.1 else 2)
 
 
@@ -314,22 +319,22 @@ def _output(pool: str, piece: OutputView) -> OutputRow:
 
 
 def _point(snapshot: PoolSnapshot, pool: PoolRow, before: Table) -> Iterable[tuple[str, Row]]:
-    """The point of the chart that this moment makes, unless the last one says the same."""
+    """Yield the chart's point for the current state, unless it equals the last one."""
     number = int(snapshot.at) // POINT_EVERY
     last = next(reversed(before.values()), None)
     if not snapshot.at:
-        return  # it is not there yet
+        return  # the pool has no time yet
     heights = pool.queued, pool.running, pool.desired, pool.active
     if isinstance(last, PointRow) and (last.queued, last.running, last.desired, last.current) == heights:
         return
     key = f"{pool.name}/{number}"
-    there = before.get(key)
-    at = there.at if isinstance(there, PointRow) else snapshot.at
+    known = before.get(key)
+    at = known.at if isinstance(known, PointRow) else snapshot.at
     yield key, PointRow(pool.name, number, at, *heights)
 
 
 def _grown(before: Table, added: Iterable[tuple[str, Row]], most: int) -> Table:
-    """A log with more at its end, and as much less at its start as it takes to keep no more than `most`."""
+    """Append rows to a log and drop its oldest ones beyond `most`."""
     new = dict(added)
     if not new:
         return before

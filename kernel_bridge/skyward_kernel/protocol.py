@@ -1,10 +1,10 @@
-"""What the panel and the kernel say to each other: the one schema, from which `labextension/src/protocol.ts` is made.
+"""Schema of the messages between panel and kernel, from which `labextension/src/protocol.ts` is generated.
 
-The kernel speaks on a state channel that it alone writes to: `Snapshot`, then `Delta` with consecutive numbers, and to
-each command an `Answer`, or what was asked for. The panel speaks on a command comm that it alone writes to. A panel
-that finds a number missing sends `Refresh`.
+Only the kernel writes to the state comm: a `Snapshot`, then `Delta` messages with consecutive numbers, and a reply to
+each command: an `Answer`, or the requested data. Only the panel writes to the command comm. A panel that misses a
+number sends `Refresh`.
 
-A message with another `version` is not for this panel; the field grows when one side could misread the other.
+A panel ignores messages with another `version`, which is incremented with every incompatible change.
 """
 
 from collections.abc import Mapping
@@ -53,13 +53,13 @@ __all__ = [
 
 VERSION = 4
 STATE_COMM = "skyward.state"
-"""Id of the comm that the kernel speaks on. It is never opened: the panel listens for its messages."""
+"""Id of the comm that the kernel writes to. It is never opened: the panel listens for its messages."""
 
 COMMAND_TARGET = "skyward.command"
-"""Target of the comm that the panel speaks on. The kernel never answers on it: see reference/jupyter.md."""
+"""Target of the comm that the panel writes to. The kernel never answers on it: see reference/jupyter.md."""
 
 VIEW_TARGET = "skyward.view"
-"""The same for the live view of one pool: what it says goes by there where its front end has subshells."""
+"""Target of the comm that the live view of a pool writes to, in front ends that support subshells."""
 
 # Parts of messages.
 
@@ -77,7 +77,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class OfferView:
-    """A kind of machine that fits, and what one costs an hour, in USD."""
+    """A matching offer and its price, USD per hour."""
 
     place: str
     per_hour: float
@@ -90,7 +90,7 @@ PARTS = (FormField, OfferView)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything. `session` is another one in every kernel process."""
+    """All rows. `session` is unique to the kernel process."""
 
     session: str
     seq: int
@@ -102,7 +102,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What is different since message `seq - 1`: rows that are new or other, and keys of rows that are gone."""
+    """Changes since message `seq - 1`: new and changed rows, and keys of removed rows."""
 
     session: str
     seq: int
@@ -114,7 +114,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To a command: it was heard, carried out, or refused, with a sentence for the user."""
+    """Reply to a command: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user."""
 
     id: str
     state: Literal["heard", "done", "refused"]
@@ -125,7 +125,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """To `AskPrice`: USD an hour for the fewest and the most nodes, and what fits, what is tried first coming first."""
+    """Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference."""
 
     id: str
     min: int
@@ -139,7 +139,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """To `AskShell`: the folder that a terminal opens in, and the line that is then entered; either may be empty."""
+    """Reply to `AskShell`: the folder of the terminal, and the command line to run in it; either may be empty."""
 
     id: str
     folder: str
@@ -150,7 +150,7 @@ class Shell:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """To `AskOutput`: the last that was written."""
+    """Reply to `AskOutput`: the latest output."""
 
     id: str
     rows: tuple[OutputRow, ...]
@@ -160,7 +160,7 @@ class Printed:
 
 @dataclass(frozen=True, slots=True)
 class StartLog:
-    """To `AskStartLog`: all that is known of how a node started; it may go on unless that is `over`."""
+    """Reply to `AskStartLog`: the startup log of a node; `over` if the node is not starting any more."""
 
     id: str
     text: str
@@ -175,7 +175,7 @@ REPLIES = (Answer, Price, Shell, Printed, StartLog)
 
 MESSAGES = (Snapshot, Delta, *REPLIES)
 
-# To the kernel. `id` is the panel's own, for the answer.
+# To the kernel. `id` is chosen by the panel, and repeated in the reply.
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class Refresh(_Sent):
 
 @dataclass(frozen=True, slots=True)
 class CancelTask(_ToPool):
-    """Stop a task. `%sky cancel --task N --pool NAME`."""
+    """Cancel a task: `%sky cancel --task N --pool NAME`."""
 
     task: int
     kind: Literal["cancel-task"] = "cancel-task"
@@ -210,7 +210,7 @@ class CancelTask(_ToPool):
 
 @dataclass(frozen=True, slots=True)
 class CancelCell(_Sent):
-    """Stop all tasks of a cell. `%sky cancel --cell N`."""
+    """Cancel all tasks of a cell: `%sky cancel --cell N`."""
 
     cell: int
     kind: Literal["cancel-cell"] = "cancel-cell"
@@ -218,7 +218,7 @@ class CancelCell(_Sent):
 
 @dataclass(frozen=True, slots=True)
 class Scale(_ToPool):
-    """Other bounds. `%sky scale NAME MIN:MAX`."""
+    """Change the bounds of a pool: `%sky scale NAME MIN:MAX`."""
 
     min: int
     max: int
@@ -227,28 +227,28 @@ class Scale(_ToPool):
 
 @dataclass(frozen=True, slots=True)
 class Drain(_ToNode):
-    """Let a node finish its tasks and go. `%sky drain NAME NODE`."""
+    """Let a node finish its tasks, then terminate it: `%sky drain NAME NODE`."""
 
     kind: Literal["drain"] = "drain"
 
 
 @dataclass(frozen=True, slots=True)
 class StopPool(_ToPool):
-    """Give the machines of a pool back. `%sky down NAME`."""
+    """Close a pool and terminate its machines: `%sky down NAME`."""
 
     kind: Literal["stop-pool"] = "stop-pool"
 
 
 @dataclass(frozen=True, slots=True)
 class StopAll(_Sent):
-    """Give all machines back. `%sky down --all`."""
+    """Close all pools and terminate their machines: `%sky down --all`."""
 
     kind: Literal["stop-all"] = "stop-all"
 
 
 @dataclass(frozen=True, slots=True)
 class NewPool(_Sent):
-    """Open a pool. `%sky up NAME OPTIONS`; `options` are flags to the texts behind them."""
+    """Open a pool: `%sky up NAME OPTIONS`; `options` has the texts of the values by flag."""
 
     name: str
     options: Mapping[str, str]
@@ -257,21 +257,21 @@ class NewPool(_Sent):
 
 @dataclass(frozen=True, slots=True)
 class Attach(_ToPool):
-    """Take over a pool that another process has left behind. `%sky attach NAME`."""
+    """Attach to the orphaned pool of another process: `%sky attach NAME`."""
 
     kind: Literal["attach"] = "attach"
 
 
 @dataclass(frozen=True, slots=True)
 class Reap(_ToPool):
-    """Give back what another process has left behind; `pool` is its id. `%sky reap ID`."""
+    """Terminate the machines of an orphaned pool, by its id: `%sky reap ID`."""
 
     kind: Literal["reap"] = "reap"
 
 
 @dataclass(frozen=True, slots=True)
 class AskPrice(_Sent):
-    """Say what `NewPool` with these would cost; nothing is started. Answered with `Price`."""
+    """Estimate the cost of `NewPool` with these options; nothing is started. Answered with `Price`."""
 
     name: str
     options: Mapping[str, str]
@@ -280,14 +280,14 @@ class AskPrice(_Sent):
 
 @dataclass(frozen=True, slots=True)
 class AskShell(_ToNode):
-    """Say how a terminal gets to a node. Answered with `Shell`."""
+    """Request the command that opens a terminal on a node. Answered with `Shell`."""
 
     kind: Literal["ask-shell"] = "ask-shell"
 
 
 @dataclass(frozen=True, slots=True)
 class AskOutput(_ToPool):
-    """Send the last that a node has written, or a task; None for any. Answered with `Printed`."""
+    """Request the latest output of a node or a task; None for any. Answered with `Printed`."""
 
     node: int | None
     task: int | None
@@ -296,7 +296,7 @@ class AskOutput(_ToPool):
 
 @dataclass(frozen=True, slots=True)
 class AskStartLog(_ToNode):
-    """Send what a node said while it started, the last few times: `%sky logs NAME NODE`. Answered with `StartLog`."""
+    """Request the logs of the last starts of a node: `%sky logs NAME NODE`. Answered with `StartLog`."""
 
     kind: Literal["ask-start-log"] = "ask-start-log"
 

@@ -1,8 +1,8 @@
-"""Keeps the panel up to date: looks at the pools, and sends what is different. On a thread of its own.
+"""Publisher of the pools' state to the panel, on a thread of its own.
 
-It looks when a pool says that something happened, and once a second for what pools do not say, such as the phase that
-a node boots in. It sends at most ten messages a second and none when nothing is different, and what looking costs
-decides how long it waits for the next time: it takes no more than its share of one processor.
+It polls the pools for a new revision, and once a second for changes without one, such as the startup phase of a node.
+It sends at most ten messages a second, and none when nothing has changed. The cost of a poll determines the pause
+before the next one, so that polling takes no more than `SHARE` of one processor.
 """
 
 import logging
@@ -30,18 +30,18 @@ _logger = logging.getLogger(__name__)
 GAP: Final = 0.1
 SHARE: Final = 0.01
 MOST_GAP: Final = 3.0
-"""Seconds between two looks, at least; the share of a processor that they may take; and seconds, at most, even so."""
+"""Minimum seconds between two polls; the share of a processor that they may take; and the maximum seconds."""
 
 STALE_AFTER: Final = 1.0
-"""Seconds after which a pool is looked at though it does not say that anything has happened."""
+"""Seconds after which a pool is projected again even if its revision has not changed."""
 
 ORPHANS_EVERY: Final = 5.0
-"""Seconds between looks at what other processes have left behind, which are looks at a file."""
+"""Seconds between polls for orphaned pools, each of which reads a file."""
 
 FULL_EVERY: Final = 3.0
 FULL_MOST: Final = 300
-"""While there is work, a snapshot goes out this often, if it has no more rows than this: a page that is reloaded while
-a cell blocks the kernel cannot ask for one."""
+"""Seconds between periodic snapshots while there is work, and the maximum number of rows of one. A page that is
+reloaded while a cell blocks the kernel cannot request a snapshot."""
 
 
 class Watched(Protocol):
@@ -49,23 +49,23 @@ class Watched(Protocol):
 
     @property
     def names(self) -> list[str]:
-        """Their names."""
+        """Names of the pools."""
         ...
 
     def peek(self, name: str) -> "Compute | None":
-        """The one of that name, if it is there."""
+        """Return the pool with a name, if there is one."""
         ...
 
 
 class Publisher:
-    """Sends the state of the pools.
+    """Publisher of the state of pools.
 
     Args:
-        pools: those to watch.
-        send: takes a message, as JSON has it; called from this object's thread.
+        pools: the pools to watch.
+        send: sends a message of JSON values; called from this object's thread.
         form: the fields of the form of a new pool.
-        orphans: finds what other processes have left behind.
-        gap: seconds between two looks, at least.
+        orphans: finds orphaned pools of other processes.
+        gap: minimum seconds between two polls.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Publisher:
         self._seq = 0
         self._states: dict[str, PanelState] = {}
         self._revisions: dict[str, tuple[int, int]] = {}
-        self._looked_at = self._full_at = self._orphans_at = float("-inf")
+        self._polled_at = self._full_at = self._orphans_at = float("-inf")
         self._full = False
         self._wake = threading.Event()
         self._over = threading.Event()
@@ -95,7 +95,7 @@ class Publisher:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Begin, or send a snapshot if it has begun."""
+        """Start publishing, or send a snapshot if already started."""
         with self._lock:
             if self._thread is None:
                 self._over = threading.Event()
@@ -105,24 +105,24 @@ class Publisher:
                 self._thread.start()
         self.refresh()
 
-    def look_once(self) -> None:
-        """Send a snapshot now, from the calling thread, if nobody watches yet."""
+    def poll_once(self) -> None:
+        """Send a snapshot now, from the calling thread, unless publishing has started."""
         with self._lock:
             if self._thread is None:
                 self._full = True
-                self.look()
+                self.poll()
 
     def refresh(self) -> None:
         """Send a snapshot soon."""
         self._full = True
         self._wake.set()
 
-    def look_for_orphans(self) -> None:
-        """Look soon at what other processes have left behind."""
+    def refresh_orphans(self) -> None:
+        """Poll for orphaned pools soon."""
         self._orphans_at = float("-inf")
 
     def stop(self) -> None:
-        """Send nothing any more. Twice does no harm."""
+        """Stop publishing. Idempotent."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._over.set()
@@ -131,7 +131,7 @@ class Publisher:
             thread.join()
 
     def _run(self, over: threading.Event, before: threading.Thread | None) -> None:
-        """Look until it is over; after the thread before this one, which may still be at its last look."""
+        """Poll until `over` is set, once the previous thread has ended, which may still be in its last poll."""
         if before is not None:
             before.join()
         gap = self._gap
@@ -141,28 +141,28 @@ class Publisher:
                 return
             if self._wake.is_set():
                 self._wake.clear()
-                over.wait(self._gap)  # what else is asked for in this moment is answered with it
+                over.wait(self._gap)  # batches requests that arrive together
             began = time.perf_counter()
             try:
-                self._see_orphans()
-                self.look()
+                self._poll_orphans()
+                self.poll()
             except SkywardError:
-                self._full = True  # a pool was closed under our eyes: the next look sees it
+                self._full = True  # a pool was closed during the poll: the next one leaves it out
             except Exception:
-                _logger.exception("the panel could not be told of the pools; it is tried again")
+                _logger.exception("could not publish the state of the pools; retrying")
                 self._full = True
             gap = min(MOST_GAP, max(self._gap, (time.perf_counter() - began) / SHARE))
 
-    def _see_orphans(self) -> None:
-        """Look at what others have left behind: now and then, and when a pool of ours has come, which may be one."""
+    def _poll_orphans(self) -> None:
+        """Poll for orphaned pools periodically, and when this kernel has a new pool, which may have been one."""
         now = time.monotonic()
-        ours_came = any(name not in self._states for name in self._pools.names)
-        if ours_came or now >= self._orphans_at + ORPHANS_EVERY:
+        has_new = any(name not in self._states for name in self._pools.names)
+        if has_new or now >= self._orphans_at + ORPHANS_EVERY:
             self._orphans_at = now
             self._orphans = project_orphans(self._find_orphans())
 
-    def look(self) -> bool:
-        """Look once, and send what is different; whether anything was sent."""
+    def poll(self) -> bool:
+        """Poll the pools once, send the changes, and return whether anything was sent."""
         now = time.monotonic()
         full, self._full = self._full, False
         revisions = {}
@@ -171,26 +171,26 @@ class Publisher:
             if compute is not None:
                 revisions[name] = (id(compute), compute.revision)
         orphans_changed = self._states.get("") is not self._orphans
-        if not full and not orphans_changed and revisions == self._revisions and now < self._looked_at + STALE_AFTER:
+        if not full and not orphans_changed and revisions == self._revisions and now < self._polled_at + STALE_AFTER:
             return False
-        stale = full or now >= self._looked_at + STALE_AFTER
+        stale = full or now >= self._polled_at + STALE_AFTER
         before = self._states
         states: dict[str, PanelState] = {"": self._orphans}
         for name, revision in revisions.items():
             known = before.get(name) if self._is_same(name, revision) else None
-            full = full or (known is None and name in before)  # another pool of that name: nothing of the old one stays
+            full = full or (known is None and name in before)  # replaced by another pool of that name
             if known is not None and not stale and self._revisions.get(name) == revision:
                 states[name] = known
             elif (state := self._project(name, known)) is not None:
                 states[name] = state
         self._states, self._revisions = states, revisions
         if stale:
-            self._looked_at = now
+            self._polled_at = now
         rows, gone = changes(before, states)
         return self._publish(rows, gone, full, now)
 
     def _is_same(self, name: str, revision: tuple[int, int]) -> bool:
-        """Whether a pool is the one of that name that was there before."""
+        """Return whether the pool with a name is the same object as at the last poll."""
         return self._revisions.get(name, (0, 0))[0] == revision[0]
 
     def _project(self, name: str, known: PanelState | None) -> PanelState | None:
@@ -229,4 +229,4 @@ def _works(state: PanelState) -> bool:
 
 
 def _encoded(rows: Mapping[str, Mapping[str, Row]]) -> dict[str, dict[str, dict[str, Any]]]:
-    return {table: {key: encode(row) for key, row in there.items()} for table, there in rows.items()}
+    return {table: {key: encode(row) for key, row in entries.items()} for table, entries in rows.items()}

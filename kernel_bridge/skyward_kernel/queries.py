@@ -1,4 +1,4 @@
-"""What the panel asks without changing anything: prices, ways to nodes, what they have written."""
+"""Execution of the panel's queries, which change nothing: prices, terminals, output, startup logs."""
 
 import asyncio
 import shlex
@@ -26,18 +26,18 @@ from skyward_kernel.rows import KEPT, OutputRow
 __all__ = ["QueryHandler", "ReadOptions"]
 
 type ReadOptions = Callable[[Mapping[str, str]], Mapping[str, Any]]
-"""What the options of the form ask of a pool, flags to the texts behind them."""
+"""Parses options of the form, flags to the texts of their values, into requested properties of a pool."""
 
 PATIENCE: Final = 60.0
-"""Seconds that providers have to say what they have on offer."""
+"""Timeout for listing the offers of providers, seconds."""
 
 
 class QueryHandler:
-    """Answers questions. It may be called from any thread.
+    """Handler of queries. Thread-safe.
 
     Args:
-        pools: those of the kernel.
-        read: reads the options of the form of a new pool.
+        pools: the pools of the kernel.
+        read: parses the options of the form of a new pool.
     """
 
     def __init__(self, pools: PoolManager, read: ReadOptions) -> None:
@@ -45,10 +45,10 @@ class QueryHandler:
         self._read = read
 
     def __call__(self, question: Question) -> Reply:
-        """The answer.
+        """Answer a query.
 
         Raises:
-            SkywardError: there is none.
+            SkywardError: the query failed.
         """
         match question:
             case AskPrice(id, name, options):
@@ -74,7 +74,7 @@ class QueryHandler:
             case ExecAccess(terminal=words) if words:
                 return Shell(id, "", shlex.join(words))
             case _:
-                raise UsageError(f"Node {node} of pool {pool!r} cannot be entered from a terminal.")
+                raise UsageError(f"Node {node} of pool {pool!r} has no terminal access.")
 
     def _printed(self, id: str, pool: str, node: int | None, task: int | None) -> Printed:
         entries = self._pools.get(pool).logs(task, node, tail=KEPT["output"])
@@ -90,7 +90,7 @@ def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
     from skyward.pool.compute import Compute
     from skyward.process import background
 
-    pool = Compute(name=name, **compute_fields(asked))  # never opened: it reads the options as the real one would
+    pool = Compute(name=name, **compute_fields(asked))  # never opened: it only resolves the options
     offers: list[OfferView] = []
     fewest = most = 0
     least_cost = most_cost = 0.0
@@ -99,7 +99,7 @@ def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
         try:
             found = asking.result().offered
         except TimeoutError:
-            raise UsageError(f"No provider said within {PATIENCE:.0f} s what it has on offer; try again.") from None
+            raise UsageError(f"The providers did not list their offers within {PATIENCE:.0f} s; try again.") from None
         offers += [OfferView(str(each.place), each.place.hourly_price) for each in found]
         nodes, each_costs = specs[0].nodes, found[0].place.hourly_price
         fewest, most = fewest + nodes.min, most + nodes.ceiling

@@ -1,4 +1,4 @@
-"""What a kernel does about pools that others have left behind: gives them back once nobody can attach to them."""
+"""Periodic reaping of orphaned pools whose lease has expired."""
 
 import asyncio
 import logging
@@ -9,26 +9,26 @@ from skyward.errors import JournalError
 __all__ = ["start_reaping"]
 
 EVERY = 300.0
-"""Seconds between looks."""
+"""Seconds between two rounds."""
 
 _logger = logging.getLogger(__name__)
 
 
 def start_reaping(every: float = EVERY) -> Callable[[], object]:
-    """Reap what is past its lease, now and again and again, in the background; what ends that."""
+    """Reap pools past their lease in the background, now and periodically; return a function that stops it."""
     from skyward.process import background
 
-    return background.run(_reap_again_and_again(every)).cancel
+    return background.run(_reap_periodically(every)).cancel
 
 
-async def _reap_again_and_again(every: float) -> None:
+async def _reap_periodically(every: float) -> None:
     while True:
         try:
             await asyncio.to_thread(_reap_due)
-        except JournalError as error:  # which says what to do
-            _logger.warning("Pools that were left behind could not be looked for. %s", error)
-        except Exception:  # the next look may find what this one could not
-            _logger.exception("pools that were left behind could not be reaped")
+        except JournalError as error:  # its message says what to do
+            _logger.warning("Could not look for orphaned pools. %s", error)
+        except Exception:  # the next round may succeed
+            _logger.exception("could not reap orphaned pools")
         await asyncio.sleep(every)
 
 
@@ -36,4 +36,4 @@ def _reap_due() -> None:
     from skyward.pool.reap import reap, told
 
     for done in reap(due=True):
-        _logger.log(logging.WARNING if done.error else logging.INFO, "left behind: %s", told(done))
+        _logger.log(logging.WARNING if done.error else logging.INFO, "orphaned: %s", told(done))

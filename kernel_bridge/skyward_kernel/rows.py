@@ -1,6 +1,6 @@
-"""The rows of the panel's tables: what it shows of pools, nodes, tasks and all else, as the kernel tells it.
+"""Rows of the panel's tables: pools, nodes, tasks and so on, as the kernel publishes them.
 
-Times are Unix time, and what grows with time alone (an age, money) is left to the panel.
+Times are Unix times. The panel computes what grows with time alone, such as ages and costs.
 """
 
 from collections.abc import Mapping
@@ -25,19 +25,19 @@ __all__ = [
 ]
 
 KEPT: Mapping[str, int] = {"decisions": 200, "points": 450, "output": 200}
-"""Rows that both sides keep of what only ever grows, for each pool."""
+"""Maximum number of rows per pool that kernel and panel keep of append-only tables."""
 
 LOGS = tuple(KEPT)
 
-# Rows. The key of a row is that of its pool, a slash, and its own number; a pool takes its rows along when it goes.
+# The key of a row is `POOL/NUMBER`; the rows of a pool are removed with the pool.
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`.
+    """A pool. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then.
 
-    `recovered`: how many tasks of a former kernel it was found with. `lease`: seconds that its nodes run on without the
-    kernel, 0 where they do not. `budget_exhausted`: its budget is reached, and its nodes go once their tasks are over.
+    `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do
+    not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done.
     """
 
     name: str
@@ -65,10 +65,10 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can.
+    """A node, by the number of its machine. `price`: USD per hour. `way_in`: access for a terminal, empty if none.
 
-    While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known.
-    `kept`: what it keeps for later tasks, each with its size.
+    While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if
+    known. `kept`: names and sizes of the values that it keeps for later tasks.
     """
 
     pool: str
@@ -91,10 +91,10 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class StartupFailureRow:
-    """A node that did not come up, by its rank: the phase, why, and the last lines that it printed.
+    """A node that failed to start, by its rank: the phase, the reason, and the last lines that it printed.
 
-    It is tried again at `retry_at`, or is tried now if that is None, for the time number `attempt` of `attempts` (0: of
-    any number); unless it was given up.
+    Unless `gave_up`, the start is retried at `retry_at`, or is being retried now if that is None: attempt number
+    `attempt` of `attempts` (0: unlimited).
     """
 
     pool: str
@@ -112,9 +112,9 @@ class StartupFailureRow:
 
 @dataclass(frozen=True, slots=True)
 class GaugeRow:
-    """How much of a node is in use, from 0 to 1; None, or no row at all, where it is not known.
+    """Utilization of a node, from 0 to 1; None, or no row at all, if unknown.
 
-    `gpu_gb`: memory of its GPUs that is in use, in GB.
+    `gpu_bytes`: used memory of its GPUs, to a tenth of a GiB.
     """
 
     pool: str
@@ -123,15 +123,15 @@ class GaugeRow:
     memory: float | None = None
     gpu: float | None = None
     gpu_memory: float | None = None
-    gpu_gb: float | None = None
+    gpu_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins, `former` whether
-    that ran in a kernel before this one.
+    """A task. `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is
+    true if the cell ran in a previous kernel.
 
-    `cost`: USD, once it is over; while it runs, it grows with time alone.
+    `cost`: USD, 0 until the task has ended.
     """
 
     pool: str
@@ -154,7 +154,7 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """A decision about the number of nodes, with what it was made from."""
+    """A scaling decision, with its inputs."""
 
     pool: str
     number: int
@@ -179,7 +179,7 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class PointRow:
-    """The pool at one time, for the chart."""
+    """A point of the chart: the pool at one time."""
 
     pool: str
     number: int
@@ -192,7 +192,7 @@ class PointRow:
 
 @dataclass(frozen=True, slots=True)
 class OutputRow:
-    """A piece of what a node printed; `task` is 0 for the node itself."""
+    """A piece of the output of a node; `task` is 0 for the node itself."""
 
     pool: str
     number: int
@@ -204,9 +204,9 @@ class OutputRow:
 
 @dataclass(frozen=True, slots=True)
 class CellRow:
-    """What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait.
+    """Cost of the tasks of a cell in a pool so far, USD. `tasks`: number of its tasks, without the queued ones.
 
-    `former`: whether the cell ran in a kernel before this one.
+    `former`: true if the cell ran in a previous kernel.
     """
 
     pool: str
@@ -220,9 +220,9 @@ class CellRow:
 
 @dataclass(frozen=True, slots=True)
 class OrphanRow:
-    """A pool that a process has left behind, by its id. Its nodes end by themselves at `ends_at`, or after their work.
+    """An orphaned pool, by its id. Its nodes terminate by themselves at `ends_at`, or once their tasks are done.
 
-    `attachable`: it has nodes that can be taken over.
+    `attachable`: it has nodes that can be attached to.
     """
 
     id: str

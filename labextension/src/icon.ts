@@ -11,11 +11,8 @@ const small = (name: string, path: string) =>
 /** Two upright bars. */
 export const pauseIcon = small('pause', 'M7 5h4v14H7zM13 5h4v14h-4z');
 
-/** A square in a frame: everything of one kind stops. */
-export const stopAllIcon = small(
-  'stop-all',
-  'M4 4h16v16H4zM6 6v12h12V6zM9 9h6v6H9z'
-);
+/** A square in a frame. */
+export const stopAllIcon = small('stop-all', 'M4 4h16v16H4zM6 6v12h12V6zM9 9h6v6H9z');
 
 /** Three nodes under a rising line. */
 export const icon = new LabIcon({

@@ -1,9 +1,4 @@
-import {
-  ILabShell,
-  ILayoutRestorer,
-  JupyterFrontEnd,
-  JupyterFrontEndPlugin
-} from '@jupyterlab/application';
+import { ILabShell, ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog, ICommandPalette, showDialog } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -12,7 +7,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Menu } from '@lumino/widgets';
 
 import { icon } from './icon';
-import { equivalent, Wish } from './model/equivalent';
+import { equivalent, CommandRequest } from './model/equivalent';
 import { PanelModel } from './model/panel';
 import { PoolRow } from './protocol';
 import { addCommands } from './palette';
@@ -20,7 +15,7 @@ import { openStartLog } from './startlog';
 import { startTerminal } from './terminal';
 import { Actions, SkywardPanel } from './view/panel';
 import { StatusItem } from './view/status';
-import { giveWidth } from './width';
+import { setInitialWidth } from './width';
 
 const ID = 'skyward-panel:plugin';
 
@@ -35,14 +30,14 @@ const COMMANDS = {
 const LOAD = '%load_ext skyward';
 const CELL = '%%sky\n';
 const HELP = '%sky help';
-/** Of JupyterLab itself, where it has it. */
+/** A command of JupyterLab itself, which may be missing. */
 const SETTINGS = 'settingeditor:open';
 
-/** The cell that shows the tasks that a former kernel left in a pool, with what they have printed since. */
+/** The source of a cell that prints the tasks of a previous kernel in a pool, with their output. */
 const recovered = (pool: string) =>
   `pool = ${equivalent({ kind: 'new-pool', name: pool, options: {} })}\nfor task in pool.recovered:\n    print(task, task.output, sep="\\n")`;
 
-/** Put a cell with this text into the notebook in focus, below the active cell, and begin to edit it. */
+/** Insert a cell with this text into the notebook in focus, below the active cell, and enter edit mode. */
 function insertCell(tracker: INotebookTracker, text: string): void {
   const notebook = tracker.currentWidget?.content;
   if (!notebook) {
@@ -58,17 +53,10 @@ function insertCell(tracker: INotebookTracker, text: string): void {
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: ID,
-  description: 'The pools of the notebook in focus, in a side panel.',
+  description: 'Side panel with the pools of the notebook in focus.',
   autoStart: true,
   requires: [INotebookTracker],
-  optional: [
-    ITranslator,
-    ICommandPalette,
-    ISettingRegistry,
-    IStatusBar,
-    ILayoutRestorer,
-    ILabShell
-  ],
+  optional: [ITranslator, ICommandPalette, ISettingRegistry, IStatusBar, ILayoutRestorer, ILabShell],
   activate: (
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
@@ -77,37 +65,30 @@ const plugin: JupyterFrontEndPlugin<void> = {
     registry: ISettingRegistry | null,
     statusBar: IStatusBar | null,
     restorer: ILayoutRestorer | null,
-    labShell: ILabShell | null // none in Notebook 7, whose terminals are pages of their own that we cannot type in
+    labShell: ILabShell | null // null in Notebook 7: its terminals are separate pages
   ) => {
     const trans = (translator ?? nullTranslator).load('skyward');
     const model = new PanelModel(tracker, trans);
     let confirmStop = true;
 
-    const stop = async (wish: Wish, pools: PoolRow[]): Promise<void> => {
+    const stop = async (request: CommandRequest, pools: PoolRow[]): Promise<void> => {
       const lost = pools.reduce((sum, each) => sum + each.queued + each.running, 0);
       if (lost && confirmStop) {
         const { button } = await showDialog({
           title: trans.__('Stop %1?', pools.map(each => each.name).join(', ')),
-          body: trans.__(
-            'What would be lost: %1 tasks that run or wait. (%2)',
-            lost,
-            equivalent(wish)
-          ),
-          buttons: [
-            Dialog.cancelButton({ label: trans.__('Keep') }),
-            Dialog.warnButton({ label: trans.__('Stop') })
-          ]
+          body: trans.__('%1 running or queued tasks will be lost. (%2)', lost, equivalent(request)),
+          buttons: [Dialog.cancelButton({ label: trans.__('Keep') }), Dialog.warnButton({ label: trans.__('Stop') })]
         });
         if (!button.accept) {
           return;
         }
       }
-      await model.send(wish);
+      await model.send(request);
     };
     const openTerminal = async (pool: string, node: number): Promise<void> => {
       const reply = await model.ask({ kind: 'ask-shell', pool, node });
       if (typeof reply === 'string' || reply.kind !== 'shell') {
-        model.tell({ text: String(reply), kind: 'error' });
+        model.notify({ text: typeof reply === 'string' ? reply : reply.kind, kind: 'error' });
         return;
       }
       await startTerminal(app, reply, trans.__('node %1 of %2', node, pool));
@@ -128,9 +109,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
           openStartLog(app, model.link, pool, node, trans, labShell ? 'main' : 'down');
         }
       },
-      openTerminal: labShell && app.serviceManager.terminals.isAvailable()
-        ? (pool, node) => void openTerminal(pool, node)
-        : null
+      openTerminal:
+        labShell && app.serviceManager.terminals.isAvailable() ? (pool, node) => void openTerminal(pool, node) : null
     };
 
     const panel = new SkywardPanel(model, trans, actions);
@@ -141,9 +121,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
     restorer?.add(panel, panel.id);
     void app.restored.then(() => {
       if (panel.isVisible) {
-        giveWidth(panel, true);
+        setInitialWidth(panel, true);
       }
-      panel.onShown = () => window.requestAnimationFrame(() => giveWidth(panel, false));
+      panel.onShown = () => window.requestAnimationFrame(() => setInitialWidth(panel, false));
     });
 
     const hasNotebook = () => tracker.currentWidget !== null;
@@ -183,9 +163,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     menu.addItem({ type: 'separator' });
     menu.addItem({ command: COMMANDS.stopAll });
 
-    const item = new StatusItem(model, trans, () =>
-      app.shell.activateById(panel.id)
-    );
+    const item = new StatusItem(model, trans, () => app.shell.activateById(panel.id));
     statusBar?.registerStatusItem('skyward-panel:status', {
       item,
       align: 'left',
@@ -202,7 +180,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
           settings.changed.connect(read);
           read();
         })
-        .catch(error => console.warn('skyward: no settings', error));
+        .catch(error => console.warn('skyward: could not load the settings', error));
     }
   }
 };

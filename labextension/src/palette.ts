@@ -4,30 +4,30 @@ import { ICommandPalette, InputDialog } from '@jupyterlab/apputils';
 import { NodeRow, PoolRow, TaskRow } from './protocol';
 import { bounds } from './model/equivalent';
 import { nodesInOrder, tasksInOrder, title } from './model/lists';
-import { PanelModel, Words } from './model/panel';
+import { PanelModel, Translation } from './model/panel';
 import { Actions } from './view/panel';
 
-/** One of several things that a command can be about. */
+/** One of the possible arguments of a command. */
 interface Choice<T> {
   label: string;
   value: T;
 }
 
-/** Let the user choose; null where that is left, or there is nothing to choose from. */
-async function choose<T>(asks: string, choices: Choice<T>[]): Promise<T | null> {
+/** Let the user choose; null if the dialog was cancelled, or there is nothing to choose from. */
+async function choose<T>(question: string, choices: Choice<T>[]): Promise<T | null> {
   const items = choices.map(each => each.label);
-  const { button, value } = await InputDialog.getItem({ title: asks, items });
+  const { button, value } = await InputDialog.getItem({ title: question, items });
   return button.accept ? (choices[items.indexOf(value ?? '')]?.value ?? null) : null;
 }
 
-/** The commands of the palette that do what the controls of the panel do, and ask what to do it to. */
+/** Add a palette command for each control of the panel; it asks for its argument. */
 export function addCommands(
   app: JupyterFrontEnd,
   palette: ICommandPalette | null,
   model: PanelModel,
   actions: Actions,
   show: () => void,
-  trans: Words
+  trans: Translation
 ): void {
   const nodes = (fits: (node: NodeRow) => boolean): Choice<NodeRow>[] =>
     nodesInOrder([...(model.link?.store.rows.nodes.values() ?? [])])
@@ -46,7 +46,7 @@ export function addCommands(
   function add<T>(
     name: string,
     label: string,
-    asks: string,
+    question: string,
     choices: () => Choice<T>[],
     act: (chosen: T) => unknown
   ): void {
@@ -55,7 +55,7 @@ export function addCommands(
       label,
       isEnabled: () => choices().length > 0,
       execute: async () => {
-        const chosen = await choose(asks, choices());
+        const chosen = await choose(question, choices());
         if (chosen !== null) {
           await act(chosen);
         }
@@ -69,7 +69,7 @@ export function addCommands(
     isEnabled: () => model.link?.contact === 'live',
     execute: () => {
       show();
-      model.asking = true;
+      model.isFormOpen = true;
     }
   });
   palette?.addItem({ command: 'skyward:new-pool', category: trans.__('Skyward') });
@@ -78,12 +78,15 @@ export function addCommands(
       title: trans.__('Nodes of %1: a number, or MIN:MAX', pool.name),
       text: bounds(pool.min, pool.max)
     });
-    const found = /^(\d+)(?::(\d+))?$/.exec(value?.trim() ?? '');
-    if (found) {
-      const min = Number(found[1]);
-      await model.send({ kind: 'scale', pool: pool.name, min, max: Number(found[2] ?? min) });
+    const match = /^(\d+)(?::(\d+))?$/.exec(value?.trim() ?? '');
+    if (match) {
+      const min = Number(match[1]);
+      await model.send({ kind: 'scale', pool: pool.name, min, max: Number(match[2] ?? min) });
     } else if (value) {
-      model.tell({ text: trans.__('%1 is no number of nodes; write 4, or 2:16.', value), kind: 'error' });
+      model.notify({
+        text: trans.__('Invalid number of nodes %1: use N or MIN:MAX, such as 4 or 2:16.', value),
+        kind: 'error'
+      });
     }
   });
   add('stop-pool', trans.__('Stop a Pool…'), trans.__('Stop which pool?'), pools, actions.stopPool);
@@ -97,14 +100,14 @@ export function addCommands(
   add(
     'open-terminal',
     trans.__('Open a Terminal on a Node…'),
-    trans.__('On which node?'),
+    trans.__('Open a terminal on which node?'),
     () => (actions.openTerminal ? nodes(node => node.way_in !== '') : []),
     node => actions.openTerminal?.(node.pool, node.rank)
   );
   add(
     'show-log',
-    trans.__('Show How a Node Started…'),
-    trans.__('Which node?'),
+    trans.__('Show the Startup Log of a Node…'),
+    trans.__('Show the startup log of which node?'),
     () => nodes(node => node.state !== 'stopping'),
     node => actions.openLog(node.pool, node.rank)
   );
@@ -125,10 +128,10 @@ export function addCommands(
     },
     cell => model.send({ kind: 'cancel-cell', cell })
   );
-  add('attach', trans.__('Reattach a Pool…'), trans.__('Take over which pool?'), orphans, orphan =>
+  add('attach', trans.__('Reattach a Pool…'), trans.__('Reattach which pool?'), orphans, orphan =>
     model.send({ kind: 'attach', pool: orphan.name })
   );
-  add('reap', trans.__('Stop a Pool That Was Left Behind…'), trans.__('Stop which pool?'), orphans, orphan =>
+  add('reap', trans.__('Stop an Orphaned Pool…'), trans.__('Stop which pool?'), orphans, orphan =>
     model.send({ kind: 'reap', pool: orphan.id })
   );
 }

@@ -12,7 +12,7 @@ export const KEPT: { [table: string]: number } = {
   output: 200
 };
 
-/** A pool. `spent` is what it had cost at `spent_at`; since then `per_hour`. `recovered`: how many tasks of a former kernel it was found with. `lease`: seconds that its nodes run on without the kernel, 0 where they do not. `budget_exhausted`: its budget is reached, and its nodes go once their tasks are over. */
+/** A pool. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then. `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done. */
 export interface PoolRow {
   name: string;
   state: 'idle' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
@@ -37,7 +37,7 @@ export interface PoolRow {
   budget_exhausted: boolean;
 }
 
-/** A node, by the number of its machine. `price` is USD an hour. `way_in`: how a terminal gets there, if one can. While it boots, `phase_at` is when its phase began, and `usual` how many seconds that takes, if it is known. `kept`: what it keeps for later tasks, each with its size. */
+/** A node, by the number of its machine. `price`: USD per hour. `way_in`: access for a terminal, empty if none. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. */
 export interface NodeRow {
   pool: string;
   machine: number;
@@ -57,7 +57,7 @@ export interface NodeRow {
   kept: string[];
 }
 
-/** A node that did not come up, by its rank: the phase, why, and the last lines that it printed. It is tried again at `retry_at`, or is tried now if that is None, for the time number `attempt` of `attempts` (0: of any number); unless it was given up. */
+/** A node that failed to start, by its rank: the phase, the reason, and the last lines that it printed. Unless `gave_up`, the start is retried at `retry_at`, or is being retried now if that is None: attempt number `attempt` of `attempts` (0: unlimited). */
 export interface StartupFailureRow {
   pool: string;
   rank: number;
@@ -72,7 +72,7 @@ export interface StartupFailureRow {
   gave_up: boolean;
 }
 
-/** How much of a node is in use, from 0 to 1; None, or no row at all, where it is not known. `gpu_gb`: memory of its GPUs that is in use, in GB. */
+/** Utilization of a node, from 0 to 1; None, or no row at all, if unknown. `gpu_bytes`: used memory of its GPUs, to a tenth of a GiB. */
 export interface GaugeRow {
   pool: string;
   machine: number;
@@ -80,10 +80,10 @@ export interface GaugeRow {
   memory: number | null;
   gpu: number | null;
   gpu_memory: number | null;
-  gpu_gb: number | null;
+  gpu_bytes: number | null;
 }
 
-/** A task. `cell` and `cell_id` say which cell of the notebook sent it, `code` how that begins, `former` whether that ran in a kernel before this one. `cost`: USD, once it is over; while it runs, it grows with time alone. */
+/** A task. `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is true if the cell ran in a previous kernel. `cost`: USD, 0 until the task has ended. */
 export interface TaskRow {
   pool: string;
   number: number;
@@ -103,7 +103,7 @@ export interface TaskRow {
   former: boolean;
 }
 
-/** A decision about the number of nodes, with what it was made from. */
+/** A scaling decision, with its inputs. */
 export interface DecisionRow {
   pool: string;
   number: number;
@@ -126,7 +126,7 @@ export interface DecisionRow {
   per_hour: number;
 }
 
-/** The pool at one time, for the chart. */
+/** A point of the chart: the pool at one time. */
 export interface PointRow {
   pool: string;
   number: number;
@@ -137,7 +137,7 @@ export interface PointRow {
   current: number;
 }
 
-/** A piece of what a node printed; `task` is 0 for the node itself. */
+/** A piece of the output of a node; `task` is 0 for the node itself. */
 export interface OutputRow {
   pool: string;
   number: number;
@@ -147,7 +147,7 @@ export interface OutputRow {
   text: string;
 }
 
-/** What the tasks of a cell have cost so far in a pool, USD. `tasks`: how many it has, but for those that wait. `former`: whether the cell ran in a kernel before this one. */
+/** Cost of the tasks of a cell in a pool so far, USD. `tasks`: number of its tasks, without the queued ones. `former`: true if the cell ran in a previous kernel. */
 export interface CellRow {
   pool: string;
   cell: number;
@@ -158,7 +158,7 @@ export interface CellRow {
   cost: number;
 }
 
-/** A pool that a process has left behind, by its id. Its nodes end by themselves at `ends_at`, or after their work. `attachable`: it has nodes that can be taken over. */
+/** An orphaned pool, by its id. Its nodes terminate by themselves at `ends_at`, or once their tasks are done. `attachable`: it has nodes that can be attached to. */
 export interface OrphanRow {
   id: string;
   name: string;
@@ -180,13 +180,13 @@ export interface FormField {
   takes: string;
 }
 
-/** A kind of machine that fits, and what one costs an hour, in USD. */
+/** A matching offer and its price, USD per hour. */
 export interface OfferView {
   place: string;
   per_hour: number;
 }
 
-/** Everything. `session` is another one in every kernel process. */
+/** All rows. `session` is unique to the kernel process. */
 export interface Snapshot {
   session: string;
   seq: number;
@@ -196,7 +196,7 @@ export interface Snapshot {
   kind: 'snapshot';
 }
 
-/** What is different since message `seq - 1`: rows that are new or other, and keys of rows that are gone. */
+/** Changes since message `seq - 1`: new and changed rows, and keys of removed rows. */
 export interface Delta {
   session: string;
   seq: number;
@@ -206,7 +206,7 @@ export interface Delta {
   kind: 'delta';
 }
 
-/** To a command: it was heard, carried out, or refused, with a sentence for the user. */
+/** Reply to a command: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user. */
 export interface Answer {
   id: string;
   state: 'heard' | 'done' | 'refused';
@@ -215,7 +215,7 @@ export interface Answer {
   kind: 'answer';
 }
 
-/** To `AskPrice`: USD an hour for the fewest and the most nodes, and what fits, what is tried first coming first. */
+/** Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference. */
 export interface Price {
   id: string;
   min: number;
@@ -227,7 +227,7 @@ export interface Price {
   kind: 'price';
 }
 
-/** To `AskShell`: the folder that a terminal opens in, and the line that is then entered; either may be empty. */
+/** Reply to `AskShell`: the folder of the terminal, and the command line to run in it; either may be empty. */
 export interface Shell {
   id: string;
   folder: string;
@@ -236,7 +236,7 @@ export interface Shell {
   kind: 'shell';
 }
 
-/** To `AskOutput`: the last that was written. */
+/** Reply to `AskOutput`: the latest output. */
 export interface Printed {
   id: string;
   rows: OutputRow[];
@@ -244,7 +244,7 @@ export interface Printed {
   kind: 'printed';
 }
 
-/** To `AskStartLog`: all that is known of how a node started; it may go on unless that is `over`. */
+/** Reply to `AskStartLog`: the startup log of a node; `over` if the node is not starting any more. */
 export interface StartLog {
   id: string;
   text: string;
@@ -259,7 +259,7 @@ export interface Refresh {
   kind: 'refresh';
 }
 
-/** Stop a task. `%sky cancel --task N --pool NAME`. */
+/** Cancel a task: `%sky cancel --task N --pool NAME`. */
 export interface CancelTask {
   id: string;
   pool: string;
@@ -267,14 +267,14 @@ export interface CancelTask {
   kind: 'cancel-task';
 }
 
-/** Stop all tasks of a cell. `%sky cancel --cell N`. */
+/** Cancel all tasks of a cell: `%sky cancel --cell N`. */
 export interface CancelCell {
   id: string;
   cell: number;
   kind: 'cancel-cell';
 }
 
-/** Other bounds. `%sky scale NAME MIN:MAX`. */
+/** Change the bounds of a pool: `%sky scale NAME MIN:MAX`. */
 export interface Scale {
   id: string;
   pool: string;
@@ -283,7 +283,7 @@ export interface Scale {
   kind: 'scale';
 }
 
-/** Let a node finish its tasks and go. `%sky drain NAME NODE`. */
+/** Let a node finish its tasks, then terminate it: `%sky drain NAME NODE`. */
 export interface Drain {
   id: string;
   pool: string;
@@ -291,20 +291,20 @@ export interface Drain {
   kind: 'drain';
 }
 
-/** Give the machines of a pool back. `%sky down NAME`. */
+/** Close a pool and terminate its machines: `%sky down NAME`. */
 export interface StopPool {
   id: string;
   pool: string;
   kind: 'stop-pool';
 }
 
-/** Give all machines back. `%sky down --all`. */
+/** Close all pools and terminate their machines: `%sky down --all`. */
 export interface StopAll {
   id: string;
   kind: 'stop-all';
 }
 
-/** Open a pool. `%sky up NAME OPTIONS`; `options` are flags to the texts behind them. */
+/** Open a pool: `%sky up NAME OPTIONS`; `options` has the texts of the values by flag. */
 export interface NewPool {
   id: string;
   name: string;
@@ -312,21 +312,21 @@ export interface NewPool {
   kind: 'new-pool';
 }
 
-/** Take over a pool that another process has left behind. `%sky attach NAME`. */
+/** Attach to the orphaned pool of another process: `%sky attach NAME`. */
 export interface Attach {
   id: string;
   pool: string;
   kind: 'attach';
 }
 
-/** Give back what another process has left behind; `pool` is its id. `%sky reap ID`. */
+/** Terminate the machines of an orphaned pool, by its id: `%sky reap ID`. */
 export interface Reap {
   id: string;
   pool: string;
   kind: 'reap';
 }
 
-/** Say what `NewPool` with these would cost; nothing is started. Answered with `Price`. */
+/** Estimate the cost of `NewPool` with these options; nothing is started. Answered with `Price`. */
 export interface AskPrice {
   id: string;
   name: string;
@@ -334,7 +334,7 @@ export interface AskPrice {
   kind: 'ask-price';
 }
 
-/** Say how a terminal gets to a node. Answered with `Shell`. */
+/** Request the command that opens a terminal on a node. Answered with `Shell`. */
 export interface AskShell {
   id: string;
   pool: string;
@@ -342,7 +342,7 @@ export interface AskShell {
   kind: 'ask-shell';
 }
 
-/** Send the last that a node has written, or a task; None for any. Answered with `Printed`. */
+/** Request the latest output of a node or a task; None for any. Answered with `Printed`. */
 export interface AskOutput {
   id: string;
   pool: string;
@@ -351,7 +351,7 @@ export interface AskOutput {
   kind: 'ask-output';
 }
 
-/** Send what a node said while it started, the last few times: `%sky logs NAME NODE`. Answered with `StartLog`. */
+/** Request the logs of the last starts of a node: `%sky logs NAME NODE`. Answered with `StartLog`. */
 export interface AskStartLog {
   id: string;
   pool: string;

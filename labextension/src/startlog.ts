@@ -5,27 +5,27 @@ import { Widget } from '@lumino/widgets';
 import { icon } from './icon';
 import { equivalent } from './model/equivalent';
 import { KernelLink } from './model/link';
-import { Words } from './model/panel';
+import { Translation } from './model/panel';
 
-/** Milliseconds between looks at a start that goes on. */
+/** Milliseconds between two polls while the node is starting. */
 const PAUSE = 1000;
 
 /**
- * Show all that a node has said while it started, in a tab of its own; the one there is, if it is open. `area` is where
- * tabs can be: the main one of Notebook 7 has room for the notebook only.
+ * Show the startup log of a node in a tab, which is reused if it is open. `area` is the area for tabs: the main area of
+ * Notebook 7 has room for the notebook only.
  */
 export function openStartLog(
   app: JupyterFrontEnd,
   link: KernelLink,
   pool: string,
   node: number,
-  trans: Words,
+  trans: Translation,
   area: 'main' | 'down'
 ): void {
   const id = `skyward-log-${link.kernel.id}-${pool}-${node}`;
-  const there = [...app.shell.widgets(area)].find(each => each.id === id) as MainAreaWidget<StartLog> | undefined;
-  if (there) {
-    there.content.look();
+  const open = [...app.shell.widgets(area)].find(each => each.id === id) as MainAreaWidget<StartLog> | undefined;
+  if (open) {
+    open.content.refresh();
   } else {
     const main = new MainAreaWidget({ content: new StartLog(link, pool, node, trans) });
     main.id = id;
@@ -37,27 +37,27 @@ export function openStartLog(
   app.shell.activateById(id);
 }
 
-/** The log of the start of a node, which is looked at again while that goes on. */
+/** The startup log of a node, polled while the node is starting. */
 class StartLog extends Widget {
   constructor(
     private readonly _link: KernelLink,
     private readonly _pool: string,
     private readonly _node: number,
-    private readonly _trans: Words
+    private readonly _trans: Translation
   ) {
     super();
     this.addClass('skyward-StartLog');
     this._text.tabIndex = 0;
-    this._text.setAttribute('aria-label', _trans.__('What node %1 of pool %2 said while it started', _node, _pool));
-    this._text.textContent = _trans.__('Asking the kernel…');
+    this._text.setAttribute('aria-label', _trans.__('Startup log of node %1 of pool %2', _node, _pool));
+    this._text.textContent = _trans.__('Loading…');
     this.node.append(this._text);
-    this.look();
+    this.refresh();
   }
 
-  /** Look now, and then again and again until the start is over. */
-  look(): void {
+  /** Load the log now, and poll until the start is over. */
+  refresh(): void {
     window.clearTimeout(this._timer);
-    void this._look();
+    void this._load();
   }
 
   dispose(): void {
@@ -69,25 +69,25 @@ class StartLog extends Widget {
     this._text.focus();
   }
 
-  private async _look(): Promise<void> {
-    const wish = { kind: 'ask-start-log', pool: this._pool, node: this._node } as const;
-    const { reply, text } = await this._link.send(wish);
+  private async _load(): Promise<void> {
+    const request = { kind: 'ask-start-log', pool: this._pool, node: this._node } as const;
+    const { reply, text } = await this._link.send(request);
     if (this.isDisposed) {
       return;
     }
     const log = reply?.kind === 'start-log' ? reply : null;
     if (log) {
       this._show(log.text || this._trans.__('This node was never started.'));
-    } else if (!this._told) {
-      this._show(text || this._trans.__('The kernel is busy; run %1 in a cell.', equivalent(wish)));
+    } else if (!this._hasLog) {
+      this._show(text || this._trans.__('The kernel is busy; run %1 in a cell.', equivalent(request)));
     }
-    this._told ||= log !== null;
+    this._hasLog ||= log !== null;
     if (log && !log.over && !this._link.isDisposed) {
-      this._timer = window.setTimeout(() => void this._look(), PAUSE);
+      this._timer = window.setTimeout(() => void this._load(), PAUSE);
     }
   }
 
-  /** Put a text in, and keep its end in sight unless somebody has scrolled away from it. */
+  /** Show a text, and keep its end in view unless the user has scrolled away from it. */
   private _show(text: string): void {
     const box = this._text;
     const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 24;
@@ -101,5 +101,5 @@ class StartLog extends Widget {
 
   private _text = document.createElement('pre');
   private _timer = 0;
-  private _told = false;
+  private _hasLog = false;
 }

@@ -7,15 +7,10 @@ import { Shell } from './protocol';
 
 const CREATE = 'terminal:create-new';
 
-/** Open a terminal of JupyterLab that goes where `shell` says; its tab has a title that says where that is. */
-export async function startTerminal(
-  app: JupyterFrontEnd,
-  shell: Shell,
-  title: string
-): Promise<void> {
+/** Open a JupyterLab terminal and run the line of `shell` in it, or go to its folder; `title` is the tab's caption. */
+export async function startTerminal(app: JupyterFrontEnd, shell: Shell, title: string): Promise<void> {
   const main = (await app.commands.execute(CREATE)) as
-    | MainAreaWidget<Widget & { session: Terminal.ITerminalConnection }>
-    | undefined;
+    MainAreaWidget<Widget & { session: Terminal.ITerminalConnection }> | undefined;
   if (!main) {
     return;
   }
@@ -23,7 +18,7 @@ export async function startTerminal(
   main.title.caption = title;
   const line = shell.line || `cd ${quoted(shell.folder)}`;
   const enter = () => session.send({ type: 'stdin', content: [`${line}\r`] });
-  // What is sent before the shell has said something may be lost.
+  // Input that is sent before the first output of the shell may be lost.
   const onMessage = (_: unknown, message: Terminal.IMessage) => {
     if (message.type === 'stdout') {
       session.messageReceived.disconnect(onMessage);

@@ -1,16 +1,16 @@
 import { SplitPanel, Widget } from '@lumino/widgets';
 
-/** Pixels that the panel is drawn for. JupyterLab gives its side bars about 250, whatever is in them. */
+/** Preferred width of the panel, pixels. JupyterLab's default for side bars is about 250. */
 const WIDTH = 320;
-/** Pixels that a window must have for the panel to take more of them than it is given. */
+/** Minimum width of a window in which the panel is widened, pixels. */
 const WINDOW = 960;
 const KEY = 'skyward-width-given';
 
 /**
- * Give the side bar the width of the panel, the first time that the panel is opened in this browser. What it is after
- * that is the user's, and JupyterLab keeps it. `restored`: the panel is open since it was in another session.
+ * Widen the side bar for the panel, the first time that the panel is opened in this browser. After that the width is
+ * the user's, and JupyterLab keeps it. `restored`: the panel was open in the last session.
  */
-export function giveWidth(panel: Widget, restored: boolean): void {
+export function setInitialWidth(panel: Widget, restored: boolean): void {
   if (window.localStorage.getItem(KEY)) {
     return;
   }
@@ -30,7 +30,7 @@ export function giveWidth(panel: Widget, restored: boolean): void {
   }
 }
 
-/** What a side bar and the main area share the window in. */
+/** Return the split panel around a side bar and the main area. */
 function splitAround(panel: Widget): SplitPanel | null {
   let around = panel.parent;
   while (around && !(around instanceof SplitPanel)) {

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { KernelLink } from '../src/model/link';
 import { STATE_COMM, VERSION } from '../src/protocol';
 
-/** A kernel that is somebody else's to drive. */
+/** A kernel that the test drives. */
 class FakeKernel {
   isDisposed = false;
   hasComm = false;
@@ -14,15 +14,15 @@ class FakeKernel {
   connectionStatusChanged = new Signal<this, Kernel.ConnectionStatus>(this);
   disposed = new Signal<this, void>(this);
 
-  async requestCommInfo(): Promise<unknown> {
-    return { content: { status: 'ok', comms: this.hasComm ? { [STATE_COMM]: {} } : {} } };
+  requestCommInfo(): Promise<unknown> {
+    return Promise.resolve({ content: { status: 'ok', comms: this.hasComm ? { [STATE_COMM]: {} } : {} } });
   }
 
   createComm(): unknown {
     return { open: () => undefined, close: () => undefined, send: () => undefined, isDisposed: false };
   }
 
-  tell(seq: number, pools: object): void {
+  publish(seq: number, pools: object): void {
     const data = { kind: 'snapshot', version: VERSION, session: 's', seq, form: [], tables: { pools } };
     this.iopubMessage.emit({ header: { msg_type: 'comm_msg' }, content: { comm_id: STATE_COMM, data } });
   }
@@ -35,15 +35,15 @@ async function linked(lost = false): Promise<[FakeKernel, KernelLink]> {
   return [kernel, link];
 }
 
-/** Let what was asked of the kernel be answered. */
+/** Wait until the requests to the kernel are answered. */
 async function settled(): Promise<void> {
   await new Promise(resolve => setTimeout(resolve));
 }
 
 describe('the link to a kernel', () => {
-  it('knows after a restart that there were pools', async () => {
+  it('remembers after a restart that there were pools', async () => {
     const [kernel, link] = await linked();
-    kernel.tell(1, { train: { name: 'train' } });
+    kernel.publish(1, { train: { name: 'train' } });
     expect([link.contact, link.hadPools, link.restarted]).toEqual(['live', true, false]);
     kernel.statusChanged.emit('restarting');
     kernel.statusChanged.emit('idle');
@@ -51,31 +51,31 @@ describe('the link to a kernel', () => {
     expect([link.contact, link.hadPools, link.restarted]).toEqual(['absent', true, true]);
   });
 
-  it('takes nothing that the kernel still says as it ends', async () => {
+  it('ignores messages of a kernel that is restarting', async () => {
     const [kernel, link] = await linked();
-    kernel.tell(1, { train: { name: 'train' } });
+    kernel.publish(1, { train: { name: 'train' } });
     kernel.statusChanged.emit('restarting');
-    kernel.tell(2, {});
+    kernel.publish(2, {});
     expect([link.contact, link.lost]).toEqual(['restarting', 'restarting']);
     kernel.statusChanged.emit('idle');
     await settled();
     expect(link.restarted).toBe(true);
   });
 
-  it('knows that the kernel before it had pools', async () => {
+  it('knows that the previous kernel had pools', async () => {
     const [, link] = await linked(true);
     expect([link.contact, link.restarted]).toEqual(['absent', true]);
     const [, other] = await linked();
     expect([other.contact, other.restarted]).toEqual(['absent', false]);
   });
 
-  it('takes what the next kernel says once it is idle', async () => {
+  it('applies messages of the next kernel once it is idle', async () => {
     const [kernel, link] = await linked();
-    kernel.tell(1, { train: { name: 'train' } });
+    kernel.publish(1, { train: { name: 'train' } });
     kernel.statusChanged.emit('restarting');
     kernel.statusChanged.emit('idle');
     await settled();
-    kernel.tell(1, { other: { name: 'other' } });
+    kernel.publish(1, { other: { name: 'other' } });
     expect([link.contact, link.restarted, [...link.store.rows.pools.keys()]]).toEqual(['live', false, ['other']]);
   });
 });

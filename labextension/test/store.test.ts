@@ -14,38 +14,40 @@ function delta(seq: number, tables: object, gone: Delta['gone'] = {}, session = 
 const node = (pool: string, rank: number) => ({ [`${pool}/${rank}`]: { pool, rank, machine: rank } });
 
 describe('the store', () => {
-  it('has what the snapshot and the deltas say', () => {
+  it('applies snapshots and deltas', () => {
     const store = new Store();
-    expect(store.whole).toBe(false);
-    expect(store.apply(snapshot(5, { pools: { a: { name: 'a' } }, nodes: { ...node('a', 0), ...node('a', 1) } }))).toBe('taken');
-    expect(store.apply(delta(6, { nodes: node('a', 2) }, { nodes: ['a/0'] }))).toBe('taken');
+    expect(store.isComplete).toBe(false);
+    expect(store.apply(snapshot(5, { pools: { a: { name: 'a' } }, nodes: { ...node('a', 0), ...node('a', 1) } }))).toBe(
+      'applied'
+    );
+    expect(store.apply(delta(6, { nodes: node('a', 2) }, { nodes: ['a/0'] }))).toBe('applied');
     expect(store.of('nodes', 'a').map(row => row.rank)).toEqual([1, 2]);
-    expect(store.whole).toBe(true);
+    expect(store.isComplete).toBe(true);
   });
 
   it.each([
     ['a missing message', delta(7, {})],
     ['the same message again', delta(5, {})],
     ['a message of another kernel process', delta(6, {}, {}, 'other')]
-  ])('finds %s, and is whole again after a snapshot', (_, message) => {
+  ])('detects %s, and is complete again after a snapshot', (_, message) => {
     const store = new Store();
     store.apply(snapshot(5, { pools: { a: { name: 'a' } } }));
     expect(store.apply(message)).toBe('gap');
-    expect(store.whole).toBe(false);
+    expect(store.isComplete).toBe(false);
     expect([...store.rows.pools.keys()]).toEqual(['a']);
     expect(store.apply(delta(6, {}))).toBe('gap');
-    expect(store.apply(snapshot(9, {}))).toBe('taken');
+    expect(store.apply(snapshot(9, {}))).toBe('applied');
     expect([...store.rows.pools.keys()]).toEqual([]);
   });
 
-  it('takes nothing before the first snapshot, and nothing of another version', () => {
+  it('applies nothing before the first snapshot, and nothing of another version', () => {
     const store = new Store();
     expect(store.apply(delta(1, {}))).toBe('gap');
-    expect(store.apply({ ...snapshot(1, { pools: { a: {} } }), version: VERSION + 1 })).toBe('foreign');
+    expect(store.apply({ ...snapshot(1, { pools: { a: {} } }), version: VERSION + 1 })).toBe('incompatible');
     expect(store.rows.pools.size).toBe(0);
   });
 
-  it('lets a pool take its rows along', () => {
+  it('removes the rows of a removed pool', () => {
     const store = new Store();
     const tables = { pools: { a: { name: 'a' }, ab: { name: 'ab' } }, nodes: { ...node('a', 0), ...node('ab', 0) } };
     store.apply(snapshot(1, tables));
@@ -53,7 +55,7 @@ describe('the store', () => {
     expect([...store.rows.nodes.keys()]).toEqual(['ab/0']);
   });
 
-  it('keeps so much of a log for each pool, the latest', () => {
+  it('keeps the latest rows of an append-only table for each pool', () => {
     const store = new Store();
     store.apply(snapshot(1, { output: { 'b/1': { pool: 'b', number: 1 } } }));
     for (let number = 1; number <= 1000; number++) {
@@ -67,6 +69,6 @@ describe('the store', () => {
 
   it('ignores tables that it does not know', () => {
     const store = new Store();
-    expect(store.apply(snapshot(1, { novelties: { x: {} } }))).toBe('taken');
+    expect(store.apply(snapshot(1, { novelties: { x: {} } }))).toBe('applied');
   });
 });

@@ -1,6 +1,6 @@
-"""`sky.Adapter(...)`: nodes from worker adapters, which are programs that run elsewhere and connect to this one.
+"""`sky.Adapter(...)`: nodes from worker adapters, which are programs on other machines that connect to this process.
 
-`python -m skyward_providers.adapter --connect HOST:PORT --provider local` is such a program, over any provider.
+`python -m skyward_providers.adapter --connect HOST:PORT --provider local` is such a program, for any provider.
 """
 
 import asyncio
@@ -36,35 +36,36 @@ from skyward.wire.protocol.adapter import Heartbeat, Malformed, StartWorkerGroup
 __all__ = ["TOKEN_VARIABLE", "Adapter", "parse_address"]
 
 TOKEN_VARIABLE = "SKYWARD_ADAPTER_TOKEN"
-"""The environment variable that both ends take the token from."""
+"""Environment variable from which both ends take the token."""
 
 _TOKEN_LENGTH = 16
 _LINGER = 1.0
-"""Seconds that the port stays open between the offers and the pool that takes one."""
+"""Seconds for which the port stays open between the listing of offers and the preparation of a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """Nodes from worker adapters that connect here. Each worker group of an adapter is one node.
+    """Nodes from worker adapters that connect to this process. Each worker group of an adapter is one node.
 
-    A pool opens the port `listen` and closes it at its end. With a port of 0, or for several pools in a row, enter it:
+    A pool opens the port `listen`, and closes it when it ends. For port 0, or for several pools, use a `with` block.
 
-        with sky.Adapter() as adapters:
-            ...  # start an adapter with adapters.address and adapters.token
-            with sky.Compute(provider=adapters, nodes=2) as pool: ...
-
-    Both ends prove that they know the token, and what they say after that is not encrypted: listen on loopback, and
-    let adapters of other hosts come through a tunnel.
+    Both ends prove that they know the token, but the messages are not encrypted: listen on loopback, and connect
+    adapters of other hosts through a tunnel.
 
     Attributes:
         listen: "host:port" that adapters connect to.
-        token: what they must know, of at least 16 characters; None for that of the environment variable
-            SKYWARD_ADAPTER_TOKEN, and a fresh one where that is not set. Adapters take it from that variable.
-        connect_timeout: seconds to wait for an adapter with nodes as wanted.
+        token: shared secret of at least 16 characters; None for that of the environment variable
+            SKYWARD_ADAPTER_TOKEN, or a new one if that is not set. Adapters take it from that variable.
+        connect_timeout: seconds to wait for an adapter with matching nodes.
         silence: seconds without a heartbeat after which an adapter is lost.
 
     Raises:
         SpecError: a value is not allowed.
+
+    Example:
+        with sky.Adapter() as adapters:
+            ...  # start an adapter with adapters.address and adapters.token
+            with sky.Compute(provider=adapters, nodes=2) as pool: ...
     """
 
     listen: str = "127.0.0.1:0"
@@ -86,13 +87,13 @@ class Adapter:
         parse_address(self.listen, "listen")
         token = self.token or os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32)
         if not isinstance(token, str) or len(token) < _TOKEN_LENGTH:
-            raise SpecError(f"token must be a text of at least {_TOKEN_LENGTH} characters that nobody can guess.")
+            raise SpecError(f"token must be a secret text of at least {_TOKEN_LENGTH} characters.")
         object.__setattr__(self, "token", token)
         seconds(self.connect_timeout, "connect_timeout", zero=True)
         seconds(self.silence, "silence")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The token is a secret, and is not written down."""
+        """Pickle the settings without the token, which is a secret."""
         return Adapter, (self.listen, None, self.connect_timeout, self.silence)
 
     @property
@@ -104,11 +105,11 @@ class Adapter:
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect."""
         fields = {"accelerator", "vcpus", "memory_gb"} | SETUP_FIELDS
-        return ActsOn(frozenset(fields), "Adapters decide what their nodes are like")
+        return ActsOn(frozenset(fields), "Adapters choose the hardware of their nodes")
 
     @property
     def address(self) -> str:
-        """Where adapters connect: `listen`, with the port as it is."""
+        """Address that adapters connect to: `listen`, with the actual port."""
         listening = _sockets.get(self)
         if listening is None:
             return self.listen
@@ -117,7 +118,7 @@ class Adapter:
 
     def __enter__(self) -> Self:
         if self in _sockets:
-            raise ProvisioningError(f"The port {self.address} is open already.")
+            raise ProvisioningError(f"The address {self.address} is open already.")
         _sockets[self] = _listen(self.listen)
         return self
 
@@ -125,15 +126,15 @@ class Adapter:
         _sockets.pop(self).close()
 
     def create_provider(self) -> Provider:
-        """What asks the adapters."""
+        """Create the provider."""
         return _AdapterProvider(self)
 
 
 def parse_address(text: str, name: str) -> tuple[str, int]:
-    """The host and port of "host:port"; an IPv6 address is in brackets.
+    """Split "host:port"; an IPv6 address is in brackets.
 
     Raises:
-        SpecError: it is none.
+        SpecError: the text has another form.
     """
     of_type(text, name, str, f"{name}='127.0.0.1:7070'")
     host, _, port = text.rpartition(":")
@@ -154,7 +155,7 @@ def _listen(address: str) -> socket.socket:
 
 @dataclass(slots=True)
 class _Open:
-    """A port that is open for adapters, and how many hold it open."""
+    """An open port for adapters, and the number of its holders."""
 
     server: AdapterServer
     holders: int = 0
@@ -166,7 +167,7 @@ _open: dict[Adapter, _Open] = {}
 
 
 async def _hold(settings: Adapter) -> AdapterServer:
-    """What serves the adapters, open until each `_hold` has had its `_release`."""
+    """Return the server of the adapters; it stays open until each `_hold` has been matched by a `_release`."""
     found = _open.get(settings)
     if found is None:
         listening = _sockets[settings].dup() if settings in _sockets else _listen(settings.listen)
@@ -191,7 +192,7 @@ async def _release(settings: Adapter, linger: float) -> None:
 
     async def close() -> None:
         await asyncio.sleep(linger)
-        found.closing = None  # from here on it is too late to take it back
+        found.closing = None  # from here on it cannot be cancelled any more
         del _open[settings]
         await found.server.close()
 
@@ -208,15 +209,16 @@ class _AdapterProvider:
         self._servers: dict[str, AdapterServer] = {}
 
     async def offers(self) -> AsyncIterator[Offer]:
-        """What the connected adapters have, each kind of node once.
+        """Yield one offer for each kind of node of the connected adapters.
 
         Raises:
-            SpecError: no adapter could know the port.
+            SpecError: the port is 0 and was not opened with `with`.
+            NoOffersError: no adapter connected in time.
         """
         if parse_address(self._settings.address, "listen")[1] == 0:
             raise SpecError(
-                "No adapter can know where to connect: give a port, as in `sky.Adapter(listen='127.0.0.1:7070')`, or "
-                "write `with sky.Adapter() as adapters:` and start them with `adapters.address`."
+                "Adapters cannot know the port to connect to: give one, as in `sky.Adapter(listen='127.0.0.1:7070')`, "
+                "or write `with sky.Adapter() as adapters:` and start them with `adapters.address`."
             )
         server = await _hold(self._settings)
         try:
@@ -228,21 +230,21 @@ class _AdapterProvider:
                 f"No adapter connected to {self._settings.address} within {self._settings.connect_timeout:g} s; start "
                 f"one with `python -m skyward_providers.adapter --connect {self._settings.address} --provider local`."
             )
-        for offer in {_kind(said): _offer(said) for said in found}.values():
+        for offer in {_kind(heartbeat): _offer(heartbeat) for heartbeat in found}.values():
             yield offer
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
-        """Keep the port open."""
+        """Open the port, or keep it open."""
         try:
             encode(StartWorkerGroup("any", capabilities=spec.node_capabilities))
         except Malformed as error:
-            raise SpecError(f"The capabilities cannot be asked for: {error}") from None
+            raise SpecError(f"The capabilities cannot be requested: {error}") from None
         cluster = Cluster(f"adapter-{secrets.token_hex(4)}", pool, spec, offer, notes=_notes(spec))
         self._servers[cluster.id] = await _hold(self._settings)
         return cluster
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
-        """Groups of the adapters that have such nodes, the cheapest first; waits for an adapter if there is none."""
+        """Start groups on the adapters with such nodes, the cheapest first; wait for an adapter if there is none."""
         server = self._servers[cluster.id]
         needs = Needs(cluster.spec.node_resources, cluster.spec.node_capabilities)
         wanted = Wanted(needs, cluster.offer.on_demand_price)
@@ -253,10 +255,10 @@ class _AdapterProvider:
         except asyncio.CancelledError:
             for start in starts:
                 start.cancel()
-            came = [
+            started = [
                 each for each in await asyncio.gather(*starts, return_exceptions=True) if isinstance(each, Instance)
             ]
-            await asyncio.gather(*(server.shutdown(instance.id) for instance in came))
+            await asyncio.gather(*(server.shutdown(instance.id) for instance in started))
             raise
         failed = [error for start in starts if (error := start.exception()) is not None]
         for error in failed:
@@ -265,68 +267,68 @@ class _AdapterProvider:
         return cluster, [start.result() for start in starts if start.exception() is None]
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
-        """The machine, unless its adapter said that it is gone, or is gone itself."""
+        """Return the machine; None if its adapter reported it as gone, or is gone itself."""
         return cluster, self._servers[cluster.id].instance(instance_id)
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
-        """None: what an adapter has started for us ends with its connection to us."""
+        """Return nothing: the groups of an adapter end with its connection."""
         return ()
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
-        """Have their adapters end the groups; those of another process have ended with it."""
+        """Have adapters end the groups; those of another process have ended with that process."""
         server = self._servers.get(cluster.id)
         if server is None:
             return
         await asyncio.gather(*(server.shutdown(instance_id) for instance_id in instance_ids))
 
     async def teardown(self, cluster: Cluster) -> None:
-        """Close the port, if no other pool needs it."""
+        """Close the port, if no other pool uses it."""
         if self._servers.pop(cluster.id, None) is not None:
             await _release(self._settings, 0.0)
 
 
 async def _start(server: AdapterServer, wanted: Wanted) -> Instance:
     instance = await server.start(wanted)
-    wrong = await asyncio.to_thread(_why_unusable, instance)
+    wrong = await asyncio.to_thread(_problem, instance)
     if wrong:
         await server.shutdown(instance.id)
         raise ProvisioningError(f"Worker group {instance.id} cannot be used: {wrong}.")
     return instance
 
 
-def _why_unusable(instance: Instance) -> str:
-    """Why a node cannot be started on a machine, in half a sentence; nothing if it can."""
+def _problem(instance: Instance) -> str:
+    """Return the reason why a node cannot be started on a machine, as half a sentence; empty if it can."""
     access = instance.access
     if instance.status != "running" or access is None:
-        return "its machine does not run"
+        return "its machine is not running"
     if isinstance(access, LocalAccess):
         with suppress(OSError, ValueError):
             status = os.stat(access.directory)
             if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
                 return ""
-        return f"its machine is a process in {access.directory}, which is no directory of yours on this host"
+        return f"its machine is a process in {access.directory}, which is not a directory of yours on this host"
     return ""
 
 
-def _kind(said: Heartbeat) -> object:
-    return said.capabilities, said.resources, said.hourly_price
+def _kind(heartbeat: Heartbeat) -> object:
+    return heartbeat.capabilities, heartbeat.resources, heartbeat.hourly_price
 
 
-def _offer(said: Heartbeat) -> Offer:
+def _offer(heartbeat: Heartbeat) -> Offer:
     kind = InstanceType(
-        ", ".join(sorted(said.capabilities)) or "worker group",
-        vcpus=said.resources.get("CPU", 0.0),
-        memory_gb=said.resources.get("memory", 0.0),
-        accelerator_count=said.resources.get("GPU", 0.0),
+        ", ".join(sorted(heartbeat.capabilities)) or "worker group",
+        vcpus=heartbeat.resources.get("CPU", 0.0),
+        memory_gb=heartbeat.resources.get("memory", 0.0),
+        accelerator_count=heartbeat.resources.get("GPU", 0.0),
     )
-    return Offer(said.adapter_id, kind, on_demand_price=said.hourly_price, region="adapter", open_ended=True)
+    return Offer(heartbeat.adapter_id, kind, on_demand_price=heartbeat.hourly_price, region="adapter", open_ended=True)
 
 
 _ON_LOCAL = SETUP_FIELDS - {"image.apt", "image.skyward_source"}
 
 
 def _notes(spec: Spec) -> tuple[str, ...]:
-    """What depends on where an adapter has its nodes from, which is known only when they come."""
+    """Return a notice about fields that local nodes ignore. Only once started, a node is known to be local or not."""
     depends = [path for path in not_acted_on(spec, ActsOn(_ON_LOCAL, "")) if path in SETUP_FIELDS]
     if not depends:
         return ()

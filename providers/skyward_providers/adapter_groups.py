@@ -1,4 +1,4 @@
-"""The worker groups that an adapter has, each one machine of a provider. A command that comes twice is done once."""
+"""The worker groups of an adapter, each one machine of a provider. Commands are idempotent."""
 
 import asyncio
 import itertools
@@ -25,7 +25,7 @@ from skyward.wire.protocol.adapter import (
 __all__ = ["Groups"]
 
 _REMEMBERED = 1000
-"""Answers and ended groups that are remembered, for commands that come again."""
+"""Number of answers and ended groups that are remembered, for repeated commands."""
 
 _REASON = 1000
 
@@ -36,12 +36,12 @@ class Groups:
     """The groups of one adapter.
 
     Args:
-        name: of the adapter; begins the ids of groups.
-        provider: where machines come from.
-        spec: what they are like.
-        offer: of the provider.
-        most: groups at a time; -1 for no limit.
-        workers: slots of a group.
+        name: name of the adapter, the prefix of group ids.
+        provider: the provider of the machines.
+        spec: the spec of the machines.
+        offer: the provider's offer.
+        most: maximum number of groups; -1 for no limit.
+        workers: slots of each group.
     """
 
     def __init__(self, name: str, provider: Provider, spec: Spec, offer: Offer, most: int, workers: int) -> None:
@@ -62,16 +62,16 @@ class Groups:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The groups that there are."""
+        """Ids of the running groups."""
         return tuple(self._instances)
 
     @property
     def has_anything(self) -> bool:
-        """Whether there is something to end."""
+        """True if there is a cluster to tear down."""
         return self._cluster is not None
 
     async def obey(self, command: Command, answer: Callable[[Answer], None]) -> None:
-        """Do what a command says, and answer it. While it is being done, the same command does nothing."""
+        """Execute a command, and answer it. A repeated command is ignored meanwhile, and gets the same answer later."""
         request = command.request
         if request in self._answers:
             answer(self._answers[request])
@@ -83,7 +83,7 @@ class Groups:
                 self._working.discard(request)
 
     def _remember(self, answer: Answer) -> Answer:
-        if answer.status != "unknown_action":  # that is tried again
+        if answer.status != "unknown_action":  # such a command may be repeated
             self._answers[answer.request] = answer
             if len(self._answers) > _REMEMBERED:
                 self._answers.popitem(last=False)
@@ -104,22 +104,22 @@ class Groups:
             return Answer(request, "", "start", "too_much", reason=_short(reason))
 
         if 0 <= self._most <= len(self._instances) + self._starting:
-            return too_much(f"it has {self._most} groups at most")
+            return too_much(f"its limit is {self._most} groups")
         if missing := capabilities - self._spec.node_capabilities:
-            return too_much(f"its nodes cannot {', '.join(sorted(missing))}")
+            return too_much(f"its nodes lack the capabilities {', '.join(sorted(missing))}")
         self._starting += 1
         try:
-            self._cluster, came = await self._provider.provision(await self._prepared(), 1)
+            self._cluster, machines = await self._provider.provision(await self._prepared(), 1)
         except Exception as error:
             return too_much(str(error) or type(error).__name__)
         finally:
             self._starting -= 1
-        if not came:
-            return too_much("its provider had no machine")
+        if not machines:
+            return too_much("its provider returned no machine")
         group = f"{self._name}/{next(self._numbers)}"
-        self._instances[group] = came[0]
+        self._instances[group] = machines[0]
         slots = tuple(f"{group}/{slot}" for slot in range(self._workers))
-        started = Answer(request, group, "start", "success", slots, self._spec.node_capabilities, (came[0],))
+        started = Answer(request, group, "start", "success", slots, self._spec.node_capabilities, (machines[0],))
         try:
             encode(started)
         except Malformed as error:
@@ -148,7 +148,7 @@ class Groups:
                 await asyncio.to_thread(_end_processes, instance.access.directory)
             await self._provider.terminate(self._cluster, [instance.id])
         except Exception as error:
-            return "unknown_action", _short(f"it could not be ended: {error or type(error).__name__}")
+            return "unknown_action", _short(f"its machine could not be terminated: {error or type(error).__name__}")
         self._instances.pop(group, None)
         self._ended[group] = None
         if len(self._ended) > _REMEMBERED:
@@ -156,10 +156,10 @@ class Groups:
         return "success", ""
 
     async def end(self) -> None:
-        """End every group, and remove what they shared. Twice does no harm; nor does a cancelled first time.
+        """End every group, and tear down their cluster. Idempotent, also after a cancelled call.
 
         Raises:
-            ExceptionGroup: some could not be ended, whatever was tried.
+            ExceptionGroup: some groups could not be ended, after three attempts.
         """
         for _ in range(3):
             done = await asyncio.gather(*(self._shutdown(group) for group in self.ids))
@@ -168,7 +168,7 @@ class Groups:
         left = [RuntimeError(reason) for status, reason in done if status == "unknown_action"]
         if self._cluster is not None:
             await self._provider.teardown(self._cluster)
-            self._cluster = None  # not before: where this is cancelled, it is tried again
+            self._cluster = None  # only now: a cancelled teardown must be repeated
         if left:
             raise ExceptionGroup(f"groups of {self._name} are left", left)
 
@@ -178,9 +178,9 @@ def _short(reason: str) -> str:
 
 
 def _end_processes(directory: str) -> None:
-    """End the worker of a local machine, which is all there is to that machine. Linux only: others do not say."""
+    """Kill the processes of a local machine, found by an environment variable. No effect except on Linux."""
     mark = f"SKYWARD_SCRATCH={directory}".encode()
     for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it is not ours, or gone
+        with suppress(OSError):  # another user's process, or gone
             if mark in (entry / "environ").read_bytes().split(b"\0") and int(entry.name) != os.getpid():
                 os.kill(int(entry.name), signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""A worker adapter over any provider: connects to a controller, starts and ends groups for it, and outlives no group.
+"""A worker adapter for any provider: connects to a controller, starts and ends groups for it, and ends all at its exit.
 
-The process that the user starts keeps a second one, which does the work: when the first is killed, the second sees it,
-ends the groups and goes. So nothing is left behind by a SIGKILL either.
+The process that the user starts runs a second one, which does the work: if the first is killed, the second notices,
+ends the groups and exits. So even SIGKILL leaves no groups behind.
 """
 
 import argparse
@@ -58,28 +58,29 @@ async def serve(
     stop: "asyncio.Future[str] | None" = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> None:
-    """Be an adapter over `provider`, for one controller after another, until `stop` has a reason or this is cancelled.
+    """Run an adapter for `provider`, for one controller after another, until `stop` has a result or this is cancelled.
 
-    Whatever happens, every group is ended before this returns.
+    Every group is ended before this returns or raises.
 
     Args:
+        provider: settings of the provider.
         connect: "host:port" of the controller.
-        token: what it must know, as we do.
-        max_groups: at a time; -1 for no limit.
+        token: secret shared with the controller.
+        max_groups: maximum number of groups; -1 for no limit.
         workers_per_group: slots of a node.
-        spec: what each node is like, and what it may cost.
+        spec: spec of each node, with its maximum price.
         grace: seconds without a controller after which the groups are ended.
         heartbeat: seconds between heartbeats.
-        stop: ends it.
-        say: is told what happens, a sentence at a time.
+        stop: future whose result, a reason, ends the adapter.
+        say: called with messages about the progress.
 
     Raises:
-        RefusedError: the controller does not take the token.
-        SkywardError: the provider has nothing on offer.
+        RefusedError: the controller does not accept the token.
+        SkywardError: the provider has no offer that fits.
     """
     host, port = parse_address(connect, "connect")
-    made, spec = provider.create_provider(), spec or Spec()
-    asked = [Asked(spec, provider.name, [each async for each in made.offers()], acts_on(provider).fields)]
+    client, spec = provider.create_provider(), spec or Spec()
+    asked = [Asked(spec, provider.name, [each async for each in client.offers()], acts_on(provider).fields)]
     ranking = rank(asked)
     if not ranking.candidates:
         raise no_offer_fits(asked, ranking, {})
@@ -88,8 +89,8 @@ async def serve(
     name = f"{provider.name}-{os.urandom(4).hex()}"
     kind = offer.instance_type
     resources = {"CPU": kind.vcpus, "memory": kind.memory_gb, "GPU": kind.accelerator_count, **spec.node_resources}
-    groups = Groups(name, made, spec, offer, max_groups, workers_per_group)
-    said = Heartbeat(
+    groups = Groups(name, client, spec, offer, max_groups, workers_per_group)
+    announcement = Heartbeat(
         name,
         max_groups,
         workers_per_group,
@@ -97,7 +98,7 @@ async def serve(
         FrozenMap({key: float(amount) for key, amount in resources.items() if amount}),
         price,
     )
-    session = _Session(groups, said, host, port, token, grace, heartbeat, say)
+    session = _Session(groups, announcement, host, port, token, grace, heartbeat, say)
     work = asyncio.create_task(session.run())
     try:
         ends: list[asyncio.Future[Any]] = [work] if stop is None else [work, stop]
@@ -110,12 +111,12 @@ async def serve(
 
 
 class _Session:
-    """The connections of one adapter, one after another."""
+    """Successive connections of one adapter to its controller."""
 
     def __init__(
         self,
         groups: Groups,
-        said: Heartbeat,
+        announcement: Heartbeat,
         host: str,
         port: int,
         token: str,
@@ -124,7 +125,7 @@ class _Session:
         say: Callable[[str], object],
     ) -> None:
         self._groups = groups
-        self._said = said
+        self._announcement = announcement
         self._controller = (host, port, token)
         self._grace = grace
         self._heartbeat = heartbeat
@@ -135,7 +136,7 @@ class _Session:
         self._over = False
 
     async def run(self) -> NoReturn:
-        """Connect, serve, and connect again."""
+        """Connect and serve, repeatedly."""
         loop, wait = asyncio.get_running_loop(), _RETRY
         while True:
             try:
@@ -147,7 +148,7 @@ class _Session:
                 wait = _RETRY
             if self._groups.has_anything and (self._over or loop.time() > self._heard + self._grace):
                 if self._groups.ids:
-                    why = "it wants no more" if self._over else f"it is gone for {self._grace:g} s"
+                    why = "it has released them" if self._over else f"it has been gone for {self._grace:g} s"
                     self._say(f"ending the {len(self._groups.ids)} groups of the controller: {why}")
                 await self._end_groups()
             await asyncio.sleep(wait)
@@ -157,7 +158,7 @@ class _Session:
         """Serve one connection until it ends."""
         loop = asyncio.get_running_loop()
         self._lines, self._heard, self._over = lines, loop.time(), False
-        self._say(f"{self._said.adapter_id} is connected to {self._controller[0]}:{self._controller[1]}")
+        self._say(f"{self._announcement.adapter_id} is connected to {self._controller[0]}:{self._controller[1]}")
         beating = loop.create_task(self._beat(lines))
         why = "it ended"
         try:
@@ -181,7 +182,7 @@ class _Session:
 
     async def _beat(self, lines: Lines) -> None:
         while True:
-            lines.send(replace(self._said, worker_group_ids=self._groups.ids))
+            lines.send(replace(self._announcement, worker_group_ids=self._groups.ids))
             await asyncio.sleep(self._heartbeat)
 
     def _obey(self, command: StartWorkerGroup | ShutdownWorkerGroup | UnknownCommand) -> None:
@@ -193,14 +194,14 @@ class _Session:
         task.add_done_callback(self._working.discard)
 
     def _answer(self, answer: Answer) -> None:
-        """Send an answer now; where there is no connection, the controller asks again in the next one."""
+        """Send an answer. Without a connection, the controller repeats its command in the next one."""
         if answer.reason:
             self._say(f"{answer.command} {answer.worker_group_id}: {answer.status}, {answer.reason}")
         if self._lines is not None:
             self._lines.send(answer)
 
     async def _end_groups(self) -> None:
-        """End every group, those included that are being started."""
+        """End every group, including those that are being started."""
         await asyncio.gather(*self._working, return_exceptions=True)
         await self._groups.end()
 
@@ -217,7 +218,7 @@ class _Session:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence."""
+    """Argument parser that reports an error in one sentence."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"adapter: {message}; --help shows every option.\n")
@@ -226,14 +227,14 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m skyward_providers.adapter",
-        description="Give the machines of a provider to a pool that runs elsewhere, as long as that wants them.",
+        description="Offer the machines of a provider to a pool in another process, for as long as it needs them.",
         epilog=f"The token is taken from the environment variable {TOKEN_VARIABLE}.",
     )
-    parser.add_argument("--connect", metavar="HOST:PORT", required=True, help="where the pool listens for adapters")
-    parser.add_argument("--provider", metavar="NAME", default="local", help="where the machines come from (local)")
+    parser.add_argument("--connect", metavar="HOST:PORT", required=True, help="address at which the pool listens")
+    parser.add_argument("--provider", metavar="NAME", default="local", help="provider of the machines (local)")
     parser.add_argument("--setting", metavar="NAME=JSON", action="append", default=[], help="a setting of the provider")
-    parser.add_argument("--spec", metavar="NAME=JSON", action="append", default=[], help="what each machine is like")
-    parser.add_argument("--max-groups", metavar="N", type=int, default=-1, help="groups at a time (no limit)")
+    parser.add_argument("--spec", metavar="NAME=JSON", action="append", default=[], help="a field of their spec")
+    parser.add_argument("--max-groups", metavar="N", type=int, default=-1, help="maximum number of groups (no limit)")
     parser.add_argument("--workers", metavar="N", type=int, default=1, help="slots of each group (1)")
     parser.add_argument("--grace", metavar="S", type=float, default=GRACE, help="seconds that groups outlive the pool")
     parser.add_argument("--keep", action="store_true", help=argparse.SUPPRESS)
@@ -241,7 +242,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit status."""
+    """Run the command line, and return its exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     given = _parser().parse_args(words)
     try:
@@ -258,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _values(pairs: Sequence[str], option: str) -> dict[str, Any]:
-    """NAME=JSON, as keywords; what is no JSON is a text."""
+    """Parse NAME=JSON pairs to keyword arguments; a value that is not JSON is a text."""
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -278,12 +279,12 @@ def _say(text: str) -> None:
 
 
 def _front(words: Sequence[str]) -> int:
-    """Keep the process that does the work, and tell it to stop when we are told."""
-    told: list[int] = []
+    """Run the worker process, and pass signals on as a request to stop."""
+    received: list[int] = []
     keeper: subprocess.Popen[bytes] | None = None
 
     def stop(number: int, _: object) -> None:
-        told.append(number)
+        received.append(number)
         if keeper is not None and keeper.stdin is not None:
             with suppress(OSError, ValueError):
                 keeper.stdin.write(b"stop")
@@ -293,17 +294,17 @@ def _front(words: Sequence[str]) -> int:
         signal.signal(each, stop)
     command = [sys.executable, "-m", "skyward_providers.adapter", *words, "--keep"]
     keeper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-    if told:
-        stop(told[0], None)
+    if received:
+        stop(received[0], None)
     status = keeper.wait()
     if status < 0:
-        _say(f"the process that had the groups was killed by {signal.Signals(-status).name}: see what they left")
+        _say(f"the process that ran the groups was killed by {signal.Signals(-status).name}: check what is left")
         return 1
     return status
 
 
 async def _keep(given: argparse.Namespace, provider: ProviderConfig, spec: Spec) -> int:
-    """Serve as long as the process that started us lives, and does not tell us to stop."""
+    """Serve until the parent process sends a request to stop, or dies."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

@@ -1,13 +1,13 @@
 """`sky.Container()`: nodes that are containers of a Docker-compatible engine, on this machine or another.
 
-A container is entered by the engine's own `exec`, not by an sshd in it. So any image will do that has a shell and
-Python (or lets uv fetch one), its environment variables count, nothing listens and nothing has to be installed for us;
-there are no keys, since who may use the engine may enter its containers anyway; and a remote engine is the same as one
-here. A stream through `exec` carries about 400 MB/s, and a command takes 70 ms.
+Commands run in a container through the engine's own `exec`, not through an sshd. So any image works that has a shell
+and Python (or lets uv install one), its environment variables apply, no port is open, and Skyward installs nothing for
+access. There are no keys, since every user of the engine has access to its containers anyway. Remote engines work like
+local ones. A stream through `exec` transfers about 400 MB/s, and a command takes 70 ms.
 
-Its first process is a loop of ours, which ends when neither we nor a worker have been there for a while: the container
-was made to be removed at its end, so the engine does that, whatever has become of us. What the containers of a pool
-share is a network; one that was left behind, for instance by a client that was killed, is removed by the next pool.
+A container's first process is a loop that ends when no session and no worker have been there for a while. The container
+is started with `--rm`, so the engine removes it then, even if the client was killed. The containers of a pool share a
+network; an orphaned one is removed by the next pool.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ _PULL_WITHIN = 1800.0
 _START_WITHIN = 120.0
 _RELEASED_WITHIN = 15.0
 _UNPAUSED_WITHIN = 10.0
-"""Seconds that an image takes to be pulled, a container to start, and a network to be let go of, at most."""
+"""Timeouts in seconds: of a pull, of the start of a container, of the removal of a network, and of an unpause."""
 
-_LEFT_BEHIND = 3600.0
-"""Seconds after which a network without a container is nobody's. Who still wants it makes it again."""
+_ORPHANED_AFTER = 3600.0
+"""Seconds after which a network without a container is an orphan. A pool that still needs it creates it again."""
 
 _FIRST_PROCESS = """
 trap 'exit 0' TERM
@@ -60,31 +60,37 @@ while [ "$quiet" -lt "$patience" ]; do
   if grep -qs 'sky[w]ard\\.worker' /proc/[0-9]*/cmdline; then quiet=0 patience=4; fi
 done
 """
-"""Ends where there was nobody for 60 s, and soon where a worker has been and gone. It does not look like one itself."""
+"""Loop that ends after 60 s without a session or worker, and after 4 s once a worker has exited. The brackets in its
+patterns keep it from matching itself."""
 
 _SHELL = "command -v bash >/dev/null && exec bash; exec sh"
-"""What a person types into: not every image has the better one."""
+"""Interactive shell: bash if the image has it."""
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,20}")
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Containers of Docker, podman or an engine that takes the same commands.
+    """Containers of Docker, podman or an engine with the same commands.
 
-    Each is made for one node and removed after it, by the engine itself where we are gone. `vcpus`, `memory_gb` and
-    `accelerator` of the spec are limits of each container; without, it may use the engine's whole machine.
+    Each is created for one node and removed after it; by the engine itself if the client was killed. `vcpus`,
+    `memory_gb` and `accelerator` of the spec are limits of each container; without, it may use the engine's whole
+    machine.
 
     Attributes:
-        image: the image; "{python}" in it stands for the version of Python. It needs `sh`, `grep` and `sleep`.
-        binary: the engine's command; None for `docker`, or `podman` where there is no `docker`.
-        host: where the engine is, such as "ssh://me@gpu1"; None as the command has it (`DOCKER_HOST`, contexts).
-        network: a network of the engine's to join; None for one of the pool's own.
-        container_prefix: how the names of the containers begin.
-        options: more options of `docker run`, such as ["--volume", "/data:/data"].
-        hourly_price: that each container is said to cost, USD.
-        grace: seconds that a node may be out of reach before it is replaced and its tasks run again.
-        python: an interpreter in the image that already has what a node needs; None to set one up.
+        image: name of the image; "{python}" is replaced by the version of Python. It needs `sh`, `grep` and `sleep`.
+        binary: the engine's command; None for `docker`, or `podman` if there is no `docker`.
+        host: address of the engine, such as "ssh://me@gpu1"; None for the command's default (`DOCKER_HOST`, contexts).
+        network: an existing network to join; None for a network of the pool's own.
+        container_prefix: prefix of the containers' names.
+        options: further options of `docker run`, such as ["--volume", "/data:/data"].
+        hourly_price: price to assume for each container, in USD per hour.
+        grace: seconds that a node may be unreachable before it is replaced and its tasks are retried.
+        python: an interpreter in the image with the packages that a node needs; None to set one up.
+
+    Example:
+        with sky.Compute(provider=sky.Container(image="python:3.13-slim"), nodes=2, memory_gb=4) as pool:
+            train(0.1) >> pool
 
     Raises:
         SpecError: a value is not allowed.
@@ -131,10 +137,10 @@ class Container:
             fields |= SETUP_FIELDS
         elif "{python}" in self.image:
             fields.add("image.python")
-        return ActsOn(frozenset(fields), "Containers are where their engine is, on its disk")
+        return ActsOn(frozenset(fields), "Containers run on the machine of their engine")
 
     def create_provider(self) -> Provider:
-        """What drives the engine."""
+        """Create the provider."""
         return _ContainerProvider(self)
 
 
@@ -144,7 +150,7 @@ class _ContainerProvider:
         self._engine = Engine(settings.binary, settings.host)
 
     async def offers(self) -> AsyncIterator[Offer]:
-        """The engine's machine: what one container can have of it at most."""
+        """Yield the engine's machine: the maximum of resources for one container."""
         info = await self._engine.info()
         architecture: Literal["x86_64", "arm64"] = "arm64" if info.architecture == "arm64" else "x86_64"
         memory = round(info.memory / 2**30, 1)
@@ -153,18 +159,18 @@ class _ContainerProvider:
         yield Offer("container", kind, on_demand_price=self._settings.hourly_price, region="container")
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
-        """The image, and a network for the pool, unless there is one to join."""
+        """Pull the image, and create a network for the pool, unless it joins an existing one."""
         image = self._settings.image.replace("{python}", spec.image.resolved_python)
-        await self._have_image(image)
+        await self._ensure_image(image)
         network = self._settings.network or f"{self._settings.container_prefix}-{_slug(pool)}"
         cluster = Cluster(
             f"container-{secrets.token_hex(4)}", pool, spec, offer, {"image": image, "network": network}, _notes(spec)
         )
         await self._sweep()
-        await self._have_network(cluster)
+        await self._ensure_network(cluster)
         return cluster
 
-    async def _have_image(self, image: str) -> None:
+    async def _ensure_image(self, image: str) -> None:
         try:
             await self._engine.call("image", "inspect", "--format", "{{.Id}}", image)
             return
@@ -180,8 +186,8 @@ class _ContainerProvider:
                 "there, or name another with `sky.Container(image=...)`."
             ) from None
 
-    async def _have_network(self, cluster: Cluster) -> None:
-        """The pool's own network, which may have been taken for left behind while the pool had no node."""
+    async def _ensure_network(self, cluster: Cluster) -> None:
+        """Create the pool's own network, which may have been removed as an orphan while the pool had no node."""
         if self._settings.network is not None:
             return
         labels = _labels({**_tags(cluster), "skyward-made": f"{time.time():.0f}"})
@@ -192,64 +198,66 @@ class _ContainerProvider:
                 raise
 
     async def _sweep(self) -> None:
-        """Remove networks that were left behind. The engine keeps those that a container is in."""
+        """Remove orphaned networks. The engine refuses to remove those with a container."""
         listed = await self._engine.call(
             "network", "ls", "--filter", "label=skyward-made", "--format", "{{.Name}} {{.Labels}}"
         )
         for line in listed.splitlines():
             name, _, labels = line.partition(" ")
             made = _MADE.search(labels)
-            if made is not None and time.time() - int(made[1]) > _LEFT_BEHIND:
+            if made is not None and time.time() - int(made[1]) > _ORPHANED_AFTER:
                 with contextlib.suppress(EngineError):
                     await self._engine.call("network", "rm", name)
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
-        """Start containers. Those that came are given, however many failed."""
-        await self._have_network(cluster)
+        """Start containers. Return those that started, however many failed."""
+        await self._ensure_network(cluster)
         prefix = f"{self._settings.container_prefix}-{_slug(cluster.pool)}"
         names = [f"{prefix}-{secrets.token_hex(4)}" for _ in range(count)]
         starting = asyncio.ensure_future(asyncio.gather(*(self._start(cluster, name) for name in names)))
         try:
             refusals = await asyncio.shield(starting)
-            found = [await self._look(name) for name, refusal in zip(names, refusals, strict=True) if refusal is None]
+            found = [
+                await self._inspect(name) for name, refusal in zip(names, refusals, strict=True) if refusal is None
+            ]
         except asyncio.CancelledError:
-            # A start that is cut half-way may still bring a container: see it through, then take all of them back.
+            # An aborted start may still create a container: wait for all of them, then remove them.
             await starting
             await self.terminate(cluster, names)
             raise
-        came = [instance for instance in found if instance is not None]
-        if not came:
-            said = next(filter(None, refusals), None) or "the containers ended at once: see that the image has `grep`"
-            raise ProvisioningError(f"no container of image {cluster.specific['image']!r} could be started: {said}")
-        return cluster, came
+        started = [instance for instance in found if instance is not None]
+        if not started:
+            why = next(filter(None, refusals), None) or "the containers exited at once: check that the image has `grep`"
+            raise ProvisioningError(f"no container of image {cluster.specific['image']!r} could be started: {why}")
+        return cluster, started
 
     async def _start(self, cluster: Cluster, name: str) -> EngineError | None:
-        """Start a container; why that did not work, if it did not."""
+        """Start a container; return the error if it failed."""
         try:
             await self._engine.call(*self._run_words(cluster, name), within=_START_WITHIN)
         except EngineError as error:
             with contextlib.suppress(EngineError):
-                await self.terminate(cluster, [name])  # it may have been made, and not started
+                await self.terminate(cluster, [name])  # it may have been created, and not started
             return error
         return None
 
     def _run_words(self, cluster: Cluster, name: str) -> Iterator[str]:
-        """How to start one container."""
+        """Yield the arguments of the engine's command that start one container."""
         specific, spec = cluster.specific, cluster.spec
         yield from ("run", "--detach", "--rm", "--name", name, "--network", specific["network"])
         yield from _labels(_tags(cluster))
         memory = spec.memory_gb or cluster.offer.instance_type.memory_gb
-        yield from ("--shm-size", f"{int(memory * 2**29)}b")  # half of the memory, as machines have it
+        yield from ("--shm-size", f"{int(memory * 2**29)}b")  # half of the memory, the default of Linux
         if spec.vcpus is not None:
             yield from ("--cpus", f"{spec.vcpus:g}")
         if spec.memory_gb is not None:
             yield from ("--memory", f"{int(spec.memory_gb * 2**30)}b")
         if spec.accelerator is not None:
-            count = f"{math.ceil(spec.accelerator.count)}"  # there are no parts of one
+            count = f"{math.ceil(spec.accelerator.count)}"  # whole devices only
             yield from ("--device", "nvidia.com/gpu=all") if self._engine.podman else ("--gpus", count)
         yield from ("--entrypoint", "sh", *self._settings.options, specific["image"], "-c", _FIRST_PROCESS)
 
-    async def _look(self, name: str) -> Instance | None:
+    async def _inspect(self, name: str) -> Instance | None:
         words = await self._engine.inspect(name)
         return None if words is None else self._instance(name, words)
 
@@ -268,20 +276,20 @@ class _ContainerProvider:
             name,
             "running" if status in ("running", "paused") else "exited" if status in _ENDED else "provisioning",
             access,
-            address=next(filter(None, addresses), "127.0.0.1"),  # on the network of its host it has none of its own
+            address=next(filter(None, addresses), "127.0.0.1"),  # none of its own on the host's network
             interface="eth0",
             hourly_price=settings.hourly_price,
         )
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
-        """How a container is."""
-        return cluster, await self._look(instance_id)
+        """Return the current state of a container."""
+        return cluster, await self._inspect(instance_id)
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
-        """The containers that carry the labels of the pool."""
+        """Return the containers with the pool's label."""
         label = f"label=skyward-pool={cluster.pool}"
         listed = await self._engine.call("ps", "--all", "--filter", label, "--format", "{{.Names}}")
-        found = [await self._look(name) for name in listed.split()]
+        found = [await self._inspect(name) for name in listed.split()]
         return [instance for instance in found if instance is not None]
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
@@ -292,7 +300,7 @@ class _ContainerProvider:
                 raise error
 
     async def _remove(self, name: str) -> None:
-        with contextlib.suppress(EngineError):  # not paused, mostly; else `rm` waits for what is frozen
+        with contextlib.suppress(EngineError):  # usually it is not paused; if it is, `rm` would wait for it
             await self._engine.call("unpause", name, within=_UNPAUSED_WITHIN)
         try:
             at_once = ("--time", "0") if self._engine.podman else ()
@@ -302,7 +310,7 @@ class _ContainerProvider:
                 raise
 
     async def teardown(self, cluster: Cluster) -> None:
-        """Remove the pool's own network, as soon as the containers have let go of it."""
+        """Remove the pool's own network, once the engine has disconnected all containers."""
         if self._settings.network is not None:
             return
         deadline = time.monotonic() + _RELEASED_WITHIN
@@ -314,7 +322,7 @@ class _ContainerProvider:
                 if missing(error, "network"):
                     return
                 if time.monotonic() > deadline:
-                    _logger.warning("network %s is left: %s", cluster.specific["network"], error)
+                    _logger.warning("network %s could not be removed: %s", cluster.specific["network"], error)
                     return
             await asyncio.sleep(0.2)
 
@@ -324,7 +332,7 @@ _MADE = re.compile(r"skyward-made=(\d+)")
 
 
 def _tags(cluster: Cluster) -> Mapping[str, str]:
-    """What the containers and the network of a pool are labelled with."""
+    """Return the labels of a pool's containers and network."""
     return {"skyward-pool": cluster.pool, **cluster.tags}
 
 
@@ -334,11 +342,11 @@ def _labels(tags: Mapping[str, str]) -> Iterator[str]:
 
 
 def _slug(pool: str) -> str:
-    """The name of a pool, as the engine takes it in names."""
-    return re.sub(r"[^a-zA-Z0-9_.-]+", "-", pool)[-32:].strip("-.") or "pool"  # its end tells it from others
+    """Return a pool's id with only the characters that the engine allows in names."""
+    return re.sub(r"[^a-zA-Z0-9_.-]+", "-", pool)[-32:].strip("-.") or "pool"  # its end is unique
 
 
 def _notes(spec: Spec) -> tuple[str, ...]:
     if spec.accelerator is None:
         return ()
-    return ("The engine does not say which GPUs it has: containers get some of them, and may share them.",)
+    return ("The engine does not report its GPU models: containers get any of its GPUs, and may share them.",)

@@ -1,7 +1,7 @@
-"""A container engine, as its own command drives it: `docker`, `podman`, or one that takes the same words.
+"""A container engine, driven through its command: `docker`, `podman`, or one with the same arguments.
 
-The command, and not a package that speaks to the socket: it is there wherever the engine is, it is the same for all of
-them, and it knows the user's contexts, remote engines (`DOCKER_HOST`, `ssh://`, TLS) and logins to registries.
+The command is used instead of a client library for the engine's socket: it is installed with every engine, is the same
+for all of them, and knows the user's contexts, remote engines (`DOCKER_HOST`, `ssh://`, TLS) and registry logins.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ __all__ = ["Engine", "EngineError", "EngineInfo"]
 
 _KNOWN = ("docker", "podman")
 _WITHIN = 60.0
-"""Seconds that a command has, unless more are given."""
+"""Default timeout of a command in seconds."""
 
 _NOISE = ("See '", "Run '", "WARNING:", "Usage:", "exit status")
 _PREFIXES = ("docker: ", "Error response from daemon: ", "Error: ")
 
 
 class EngineError(ProvisioningError):
-    """The engine refused a command, or did not answer in time. The message is the last that it said."""
+    """Raised if the engine refuses a command, or does not answer in time. The message is the last line it printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What an engine says of its machine. `memory` in bytes; `gpus`: whether it can give containers NVIDIA GPUs."""
+    """Facts about an engine's machine. `memory` in bytes; `gpus`: True if containers can have NVIDIA GPUs."""
 
     name: str
     vcpus: int
@@ -42,14 +42,14 @@ class EngineInfo:
 
 
 class Engine:
-    """The engine that `binary` drives: at `host`, or wherever the command itself finds one.
+    """The engine of the command `binary`: at `host`, or at the command's default address.
 
     Attributes:
-        words: how its command begins.
-        podman: whether it is podman, which has another word for a few things.
+        words: first arguments of every command.
+        podman: True for podman, which has other names for a few options.
 
     Raises:
-        ProviderMissingError: there is no such command.
+        ProviderMissingError: the command is not installed.
     """
 
     def __init__(self, binary: str | None, host: str | None) -> None:
@@ -66,19 +66,19 @@ class Engine:
             self.words += ("--url" if self.podman else "--host", host)
 
     async def call(self, *words: str, within: float = _WITHIN) -> str:
-        """What the command prints.
+        """Run a command of the engine, and return its output.
 
         Raises:
-            EngineError: it failed.
+            EngineError: the command failed, or did not end within `within` seconds.
         """
         command = " ".join((os.path.basename(self.words[0]), *words[:1]))
-        # Into files, which need no end: podman leaves a process behind that holds its output for as long as it lives.
+        # Files instead of pipes: podman leaves a process that keeps the output open, so that a pipe would never end.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
                 process = await asyncio.create_subprocess_exec(
                     *self.words, *words,
                     stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=err,
-                    start_new_session=True,  # so that Ctrl-C in a terminal is for us alone
+                    start_new_session=True,  # Ctrl-C in a terminal must not reach it
                 )  # fmt: skip  # one option a line would hide the command
             except OSError as error:
                 raise EngineError(f"`{command}` could not be started: {error}") from None
@@ -93,16 +93,16 @@ class Engine:
                         process.kill()
                     await process.wait()
             if status:
-                raise EngineError(_said(_text(err)) or f"`{command}` ended with {status}")
+                raise EngineError(_last_line(_text(err)) or f"`{command}` ended with {status}")
             return _text(out)
 
     async def info(self) -> EngineInfo:
-        """What it says of its machine.
+        """Return facts about the engine's machine.
 
         Raises:
-            EngineError: it does not answer.
+            EngineError: the engine does not answer.
         """
-        said = self.words[0]
+        binary = os.path.basename(self.words[0])
         try:
             words = json.loads(await self.call("info", "--format", "json" if self.podman else "{{json .}}", within=30))
             if errors := words.get("ServerErrors"):
@@ -110,16 +110,16 @@ class Engine:
             return _podman_info(words) if self.podman else _docker_info(words)
         except EngineError as error:
             denied = "permission denied" in str(error)
-            fix = "see that you may use its socket (group `docker`)" if denied else "start it"
+            fix = "check that you may use its socket (group `docker`)" if denied else "start it"
             raise EngineError(
-                f"The container engine does not answer `{os.path.basename(said)} info`: {str(error).rstrip('.')}; "
-                f"{fix}, or say where one is with `sky.Container(host=...)`."
+                f"The container engine does not answer `{binary} info`: {str(error).rstrip('.')}; "
+                f"{fix}, or name another with `sky.Container(host=...)`."
             ) from None
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise EngineError(f"`{said} info` says nothing that can be understood ({error!r}).") from None
+            raise EngineError(f"`{binary} info` printed unexpected output ({error!r}).") from None
 
     async def inspect(self, name: str) -> Mapping[str, Any] | None:
-        """What the engine knows of a container; None where there is none of that name."""
+        """Return the engine's description of a container; None if it does not exist."""
         try:
             found = json.loads(await self.call("container", "inspect", name))
         except EngineError as error:
@@ -131,17 +131,17 @@ class Engine:
 
 
 def missing(error: EngineError, kind: Literal["container", "image", "network"]) -> bool:
-    """Whether the engine refused because there is none of that kind by the name that was given, or it is just going."""
-    said = str(error).lower()
-    if f"no such {kind}" in said:
+    """Return whether the engine failed because the named object does not exist, or is being removed."""
+    text = str(error).lower()
+    if f"no such {kind}" in text:
         return True
     match kind:
         case "container":
-            return "removal of container" in said and "already in progress" in said
+            return "removal of container" in text and "already in progress" in text
         case "image":
-            return "image not known" in said
+            return "image not known" in text
         case "network":
-            return "network" in said and "not found" in said
+            return "network" in text and "not found" in text
 
 
 def _text(file: IO[bytes]) -> str:
@@ -149,7 +149,7 @@ def _text(file: IO[bytes]) -> str:
     return file.read().decode(errors="replace")
 
 
-def _said(text: str) -> str:
+def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_NOISE)]
     last = lines[-1] if lines else ""
     for prefix in _PREFIXES:
@@ -164,7 +164,7 @@ def _docker_info(words: Mapping[str, Any]) -> EngineInfo:
 
 def _podman_info(words: Mapping[str, Any]) -> EngineInfo:
     host = words["host"]
-    # podman knows GPUs as devices that a specification on its machine describes, and does not list them.
+    # podman knows GPUs as CDI devices, and does not list them here.
     return EngineInfo(host["hostname"], host["cpus"], host["memTotal"], _architecture(host["arch"]), True)
 
 

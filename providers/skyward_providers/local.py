@@ -1,4 +1,4 @@
-"""`sky.Local()`: nodes that are worker processes on this machine. The default, and all that a first try needs."""
+"""`sky.Local()`: nodes that are worker processes on this machine. The default provider, which needs no account."""
 
 import asyncio
 import contextlib
@@ -38,35 +38,39 @@ from skyward_providers.local_gpus import find_gpus
 __all__ = ["Local"]
 
 _ENTER = "import os, sys; os.closerange(3, os.sysconf('SC_OPEN_MAX')); os.execvp(sys.argv[1], sys.argv[1:])"
-"""Runs a command without our descriptors: what stays must not keep the far ends of our pipes open."""
+"""Runs a command without inherited descriptors: a worker that stays must not keep the client's pipes open."""
 
 _SHELL = 'cd "$1" && exec "${SHELL:-sh}"'
-"""What a person types into, in the folder of a node."""
+"""Interactive shell in the directory of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Worker processes on this machine, each on a loopback address and in a working directory of its own.
+    """Worker processes on this machine, each with a loopback address and a working directory of its own.
 
     Cells run in the notebook's folder instead.
 
-    They have the interpreter and the packages of the calling process, and what the image's `pip` adds to them, in an
-    environment that is kept for later pools. Where the image asks for another `python`, they have that, and only what
-    the image names. Its `apt` and the spec's hardware are not acted on; the pool says so. What the image includes is
-    copied for each node, and the commands of its `shell_vars` are run once, as the pool opens.
+    Workers have the interpreter and the packages of the calling process, and those that the image's `pip` adds, in an
+    environment that is cached for later pools. If the image names another `python`, they have that, and only the
+    packages of the image. The image's `apt` and the spec's hardware have no effect; the pool warns about them. The
+    image's includes are copied for each node, and the commands of its `shell_vars` run once, when the pool opens.
 
-    A price, a time to boot and failures can be made up, to see with no account what a pool makes of them.
+    Prices, boot times and failures can be simulated, to try out a pool's behaviour without an account.
 
     Attributes:
-        hourly_price: that each node is said to cost, USD.
-        boot_time: seconds until a node is there.
-        fail_rate: the part of the nodes that do not come, from 0 to 1.
-        seed: of which nodes those are.
-        outlives: whether nodes outlive the process that opened them, as machines of a cloud do: until their lease is
-            over (`ttl=`), another process can have them with `sky.attach`. On Linux.
+        hourly_price: price to assume for each node, in USD per hour.
+        boot_time: simulated seconds until a machine runs.
+        fail_rate: simulated fraction of machines that fail to launch, from 0 to 1.
+        seed: seed of the random choice of these.
+        outlives: True if nodes outlive the process that opened them, as machines of a cloud do: until their lease
+            (`ttl=`) expires, another process can take them over with `sky.attach`. Linux only.
+
+    Example:
+        with sky.Compute(provider=sky.Local(boot_time=5), nodes=2) as pool:
+            train(0.1) >> pool
 
     Raises:
-        SpecError: a value is not such a number.
+        SpecError: a value is not allowed.
     """
 
     hourly_price: float = 0.0
@@ -108,22 +112,22 @@ class Local:
         )
 
     def create_provider(self) -> Provider:
-        """What starts the processes' directories."""
+        """Create the provider."""
         return _LocalProvider(self)
 
 
 class _LocalProvider:
     def __init__(self, settings: Local) -> None:
         self._settings = settings
-        self._outlives = getattr(settings, "outlives", False)  # settings in a journal may be of a version without it
+        self._outlives = getattr(settings, "outlives", False)  # a journal may have settings of a version without it
         self._random = random.Random(settings.seed)
         self._numbers = itertools.count(1)
-        # Linux answers on all of 127/8, so every node of every pool can have an address of its own.
+        # Linux has all of 127/8 as loopback, so each node of each pool can have an address of its own.
         self._subnet = f"127.{64 + secrets.randbelow(128)}.{secrets.randbelow(256)}" if sys.platform == "linux" else ""
         self._instances: dict[str, Instance] = {}
 
     async def offers(self) -> AsyncIterator[Offer]:
-        """This machine."""
+        """Yield this machine."""
         machine = platform.machine().lower()
         gpus = await find_gpus()
         pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
@@ -139,19 +143,19 @@ class _LocalProvider:
         yield Offer("local", kind, on_demand_price=self._settings.hourly_price, region="local")
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
-        """A directory for the pool."""
+        """Create a directory for the pool."""
         directory = os.path.join(tempfile.gettempdir(), f"skyward-{pool}")
         await asyncio.to_thread(os.makedirs, directory, 0o700, exist_ok=True)
         specific = {"directory": directory}
         return Cluster(f"local-{secrets.token_hex(4)}", pool, spec, offer, specific)
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
-        """Addresses and directories for `count` processes; they are started as workers of nodes."""
+        """Create addresses and directories for `count` processes, which are started later as workers."""
         await asyncio.sleep(self._settings.boot_time)
-        came = sum(self._random.random() >= self._settings.fail_rate for _ in range(count))
-        if not came:
-            raise ProvisioningError("this machine was told to fail (fail_rate)")
-        return cluster, [self._make(cluster) for _ in range(came)]
+        succeeded = sum(self._random.random() >= self._settings.fail_rate for _ in range(count))
+        if not succeeded:
+            raise ProvisioningError("simulated failure (fail_rate)")
+        return cluster, [self._make(cluster) for _ in range(succeeded)]
 
     def _make(self, cluster: Cluster) -> Instance:
         root = Path(cluster.specific["directory"])
@@ -173,13 +177,13 @@ class _LocalProvider:
     def _access(self, host: str, directory: Path) -> Access:
         if not self._outlives:
             return LocalAccess(host, str(directory))
-        # Entered like any machine that stays: by a command, and that of this machine only runs what it is given.
+        # Accessed like a machine that outlives the client: through a command, which here runs its arguments.
         command = (sys.executable, "-ISc", _ENTER, "env", "SKYWARD_METRICS_SCOPE=processes", "SKYWARD_SHARED_FILES=1")
         name, folder = f"this machine ({directory.name})", str(directory)
         return ExecAccess(command, name, folder, python=sys.executable, terminal=("sh", "-c", _SHELL, "sh", folder))
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
-        """The machine, which is up from the start. One that outlived another process is its directory."""
+        """Return the machine, which runs at once. A machine of a former process exists if its directory does."""
         known = self._instances.get(instance_id)
         directory = _directory(Path(cluster.specific["directory"]), _number(instance_id))
         if known is None and self._outlives and directory.is_dir():
@@ -188,18 +192,18 @@ class _LocalProvider:
         return cluster, known
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
-        """The machines that have a directory. Unless they outlive it, processes end with the one that started them."""
+        """Return the machines that have a directory: exited ones, unless they outlive the process that opened them."""
         root = Path(cluster.specific["directory"])
-        machines = await _aside(lambda: sorted(root.glob("machine-*")))
+        machines = await _in_thread(lambda: sorted(root.glob("machine-*")))
         status: InstanceStatus = "running" if self._outlives else "exited"
         return [Instance(each.name.replace("machine", "local"), status) for each in machines]
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
-        """End what still runs, and remove the directories."""
+        """Kill workers that still run, and remove the directories."""
         for instance_id in instance_ids:
             self._instances.pop(instance_id, None)
             directory = _directory(Path(cluster.specific["directory"]), _number(instance_id))
-            await _aside(partial(_end_workers, directory))
+            await _in_thread(partial(_end_workers, directory))
             await _remove(str(directory))
 
     async def teardown(self, cluster: Cluster) -> None:
@@ -216,26 +220,26 @@ def _number(instance_id: str) -> int:
 
 
 def _end_workers(directory: Path) -> None:
-    """End the workers that have outlived their client, with all that they started."""
-    for noted in directory.glob("nodes/*/pid"):
-        with contextlib.suppress(OSError, ValueError):  # it has ended, or is not up yet
-            pid, born = noted.read_text().strip().split(" ", 1)
+    """Kill the workers that have outlived their client, with all their child processes."""
+    for file in directory.glob("nodes/*/pid"):
+        with contextlib.suppress(OSError, ValueError):  # it has exited, or is starting
+            pid, born = file.read_text().strip().split(" ", 1)
             if born == _born(pid):
                 os.killpg(int(pid), signal.SIGKILL)
 
 
 def _born(pid: str) -> str:
-    """When a process was started, as the link notes it: another one that was given its number says another."""
+    """Return the start time of a process, as the link records it: it differs if the pid was reused."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
 
 
 async def _remove(directory: str) -> None:
-    await _aside(partial(shutil.rmtree, directory, ignore_errors=True))
+    await _in_thread(partial(shutil.rmtree, directory, ignore_errors=True))
 
 
-async def _aside[R](work: Callable[[], R]) -> R:
+async def _in_thread[R](work: Callable[[], R]) -> R:
     try:
         return await asyncio.to_thread(work)
-    except RuntimeError:  # the interpreter is ending, and lends no threads any more
+    except RuntimeError:  # the interpreter is shutting down: no new threads
         return work()

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, as `nvidia-smi` lists them; none where it is missing or fails."""
+"""The GPUs of this machine, as listed by `nvidia-smi`; none if that is missing or fails."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from skyward import accelerators
 __all__ = ["GPUs", "find_gpus", "parse", "visible"]
 
 _WITHIN = 20.0
-"""Seconds that the command has; a driver that is not kept loaded takes a few."""
+"""Timeout of the command in seconds; loading the driver takes a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class GPUs:
     """GPUs of one model.
 
     Attributes:
-        name: that of the catalogue, or as the driver has it.
-        count: how many.
-        memory_gb: memory of one, GiB; None where it is not known.
+        name: name in the catalogue, or else the driver's.
+        count: number of GPUs.
+        memory_gb: memory of one GPU in GiB; None if unknown.
     """
 
     name: str
@@ -32,11 +32,11 @@ class GPUs:
 
 
 _found: dict[str, tuple[GPUs, ...]] = {}
-"""What each command has listed: the GPUs of a machine do not change while this process lives."""
+"""Cached output of each command: the GPUs of a machine do not change while this process runs."""
 
 
 async def find_gpus() -> GPUs | None:
-    """Return the GPUs that processes of this environment see: those of the most frequent model; None without any."""
+    """Return the GPUs of the most frequent model that processes with this environment see; None if there are none."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return None
@@ -72,7 +72,7 @@ async def _listed(command: str) -> str:
 
 
 def parse(listed: str) -> Iterable[GPUs]:
-    """The GPUs of a list with a line for each: its name, and its memory in MiB."""
+    """Parse a list of GPUs, one per line: name, and memory in MiB."""
     for line in listed.splitlines():
         name, comma, memory = (part.strip() for part in line.rpartition(","))
         if comma and name:
@@ -82,7 +82,7 @@ def parse(listed: str) -> Iterable[GPUs]:
 
 
 def visible(gpus: tuple[GPUs, ...], environ: Mapping[str, str]) -> tuple[GPUs, ...]:
-    """Those of `gpus` that CUDA shows to a process with this environment."""
+    """Return those of `gpus` that are visible to CUDA in a process with this environment."""
     asked = environ.get("CUDA_VISIBLE_DEVICES")
     if asked is None:
         return gpus
@@ -90,9 +90,9 @@ def visible(gpus: tuple[GPUs, ...], environ: Mapping[str, str]) -> tuple[GPUs, .
     for each in asked.split(","):
         number = each.strip()
         if number.startswith(("GPU-", "MIG-")) and gpus:
-            seen.append(gpus[0])  # which one it is, the list does not say
+            seen.append(gpus[0])  # the list has no UUIDs
         elif number.isdigit() and int(number) < len(gpus):
             seen.append(gpus[int(number)])
         else:
-            break  # as CUDA does: what follows an invalid number is not seen
+            break  # as CUDA does: devices after an invalid entry are hidden
     return tuple(seen)

@@ -1,4 +1,4 @@
-"""`sky.SSH(hosts=[...])`: nodes on machines of your own, reached over SSH. They are lent, never created nor ended."""
+"""`sky.SSH(hosts=[...])`: nodes on your own machines, over SSH. They are lent to pools, never created or stopped."""
 
 import asyncio
 import contextlib
@@ -22,32 +22,36 @@ _FREE_WITHIN = 10.0
 
 _DESCRIPTORS = 16
 _DESCRIPTORS_BESIDE = 256
-"""File descriptors of this process for each node, and for all else: pipes to `ssh`, messages, and two bulk lanes."""
+"""File descriptors of this process for each node (pipes to `ssh`, messages, two bulk connections), and for the rest."""
 
 type _Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class SSH:
-    """Machines of your own, each the home of one node at a time; those beyond the pool's nodes replace lost ones.
+    """Machines of your own, each for one node at a time; machines beyond the pool's size replace lost ones.
 
-    That holds for all pools and groups of a process that name a machine in the same words.
+    All pools and groups of a process share machines that they name in the same way.
 
-    `~/.ssh/config` counts, jump hosts included, and so does the agent. Host keys are always checked: a machine that is
-    met for the first time is taken at its word unless `known_hosts` is given, and held to it from then on.
+    `~/.ssh/config` applies, including jump hosts, and so does the agent. Host keys are always checked: unless
+    `known_hosts` is given, trust on first use, where a new host's key is logged, then pinned.
 
     Attributes:
-        hosts: names or addresses, each as "host", "user@host" or "user@host:port"; names of the configuration are good.
-        username: who to be where a host does not say.
+        hosts: names or addresses, as "host", "user@host" or "user@host:port"; aliases of the configuration are allowed.
+        username: login name for hosts without one.
         client_keys: private key files to try, one or several; None for those of the configuration and the agent.
-        known_hosts: a file of host keys; only machines in it are entered.
+        known_hosts: a file of host keys; connections to other machines are refused.
         config: a file of SSH configuration instead of `~/.ssh/config`; "none" for none.
-        directory: what is Skyward's own there; None for "/opt/skyward", or "~/.skyward" where the user is not root.
-        grace: seconds that a node may be out of reach before it is replaced and its tasks run again.
-        python: an interpreter there that already has what a node needs; None to set one up.
+        directory: Skyward's directory on the machine; None for "/opt/skyward", or "~/.skyward" if the user is not root.
+        grace: seconds that a node may be unreachable before it is replaced and its tasks are retried.
+        python: an interpreter on the machine with the packages that a node needs; None to set one up.
+
+    Example:
+        with sky.Compute(provider=sky.SSH(hosts=["me@gpu1", "gpu2:2222"]), nodes=2) as pool:
+            train(0.1) >> pool
 
     Raises:
-        SpecError: there is no host, one is named twice or badly, or another value is not allowed.
+        SpecError: there is no host, one is named twice or malformed, or another value is not allowed.
     """
 
     hosts: Sequence[str]
@@ -66,7 +70,7 @@ class SSH:
         for host in hosts:
             _parse(host)
             if hosts.count(host) > 1:
-                raise SpecError(f"hosts names {host!r} twice: a machine is the home of one node at a time.")
+                raise SpecError(f"hosts names {host!r} twice: a machine runs one node at a time.")
         object.__setattr__(self, "hosts", hosts)
         for name in ("username", "directory", "python"):
             if getattr(self, name) is not None:
@@ -87,10 +91,10 @@ class SSH:
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect. With `python`, there is nothing to set up."""
         fields = frozenset({"ttl"}) | (SETUP_FIELDS if self.python is None else frozenset())
-        return ActsOn(fields, "Hosts are as they are, and nothing checks what the spec says of them")
+        return ActsOn(fields, "SSH hosts are used as they are, and are not compared with the spec")
 
     def create_provider(self) -> Provider:
-        """What lends the machines out."""
+        """Create the provider."""
         return _SSHProvider(self)
 
 
@@ -105,7 +109,7 @@ def _paths(given: _Paths | None) -> tuple[str, ...]:
 
 
 def _parse(text: str) -> tuple[str | None, str, int | None]:
-    """The user, host and port of "user@host:port"; an IPv6 address with a port is in brackets."""
+    """Split "user@host:port"; an IPv6 address with a port is in brackets."""
     user, _, place = text.strip().rpartition("@")
     host, port = place, ""
     if place.startswith("["):
@@ -130,11 +134,11 @@ def _port(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS else 0
 
 
-def _have_descriptors(nodes: int) -> None:
-    """See that this process may open as many files as so many connections take, while that can still be said.
+def _raise_descriptor_limit(nodes: int) -> None:
+    """Raise the limit of open files to that needed for the connections of `nodes` nodes.
 
     Raises:
-        SpecError: it may not, and is not allowed to change that.
+        SpecError: the hard limit is too low.
     """
     wanted = nodes * _DESCRIPTORS + _DESCRIPTORS_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -142,17 +146,17 @@ def _have_descriptors(nodes: int) -> None:
         return
     if hard not in (resource.RLIM_INFINITY, -1) and hard < wanted:
         raise SpecError(
-            f"{nodes} nodes take about {wanted} file descriptors, and this process may have {hard}: raise the limit "
-            "(`ulimit -Hn`), or ask for fewer nodes."
+            f"{nodes} nodes need about {wanted} file descriptors, and the limit of this process is {hard}: raise it "
+            "(`ulimit -Hn`), or request fewer nodes."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _check_files(settings: SSH) -> None:
-    """Check that the files which the settings name are there.
+    """Check that the files of the settings exist.
 
     Raises:
-        SpecError: one is not.
+        SpecError: a file does not exist.
     """
     config = None if settings.config == "none" else settings.config
     named = (("known_hosts", settings.known_hosts), ("config", config))
@@ -166,15 +170,15 @@ type _Host = tuple[str, int | None, str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class _Home:
-    """A machine that is lent out, and to which pool."""
+class _Loan:
+    """A machine that is lent to a pool."""
 
     instance: Instance
     pool: str
 
 
-_homes: WeakValueDictionary[_Host, _Home] = WeakValueDictionary()
-"""What is lent out in this process. It ends with the provider that has lent it, if that never takes it back."""
+_loans: WeakValueDictionary[_Host, _Loan] = WeakValueDictionary()
+"""Machines that this process has lent to pools. A loan also ends when its provider is garbage-collected."""
 
 _providers: "WeakSet[_SSHProvider]" = WeakSet()
 
@@ -189,15 +193,15 @@ class _SSHProvider:
     def __init__(self, settings: SSH) -> None:
         self._settings = settings
         self._machines = deque(self._machine(number, host) for number, host in enumerate(settings.hosts, 1))
-        self._lent: dict[str, _Home] = {}
-        self._given_back = asyncio.Event()
+        self._lent: dict[str, _Loan] = {}
+        self._released = asyncio.Event()
         _providers.add(self)
 
     def _free(self) -> list[Instance]:
-        return [instance for instance in self._machines if _host(instance) not in _homes]
+        return [instance for instance in self._machines if _host(instance) not in _loans]
 
     def _lend(self, instance: Instance, pool: str) -> Instance:
-        self._lent[instance.id] = _homes[_host(instance)] = _Home(instance, pool)
+        self._lent[instance.id] = _loans[_host(instance)] = _Loan(instance, pool)
         return instance
 
     def _machine(self, number: int, text: str) -> Instance:
@@ -218,59 +222,59 @@ class _SSHProvider:
         return Instance(f"ssh-{number}-{host}", "running", access, address=host, public_address=host)
 
     async def offers(self) -> AsyncIterator[Offer]:
-        """The machines, at no price. What they are like, the spec says, or nobody."""
+        """Yield one offer for all machines, without a price, of unknown hardware."""
         kind = InstanceType(f"{len(self._settings.hosts)} hosts", vcpus=0, memory_gb=0)
         yield Offer("ssh", kind, on_demand_price=0.0, region="ssh")
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
-        """Nothing but a look at whether there are enough machines, and file descriptors to reach them."""
+        """Check that there are enough machines, that the files exist, and that there are enough file descriptors."""
         hosts, nodes = len(self._settings.hosts), spec.nodes.min
         if nodes > hosts:
             machines = "machine" if hosts == 1 else "machines"
-            raise SpecError(f"The pool wants {nodes} nodes, but hosts names {hosts} {machines}.")
-        _have_descriptors(min(hosts, spec.nodes.ceiling))
+            raise SpecError(f"The pool needs at least {nodes} nodes, but hosts names {hosts} {machines}.")
+        _raise_descriptor_limit(min(hosts, spec.nodes.ceiling))
         _check_files(self._settings)
         return Cluster(f"ssh-{secrets.token_hex(4)}", pool, spec, offer)
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
-        """Machines that are free, those that were given back last coming last: what was lost is tried last.
+        """Lend free machines, the least recently used first, so that machines of lost nodes are tried last.
 
-        Where none is, one may be about to be: a lost node is asked for again before its machine is given back.
+        Waits up to 10 s for one to become free: a lost node is replaced before its machine is released.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FREE_WITHIN):
                 while not self._free():
-                    self._given_back.clear()
-                    await self._given_back.wait()
+                    self._released.clear()
+                    await self._released.wait()
         if not (free := self._free()):
             raise ProvisioningError(f"every host is in use ({len(self._settings.hosts)} in all)")
         return cluster, [self._lend(instance, cluster.pool) for instance in free[:count]]
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
-        """The machine, if it is lent out. One that another process has lent to this pool is lent out from now on."""
+        """Return a machine that is lent to the pool, or was lent to it by another process; that loan is taken over."""
         if instance_id not in self._lent:
             for instance in self._machines:
-                home = _homes.get(_host(instance))
-                if instance.id == instance_id and (home is None or home.pool == cluster.pool):
+                loan = _loans.get(_host(instance))
+                if instance.id == instance_id and (loan is None or loan.pool == cluster.pool):
                     self._lend(instance, cluster.pool)
-        home = self._lent.get(instance_id)
-        return cluster, None if home is None else home.instance
+        loan = self._lent.get(instance_id)
+        return cluster, None if loan is None else loan.instance
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
-        """None: these machines are there anyway."""
+        """Return nothing: the machines exist independently of the pool."""
         return ()
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
-        """Take machines back. They run on."""
+        """End the loans of machines, which keep running."""
         for instance_id in instance_ids:
-            if (home := self._lent.pop(instance_id, None)) is None:
+            if (loan := self._lent.pop(instance_id, None)) is None:
                 continue
-            self._machines.remove(home.instance)
-            self._machines.append(home.instance)
-            if _homes.get(host := _host(home.instance)) is home:
-                del _homes[host]
+            self._machines.remove(loan.instance)
+            self._machines.append(loan.instance)
+            if _loans.get(host := _host(loan.instance)) is loan:
+                del _loans[host]
             for provider in _providers:
-                provider._given_back.set()
+                provider._released.set()
 
     async def teardown(self, cluster: Cluster) -> None:
-        """Nothing is left to remove."""
+        """Do nothing: there are no shared resources."""

@@ -1,7 +1,7 @@
-"""From an `Image` to an environment on a node that a worker can start in.
+"""From an `Image` to an environment on a node in which a worker can start.
 
-A `Plan` is everything that a node needs. `script` is the text that makes it so, `bootstrap` drives that over whatever
-runs commands there, and `Mismatches` tells what differs from this process in the end.
+A `Plan` describes everything that a node needs. `script` returns shell text that creates it, `bootstrap` runs the
+script through any command executor, and `Mismatches` reports how the result differs from this process.
 """
 
 from skyward.bootstrap.client_environment import check_requirements, has_own_environment

@@ -1,8 +1,8 @@
-"""An environment of its own for the nodes that are processes on this machine, where their image asks for one.
+"""A separate environment for nodes that are processes on this machine, if their image requires one.
 
-It is layered over the environment of this process where both have the same Python: the nodes have what is installed
-here, and what `Image.pip` adds. With another Python it has only what the image names, and Skyward. It is kept in the
-user's cache, under a hash of what it is made from, for later pools; `bootstrap` makes it as on any other machine.
+It is layered over the environment of this process if both have the same Python: the nodes have the packages that are
+installed here, and those of `Image.pip`. With another Python it has only the packages of the image, and Skyward. It is
+kept in the user's cache, under a hash of its inputs, for later pools; `bootstrap` makes it as on any other machine.
 """
 
 import asyncio
@@ -40,20 +40,20 @@ _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _PATH = re.compile(r"(?:\.{1,2}|~)(?:/.*)?|/.*")
 _EDITABLE = ("-e ", "--editable ")
 _FIND_LINKS = {"PIP_FIND_LINKS": " ", "UV_FIND_LINKS": ","}
-"""Variables with folders and addresses of packages, and what is between those."""
+"""Variables with folders and addresses of packages, and the separators in their values."""
 
 _COLOURS = frozenset({"CLICOLOR_FORCE", "FORCE_COLOR"})
-"""Variables that ask for colours, as ipykernel sets them. What the installer prints is kept as plain text."""
+"""Variables that request colours, as ipykernel sets them. The installer's output is kept as plain text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientEnvironment:
-    """An environment that is there.
+    """An existing environment.
 
     Attributes:
         python: its interpreter.
-        variables: what the workers in it are started with.
-        notes: what differs there, a sentence each.
+        variables: environment variables for its workers.
+        notes: its differences from this process, a sentence each.
     """
 
     python: str
@@ -67,12 +67,12 @@ def has_own_environment(image: Image) -> bool:
 
 
 def is_python_here(version: str) -> bool:
-    """Return whether `version`, such as "3.13" or "3.13.1", is that of this process."""
+    """Return whether `version`, such as "3.13" or "3.13.1", is the version of this process."""
     return f"{platform.python_version()}.".startswith(f"{version}.")
 
 
 def cache_directory() -> Path:
-    """The directory of the environments: `SKYWARD_CACHE_DIR`, or "skyward" where the user's caches are."""
+    """Return the directory of the environments: `SKYWARD_CACHE_DIR`, or "skyward" in the user's cache directory."""
     given = os.environ.get("SKYWARD_CACHE_DIR")
     if given:
         return Path(given).expanduser().absolute()
@@ -82,7 +82,7 @@ def cache_directory() -> Path:
 
 
 def check_requirements(image: Image) -> None:
-    """Check what can be checked of `image.pip` before the commands of `shell_vars` have run.
+    """Check `image.pip`, as far as possible before the commands of `shell_vars` have run.
 
     Raises:
         SpecError: see `client_plan`.
@@ -93,28 +93,28 @@ def check_requirements(image: Image) -> None:
 
 
 def client_plan(image: Image, computed: Mapping[str, str]) -> Plan:
-    """The plan for the environment of `image` on this machine; `computed` has the values of its `shell_vars`.
+    """Return the plan for the environment of `image` on this machine; `computed` has the values of its `shell_vars`.
 
-    The variables of the image are not part of the plan, so that their values, which may be secrets, are not written
-    down, but for those that `pip` names: the commands inherit them.
+    The variables of the image are not part of the plan, except those that `pip` refers to, so that their values, which
+    may be secrets, are not written to disk: the commands inherit them.
 
     Raises:
-        SpecError: `pip` names a variable that is not set, or a folder.
+        SpecError: `pip` refers to an undefined variable, or to a folder.
     """
     variables = {**image.env, **computed}
     layered = is_python_here(image.resolved_python)
     pip = tuple(_requirement(each, variables) for each in image.pip)
-    made_of: list[object] = [sorted(variables.items()), [_stamp(each) for each in pip]]
+    inputs: list[object] = [sorted(variables.items()), [_stamp(each) for each in pip]]
     root = str(Path(__file__).resolve().parents[2])
     if layered:
-        made_of += [
+        inputs += [
             sys.executable,
             sys.version,
             root,
             os.environ.get("PYTHONPATH"),
             list(_installed(package_folders())),
         ]
-    digest = hashlib.sha256(json.dumps(made_of).encode(errors="surrogateescape")).hexdigest()
+    digest = hashlib.sha256(json.dumps(inputs).encode(errors="surrogateescape")).hexdigest()
     return Plan(
         python=platform.python_version() if layered else image.resolved_python,
         source=Source("", worker_requirements()) if layered else find_source("local"),
@@ -127,27 +127,27 @@ def client_plan(image: Image, computed: Mapping[str, str]) -> Plan:
 
 
 def _requirement(text: str, variables: Mapping[str, str]) -> str:
-    """A requirement with the values of its variables, and its path, if it is one, absolute."""
+    """Return a requirement with the values of its variables; if it is a path, as an absolute path."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in variables:
-            raise SpecError(f"pip has {text!r}, and neither shell_vars nor env says what {found[1]} is.")
+            raise SpecError(f"pip has {text!r}, and neither shell_vars nor env defines {found[1]}.")
         return variables[found[1]]
 
-    said = _REFERENCE.sub(value, text).strip()
-    path = _path_of(said)
+    resolved = _REFERENCE.sub(value, text).strip()
+    path = _path_of(resolved)
     if path is None:
-        return said
-    if said.startswith(_EDITABLE) or path.is_dir():
+        return resolved
+    if resolved.startswith(_EDITABLE) or path.is_dir():
         raise SpecError(
-            f"Image.pip names the folder {said!r}, whose edits the nodes would not see: install it in the environment "
-            f"of this process, which local nodes have too, or send its package with Image(includes=[...])."
+            f"Image.pip names the folder {resolved!r}, whose later edits the nodes would not see: install it in the "
+            f"environment of this process, which local nodes have too, or send its package with Image(includes=[...])."
         )
-    return said if "://" in said else str(path)
+    return resolved if "://" in resolved else str(path)
 
 
 def _path_of(requirement: str) -> Path | None:
-    """The path that a requirement names; None for any other."""
+    """Return the path that a requirement names; None for any other requirement."""
     text = requirement
     for option in _EDITABLE:
         text = text.removeprefix(option).lstrip()
@@ -162,7 +162,7 @@ def _path_of(requirement: str) -> Path | None:
 
 
 def _stamp(requirement: str) -> tuple[int, int] | None:
-    """Size and time of the file that a requirement names: what is in it may change."""
+    """Return size and time of the file that a requirement names, whose content may change."""
     path = _path_of(requirement)
     with suppress(OSError):
         if path is not None:
@@ -172,14 +172,14 @@ def _stamp(requirement: str) -> tuple[int, int] | None:
 
 
 def _installed(folders: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
-    """The packages in `folders`, by the names of their metadata, which contain their versions."""
+    """Yield the packages in `folders`, by the names of their metadata, which contain their versions."""
     for folder in folders:
         with suppress(OSError):
             yield folder, sorted(name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info")))
 
 
 def _for_installer(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of uv: it may also be where the package uv has put it, and folders are relative to this process."""
+    """Return the variables for uv, with the folder of the package uv on PATH, and with absolute folders of packages."""
     folders = [environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
     with suppress(ImportError, FileNotFoundError):
         from uv import find_uv_bin
@@ -201,17 +201,17 @@ async def make_client_environment(
     shell: Callable[[Mapping[str, str]], Executor],
     report: Callable[[PhaseEvent], None],
 ) -> ClientEnvironment:
-    """Make the environment of `image`, or see that it is there; `report` is told how that goes.
+    """Make the environment of `image`, or check that it exists; `report` gets the phase events.
 
     Args:
-        image: what the nodes are to have.
+        image: the image of the nodes.
         computed: the values of its `shell_vars`.
-        shell: makes what runs commands on this machine, in an environment of variables.
-        report: is told of each phase.
+        shell: returns an executor on this machine, for an environment of variables.
+        report: called with each phase event.
 
     Raises:
         SpecError: see `client_plan`.
-        BootstrapError: it cannot be made.
+        BootstrapError: the environment cannot be made.
     """
     plan = await asyncio.to_thread(client_plan, image, computed)
     environ = {**os.environ, **image.env, **computed}
@@ -227,7 +227,7 @@ async def make_client_environment(
 
 
 def _failure(image: Image, error: BootstrapError) -> str:
-    """What failed, as the first line of an error that continues with the last lines of a phase."""
+    """Return the first line of an error that continues with the last lines of a phase."""
     within = f" within the {image.bootstrap_timeout:g} s of bootstrap_timeout" if error.late else ""
     if error.phase == "deps":
         packages = ", ".join(image.pip) or "those of Skyward"

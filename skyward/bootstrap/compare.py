@@ -1,4 +1,4 @@
-"""What differs between this process and a node, for what a payload uses."""
+"""Differences between this process and a node, for the modules that a payload uses."""
 
 import contextlib
 import pickletools
@@ -16,52 +16,52 @@ _SUBIMPORT = "\0 the module named next"
 
 
 class Mismatches:
-    """Tells of each difference once.
+    """Reports each difference once.
 
     Args:
-        facts: what the environment of the node is made of.
-        where: how a sentence names the node.
-        here: version by normalised name of what is installed here; found out where it is not given.
+        facts: facts of the node's environment.
+        where: name of the node in sentences.
+        here: version by normalised name of the packages that are installed here; read from their metadata if None.
     """
 
     def __init__(self, facts: Facts, where: str = "the node", here: Mapping[str, str] | None = None) -> None:
         self._facts = facts
         self._where = where
         self._here = here
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def at_join(self) -> list[str]:
-        """One sentence if the node runs another minor version of Python."""
+        """Return one sentence if the node runs another minor version of Python."""
         ours = f"{sys.version_info.major}.{sys.version_info.minor}"
         theirs = ".".join(self._facts.python.split(".")[:2])
         if ours == theirs:
             return []
         return [
             f"{self._where} runs Python {self._facts.python} and this process {_python()}: functions and classes "
-            f'defined here may not run there; leave Image(python="auto"), or use Python {theirs} here.'
+            f'defined here may not run there; keep Image(python="auto"), or use Python {theirs} here.'
         ]
 
     def differing(self) -> dict[str, frozenset[str]]:
-        """What both have, in different minor versions: by distribution, the top-level modules that it brings."""
+        """Return the distributions that both have in different minor versions, with the top-level modules of each."""
         found: dict[str, set[str]] = {}
         for top, names in _known().items():
             for name in map(normalised, names):
                 ours, theirs = self._version_here(name), self._facts.packages.get(name)
-                if ours is not None and theirs is not None and _line(ours) != _line(theirs):
+                if ours is not None and theirs is not None and _minor_version(ours) != _minor_version(theirs):
                     found.setdefault(name, set()).add(top)
         return {name: frozenset(tops) for name, tops in found.items()}
 
     def of(self, modules: Iterable[str]) -> list[str]:
-        """One sentence for each distribution behind `modules` that the node lacks, or has in another minor version."""
+        """Return one sentence for each distribution of `modules` that the node lacks, or has in another version."""
         return [sentence for name in distributions_of(modules) for sentence in self._of(name)]
 
     def _of(self, name: str) -> Iterator[str]:
-        if name in self._told:
+        if name in self._reported:
             return
         ours, theirs = self._version_here(name), self._facts.packages.get(name)
-        if ours is None or (theirs is not None and _line(ours) == _line(theirs)):
+        if ours is None or (theirs is not None and _minor_version(ours) == _minor_version(theirs)):
             return
-        self._told.add(name)
+        self._reported.add(name)
         if theirs is None:
             yield f"{name} {ours} is used here and is not installed on {self._where}; add it with `--pip {name}`."
         else:
@@ -79,10 +79,10 @@ class Mismatches:
 
 
 def modules_in(data: bytes | bytearray | memoryview) -> set[str]:
-    """The modules that a pickle refers to by name. Nothing is loaded; what is no pickle refers to none."""
+    """Return the modules that a pickle refers to by name. Nothing is loaded; other data refers to none."""
     modules: set[str] = set()
     memo: dict[int, str] = {}
-    last = before = ""  # the strings that were pushed last; "" for anything else
+    last = before = ""  # the last two strings pushed; "" for any other object
     try:
         for opcode, argument, _ in pickletools.genops(bytes(data)):
             pushed = ""
@@ -110,9 +110,9 @@ def modules_in(data: bytes | bytearray | memoryview) -> set[str]:
 
 
 def words_in(data: bytes | bytearray | memoryview) -> set[str]:
-    """Every string in a pickle, up to its first dot: among them what its functions import."""
+    """Return every string in a pickle, up to its first dot: among them the imports of its functions."""
     words: set[str] = set()
-    with contextlib.suppress(ValueError):  # it is no pickle, or ends early
+    with contextlib.suppress(ValueError):  # not a pickle, or a truncated one
         for _, argument, _ in pickletools.genops(bytes(data)):
             if isinstance(argument, str):
                 words.update(part.partition(".")[0] for part in argument.split(" ", 1))
@@ -120,12 +120,12 @@ def words_in(data: bytes | bytearray | memoryview) -> set[str]:
 
 
 def _named(module: str, name: str) -> str:
-    """What a reference to a function counts as: cloudpickle's own, for modules, is told from others."""
+    """Return a marker for cloudpickle's own reference to a module; "" for any other reference."""
     return _SUBIMPORT if (module, name) == ("cloudpickle.cloudpickle", "subimport") else ""
 
 
 def distributions_of(modules: Iterable[str]) -> list[str]:
-    """The normalised names of the distributions that bring `modules`, sorted. Modules of no distribution have none."""
+    """Return the sorted, normalised names of the distributions that provide `modules`. Other modules are ignored."""
     known = _known()
     tops = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
     return sorted({normalised(name) for top in tops for name in known.get(top, ())})
@@ -136,8 +136,8 @@ def _known() -> Mapping[str, Sequence[str]]:
     return packages_distributions()
 
 
-def _line(text: str) -> tuple[str, ...]:
-    """Major and minor version: what differs past them is taken for the same."""
+def _minor_version(text: str) -> tuple[str, ...]:
+    """Return the major and minor version: versions that share them count as equal."""
     return tuple(text.partition("+")[0].split(".")[:2])
 
 

@@ -1,4 +1,4 @@
-"""What a bootstrap says of itself while it runs, read back from the lines that arrive."""
+"""Events of a bootstrap, parsed from its output."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,27 +20,29 @@ __all__ = [
 ]
 
 type Phase = Literal["env", "apt", "uv", "deps", "skyward", "includes", "plugins", "worker"]
-type Happening = Literal["started", "completed", "skipped", "failed"]
+type EventKind = Literal["started", "completed", "skipped", "failed"]
 
 PHASES: tuple[Phase, ...] = get_args(Phase.__value__)
-"""In the order in which they run."""
+"""Phases in the order in which they run."""
 
-_HAPPENINGS: tuple[Happening, ...] = get_args(Happening.__value__)
+_EVENT_KINDS: tuple[EventKind, ...] = get_args(EventKind.__value__)
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseEvent:
-    """One step of one phase.
+    """One event of one phase.
 
     Attributes:
-        elapsed: seconds that the phase took; 0 where it has started or was skipped.
-        deadline: seconds that it has, or had; 0 where it ended well.
-        late: whether it failed because its deadline had passed.
-        status: of the command that failed.
-        lines: the last that it printed, where it failed.
+        event: the kind of event.
+        phase: the phase.
+        elapsed: seconds that the phase took; 0 if it has just started or was skipped.
+        deadline: its time limit in seconds; 0 if it succeeded.
+        late: True if it failed because of its time limit.
+        status: exit status of the failed command.
+        lines: last lines of output, if it failed.
     """
 
-    event: Happening
+    event: EventKind
     phase: Phase
     elapsed: float = 0.0
     deadline: float = 0.0
@@ -51,25 +53,25 @@ class PhaseEvent:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something that the node does not hold yet, by the SHA-256 of its content."""
+    """A content that the node does not have yet, by its SHA-256."""
 
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Another bootstrap of the same environment is at work on the same machine."""
+    """Another bootstrap of the same environment is running on the same machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an environment is made of.
+    """Properties of an environment.
 
     Attributes:
-        python: its version, such as "3.13.1".
+        python: version, such as "3.13.1".
         executable: absolute path of its interpreter.
         packages: version by normalised name of each installed distribution.
-        variables: what tasks are to find in their environment: `Image.env`, and the values of `Image.shell_vars`.
+        variables: environment variables for tasks: `Image.env`, and the values of `Image.shell_vars`.
     """
 
     python: str
@@ -80,7 +82,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The environment is there. `directory` is that of Skyward on the node, absolute."""
+    """The environment is complete. `directory` is Skyward's absolute directory on the node."""
 
     directory: str
     facts: Facts
@@ -89,50 +91,50 @@ class Ready:
 type Event = PhaseEvent | Missing | Waiting | Ready
 
 
-def read_facts(said: Mapping[str, Any]) -> Facts:
-    """The facts that a node tells as JSON."""
-    return Facts(said["python"], said["executable"], dict(said["packages"]), dict(said["variables"]))
+def read_facts(fields: Mapping[str, Any]) -> Facts:
+    """Return the facts in a node's JSON."""
+    return Facts(fields["python"], fields["executable"], dict(fields["packages"]), dict(fields["variables"]))
 
 
 def read_events(lines: Iterable[str]) -> Iterator[Event]:
-    """The events among `lines`, in order. What else is printed, and a line that was cut, is left out."""
+    """Return the events among `lines`, in order. Other output, and truncated lines, are skipped."""
     return (event for line in lines if (event := read_event(line)) is not None)
 
 
 def read_event(line: str) -> Event | None:
-    """The event that a line tells of; None where it tells of none."""
+    """Return the event in a line; None if there is none."""
     start = line.find('{"type":"')  # a banner may end without a line break
     if start < 0:
         return None
     try:
         return _event(json.loads(line[start:]))
-    except (ValueError, KeyError, TypeError, AttributeError):  # what another program printed
+    except (ValueError, KeyError, TypeError, AttributeError):  # output of another program
         return None
 
 
-def _event(said: dict[str, Any]) -> Event | None:
-    match said["type"]:
+def _event(fields: dict[str, Any]) -> Event | None:
+    match fields["type"]:
         case "phase":
-            return _phase(said)
+            return _phase(fields)
         case "missing":
-            return Missing(str(said["digest"]))
+            return Missing(str(fields["digest"]))
         case "waiting":
             return Waiting()
         case "ready":
-            return Ready(str(said["directory"]), read_facts(said["facts"]))
+            return Ready(str(fields["directory"]), read_facts(fields["facts"]))
     return None
 
 
-def _phase(said: dict[str, Any]) -> PhaseEvent | None:
-    event, phase = said["event"], said["phase"]
-    if event not in _HAPPENINGS or phase not in PHASES:
+def _phase(fields: dict[str, Any]) -> PhaseEvent | None:
+    event, phase = fields["event"], fields["phase"]
+    if event not in _EVENT_KINDS or phase not in PHASES:
         return None
     return PhaseEvent(
         event=event,
         phase=phase,
-        elapsed=float(said.get("elapsed", 0)),
-        deadline=float(said.get("deadline", 0)),
-        late=bool(said.get("late", False)),
-        status=int(said.get("status", 0)),
-        lines=tuple(line for line in str(said.get("error", "")).splitlines() if line.strip()),
+        elapsed=float(fields.get("elapsed", 0)),
+        deadline=float(fields.get("deadline", 0)),
+        late=bool(fields.get("late", False)),
+        status=int(fields.get("status", 0)),
+        lines=tuple(line for line in str(fields.get("error", "")).splitlines() if line.strip()),
     )

@@ -1,8 +1,8 @@
-"""Run on the node, by its own interpreter, once its environment is made: sees that a worker can start, and says so.
+"""Run on the node, by its own interpreter, after its environment is made: checks that a worker can start, and reports.
 
     python -m skyward.bootstrap.facts FILE HASH [VARIABLE ...]
 
-FILE then begins with HASH, and holds on its second line what `events.Facts` describes.
+Afterwards FILE has HASH on its first line, and the JSON of `events.Facts` on its second.
 """
 
 import json
@@ -19,7 +19,7 @@ __all__ = ["facts", "main"]
 
 
 def main(path: str, image_hash: str, *names: str) -> None:
-    """Write the file, whole or not at all."""
+    """Write the file atomically."""
     import_module("skyward.worker.__main__")
     part = Path(f"{path}.new")
     part.write_text(f"{image_hash}\n{facts(*names)}\n")
@@ -27,18 +27,18 @@ def main(path: str, image_hash: str, *names: str) -> None:
 
 
 def facts(*names: str) -> str:
-    """What `events.Facts` describes, as JSON."""
+    """Return `events.Facts` of this interpreter, as JSON."""
     found: dict[str, str] = {}
     for each in distributions():
         if each.name:
-            found.setdefault(normalised(each.name), each.version)  # the first one is imported
-    said = {
+            found.setdefault(normalised(each.name), each.version)  # the first one is what Python imports
+    result = {
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": dict(sorted(found.items())),
         "variables": {name: os.environ[name] for name in names if name in os.environ},
     }
-    return json.dumps(said)
+    return json.dumps(result)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The user's own files for the nodes, by content: a file that a node holds is not sent again.
+"""The user's own files for the nodes, by content: a file that a node has is not sent again.
 
-A set of files is a manifest, path -> digest, and has a digest of its own. On the node each content is kept once, and
-each set is a folder of its own: what is deleted or renamed here is so there, and no pool changes what another runs.
+A set of files is a manifest, path -> digest, and has a digest of its own. A node stores each content once, and each set
+as a folder of its own: files deleted or renamed here are absent there, and no pool changes the files of another.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ __all__ = ["IncludedFile", "Includes", "check_includes", "collect"]
 
 @dataclass(frozen=True, slots=True)
 class IncludedFile:
-    """One file: where it goes below the folder of the set, its SHA-256 in hex, and where it is here."""
+    """One file: its path below the folder of the set, its SHA-256 in hex, and its path here."""
 
     path: str
     digest: str
@@ -45,7 +45,7 @@ class Includes:
 
 
 def check_includes(includes: Sequence[str], cwd: Path | None = None) -> None:
-    """Check that every include names a file or folder.
+    """Check that every include names an existing file or folder.
 
     Raises:
         SpecError: one does not.
@@ -58,14 +58,14 @@ def check_includes(includes: Sequence[str], cwd: Path | None = None) -> None:
 def collect(
     includes: Sequence[str], excludes: Sequence[str] = (), cwd: Path | None = None, search_path: Sequence[str] = ()
 ) -> Includes:
-    """The files that `includes` name, less those that `excludes` match.
+    """Return the files that `includes` name, except those that `excludes` match.
 
-    A file goes where an import finds it here: below the folder of `search_path`, or below `cwd`, that it is in. What is
-    in none of them goes by its own name. A pattern without "/" is matched against each part of a path below what was
-    included, another one against the path as a whole.
+    A file goes where an import finds it: to its path relative to the folder of `search_path`, or `cwd`, that contains
+    it. A file in none of them goes by its own name. A pattern without "/" is matched against each part of a path below
+    the include, any other pattern against the whole path.
 
     Raises:
-        SpecError: an include names nothing, or two of them would be the same path on a node.
+        SpecError: an include does not exist, or two files would have the same path on a node.
     """
     here = Path(cwd or Path.cwd())
     entries = {Path(os.path.normpath(here / entry)) for entry in ("", *search_path)}
@@ -88,7 +88,7 @@ def collect(
             if str(parent) in found:
                 clash = found[str(parent)]
                 raise SpecError(
-                    f"Image.includes would make {clash.origin} a file, and {file.origin} one in a folder of that name."
+                    f"Image.includes would create {clash.origin} as a file, and {file.origin} in a folder of that name."
                 )
     return Includes(tuple(found[path] for path in sorted(found)))
 
@@ -98,9 +98,9 @@ def _existing(include: str, here: Path) -> Path:
         given = Path(os.path.normpath(here / Path(include).expanduser()))
         if given.exists():
             return given
-    except (OSError, RuntimeError, ValueError) as error:  # a name that is too long, an unknown user, or NUL in it
+    except (OSError, RuntimeError, ValueError) as error:  # a name that is too long, an unknown user, or a NUL byte
         raise SpecError(f"Image.includes names {include!r}, which cannot be read: {error}.") from None
-    raise SpecError(f"Image.includes names {include!r}, and there is no such file or folder in {here}.")
+    raise SpecError(f"Image.includes names {include!r}, but there is no such file or folder in {here}.")
 
 
 def _place(given: Path, roots: Sequence[Path]) -> PurePosixPath:
@@ -111,7 +111,7 @@ def _place(given: Path, roots: Sequence[Path]) -> PurePosixPath:
 
 
 def _files(given: Path, patterns: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    """The files in `given`, each with its path below it; that of a file itself is ".". Links are followed."""
+    """Yield the files in `given`, each with its path below it; a file itself has the path ".". Links are followed."""
     if given.is_file():
         yield ".", given
         return
@@ -126,7 +126,7 @@ def _files(given: Path, patterns: Sequence[str]) -> Iterator[tuple[str, Path]]:
                 yield path, Path(entry.path)
             elif entry.is_dir():
                 real = os.path.realpath(entry.path)
-                if real not in above:  # a link to a folder that it is in
+                if real not in above:  # otherwise a link to a folder that contains it
                     waiting.append((Path(entry.path), f"{path}/", (*above, real)))
 
 

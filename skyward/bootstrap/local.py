@@ -1,6 +1,6 @@
-"""Setting up nodes that are processes on this machine: included files, computed variables, an environment of their own.
+"""Set-up of nodes that are processes on this machine: included files, computed variables, a separate environment.
 
-What the nodes of one image share is made once, while all of them wait for it.
+The shared part for all nodes of one image is made once, while all of them wait for it.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from skyward.errors import NodeStartError
 from skyward.specs.image import Image
 from skyward.specs.variables import check_values
 
-__all__ = ["HereSetup", "SharedSetup", "set_up_here"]
+__all__ = ["LocalSetup", "SharedSetup", "set_up_local"]
 
 type Report = Callable[[PhaseEvent], None]
 type Shell = Callable[[Mapping[str, str]], Executor]
-"""Makes what runs commands on this machine, in an environment of variables."""
+"""Returns an executor on this machine, for an environment of variables."""
 
 _FOLDER = ".includes"
 _LINES = 20
 
 
 class _Snapshot:
-    """The contents of included files as they were when it was made, in a file without a name."""
+    """Snapshot of the contents of included files, in an anonymous file."""
 
     def __init__(self, includes: Includes) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the snapshot, below
@@ -56,11 +56,11 @@ class _Snapshot:
                 archive.extractall(folder, filter="data")
 
 
-class HereSetup:
-    """What all nodes of one image on this machine have in common.
+class LocalSetup:
+    """Shared set-up of all nodes of one image on this machine.
 
     Attributes:
-        made: their environment; None where it is that of this process.
+        made: their environment; None if it is that of this process.
     """
 
     def __init__(
@@ -72,23 +72,23 @@ class HereSetup:
 
     async def environment(self, directory: Path, image: Image) -> dict[str, str]:
         """Copy the included files below `directory`, the node's own; return the variables for its worker."""
-        told = {"SKYWARD_PIP": json.dumps(image.pip), "SKYWARD_APT": " ".join(image.apt)}
+        requested = {"SKYWARD_PIP": json.dumps(image.pip), "SKYWARD_APT": " ".join(image.apt)}
         if self._snapshot is None:
-            return {**self._variables, **told}
+            return {**self._variables, **requested}
         folder = directory / _FOLDER
         await asyncio.to_thread(self._snapshot.copy_to, folder)
         path = self._variables.get("PYTHONPATH", image.env.get("PYTHONPATH"))
-        return {**self._variables, **told, "PYTHONPATH": os.pathsep.join(filter(None, (str(folder), path)))}
+        return {**self._variables, **requested, "PYTHONPATH": os.pathsep.join(filter(None, (str(folder), path)))}
 
 
 class SharedSetup:
-    """The set-up of one image, for all nodes that wait for it. One that failed is tried again for the next node.
+    """Set-up of one image, shared by all nodes that wait for it. After a failure, the next node tries again.
 
     Args:
-        image: what the nodes are to have.
-        search_path: where imports look here.
-        shell: runs commands on this machine.
-        notify: takes the sentences on what differs in the environment that was made.
+        image: the image of the nodes.
+        search_path: the import path here.
+        shell: returns an executor on this machine.
+        notify: called with each sentence on differences of the environment.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class SharedSetup:
         self._shell = shell
         self._notify = notify
         self._waiting: list[Report] = []
-        self._making: asyncio.Task[HereSetup] | None = None
+        self._making: asyncio.Task[LocalSetup] | None = None
 
-    async def get(self, report: Report) -> HereSetup:
-        """Return it, once it is there; `report` is told of the phases that it goes through until then.
+    async def get(self, report: Report) -> LocalSetup:
+        """Return the set-up, once it is complete; `report` gets the phase events until then.
 
         Raises:
-            SkywardError: as `set_up_here`.
+            SkywardError: see `set_up_local`.
         """
         if self._making is None or _has_failed(self._making):
             self._making = asyncio.get_running_loop().create_task(self._make())
@@ -115,8 +115,8 @@ class SharedSetup:
         finally:
             self._waiting.remove(report)
 
-    async def _make(self) -> HereSetup:
-        setup = await set_up_here(self._image, self._search_path, self._shell, self._report)
+    async def _make(self) -> LocalSetup:
+        setup = await set_up_local(self._image, self._search_path, self._shell, self._report)
         for sentence in setup.made.notes if setup.made is not None else ():
             self._notify(sentence)
         return setup
@@ -126,24 +126,25 @@ class SharedSetup:
             report(event)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel a set-up in progress."""
         if self._making is not None:
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)
 
 
-def _has_failed(task: asyncio.Task[HereSetup]) -> bool:
+def _has_failed(task: asyncio.Task[LocalSetup]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-async def set_up_here(image: Image, search_path: tuple[str, ...], shell: Shell, report: Report) -> HereSetup:
+async def set_up_local(image: Image, search_path: tuple[str, ...], shell: Shell, report: Report) -> LocalSetup:
     """Read the files that `image` includes, run the commands of its `shell_vars`, and make its environment.
 
-    Later edits of the files change no node of this pool.
+    Later edits of the files do not affect nodes of this pool.
 
     Raises:
-        SpecError: an include cannot be sent, `pip` has what cannot be installed, or no worker could start with what a
-            command printed.
+        SpecError: an include cannot be sent, `pip` has an entry that cannot be installed, or a worker cannot start with
+        the
+            output of a command.
         NodeStartError: a command failed, or took longer than `bootstrap_timeout`, or the environment cannot be made.
     """
     snapshot = None
@@ -162,12 +163,12 @@ async def set_up_here(image: Image, search_path: tuple[str, ...], shell: Shell, 
         ) from None
     check_values("shell_vars", computed)
     if not has_own_environment(image):
-        return HereSetup(snapshot, computed)
-    return HereSetup(snapshot, computed, await make_client_environment(image, computed, shell, report))
+        return LocalSetup(snapshot, computed)
+    return LocalSetup(snapshot, computed, await make_client_environment(image, computed, shell, report))
 
 
 async def _output(name: str, command: str, environ: Mapping[str, str]) -> str:
-    """Return what a command prints, without the line breaks at its end, as `$(...)` of a shell does."""
+    """Return the output of a command, without the line breaks at its end, like `$(...)` in a shell."""
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", command,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -180,8 +181,8 @@ async def _output(name: str, command: str, environ: Mapping[str, str]) -> str:
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
     if process.returncode:
-        said = "\n".join(err.decode(errors="replace").splitlines()[-_LINES:])
+        errors = "\n".join(err.decode(errors="replace").splitlines()[-_LINES:])
         raise NodeStartError(
-            f"The command of {name} in shell_vars ended with status {process.returncode}: {command}\n{said}".rstrip()
+            f"The command of {name} in shell_vars ended with status {process.returncode}: {command}\n{errors}".rstrip()
         )
     return os.fsdecode(out.replace(b"\0", b"").rstrip(b"\n"))

@@ -1,4 +1,4 @@
-"""Names of packages as requirements write them."""
+"""Names of packages in requirements."""
 
 import re
 
@@ -8,11 +8,11 @@ _NAME = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:$|[\[<
 
 
 def normalised(name: str) -> str:
-    """The one way to write the name of a distribution."""
+    """Return the normalised name of a distribution."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def requirement_name(requirement: str) -> str | None:
-    """The normalised name in a requirement such as "torch[all]>=2"; None for an address, a path or an option."""
+    """Return the normalised name in a requirement such as "torch[all]>=2"; None for a URL, a path or an option."""
     found = _NAME.match(requirement)
     return normalised(found[1]) if found else None

@@ -1,13 +1,13 @@
-# From here on the text is the same for every environment; what differs is set above. Run without arguments it does
-# all phases, and says on standard output, one JSON object a line, how each of them goes; what their commands print is
-# in $root/logs. Run with the name of a phase it does that one. Run again, it goes on where it was cut.
+# From here on the text is the same for every environment; the differences are set above. Run without arguments it runs
+# all phases, and reports each of them on standard output, one JSON object a line; the output of their commands is in
+# $root/logs. Run with the name of a phase it runs that phase. Run again, it continues where it was interrupted.
 set -eu
 umask 022
 env=$root/envs/$image_hash
 state=$root/state/$image_hash
 logs=$root/logs/$image_hash
 
-# The time in hundredths of a second, into $clock.
+# Sets $clock to the time in hundredths of a second.
 now() {
   if read -r clock _ 2>/dev/null </proc/uptime; then
     clock=${clock%.*}${clock#*.} clock=${clock#0} clock=${clock#0}
@@ -16,13 +16,13 @@ now() {
   fi
 }
 
-# The last lines of standard input, as the inside of a JSON string.
+# Prints the last lines of standard input, escaped for a JSON string.
 as_json() {
   tr '\r\t' '\n ' | LC_ALL=C tr -d '\000-\010\013-\037\177' | tail -n 20 | tail -c 4000 | sed -e 's/[\\"]/\\&/g' |
     sed -e ':a' -e '$!{' -e 'N' -e 'ba' -e '}' -e 's/\n/\\n/g'
 }
 
-# within SECONDS COMMAND...: where the client can kill the process group itself, it does so when the time is over.
+# within SECONDS COMMAND...: runs a command with a time limit, except where the client kills the process group itself.
 within() {
   seconds=$1
   shift
@@ -36,7 +36,7 @@ ready() {
 
 tree_is_there() { [ -z "$tree" ] || [ -d "$root/trees/$tree" ]; }
 
-# What the client has to send first, one digest a line.
+# Contents that the client has to send first, one digest a line.
 needed() {
   if [ -n "$wheel" ] && ! ready; then printf '%s\n' "$wheel"; fi
   if ! tree_is_there; then manifest | cut -d ' ' -f 1; fi
@@ -50,8 +50,8 @@ missing() {
 
 can_lock() { [ -n "$client" ] || command -v flock >/dev/null 2>&1; }
 
-# take_lock OPTION... DESCRIPTOR: as flock(1), which macOS does not have. The lock is that of the open file, so it stays
-# when the program that took it has ended.
+# take_lock OPTION... DESCRIPTOR: like flock(1), which macOS does not have. The lock belongs to the open file, so it
+# remains when the program that took it has ended.
 take_lock() {
   if command -v flock >/dev/null 2>&1; then
     within "$timeout" flock "$@"
@@ -66,8 +66,8 @@ except BlockingIOError:
   fi
 }
 
-# One bootstrap of an environment at a time. A cut one is waited for while its last command still runs. Descriptor 9
-# is the lock.
+# Allows one bootstrap of an environment at a time, on descriptor 9. An interrupted one keeps the lock until its last
+# command ends.
 lock() {
   can_lock || return 0
   exec 9>"$state/lock"
@@ -76,15 +76,15 @@ lock() {
   take_lock 9
 }
 
-# A bootstrap is at work: nothing is taken away that it counts on. Descriptor 8 says so. Where files cannot be locked,
-# nothing is ever taken away.
+# Takes a shared lock, on descriptor 8, so that nothing is pruned during a bootstrap. Without file locks, nothing is
+# ever pruned.
 enter() {
   can_lock || return 0
   exec 8<>"$root/lock"
   take_lock -s 8 || :
 }
 
-# Once a day, when everybody is served, what nobody has used for long is removed, by a process that nobody waits for.
+# Once a day, after a bootstrap, unused items are pruned in the background.
 leave() {
   can_lock || return 0
   exec 8>&-
@@ -108,7 +108,7 @@ phase() {
   [ "$limit" -ge 1 ] || limit=1
   printf '{"type":"phase","event":"started","phase":"%s","deadline":%d}\n' "$name" "$limit"
   case $name in
-    env | apt | plugins) run_phase 8>&- 9>&- || status=$? ;; # these may start what stays, and must not keep the locks
+    env | apt | plugins) run_phase 8>&- 9>&- || status=$? ;; # they may start daemons, which must not keep the locks
     *) run_phase || status=$? ;;
   esac
   now
@@ -155,7 +155,7 @@ bootstrap() {
   leave
 }
 
-# compute NAME COMMAND: a variable whose value is what a command prints.
+# compute NAME COMMAND: sets a variable to the output of a command.
 compute() {
   value=$(sh -c "$2") || {
     echo "shell_vars: the command of $1 ended with status $?: $2"
@@ -184,7 +184,7 @@ may_be_root() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 
-# Like the program, but waits while another holds the lock of the package system: machines often update as they boot.
+# Runs apt-get, and waits while another process holds its lock: machines often update as they boot.
 apt_get() {
   until as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=30 "$@" >"$logs/apt-get" 2>&1; do
     cat "$logs/apt-get"
@@ -205,11 +205,11 @@ installed() {
 
 install_packages() {
   [ -z "$client" ] || {
-    echo "$* must be installed on this machine first: Skyward installs no system packages on it"
+    echo "$* must be installed on this machine first: Skyward does not install system packages on it"
     return 1
   }
   command -v apt-get >/dev/null 2>&1 || {
-    echo "this machine has no apt-get to install $* with"
+    echo "cannot install $*: this machine has no apt-get"
     return 1
   }
   if installed "$@"; then return 0; fi
@@ -217,20 +217,20 @@ install_packages() {
     echo "installing $* needs root, or sudo without a password"
     return 1
   }
-  as_root dpkg --configure -a || : # what was cut while it installed
-  apt_get update || echo 'going on with the lists of packages that are there'
+  as_root dpkg --configure -a || : # finishes an interrupted installation
+  apt_get update || echo 'continuing with the existing package lists'
   apt_get install -y --no-install-recommends "$@"
 }
 
 phase_apt() {
   set -f
-  # git itself only recommends what it checks a server's certificate against.
+  # git only recommends the certificates that it needs to verify a server.
   if [ -n "$git" ] && ! command -v git >/dev/null 2>&1; then apt="$apt git ca-certificates"; fi
   # shellcheck disable=SC2086  # a list of names
   [ -z "$apt" ] || install_packages $apt
 }
 
-# A uv that is new enough, into $uv.
+# Sets $uv to a uv that is recent enough.
 find_uv() {
   for uv in "$root/uv/bin/uv" "$(command -v uv || :)" "${HOME:-}/.local/bin/uv" "${HOME:-}/.cargo/bin/uv"; do
     case $("$uv" --version 2>/dev/null || :) in
@@ -241,7 +241,7 @@ find_uv() {
   return 1
 }
 
-# fetch_uv_with PYTHON: 1 where it has no pip. One that has it, and gets nothing, is the end: others get no more.
+# fetch_uv_with PYTHON: returns 1 if it has no pip. Exits if pip fails: another one would fail, too.
 fetch_uv_with() {
   "$1" -c '' 2>/dev/null || return 1
   rm -rf "$root/uv.new"
@@ -254,7 +254,7 @@ fetch_uv_with() {
     return 1
   fi
   "$@" --quiet --disable-pip-version-check --retries 2 'uv>=0.8' || {
-    echo 'uv is not here and pip could not fetch it: install uv on this machine, or see that pip reaches its index'
+    echo 'uv is not installed and pip could not download it: install uv on this machine, or check that pip can reach its index'
     exit 1
   }
   rm -rf "$root/uv"
@@ -265,17 +265,17 @@ fetch_uv() {
   { [ -n "$client" ] && fetch_uv_with "$client"; } || fetch_uv_with "python$minor" || fetch_uv_with python3 || {
     install_packages python3-venv && fetch_uv_with python3
   } || {
-    echo 'uv is not here, and no Python with pip to fetch it: install uv on this machine, or python3 with python3-venv'
+    echo 'uv is not installed, and no Python with pip to download it: install uv on this machine, or python3 with python3-venv'
     exit 1
   }
   find_uv || {
-    echo "the uv that was fetched into $root/uv does not run on this machine"
+    echo "the uv that was downloaded to $root/uv does not run on this machine"
     exit 1
   }
 }
 
-# Prints the interpreter behind $1 if it is a CPython of the version that is wanted. A pyenv shim of a version that is
-# not switched on exists and fails, so it has to be run to know.
+# Prints the interpreter behind $1 if it is a CPython of the requested version. A pyenv shim of an inactive version
+# exists and fails, so it has to be run to find out.
 usable() {
   "$1" -c '
 import sys, sysconfig
@@ -285,8 +285,8 @@ ok = ok and sys.version_info.releaselevel == "final" and not sysconfig.get_confi
 print(sys._base_executable) if ok else sys.exit(1)' "$python" 2>/dev/null
 }
 
-# Where a Python of the wanted version may be, one a line: on PATH, with us, with uv, with pyenv (whose root counts
-# also where only its shims are on PATH and HOME is another).
+# Prints possible locations of a Python of the requested version, one a line: on PATH, ours, uv's, pyenv's (also if only
+# its shims are on PATH and HOME is another directory).
 candidates() {
   printf '%s\n' "python$minor" "$root/python/cpython-$minor".*/bin/python3
   printf '%s\n' "${XDG_DATA_HOME:-${HOME:-}/.local/share}/uv/python/cpython-$minor".*/bin/python3
@@ -314,18 +314,18 @@ phase_uv() {
   } || {
     install_packages "python$minor" && find_python
   } || {
-    echo "Python $python is not on this machine, and neither uv nor apt could fetch it: install it there, or ask for another with Image(python=...)"
+    echo "Python $python is not on this machine, and neither uv nor apt could install it: install it there, or select another with Image(python=...)"
     exit 1
   }
 }
 
-# Into the environment. uv has no variable for the --no-index of pip.
+# Installs into the environment. uv has no variable for pip's --no-index.
 install() {
   if [ -n "${PIP_NO_INDEX:-}${UV_NO_INDEX:-}" ]; then set -- "$@" --no-index; fi
   "$uv" pip install --python "$env/bin/python" "$@"
 }
 
-# lay begin|finish: has the environment see the packages of the client's own.
+# lay begin|finish: layers the environment over the packages of the client.
 lay() { "$client" -P "$layered" "$1" "$env"/lib/python*/site-packages "$source"; }
 
 phase_deps() {
@@ -350,7 +350,7 @@ phase_skyward() {
     touch "$root/blobs/$wheel"
     cp "$root/blobs/$wheel" "$state/$wheel_name"
     install --no-deps --offline --reinstall "$state/$wheel_name" || {
-      rm -f "$root/blobs/$wheel" # cut or spoilt: it is sent again
+      rm -f "$root/blobs/$wheel" # incomplete or corrupt: it is sent again
       exit 1
     }
     rm -f "$state/$wheel_name"
@@ -385,7 +385,7 @@ phase_worker() {
   (umask 077 && exec "$env/bin/python" -P -m skyward.bootstrap.facts "$state/ready" "$image_hash" $names)
 }
 
-# What uv keeps of the packages of an environment that is gone would take as much room as the environment did.
+# uv's cache of the packages of a removed environment takes as much room as the environment did.
 phase_prune() {
   status=0
   "$env/bin/python" -P -m skyward.bootstrap.prune "$root" || status=$?
@@ -394,7 +394,7 @@ phase_prune() {
   fi
 }
 
-# Where packages come from is for the machine, or for the client, to say. What pip is told counts for uv too.
+# Sources of packages come from the machine, or from the client. Settings of pip apply to uv too.
 take_settings() {
   settings
   [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"

@@ -21,29 +21,29 @@ _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.:~=/-]*", re.IGNORECASE)
 _DIRECTORY = re.compile(r"(/|~/)[^\x00-\x1f\"'\\$`]+")
 
-_PASSED_ON = frozenset({
+_FORWARDED = frozenset({
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_TRUSTED_HOST", "PIP_CERT",
     "SSL_CERT_FILE", "SSL_CERT_DIR",
-})  # fmt: skip  # one name a line says no more
+})  # fmt: skip  # one name a line would be no clearer
 _TAKEN = frozenset({
     "apt", "began", "begun", "candidate", "client", "clock", "digest", "elapsed", "env", "facts", "git", "image_hash",
     "lacking", "late", "layered", "left", "limit", "logs", "mark", "minor", "name", "names", "package", "plugins",
     "pyenv", "python", "root", "seconds", "skyward", "source", "state", "status", "timeout", "took", "tree", "uv",
     "value", "wheel", "wheel_name",
 })  # fmt: skip  # as above
-"""Variables of the script itself."""
+"""Variables of the script itself, which users cannot set."""
 
 _OF_THIS_MACHINE = re.compile(
     r"UV_(PYTHON|PROJECT|WORKING|TOOL|CACHE|PROJECT_ENVIRONMENT|INTERNAL|RUN|ENV|CONFIG)(_.*)?"
 )
-"""Names of uv's settings that are about this machine and its projects."""
+"""Names of uv's settings that apply to this machine and its projects."""
 
 _OF_ANY_MACHINE = frozenset({"UV_PYTHON_INSTALL_MIRROR", "UV_PYTHON_DOWNLOADS", "UV_PYTHON_DOWNLOADS_JSON_URL"})
 
 
 @dataclass(frozen=True, slots=True)
 class PluginStep:
-    """What a plugin does to a machine: commands for `sh`, run at each bootstrap, so they must bear being run again."""
+    """A plugin's set-up of a machine: commands for `sh`, run at each bootstrap, so they must be idempotent."""
 
     name: str
     commands: str
@@ -51,13 +51,13 @@ class PluginStep:
 
 @dataclass(frozen=True, slots=True)
 class OnClient:
-    """That an environment is made on the machine of the client. Nothing of its system is changed.
+    """An environment on the client's own machine. Nothing of its system is changed.
 
     Attributes:
         python: the client's interpreter.
-        layered: whether the environment also has the packages of that interpreter.
+        layered: True if the environment also has the packages of that interpreter.
         source: the folder that the client imports Skyward from; a layered environment imports it from there.
-        digest: identity of whatever else makes it another environment.
+        digest: hash of everything else that distinguishes the environment.
     """
 
     python: str
@@ -68,16 +68,21 @@ class OnClient:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The environment to make, and how.
+    """The environment of a node, and how to make it.
 
     Attributes:
         python: version, such as "3.13" or "3.13.1".
-        directory: where on the node; "~/..." is below the home there. None is "/opt/skyward" for root, and "~/.skyward"
-            for others.
-        settings: environment variables of pip, uv and TLS for the bootstrap: where packages come from. They make no
-            other environment, so they are no part of its hash.
-        timeout: seconds for all of it.
-        on_client: that it is made on the client's machine; None for any other.
+        source: source of Skyward.
+        pip, pip_indexes, apt, env, shell_vars: see `Image`.
+        includes: files to send.
+        plugins: set-up steps of plugins.
+        directory: directory on the node; "~/..." is below the home there. None is "/opt/skyward" for root, and
+            "~/.skyward" for others.
+        settings: environment variables of pip, uv and TLS for the bootstrap: where packages come from. They do not
+        change
+            the environment, so they are not part of its hash.
+        timeout: seconds for the whole bootstrap.
+        on_client: set for an environment on the client's machine; None for any other machine.
 
     Raises:
         SpecError: a value cannot be used on a node; the message names it.
@@ -101,7 +106,7 @@ class Plan:
         for kind, names in (("env", self.env), ("shell_vars", self.shell_vars), ("settings", self.settings)):
             for name in names:
                 if not _VARIABLE.fullmatch(name):
-                    raise SpecError(f"{kind} names a variable {name!r}, which no shell takes.")
+                    raise SpecError(f"{kind} names a variable {name!r}, which is not a valid name in a shell.")
                 if name in _TAKEN or name.startswith("limit_"):
                     raise SpecError(
                         f"{kind} names a variable {name!r}, which the bootstrap itself uses: write it in capitals."
@@ -111,7 +116,7 @@ class Plan:
                 raise SpecError(f"pip must have one requirement in each entry, but got {requirement!r}.")
             for name in _REFERENCE.findall(requirement):
                 if name not in self.shell_vars and name not in self.env:
-                    raise SpecError(f"pip has {requirement!r}, and neither shell_vars nor env says what {name} is.")
+                    raise SpecError(f"pip has {requirement!r}, and neither shell_vars nor env defines {name}.")
         for package in self.apt:
             if not _PACKAGE.fullmatch(package):
                 raise SpecError(f"apt must have names of packages, but got {package!r}.")
@@ -130,10 +135,9 @@ class Plan:
         cwd: Path | None = None,
         search_path: Sequence[str] | None = None,
     ) -> "Plan":
-        """The plan for `image`. Reads the files that it includes.
+        """Return the plan for `image`. Reads the files that it includes.
 
-        `cwd` is what its relative includes are relative to; `search_path` is where imports look here, `sys.path` unless
-        it is given.
+        `cwd` is the base of relative includes; `search_path` is the import path here, by default `sys.path`.
 
         Raises:
             SpecError: a value cannot be used on a node, or an include cannot be sent.
@@ -156,9 +160,9 @@ class Plan:
 
     @cached_property
     def image_hash(self) -> str:
-        """Identity of the environment: 12 hex digits. Plans of one identity share it on a machine.
+        """Identity of the environment: 12 hex digits. Plans with the same identity share it on a machine.
 
-        What is included, where packages come from and what plugins do to the machine are no part of it.
+        Included files, sources of packages, and set-up steps of plugins are not part of it.
         """
         made_of: list[object] = [
             self.python,
@@ -169,7 +173,7 @@ class Plan:
             [(index.url, index.packages) for index in self.pip_indexes],
             self.apt,
             sorted(self.env.items()),
-            list(self.shell_vars.items()),  # one may use those before it
+            list(self.shell_vars.items()),  # ordered: one may use those before it
         ]
         if self.on_client is not None:
             made_of += [self.on_client.layered, self.on_client.digest]
@@ -177,14 +181,14 @@ class Plan:
 
 
 def client_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """What `environ` says about package indexes and certificates, for `Plan.settings`.
+    """Return the settings in `environ` for package indexes and certificates, for `Plan.settings`.
 
-    Right where the node sees the same addresses and files as this machine does. Holds secrets if the addresses do.
+    Valid if the node can use the same addresses and files as this machine. Contains secrets if the addresses do.
     """
     return {
         name: value
         for name, value in sorted(environ.items())
-        if name in _PASSED_ON
+        if name in _FORWARDED
         or name in _OF_ANY_MACHINE
         or (name.startswith("UV_") and not _OF_THIS_MACHINE.fullmatch(name))
     }

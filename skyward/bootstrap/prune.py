@@ -1,12 +1,11 @@
-"""Run on the node, now and then, after a bootstrap: removes environments that nobody has used for long, and what was
-sent for them.
+"""Run on the node now and then, after a bootstrap: removes unused environments, and the files sent for them.
 
     python -m skyward.bootstrap.prune DIRECTORY
 
 Each environment, and each folder of included files, has a mark in `DIRECTORY/used`: its time is that of the last use,
-and whoever uses it holds a shared lock on it. What is to go is renamed while no bootstrap is at work, which takes no
-time, and removed when it is out of everybody's way. Ends with status 75 where a bootstrap is at work, 76 where it has
-removed an environment, for then what uv keeps of its packages takes the room.
+and its users hold a shared lock on it. Unused ones are renamed while no bootstrap runs, which is instantaneous, and
+removed after that. Ends with status 75 if a bootstrap is running, and with 76 if it has removed an environment, so that
+uv's cache of its packages can be pruned, too.
 """
 
 import contextlib
@@ -22,18 +21,18 @@ from pathlib import Path
 __all__ = ["KEPT", "UNUSED_FOR", "Kept", "doomed", "main", "prune"]
 
 UNUSED_FOR = 30 * 86400.0
-"""Seconds after which what nobody used may go."""
+"""Seconds after which something unused may be removed."""
 
 KEPT = 5
-"""How many environments, and folders of included files, stay however old they are."""
+"""Number of environments, and of folders of included files, that are kept regardless of their age."""
 
-_AT_WORK = 75
+_BUSY = 75
 _REMOVED = 76
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Something that a machine keeps: when it was used last, in seconds since 1970, and whether it is used now."""
+    """An item that a machine keeps: the time of its last use, in seconds since 1970, and True if it is in use."""
 
     name: str
     used: float
@@ -41,16 +40,16 @@ class Kept:
 
 
 def doomed(found: Iterable[Kept], now: float, *, newest: int = KEPT, unused_for: float = UNUSED_FOR) -> list[str]:
-    """The names of what is to go, sorted: unused for so long, not in use, and not among the newest."""
+    """Return the sorted names of the items to remove: unused for so long, not in use, and not among the newest."""
     by_use = sorted(found, key=lambda each: (each.used, each.name), reverse=True)
     return sorted(each.name for each in by_use[newest:] if not each.busy and now - each.used > unused_for)
 
 
 def prune(root: Path, now: float) -> list[str]:
-    """Remove what is `doomed` of a directory of ours; the environments among it.
+    """Remove the `doomed` items of a directory; return the names of removed environments.
 
     Raises:
-        BlockingIOError: a bootstrap is at work.
+        BlockingIOError: a bootstrap is running.
     """
     trash = root / "trash"
     trash.mkdir(exist_ok=True)
@@ -63,13 +62,13 @@ def prune(root: Path, now: float) -> list[str]:
             for name in doomed(_by_change(root / folder), now, newest=0):
                 (root / folder / name).unlink(missing_ok=True)
         (root / "pruned").touch()
-    for left in trash.iterdir():  # what an earlier one was cut at, too
+    for left in trash.iterdir():  # including the rest of an interrupted run
         shutil.rmtree(left, ignore_errors=True)
     return gone
 
 
 def _set_aside(root: Path, kind: str, folders: Iterable[str], trash: Path, now: float) -> Iterator[str]:
-    """Rename what is doomed of a kind, with all that belongs to it; the names."""
+    """Rename the doomed items of a kind, with everything that belongs to them; yield their names."""
     marks = root / "used"
     for name in doomed(_by_use(root / kind, marks, now), now):
         for folder in folders:
@@ -81,7 +80,7 @@ def _set_aside(root: Path, kind: str, folders: Iterable[str], trash: Path, now: 
 
 def _by_use(folder: Path, marks: Path, now: float) -> Iterator[Kept]:
     for path in folder.iterdir():
-        if path.name.startswith("."):  # it is being made, or was cut
+        if path.name.startswith("."):  # incomplete
             continue
         mark = marks / path.name
         if _is_held(mark):
@@ -98,7 +97,7 @@ def _by_change(folder: Path) -> Iterator[Kept]:
 
 
 def _is_held(mark: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError), mark.open("r+") as stream:  # NFS locks for itself what may be written
+    with contextlib.suppress(FileNotFoundError), mark.open("r+") as stream:  # NFS needs a writable file for the lock
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -107,11 +106,11 @@ def _is_held(mark: Path) -> bool:
 
 
 def main(directory: str) -> None:
-    """Prune one directory, and say with the status how it went."""
+    """Prune one directory, and exit with the status."""
     try:
         gone = prune(Path(directory), time.time())
     except BlockingIOError:
-        sys.exit(_AT_WORK)
+        sys.exit(_BUSY)
     sys.exit(_REMOVED if gone else 0)
 
 

@@ -1,4 +1,4 @@
-"""Bootstraps a node: sends the script of a plan, then what the node lacks, and says how the phases go."""
+"""Bootstrap of a node: sends the script of a plan and the files that the node lacks, and reports the phases."""
 
 import asyncio
 import contextlib
@@ -14,24 +14,24 @@ from skyward.errors import NodeStartError
 __all__ = ["BootstrapError", "Done", "Executor", "bootstrap", "worker_environment"]
 
 _LACKING = 75
-"""Status of a script that has to be sent something first."""
+"""Status of a script that needs files from the client first."""
 
 _ATTEMPTS = 4
-"""Runs of the script, where the connection breaks under it."""
+"""Runs of the script if the connection breaks during one."""
 
 _LINES = 20
 
 _LOG_WITHIN = 10.0
-"""Seconds that a node has to say all that a phase has printed that failed there."""
+"""Seconds that a node has to return the log of a failed phase."""
 
 
 class BootstrapError(NodeStartError):
-    """The environment of a node could not be made. The message names the phase and ends with its last lines.
+    """Raised when the environment of a node cannot be made. The message names the phase and ends with its last lines.
 
     Attributes:
-        phase: the one that failed; None where the node was not asked for any yet.
-        lines: the last that it printed.
-        late: whether its time was over.
+        phase: the failed phase; None if none had started.
+        lines: its last lines of output.
+        late: True if it ran past its deadline.
     """
 
     def __init__(
@@ -50,45 +50,46 @@ class BootstrapError(NodeStartError):
 
 
 class Done(Protocol):
-    """What became of a command."""
+    """Result of a command."""
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None where the host died before it had one."""
+        """Exit status; None if the host died before the command ended."""
 
     @property
     def err(self) -> str:
-        """What it wrote to standard error."""
+        """Output on standard error."""
 
 
 class Executor(Protocol):
-    """Runs commands on the node."""
+    """Interface that runs commands on the node."""
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Done:
-        """Run a command with `given` as its standard input. `on_line` takes each line that it prints, at once.
+        """Run a command with `given` as its standard input. `on_line` gets each line of its output, at once.
 
         Raises:
-            ConnectionError: the connection broke before the command ended. With an attribute `final` that is true it
-                is lost for good; otherwise the next command may find it made again.
+            ConnectionError: the connection broke before the command ended. If it has a true attribute `final`, it is
+            lost
+                permanently; otherwise the next command may find it reconnected.
         """
 
 
 async def bootstrap(executor: Executor, plan: Plan, report: Callable[[PhaseEvent], None] | None = None) -> Ready:
-    """What the node has, once the environment of `plan` is there. `report` is told of each phase as it happens.
+    """Make the environment of `plan`, and return its properties. `report` is called with each phase event.
 
-    May be run again after any failure, and goes on where the last one was cut. Where the environment is there already,
-    it takes one command.
+    Idempotent: after a failure it continues where the last run was interrupted. If the environment exists already, it
+    takes one command.
 
     Raises:
-        BootstrapError: a phase failed or took too long, or the node was lost.
+        BootstrapError: a phase failed or duration too long, or the node was lost.
     """
     return await _Bootstrap(executor, plan, report or (lambda _: None)).run()
 
 
 def worker_environment(plan: Plan, ready: Ready) -> dict[str, str]:
-    """The variables that a worker is to be started with, by `ready.facts.executable -m skyward.worker`.
+    """Return the variables for a worker, started as `ready.facts.executable -m skyward.worker.supervisor`.
 
-    They are those of the image, the way to what it includes, and what the worker holds while it lives: see `prune`.
+    They are those of the image, the path of its included files, and the marks that the worker locks: see `prune`.
     """
     variables = dict(ready.facts.variables)
     used = [plan.image_hash]
@@ -108,8 +109,8 @@ class _Bootstrap:
         self._phase: Phase | None = None
         self._waiting = False
         self._clock: asyncio.Timeout | None = None
-        self._heard: list[Event] = []
-        self._noise: list[str] = []
+        self._events: list[Event] = []
+        self._other_output: list[str] = []
 
     async def run(self) -> Ready:
         text = script(self._plan)
@@ -125,7 +126,7 @@ class _Bootstrap:
         while True:
             attempts += 1
             try:
-                status, said = await self._run_script(start, text)
+                status, lines = await self._run_script(start, text)
                 if status == _LACKING:
                     await self._send(sent)
                     attempts -= 1
@@ -134,69 +135,69 @@ class _Bootstrap:
                 if getattr(error, "final", False) or attempts == _ATTEMPTS:
                     raise BootstrapError(f"the node was lost {self._where()}: {error}", self._phase) from None
                 continue
-            match self._heard:
+            match self._events:
                 case [*_, Ready() as ready] if status == 0:
                     return ready
                 case [*_, PhaseEvent(event="failed") as failed]:
                     raise _failure(failed, await self._whole_log(failed.phase))
             if status is None:
                 raise BootstrapError(f"the node died {self._where()}", self._phase)
-            raise BootstrapError(f"the bootstrap ended with status {status} {self._where()}", self._phase, said)
+            raise BootstrapError(f"the bootstrap ended with status {status} {self._where()}", self._phase, lines)
 
     async def _run_script(self, start: str, text: bytes) -> tuple[int | None, tuple[str, ...]]:
-        """Its status, and the last lines of what it printed besides events."""
-        self._heard, self._noise = [], []
+        """Run the script; return its status, and the last lines of its output besides events."""
+        self._events, self._other_output = [], []
         try:
             async with asyncio.timeout(None) as self._clock:
-                done = await self._executor.run(start, text, self._hear)
+                done = await self._executor.run(start, text, self._handle_line)
         except TimeoutError:
             raise self._late(limits(self._plan)[self._phase] if self._phase else self._plan.timeout) from None
         finally:
             self._clock = None
-        noise = [*self._noise, *done.err.splitlines()]
-        return done.status, tuple(line for line in noise if line.strip())[-_LINES:]
+        other_output = [*self._other_output, *done.err.splitlines()]
+        return done.status, tuple(line for line in other_output if line.strip())[-_LINES:]
 
-    def _hear(self, line: str) -> None:
+    def _handle_line(self, line: str) -> None:
         event = read_event(line)
         match event:
             case None:
-                self._noise = [*self._noise[-_LINES:], line.rstrip("\n")]
+                self._other_output = [*self._other_output[-_LINES:], line.rstrip("\n")]
                 return
             case PhaseEvent(event="started", phase=phase, deadline=deadline):
                 self._phase, self._waiting = phase, False
-                self._give(deadline + GRACE)  # where the node has no timeout(1), or is not itself any more
+                self._extend_time(deadline + GRACE)  # for a node without timeout(1), or one that hangs
             case PhaseEvent(phase=phase):
                 self._phase = phase
-                self._give(None)
+                self._extend_time(None)
             case Waiting():
                 self._waiting = True
-        self._heard.append(event)
+        self._events.append(event)
         if isinstance(event, PhaseEvent):
             self._report(event)
 
-    def _give(self, seconds: float | None) -> None:
-        """Let the script take so many more seconds to say something."""
+    def _extend_time(self, seconds: float | None) -> None:
+        """Set the time, in seconds from now, in which the script must report again; None for no limit."""
         if self._clock is not None:
             self._clock.reschedule(None if seconds is None else asyncio.get_running_loop().time() + seconds)
 
     async def _send(self, sent: set[str]) -> None:
-        """Send what the node said it lacks."""
-        lacking = [event.digest for event in self._heard if isinstance(event, Missing)]
+        """Send the contents that the node reported as missing."""
+        lacking = [event.digest for event in self._events if isinstance(event, Missing)]
         known = contents(self._plan)
         again = [digest for digest in lacking if digest in sent or digest not in known]
         if again or not lacking:
-            raise BootstrapError(f"the node still lacks {len(again)} of the files that it was sent")
+            raise BootstrapError(f"the node still lacks {len(again)} of the files that were sent to it")
         for pack in packs((digest, known[digest]) for digest in lacking):
             done = await self._executor.run(receive_command(self._plan), pack)
             if done.status is None:
-                raise BootstrapError("the node died while it was sent files")
+                raise BootstrapError("the node died while files were sent to it")
             if done.status:
-                said = tuple(done.err.splitlines())[-_LINES:]
-                raise BootstrapError(f"the node could not take files (status {done.status})", None, said)
+                lines = tuple(done.err.splitlines())[-_LINES:]
+                raise BootstrapError(f"the node could not receive files (status {done.status})", None, lines)
         sent.update(lacking)
 
     async def _whole_log(self, phase: Phase) -> str:
-        """All that a phase has printed, as far as it is kept; empty where it cannot be had any more."""
+        """Return the log of a phase, as far as it is kept; "" if it cannot be read any more."""
         lines: list[str] = []
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(_LOG_WITHIN):
@@ -209,13 +210,13 @@ class _Bootstrap:
         return f"in phase {self._phase!r}" if self._phase else "before its first phase"
 
     def _late(self, seconds: float) -> BootstrapError:
-        message = f"the bootstrap was given up after {seconds:.0f} s {self._where()}"
+        message = f"the bootstrap timed out after {seconds:.0f} s {self._where()}"
         return BootstrapError(message, self._phase, late=True)
 
 
 def _failure(event: PhaseEvent, log: str) -> BootstrapError:
-    how = f"ran past its {event.deadline:.0f} s" if event.late else f"failed (status {event.status})"
-    took = f" after {event.elapsed:.0f} s" if event.elapsed >= 1 and not event.late else ""
+    outcome = f"exceeded its limit of {event.deadline:.0f} s" if event.late else f"failed (status {event.status})"
+    duration = f" after {event.elapsed:.0f} s" if event.elapsed >= 1 and not event.late else ""
     return BootstrapError(
-        f"bootstrap phase {event.phase!r} {how}{took}", event.phase, event.lines, log, late=event.late
+        f"bootstrap phase {event.phase!r} {outcome}{duration}", event.phase, event.lines, log, late=event.late
     )

@@ -1,4 +1,4 @@
-"""The one script that makes the environment of a plan on a node."""
+"""The script that makes the environment of a plan on a node."""
 
 import hashlib
 import json
@@ -15,10 +15,10 @@ from skyward.bootstrap.plan import Plan
 __all__ = ["GRACE", "command", "limits", "log_command", "script"]
 
 GRACE = 20.0
-"""Seconds past a deadline in which the script itself says so, before whoever drives it gives it up."""
+"""Seconds past a deadline in which the script itself reports the timeout, before its caller gives it up."""
 
 _SHORT: Mapping[Phase, int] = {"env": 60, "uv": 300, "skyward": 180, "includes": 300, "worker": 60}
-"""Seconds of the phases that are over soon whatever the image; the others have all of the time."""
+"""Time limits, in seconds, of phases that are short for any image; the others have the whole time."""
 
 _REFERENCE = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*\})")
 _END = "END_OF_THIS"
@@ -27,35 +27,35 @@ _LOG_BYTES = 256 * 1024
 
 
 def limits(plan: Plan) -> dict[Phase, int]:
-    """Seconds that each phase may take."""
+    """Return the time limit of each phase, in seconds."""
     whole = max(1, round(plan.timeout))
     return {phase: min(_SHORT.get(phase, whole), whole) for phase in PHASES}
 
 
 def script(plan: Plan) -> str:
-    """POSIX shell text that makes the environment of `plan`, or sees that it is there. The same plan, the same text.
+    """Return POSIX shell text that makes the environment of `plan`, or checks that it exists. Deterministic.
 
-    It has to be run from a file, as `command` does. A part of it does nothing. It ends with status 75 where it lacks
-    what the client is to send first.
+    It has to be run from a file, as `command` does. A truncated script does nothing. It ends with status 75 if it needs
+    files that the client must send first.
     """
     return "\n".join([*_settings(plan), "", *_functions(plan), "", _fixed_part()])
 
 
 def command(plan: Plan, text: str) -> str:
-    """The command that takes the script `text` of `plan` on standard input, keeps it and runs it."""
+    """Return the command that receives the script `text` of `plan` on standard input, stores it and runs it."""
     name = f'"$root/run/{hashlib.sha256(text.encode()).hexdigest()[:12]}.sh"'
     steps = f'mkdir -p "$root/run" && cat >{name}.$$ && mv -f {name}.$$ {name} && exec sh {name}'
     return f"sh -c {shlex.quote(f'umask 077; {root(plan.directory)}; {steps}')}"
 
 
 def log_command(plan: Plan, phase: Phase) -> str:
-    """The command that prints what a phase has printed, the last of it where that is much."""
+    """Return the command that prints the log of a phase, or the end of a long log."""
     steps = f'tail -c {_LOG_BYTES} "$root/logs/{plan.image_hash}/{phase}"'
     return f"sh -c {shlex.quote(f'{root(plan.directory)}; {steps}')}"
 
 
 def root(directory: str | None) -> str:
-    """The assignment, in shell, of our directory on the node to `root`."""
+    """Return shell text that assigns our directory on the node to `root`."""
     if directory is None:
         return 'if [ "$(id -u)" = 0 ]; then root=/opt/skyward; else root=$HOME/.skyward; fi'
     if directory.startswith("~/"):
@@ -70,7 +70,7 @@ def _fixed_part() -> str:
 
 def _settings(plan: Plan) -> Iterator[str]:
     names = [*plan.env, *(name for name in plan.shell_vars if name not in plan.env)]
-    here = plan.on_client
+    local = plan.on_client
     values = {
         "image_hash": plan.image_hash,
         "python": plan.python,
@@ -84,9 +84,9 @@ def _settings(plan: Plan) -> Iterator[str]:
         "git": "yes" if _needs_git(plan) else "",
         "plugins": " ".join(step.name for step in plan.plugins),
         "names": " ".join(names),
-        "client": here.python if here is not None else "",
-        "layered": str(files("skyward.bootstrap").joinpath("layer.py")) if here is not None and here.layered else "",
-        "source": here.source if here is not None else "",
+        "client": local.python if local is not None else "",
+        "layered": str(files("skyward.bootstrap").joinpath("layer.py")) if local is not None and local.layered else "",
+        "source": local.source if local is not None else "",
         **{f"limit_{phase}": str(seconds) for phase, seconds in limits(plan).items()},
     }
     yield "#!/bin/sh"
@@ -97,7 +97,7 @@ def _settings(plan: Plan) -> Iterator[str]:
 
 
 def _quoted(value: str) -> str:
-    """As `shlex.quote` has it, but always with quotes: "a-b" is taken for a subtraction by shellcheck."""
+    """Quote as `shlex.quote` does, but always with quotes: shellcheck takes "a-b" for a subtraction."""
     return "'" + value.replace("'", "'\"'\"'") + "'"
 
 
@@ -112,9 +112,9 @@ def _functions(plan: Plan) -> Iterator[str]:
     yield from _function("fixed_variables", (f"printf '%s\\n' {shlex.quote(line)}" for line in exports))
     computed = (f"compute {name} {shlex.quote(text)}" for name, text in plan.shell_vars.items())
     yield from _function("computed_variables", computed)
-    yield from _function("project", _here(_project(plan, packages), expand=True))
-    yield from _function("requirements", _here("\n".join(rest), expand=True))
-    yield from _function("manifest", _here(plan.includes.manifest.rstrip("\n"), expand=False))
+    yield from _function("project", _heredoc(_project(plan, packages), expand=True))
+    yield from _function("requirements", _heredoc("\n".join(rest), expand=True))
+    yield from _function("manifest", _heredoc(plan.includes.manifest.rstrip("\n"), expand=False))
     steps = (f"plugin {shlex.quote(step.name)} {shlex.quote(step.commands)}" for step in plan.plugins)
     yield from _function("plugin_steps", steps)
 
@@ -123,8 +123,8 @@ def _function(name: str, body: Iterable[str]) -> list[str]:
     return [f"{name}() {{", *(body or ()), ":", "}"]
 
 
-def _here(text: str, *, expand: bool) -> list[str]:
-    """Commands that print `text`. With `expand`, `${NAME}` in it is the value of that variable."""
+def _heredoc(text: str, *, expand: bool) -> list[str]:
+    """Return commands that print `text`. With `expand`, `${NAME}` in it is the value of that variable."""
     if not text:
         return []
     if not expand:
@@ -135,7 +135,7 @@ def _here(text: str, *, expand: bool) -> list[str]:
 
 
 def _split(plan: Plan) -> tuple[dict[str, str], list[str]]:
-    """The requirements that have an index of their own, by name, and all others."""
+    """Return the requirements that have an index of their own, by name, and all others."""
     indexed = {normalised(name) for index in plan.pip_indexes for name in index.packages}
     named: dict[str, str] = {}
     rest: list[str] = []
@@ -149,7 +149,7 @@ def _split(plan: Plan) -> tuple[dict[str, str], list[str]]:
 
 
 def _project(plan: Plan, packages: Mapping[str, str]) -> str:
-    """A project file for uv, which knows in no other way that a package comes from one index and no other."""
+    """Return a project file for uv: it has no other means to take a package from one index only."""
     listed = ", ".join(json.dumps(requirement) for requirement in packages.values())
     lines = ["[project]", 'name = "skyward-node"', 'version = "0"', f"dependencies = [{listed}]"]
     sources = []

@@ -1,4 +1,4 @@
-"""What a plan has to send to a node, packed for one command that takes it."""
+"""Archives of the files that a plan sends to a node, and the command that receives them."""
 
 import gzip
 import io
@@ -13,7 +13,7 @@ from skyward.bootstrap.script import root
 __all__ = ["contents", "packs", "receive_command"]
 
 _PACK = 8 * 2**20
-"""Bytes, before compression, past which a pack is closed."""
+"""Size in bytes, before compression, at which a pack is closed."""
 
 _RECEIVE = """umask 077; {root}
 into=$root/run/sent.$$
@@ -22,11 +22,11 @@ mkdir -p "$root/blobs" "$into" && cd "$into" && tar -xzomf - &&
 status=$?
 cd / && rm -rf "$into"
 exit $status"""
-"""A content is there whole or not at all, and its time is that of its arrival."""
+"""Shell text that receives a pack. Contents appear atomically, with the time of their arrival."""
 
 
 def contents(plan: Plan) -> dict[str, bytes | Path]:
-    """Everything that a node may lack, by its SHA-256 in hex."""
+    """Return all contents that a node may lack, by SHA-256 in hex."""
     found: dict[str, bytes | Path] = {file.digest: file.origin for file in plan.includes.files}
     if plan.source.wheel:
         found[plan.source.digest] = plan.source.wheel
@@ -34,7 +34,7 @@ def contents(plan: Plan) -> dict[str, bytes | Path]:
 
 
 def packs(parts: Iterable[tuple[str, bytes | Path]]) -> Iterator[bytes]:
-    """The parts in one or more compressed archives of a few MiB each; a larger part is in one of its own."""
+    """Yield compressed archives of a few MiB each with all parts; a larger part has one of its own."""
     held: list[tuple[str, bytes]] = []
     for digest, content in parts:
         data = content if isinstance(content, bytes) else content.read_bytes()
@@ -57,5 +57,5 @@ def _pack(held: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def receive_command(plan: Plan) -> str:
-    """The command that takes one pack on standard input."""
+    """Return the command that receives one pack on standard input."""
     return f"sh -c {shlex.quote(_RECEIVE.format(root=root(plan.directory)))}"

@@ -1,4 +1,4 @@
-"""How a node gets Skyward itself: as a wheel of this very copy, from the package index, or from its repository."""
+"""Source of Skyward for a node: a wheel of this copy, the package index, or its repository."""
 
 import base64
 import hashlib
@@ -19,23 +19,23 @@ from skyward.specs.image import SkywardSource
 __all__ = ["WORKER_PACKAGES", "Source", "find_source", "local_source", "worker_requirements"]
 
 WORKER_PACKAGES = frozenset({"blake3", "casty", "cloudpickle", "uvloop"})
-"""What a worker needs, of all that the distribution depends on."""
+"""Dependencies of the distribution that a worker needs."""
 
 _NAME = "skyward-jupyter"
 _PACKAGE = Path(__file__).parents[1]
 _LEFT_OUT = frozenset({"__pycache__"})
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
-"""The time that each file of the wheel bears, so that equal sources make equal wheels."""
+"""Time of each file in the wheel, so that equal sources give equal wheels."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Skyward as it travels.
+    """Skyward, in a form that can be sent to a node.
 
     Attributes:
-        requirement: what to install, for pip; names the file of the wheel where there is one.
+        requirement: requirement for pip, or the name of the wheel's file.
         dependencies: requirements of the worker.
-        wheel: the content of the wheel to send; empty where the node fetches it.
+        wheel: content of the wheel to send; empty if the node downloads it.
     """
 
     requirement: str
@@ -44,15 +44,17 @@ class Source:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the wheel, in hex; "" where there is none."""
+        """SHA-256 of the wheel, in hex; "" if there is none."""
         return hashlib.sha256(self.wheel).hexdigest() if self.wheel else ""
 
 
 def find_source(kind: SkywardSource = "auto") -> Source:
-    """Where a node gets Skyward from. "auto" is this copy where it is a development install, else the package index.
+    """Return the source of Skyward for a node.
+
+    "auto" is this copy if it is a development install, else the package index.
 
     Raises:
-        SpecError: this copy does not say where its repository is, or of which version it is.
+        SpecError: the repository or the version of this copy is unknown.
     """
     found = _installed()
     if kind == "auto":
@@ -68,7 +70,7 @@ def find_source(kind: SkywardSource = "auto") -> Source:
 
 
 def worker_requirements() -> tuple[str, ...]:
-    """Return the requirements of a worker, of this copy of Skyward.
+    """Return the requirements of a worker, from this copy of Skyward.
 
     Raises:
         SpecError: this copy is neither installed nor in a checkout.
@@ -77,7 +79,7 @@ def worker_requirements() -> tuple[str, ...]:
 
 
 def local_source(package: Path | None = None) -> Source:
-    """A wheel of the package `skyward` as it is on disk now. The same files give the same bytes."""
+    """Return a wheel of the package `skyward` as it is on disk now. Reproducible: equal files give equal bytes."""
     folder = package or _PACKAGE
     version, dependencies = _described(folder)
     files = {f"skyward/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in _sources(folder)}
@@ -121,7 +123,7 @@ def _record_digest(data: bytes) -> str:
 
 
 def _described(folder: Path) -> tuple[str, tuple[str, ...]]:
-    """Version and worker requirements of the package in `folder`: by the project beside it, or as it was installed."""
+    """Return version and worker requirements of the package in `folder`, from its project file or its metadata."""
     project = folder.parent / "pyproject.toml"
     if project.is_file():
         described = tomllib.loads(project.read_text()).get("project", {})
@@ -129,7 +131,7 @@ def _described(folder: Path) -> tuple[str, tuple[str, ...]]:
             return described["version"], _for_worker(described["dependencies"])
     found = _installed()
     if found is None:
-        raise SpecError(f"{folder} is neither installed nor in a checkout, so what its worker needs is not known.")
+        raise SpecError(f"{folder} is neither installed nor in a checkout, so the worker's requirements are unknown.")
     return found.version, _for_worker(found.requires or ())
 
 
@@ -141,8 +143,8 @@ def _installed() -> Distribution | None:
 
 
 def _is_editable(found: Distribution) -> bool:
-    told = json.loads(found.read_text("direct_url.json") or "{}")
-    return bool(told.get("dir_info", {}).get("editable", False))
+    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    return bool(origin.get("dir_info", {}).get("editable", False))
 
 
 def _for_worker(requirements: Iterable[str]) -> tuple[str, ...]:
@@ -157,5 +159,5 @@ def _repository(found: Distribution) -> str:
         if label in known:
             return str(known[label])
     raise SpecError(
-        "skyward_source='github' needs the repository's address, which this copy does not name: use 'pypi'."
+        "skyward_source='github' needs the repository's address, which this copy does not have: use 'pypi'."
     )

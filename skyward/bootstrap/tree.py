@@ -1,8 +1,8 @@
-"""Run on the node: makes the folder of included files out of the contents that were sent.
+"""Run on the node: builds the folder of included files from their contents.
 
     python -m skyward.bootstrap.tree DIRECTORY DIGEST <MANIFEST
 
-A folder that is there is whole: it is made under another name and then renamed.
+An existing folder is complete: it is built under another name and then renamed.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ __all__ = ["build_tree", "main"]
 
 
 def build_tree(directory: Path, digest: str, manifest: Iterable[str]) -> None:
-    """Make `directory/trees/digest` from `directory/blobs`.
+    """Build `directory/trees/digest` from `directory/blobs`.
 
     Raises:
-        ValueError: a content is not what its digest says. It is removed, so that it is sent again.
+        ValueError: a content does not match its digest. It is removed, so that it is sent again.
     """
     made = directory / "trees" / digest
     part = made.with_name(f".{digest}.{os.getpid()}")
@@ -31,7 +31,7 @@ def build_tree(directory: Path, digest: str, manifest: Iterable[str]) -> None:
         try:
             part.rename(made)
         except OSError:
-            if not made.is_dir():  # nor did another bootstrap make it
+            if not made.is_dir():  # otherwise another bootstrap has built it
                 raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -39,17 +39,17 @@ def build_tree(directory: Path, digest: str, manifest: Iterable[str]) -> None:
 
 def _place(blob: Path, digest: str, target: Path, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    os.utime(blob)  # it is in use
+    os.utime(blob)  # marks it as used
     shutil.copyfile(blob, target)
     with target.open("rb") as stream:
         if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
             blob.unlink()
-            raise ValueError(f"{target.name} did not arrive as it was announced: it changed while it was sent")
+            raise ValueError(f"{target.name} does not match its digest: it changed while it was sent")
     target.chmod(mode)
 
 
 def main(directory: str, digest: str) -> None:
-    """Make the tree of the manifest on standard input."""
+    """Build the tree of the manifest on standard input."""
     try:
         build_tree(Path(directory), digest, sys.stdin)
     except ValueError as error:

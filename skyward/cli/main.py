@@ -1,4 +1,4 @@
-"""The command `sky`."""
+"""Command `sky`."""
 
 import argparse
 import json
@@ -19,14 +19,14 @@ _EXAMPLE = "sky simulate --workload burst --nodes 0:100 --boot 60±20 --price 3.
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence."""
+    """Argument parser whose errors are one sentence."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows every option.\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit status."""
+    """Run the command line, and return its exit status."""
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.command is None:
@@ -47,42 +47,47 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     reap = commands.add_parser(
         "reap",
-        help="give back what processes that are gone have left running",
-        description="Give back the machines of pools whose process was killed. sky.attach(NAME) takes one over.",
+        help="terminate the machines of pools whose process is gone",
+        description="Terminate the machines of pools whose process was killed. sky.attach(NAME) takes one over.",
     )
     reap.add_argument("names", metavar="NAME", nargs="*", help="only the pools of these names")
-    reap.add_argument("--dry-run", action="store_true", help="only say what there is")
+    reap.add_argument("--dry-run", action="store_true", help="only list them")
     simulate = commands.add_parser(
         "simulate",
         help="run scaling policies against a simulated cloud",
-        description="Run the control plane of a pool under virtual time, against a simulated cloud, with every policy "
-        "beside the chosen one and the least that a clairvoyant would pay.",
+        description="Run the control plane of a pool under virtual time, against a simulated cloud, and compare all "
+        "policies with the lower bound of the cost.",
         epilog=f"Example: {_EXAMPLE}",
     )
     work = simulate.add_mutually_exclusive_group()
     work.add_argument("--workload", metavar="NAME", help="burst, diurnal, sweep or phases (burst)")
     work.add_argument("--trace", metavar="FILE", type=Path, help="tasks from a CSV or JSON lines file")
-    simulate.add_argument("--policy", metavar="NAME", help="the policy to put first (the default one)")
+    simulate.add_argument("--policy", metavar="NAME", help="the policy to list first (pressure)")
     simulate.add_argument("--only", action="store_true", help="run just that policy")
     simulate.add_argument("--nodes", metavar="MIN:MAX", help="bounds of the pool (0:100)")
     simulate.add_argument("--slots", metavar="N", help="tasks that a node runs at once (1)")
-    simulate.add_argument("--price", metavar="USD", help="of a node, an hour (1)")
+    simulate.add_argument("--price", metavar="USD", help="price of a node per hour (1)")
     simulate.add_argument(
         "--group",
         action="append",
         metavar="NAME=MIN:MAX,...",
-        help="a group of nodes instead of the three above, as in gpu=0:8,slots=2,price=12,GPU=4,can=fast; repeat it",
+        help="a group of nodes instead of the three above, as in gpu=0:8,slots=2,price=12,GPU=4,can=fast; repeatable",
     )
-    simulate.add_argument("--boot", metavar="SECONDS", default="60±20", help="a number, or 60±20 (also 60+-20)")
-    simulate.add_argument("--spot-loss", metavar="RATE", help="machines taken away, as in 0.02/h (0)")
+    simulate.add_argument(
+        "--boot",
+        metavar="SECONDS",
+        default="60±20",
+        help="boot time of a node, such as 60 or 60±20, also 60+-20 (60±20)",
+    )
+    simulate.add_argument("--spot-loss", metavar="RATE", help="rate of spot interruptions, as in 0.02/h (0)")
     simulate.add_argument("--faults", metavar="NAME", default="calm", help="calm, rough or hostile (calm)")
-    simulate.add_argument("--quota", metavar="N", help="machines that the cloud gives at most")
-    simulate.add_argument("--budget", metavar="USD", help="that may be spent in all")
-    simulate.add_argument("--hours", metavar="N", default="24", help="that tasks keep coming (24)")
-    simulate.add_argument("--task-seconds", metavar="N", default="300", help="mean of what a task takes (300)")
-    simulate.add_argument("--peak", metavar="TASKS", help="that run at once at most (as many as there are slots)")
-    simulate.add_argument("--cooldown", metavar="SECONDS", default="30", help="of the autoscaler (30)")
-    simulate.add_argument("--idle-timeout", metavar="SECONDS", default="60", help="of the autoscaler (60)")
+    simulate.add_argument("--quota", metavar="N", help="maximum number of machines in the cloud")
+    simulate.add_argument("--budget", metavar="USD", help="maximum total cost")
+    simulate.add_argument("--hours", metavar="N", default="24", help="hours during which tasks arrive (24)")
+    simulate.add_argument("--task-seconds", metavar="N", default="300", help="mean duration of a task (300)")
+    simulate.add_argument("--peak", metavar="TASKS", help="maximum number of concurrent tasks (all slots)")
+    simulate.add_argument("--cooldown", metavar="SECONDS", default="30", help="cooldown of the autoscaler (30)")
+    simulate.add_argument("--idle-timeout", metavar="SECONDS", default="60", help="idle timeout of the autoscaler (60)")
     simulate.add_argument("--seed", type=int, default=0, help="the same seed gives the same run (0)")
     simulate.add_argument("--check", action="store_true", help="check every invariant after every step; slow")
     simulate.add_argument("--plot", metavar="FILE", type=Path, help="write a PNG of demand, desired and current")
@@ -94,13 +99,13 @@ def _reap(given: argparse.Namespace) -> int:
     from skyward.pool.reap import orphans, reap, told
 
     if given.dry_run:
-        said = [told(each) for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
+        lines = [told(each) for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
         failed = False
     else:
         done = reap(given.names)
-        said = [told(each) for each in done]
+        lines = [told(each) for each in done]
         failed = any(each.error for each in done)
-    sys.stdout.write("\n".join(said or ["Nothing is left behind."]) + "\n")
+    sys.stdout.write("\n".join(lines or ["Nothing is left behind."]) + "\n")
     return int(failed)
 
 
@@ -186,7 +191,7 @@ _EXAMPLES = {
 
 
 class _Progress:
-    """One line on the terminal that says what is done."""
+    """Progress line on the terminal."""
 
     def __call__(self, result: "Result", left: int) -> None:
         done = f"{result.policy} took {result.wall_seconds:.1f} s"

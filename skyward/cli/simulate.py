@@ -1,4 +1,4 @@
-"""What the options of `sky simulate` mean: texts to values, and a sentence where a text is none."""
+"""Parsers of the options of `sky simulate`."""
 
 import math
 import re
@@ -15,10 +15,10 @@ MOST_NODES = 100_000
 
 
 def positive(text: str, option: str, *, zero: bool = False) -> float:
-    """A number, such as "3.2".
+    """Parse a number, such as "3.2".
 
     Raises:
-        SpecError: it is none, or out of range.
+        SpecError: it is not a number, or out of range.
     """
     try:
         value = float(text)
@@ -31,10 +31,10 @@ def positive(text: str, option: str, *, zero: bool = False) -> float:
 
 
 def node_bounds(text: str, option: str = "--nodes") -> tuple[int, int]:
-    """The fewest and the most nodes: "0:1000", or "8" for exactly so many.
+    """Parse the bounds of the number of nodes: "0:1000", or "8" for exactly 8.
 
     Raises:
-        SpecError: it is no such text, or the two are in the wrong order.
+        SpecError: the format is wrong, or the two are in the wrong order.
     """
     found = re.fullmatch(r"(\d+)(?::(\d+))?", text.strip())
     if found is None:
@@ -42,17 +42,19 @@ def node_bounds(text: str, option: str = "--nodes") -> tuple[int, int]:
     least = int(found[1])
     most = int(found[2]) if found[2] is not None else least
     if most < least:
-        raise SpecError(f"{option} has its most ({most}) below its fewest ({least}); write `{option} {most}:{least}`.")
+        raise SpecError(
+            f"{option} has a maximum ({most}) below its minimum ({least}); write `{option} {most}:{least}`."
+        )
     if not 1 <= most <= MOST_NODES:
         raise SpecError(f"{option} must allow 1 to {MOST_NODES:,} nodes, as in `{option} 0:1000`, but got {text!r}.")
     return least, most
 
 
 def boot_time(text: str) -> Distribution:
-    """Seconds that a boot takes: "60", or "60±20" (also "60+-20") for 40 to 80.
+    """Parse a boot time in seconds: "60", or "60±20" (also "60+-20") for 40 to 80.
 
     Raises:
-        SpecError: it is no such text, or could come out below 0.
+        SpecError: the format is wrong, or the time could be negative.
     """
     found = re.fullmatch(rf"({_NUMBER})\s*s?\s*(?:(?:±|\+-|\+/-)\s*({_NUMBER})\s*s?)?", text.strip())
     if found is None:
@@ -64,10 +66,10 @@ def boot_time(text: str) -> Distribution:
 
 
 def rate(text: str, option: str = "--spot-loss") -> float:
-    """Events an hour: "0.02/h"; without a unit it is an hour, too.
+    """Parse a rate: "0.02/h" or "0.5/d"; the default unit is per hour. Return events per hour.
 
     Raises:
-        SpecError: it is no such text.
+        SpecError: the format is wrong.
     """
     found = re.fullmatch(rf"({_NUMBER})\s*(?:/\s*(h|hour|d|day))?", text.strip())
     if found is None:
@@ -76,10 +78,10 @@ def rate(text: str, option: str = "--spot-loss") -> float:
 
 
 def group_of(text: str) -> Group:
-    """A group of nodes: "gpu=0:8,slots=2,price=12,GPU=4,can=fast": bounds first, then what each node has.
+    """Parse a group of nodes: "gpu=0:8,slots=2,price=12,GPU=4,can=fast": bounds first, then settings and resources.
 
     Raises:
-        SpecError: it is no such text.
+        SpecError: the format is wrong.
     """
     name, equals, rest = text.partition("=")
     bounds, *settings = rest.split(",")
@@ -92,7 +94,7 @@ def group_of(text: str) -> Group:
     for setting in settings:
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key:
-            raise SpecError(f"--group {name} has {setting!r} in it; write NAME=VALUE, as in `GPU=4`.")
+            raise SpecError(f"--group {name} has {setting!r}; write NAME=VALUE, as in `GPU=4`.")
         if key == "can":
             capabilities |= capability_set(value.split("+"), f"--group {name} can")
         elif key == "slots":
@@ -105,10 +107,10 @@ def group_of(text: str) -> Group:
 
 
 def slot_count(text: str, option: str = "--slots") -> int:
-    """Tasks that a node runs at once.
+    """Parse a whole number of at least 1, such as slots per node.
 
     Raises:
-        SpecError: it is no whole number of at least 1.
+        SpecError: it is not such a number.
     """
     if not re.fullmatch(r"[1-9]\d{0,5}", text.strip()):
         raise SpecError(f"{option} must be a whole number of at least 1, as in `--slots 4`, but got {text!r}.")

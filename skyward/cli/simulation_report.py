@@ -1,4 +1,4 @@
-"""The table of a simulation: the policy that was asked for, the others, and the least that anybody could pay."""
+"""Table of a simulation: the selected policy, the others, and the lower bounds of the cost."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ _HEAD = (
 
 
 def duration(seconds: float | None) -> str:
-    """A time for people: "7.6 s", "12m05s", "24h34m"; "-" for None."""
+    """Return a duration as text: "7.6 s", "12m05s", "24h34m"; "-" for None."""
     if seconds is None:
         return "-"
     if seconds < 100:
@@ -36,7 +36,7 @@ def duration(seconds: float | None) -> str:
 
 
 def report(results: Sequence[Result], bound: Bound) -> str:
-    """The table as text: columns in line, the policies in the order given, and the bounds."""
+    """Return the table as text: the policies in the order given, and the bounds."""
     rows = [_HEAD, *(_row(result, bound) for result in results)]
     if bound.no_wait is not None:
         rows.append(_bound_row("bound, no wait", bound.no_wait, bound, bound.wait_p99, bound.makespan))
@@ -78,6 +78,6 @@ def _bound_row(name: str, cost: float, bound: Bound, wait: float | None, makespa
 
 
 def _note(result: Result) -> str:
-    parts = [f"{result.unfinished:,} had not ended when the run did"] if result.unfinished else []
+    parts = [f"{result.unfinished:,} unfinished at the end"] if result.unfinished else []
     parts += [f"{result.failed:,} ended without a result"] if result.failed else []
     return f"{result.policy}: of {result.tasks:,} tasks, {' and '.join(parts)}."

@@ -1,11 +1,11 @@
-"""What the user's files say of pools and cells: `skyward.toml` of the project, over `~/.skyward/defaults.toml`.
+"""Configuration files of pools and cells: `skyward.toml` of the project overrides `~/.skyward/defaults.toml`.
 
-    [cells]                    what holds for every %%sky cell: pool, timeout, footer, ...
-    [defaults]                 what every pool of cells has, unless its own table says otherwise
-    [pools.NAME]               that pool: the fields of `sky.Compute`, with `image`, `worker` and `groups` as tables
-    [providers.NAME]           settings of a provider, whose `type` says of which; a pool names it as its `provider`
+    [cells]                    defaults of every %%sky cell: pool, timeout, footer, ...
+    [defaults]                 defaults of every pool of cells, overridden by the table of the pool
+    [pools.NAME]               one pool: the fields of `sky.Compute`, with `image`, `worker` and `groups` as tables
+    [providers.NAME]           settings of the provider of that `type`; a pool refers to NAME as its `provider`
 
-The files are read when something is opened or run, so an edit counts from the next cell on.
+The files are read whenever a pool is opened or a cell is run, so edits apply from the next cell on.
 """
 
 from skyward.config.files import File, Found, find_files

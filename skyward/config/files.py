@@ -1,4 +1,4 @@
-"""Where the user's files are, what is in them, and on which line."""
+"""Discovery and parsing of the user's files, with line numbers."""
 
 import os
 import tomllib
@@ -13,83 +13,83 @@ from skyward.errors import SpecError
 __all__ = ["PROJECT_FILE", "USER_FILE", "File", "Found", "find_files"]
 
 PROJECT_FILE: Final = "skyward.toml"
-"""The name of a project's file: the nearest one, from the working directory upwards, counts."""
+"""Name of a project's file: the nearest one, from the working directory upwards, applies."""
 
 USER_FILE: Final = "~/.skyward/defaults.toml"
-"""The user's own file, unless the environment variable SKYWARD_DEFAULTS names another; empty, it stands for none."""
+"""The user's own file. The environment variable SKYWARD_DEFAULTS replaces it; if empty, there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file that was read."""
+    """Parsed file."""
 
     path: Path
     text: str
     tables: Mapping[str, Any]
 
     def where(self, key: Sequence[str | int]) -> str:
-        """Where a key stands, for people: `skyward.toml:7`, with as much of the path as it takes to find it."""
+        """Return the location of a key for users: `skyward.toml:7`, with a shortened path."""
         line = self.line(key)
         return f"{_short(self.path)}{'' if line is None else f':{line}'}"
 
     def line(self, key: Sequence[str | int]) -> int | None:
-        """The line on which a key begins; None where it is not in the file.
+        """Return the line on which a key begins; None if it is not in the file.
 
-        TOML itself says where each statement ends: the text up to there is TOML, and has the key for the first time.
+        Finds the shortest prefix of the file that is valid TOML and has the key: its last statement defines the key.
         """
         lines = self.text.splitlines()
-        begins = 0
+        start = 0
         for end in range(1, len(lines) + 1):
             try:
                 tables = tomllib.loads("\n".join(lines[:end]))
             except tomllib.TOMLDecodeError:
                 continue  # in the middle of a statement
             if _has(tables, key):
-                statement = lines[begins:end]
+                statement = lines[start:end]
                 blank = next((n for n, line in enumerate(statement) if line.strip() and line.lstrip()[0] != "#"), 0)
-                return begins + blank + 1
-            begins = end
+                return start + blank + 1
+            start = end
         return None
 
 
 def _has(tables: object, key: Sequence[str | int]) -> bool:
     found: Any = tables
     for part in key:
-        there = range(len(found)) if isinstance(found, list) else found if isinstance(found, Mapping) else ()
-        if part not in there:
+        keys = range(len(found)) if isinstance(found, list) else found if isinstance(found, Mapping) else ()
+        if part not in keys:
             return False
         found = found[part]
     return True
 
 
 def find_files(start: Path | None = None) -> tuple[File, ...]:
-    """The files there are, the one that gives way first.
+    """Return the existing files, lowest precedence first.
 
     Args:
-        start: the directory to look upwards from; the working directory if None.
+        start: directory to search upwards from; the working directory if None.
 
     Raises:
-        SpecError: one of them cannot be read, or is not TOML; or the working directory was deleted.
+        SpecError: a file cannot be read or is not TOML, or the working directory was deleted.
     """
     files = []
     user = os.environ.get("SKYWARD_DEFAULTS", USER_FILE)
     if user and (file := _read(Path(user).expanduser())):
         files.append(file)
     try:
-        here = (start or Path.cwd()).absolute()
+        folder = (start or Path.cwd()).absolute()
     except FileNotFoundError:
         raise SpecError(
             "The working directory was deleted: change to one that exists, with %cd or os.chdir()."
         ) from None
-    for folder in (here, *here.parents):
-        if file := _read(folder / PROJECT_FILE):
+    for parent in (folder, *folder.parents):
+        if file := _read(parent / PROJECT_FILE):
             files.append(file)
             break
     return tuple(files)
 
 
 def _read(path: Path) -> File | None:
-    """The file of that path; None where there is none."""
+    """Return the parsed file at that path; None if there is none."""
     try:
         state = path.stat()
         return _parsed(path, state.st_mtime_ns, state.st_size)
@@ -97,19 +97,19 @@ def _read(path: Path) -> File | None:
         return None
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise SpecError(f"{path} cannot be read ({reason}): let it be read, or move it away.") from None
+        raise SpecError(f"{path} cannot be read ({reason}): fix its permissions, or remove it.") from None
 
 
 @lru_cache(maxsize=8)
 def _parsed(path: Path, changed: int, size: int) -> File:
-    """The file as it was when it was `changed` last."""
+    """Return the parsed file; `changed` and `size` are the cache key of its content."""
     try:
         text = path.read_bytes().decode()
         return File(path, text, tomllib.loads(text))
     except UnicodeDecodeError:
-        raise SpecError(f"{path} is not UTF-8 text: save it as such, or move it away.") from None
+        raise SpecError(f"{path} is not UTF-8 text: save it as UTF-8, or remove it.") from None
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path} is not TOML: {_lowered(str(error))}. Mend it there, or move the file away.") from None
+        raise SpecError(f"{path} is not TOML: {_lowered(str(error))}. Fix or remove the file.") from None
 
 
 def _lowered(sentence: str) -> str:
@@ -117,7 +117,7 @@ def _lowered(sentence: str) -> str:
 
 
 def _short(path: Path) -> str:
-    """`path` from the working directory, or from the home directory, where it is below one of them."""
+    """Return `path` relative to the working directory or the home directory, if it is below one of them."""
     for base, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
             return f"{prefix}{path.relative_to(base).as_posix()}"
@@ -126,12 +126,12 @@ def _short(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A value of a file.
+    """Value in a file.
 
     Attributes:
-        value: as it was written, or, of a pool, as `sky.Compute` takes it.
-        file: the file that it is in.
-        key: the tables that lead to it, and its name; a number for a table of a list.
+        value: the value as written, or, for a pool, as `sky.Compute` takes it.
+        file: the file.
+        key: names of the enclosing tables and of the value; a number for a table in a list.
     """
 
     value: Any
@@ -140,14 +140,14 @@ class Found:
 
     @property
     def where(self) -> str:
-        """Where it stands: `skyward.toml:7`."""
+        """Location of the value: `skyward.toml:7`."""
         return self.file.where(self.key)
 
     def wrong(self, why: str) -> SpecError:
-        """The error that the value is wrong."""
+        """Return an error about the value, with its location."""
         return SpecError(f"{self.where}, {self.name}: {why}")
 
     @property
     def name(self) -> str:
-        """The key as people write it: `pools.train.groups.gpu[1].vcpus`."""
+        """Dotted key: `pools.train.groups.gpu[1].vcpus`."""
         return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.key)[1:]

@@ -1,4 +1,4 @@
-"""The files as one: which value counts for each key, and where it stands."""
+"""Merged view of the files: the effective value of each key, and its location."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,10 +22,10 @@ _NESTED: Final = frozenset({"image", "worker"})
 
 @dataclass(frozen=True)
 class Config:
-    """What the files say. Values are checked when they are asked for.
+    """Merged files. Values are validated on access.
 
     Attributes:
-        files: the one that gives way first.
+        files: parsed files, lowest precedence first.
     """
 
     files: tuple[File, ...] = ()
@@ -33,38 +33,38 @@ class Config:
     def __post_init__(self) -> None:
         for file in self.files:
             for name, table in file.tables.items():
-                here = Found(table, file, (name,))
+                found = Found(table, file, (name,))
                 if name not in TABLES:
-                    raise here.wrong(f"there is no such table; {closest(name, TABLES)}")
-                _table(here)
+                    raise found.wrong(f"there is no such table; {closest(name, TABLES)}")
+                _table(found)
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """The names of the pools that have a table, in the order in which they were written."""
+        """Names of the pools that have a table, in the order of the files."""
         return tuple(dict.fromkeys(name for file in self.files for name in _table(_get(file, "pools"))))
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """The names of the providers that have a table, in the order in which they were written."""
+        """Names of the providers that have a table, in the order of the files."""
         return tuple(dict.fromkeys(self._provider_names()))
 
     def provider(self, name: str) -> object:
-        """The settings of the provider of that name: those of its table, or of an installed one that needs none.
+        """Return the settings of the provider of that name: from its table, or of an installed one that needs none.
 
         Raises:
-            SpecError: there is none, or its settings are missing or wrong.
+            SpecError: there is no such provider, or its settings are missing or wrong.
         """
         return self._provider(name) if name in self.providers else read_field(PROVIDER, name, Path())
 
     def cells(self) -> dict[str, Found]:
-        """What is said of cells, by name, as it was written."""
+        """Return the fields of `[cells]` by name, as written."""
         return {name: found for file in self.files for name, found in _below(_get(file, "cells"))}
 
     def pool(self, name: str) -> dict[str, Found]:
-        """What is said of a pool: dotted path of a field of `Compute`, such as "nodes" or "image.pip", to its value.
+        """Return the fields of a pool: values by dotted path of a field of `Compute`, such as "nodes" or "image.pip".
 
         Raises:
-            SpecError: a key is unknown, or has a value that is not allowed; names the file, its line and the key.
+            SpecError: a key is unknown, or its value is not allowed; the message has the file, the line and the key.
         """
         leaves: dict[str, Found] = {}
         for above in (("defaults",), ("pools", name)):
@@ -75,7 +75,7 @@ class Config:
         return found if groups is None else self._grouped(groups, found)
 
     def _grouped(self, groups: Found, pool: Mapping[str, Found]) -> dict[str, Found]:
-        """A pool of several groups: what it says of nodes is so for each group that does not say otherwise."""
+        """Return the fields of a pool with groups; its own fields about nodes are defaults of each group."""
         above = {path: found.value for path, found in pool.items() if is_of_nodes(path)}
 
         def spec(table: Found) -> Spec:
@@ -105,22 +105,22 @@ class Config:
         return [name for file in self.files for name in _table(_get(file, "providers"))]
 
     def _provider(self, name: str) -> object:
-        """The settings of the provider that a `[providers.NAME]` table describes."""
+        """Return the settings of the provider that a `[providers.NAME]` table describes."""
         found = {key: each for file in self.files for key, each in _below(_get(file, "providers", name))}
         return make_provider(name, found)
 
 
 def load(start: Path | None = None) -> Config:
-    """What the user's files say now.
+    """Read the user's files.
 
     Raises:
-        SpecError: a file cannot be read, is not TOML, or has a table that there is not.
+        SpecError: a file cannot be read, is not TOML, or has an unknown table.
     """
     return Config(find_files(start))
 
 
 def _get(file: File, *key: str) -> Found:
-    """A table of a file, an empty one where it has none."""
+    """Return a table of a file; an empty one if it is missing."""
     value: Any = file.tables
     for depth, part in enumerate(key):
         value = _table(Found(value, file, key[:depth])).get(part, {})
@@ -139,7 +139,7 @@ def _below(found: Found) -> Iterator[tuple[str, Found]]:
 
 
 def _each(found: Found) -> Iterator[Found]:
-    """The tables of a list of tables, or the one table."""
+    """Yield the tables of a list of tables, or a single table."""
     if not isinstance(found.value, list):
         yield found
         return
@@ -148,7 +148,7 @@ def _each(found: Found) -> Iterator[Found]:
 
 
 def _fields(table: Found, *, of_group: bool = False) -> Iterator[tuple[str, Found]]:
-    """The fields of a pool or a group, those of `image` and `worker` one by one."""
+    """Yield the fields of a pool or a group, with `image` and `worker` field by field."""
     for name, found in _below(table):
         if name in _NESTED:
             for inner, leaf in _below(found):

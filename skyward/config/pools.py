@@ -1,4 +1,4 @@
-"""What the user's files make of a pool, for those who open it."""
+"""Configuration of a pool from the user's files."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["configured", "configured_values"]
 
 
 def configured_values(name: str) -> dict[str, Any]:
-    """By path, what the files say that a pool of cells has, that of `[defaults]` included.
+    """Return the fields of a pool of cells by path, including those of `[defaults]`.
 
     Raises:
         SpecError: a file, a key or a value is wrong.
@@ -20,10 +20,10 @@ def configured_values(name: str) -> dict[str, Any]:
 
 
 def configured(name: str | None, specs: Sequence[object], options: object, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of `Compute` with what the `[pools.NAME]` table of its name says beside them.
+    """Return the keywords of `Compute`, completed from its `[pools.NAME]` table.
 
-    Specs, groups and options that are given are taken as they are. A pool whose name has no table stays as it is, too:
-    `[defaults]` are for cells, and a script says what it wants.
+    Given specs, groups and options are not changed. A pool without a table is not changed either: `[defaults]` apply to
+    cells, and scripts are explicit.
 
     Raises:
         SpecError: a file, a key or a value is wrong.

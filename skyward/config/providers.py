@@ -1,4 +1,4 @@
-"""The settings of a provider, from its `[providers.NAME]` table."""
+"""Settings of a provider, from its `[providers.NAME]` table."""
 
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING
@@ -16,11 +16,11 @@ __all__ = ["make_provider"]
 
 
 def make_provider(name: str, table: "Mapping[str, Found]") -> object:
-    """The settings that the table describes.
+    """Return the settings that the table describes.
 
     Raises:
-        SpecError: it does not say of which provider they are, or has a key or a value that is not allowed. Names the
-            file and the key, and no value, which may be a secret.
+        SpecError: `type` is missing, or a key or a value is not allowed. The message has the file and the key, but no
+            value, which may be a secret.
     """
     kind = table.get("type")
     if kind is None:
@@ -38,13 +38,13 @@ def make_provider(name: str, table: "Mapping[str, Found]") -> object:
     try:
         settings: object = made(**{key: found.value for key, found in given.items()})
     except SpecError as error:
-        raise _blamed(given, str(error), kind).wrong(str(error)) from None
+        raise _key_in(given, str(error), kind).wrong(str(error)) from None
     except TypeError:
         missing = ", ".join(sorted(set(known) - set(given)))
-        raise kind.wrong(f"{made.__name__} needs more than the table has: {missing}.") from None
+        raise kind.wrong(f"{made.__name__} needs more settings; the table lacks {missing}.") from None
     return settings
 
 
-def _blamed(given: "Mapping[str, Found]", text: str, kind: "Found") -> "Found":
-    """The key that an error speaks of."""
+def _key_in(given: "Mapping[str, Found]", text: str, kind: "Found") -> "Found":
+    """Return the key that an error message mentions."""
     return next((found for key, found in given.items() if key in text), kind)

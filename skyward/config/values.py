@@ -1,4 +1,4 @@
-"""The fields of a pool as a file may have them, read by the values that hold them: `Spec`, `Image`, `Options`, ..."""
+"""Fields of a pool in files, validated by the values that have them: `Spec`, `Image`, `Options`, ..."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -16,10 +16,10 @@ PROVIDER: Final = "provider"
 GROUPS: Final = "groups"
 
 _NOT_YET: Final = {
-    "plugins": "there are no plugins yet; take it out of the file.",
-    "image.metrics": "there is no choice of metrics yet; `metrics_interval` says how often nodes are measured.",
+    "plugins": "plugins are not supported yet; remove the key.",
+    "image.metrics": "metrics cannot be chosen yet; `metrics_interval` sets how often nodes are measured.",
 }
-"""Fields that have no effect as yet, and what is said of them."""
+"""Fields without effect so far, and their error messages."""
 
 _OWNERS: Mapping[str, type[Any]] = {
     **{field.name: Spec for field in fields(Spec)},
@@ -27,7 +27,7 @@ _OWNERS: Mapping[str, type[Any]] = {
     **{f"image.{field.name}": Image for field in fields(Image)},
     **{f"worker.{field.name}": Worker for field in fields(Worker)},
 }
-"""By its path, the value that a field is part of."""
+"""Class that has the field, by path."""
 
 _KNOWN = frozenset({*_OWNERS, GROUPS}) - {"_given", "image", "worker", *_NOT_YET}
 
@@ -44,36 +44,36 @@ _MEANT = {
     "exclude": "image.excludes",
     **{name: f"image.{name}" for name in ("pip", "apt", "python", "env", "includes", "excludes")},
 }
-"""What the options of `%%sky` are called here, where that is another name."""
+"""Names of the options of `%%sky` that differ here."""
 
 
 def is_of_nodes(path: str) -> bool:
-    """Whether a field says what nodes are like, so that it can be another one for each group; not how the pool acts."""
+    """Return whether a field describes nodes, and so may differ by group, rather than the pool as a whole."""
     return path in _KNOWN and _OWNERS.get(path, Options) is not Options
 
 
 def unknown_field(path: str, *, of_group: bool = False) -> str:
-    """What is wrong with the name of a field, and which is meant; empty where there is one of that name."""
+    """Return the error about an unknown field, with a suggestion; empty if the field exists."""
     known = frozenset(filter(is_of_nodes, _KNOWN)) if of_group else _KNOWN
     if path in known:
         return ""
     if path in _NOT_YET:
         return _NOT_YET[path]
     if path in _KNOWN:
-        return "it is of the pool as a whole; write it above its groups."
+        return "it applies to the whole pool; write it above the groups."
     name = path.replace("-", "_")
     meant = _MEANT.get(name.rpartition(".")[2], name)
-    whose = "group" if of_group else "pool"
-    return f"a {whose} has no such field; " + (f"did you mean {meant!r}?" if meant in known else closest(path, known))
+    owner = "group" if of_group else "pool"
+    return f"a {owner} has no such field; " + (f"did you mean {meant!r}?" if meant in known else closest(path, known))
 
 
 def read_field(path: str, raw: Any, folder: Path) -> Any:
-    """The value of a field as `sky.Compute` takes it.
+    """Return the value of a field as `sky.Compute` takes it.
 
     Args:
-        path: of the field, such as "nodes" or "image.pip".
-        raw: what is in the file.
-        folder: of the file, which relative paths start from.
+        path: path of the field, such as "nodes" or "image.pip".
+        raw: value in the file.
+        folder: folder of the file, the base of relative paths.
 
     Raises:
         SpecError: the value is not allowed.
@@ -88,7 +88,7 @@ def read_field(path: str, raw: Any, folder: Path) -> Any:
 
 
 def _prepared(path: str, raw: Any, folder: Path) -> Any:
-    """`raw` as the constructor of its owner takes it."""
+    """Return `raw` as the constructor of its class takes it."""
     match path, raw:
         case "nodes", str():
             return Nodes.parse(raw)
@@ -105,13 +105,13 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
 
 def _provider(raw: object) -> object:
     if not isinstance(raw, str):
-        raise SpecError(f"provider must be a name, of a provider or of a `[providers.NAME]` table, but got {raw!r}.")
+        raise SpecError(f"provider must be the name of a provider or of a `[providers.NAME]` table, but got {raw!r}.")
     try:
         return find_provider(raw)()
     except ProviderMissingError as error:
         raise SpecError(f"{error}") from None
     except TypeError:
         raise SpecError(
-            f"provider {raw!r} needs settings: write a table `[providers.NAME]` with `type = {raw!r}` and them, and "
-            "give its NAME here."
+            f"provider {raw!r} needs settings: write them in a table `[providers.NAME]` with `type = {raw!r}`, and use "
+            "NAME here."
         ) from None

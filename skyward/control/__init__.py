@@ -1,1 +1,1 @@
-"""The control plane: task manager, nodes and pool, decided without I/O and carried out by one shell."""
+"""The control plane: task manager, nodes and pool. Decisions are pure steps; `act` executes their effects."""

@@ -1,4 +1,4 @@
-"""Lifecycles: one table of legal transitions each. Any other transition is an error that carries the recent history."""
+"""Lifecycles: one table of legal transitions each. An illegal transition is an error that carries recent history."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -33,7 +33,7 @@ POOL: Mapping[PoolState, frozenset[PoolState]] = {
     "stopping": frozenset({"closed"}),
     "closed": frozenset(),
 }
-"""A pool asks for an offer, gets machines, is ready from the threshold on, and stops once."""
+"""A pool requests an offer, provisions machines, is ready from the threshold on, and stops once."""
 
 NODE: Mapping[NodeState, frozenset[NodeState]] = {
     "idle": frozenset({"waiting"}),
@@ -41,7 +41,7 @@ NODE: Mapping[NodeState, frozenset[NodeState]] = {
     "active": frozenset({"draining", "idle"}),
     "draining": frozenset({"active", "idle"}),
 }
-"""A node waits for its machine and is active. It is idle without one: lost, or drained and given back."""
+"""A node waits for its machine, then is active. It is idle without one: lost, or drained and terminated."""
 
 TASK: Mapping[TaskStatus, frozenset[TaskStatus]] = {
     "queued": frozenset({"sent", "ended"}),
@@ -52,9 +52,9 @@ TASK: Mapping[TaskStatus, frozenset[TaskStatus]] = {
     "withheld": frozenset({"queued", "ended"}),
     "ended": frozenset(),
 }
-"""A task waits in the queue, is sent to a node, and runs. It is queued again when its node is lost, when it is retried,
-or when its node hands it back, and withheld while an input that was lost is made again. A task that is cancelled on its
-node never runs again.
+"""A task waits in the queue, is dispatched to a node, and runs. It is requeued when its node is lost, when it is
+retried, or when its node returns it unstarted, and withheld while a lost input is computed again. A task that is
+cancelled on its node never runs again.
 """
 
 RECONCILER: Mapping[ReconcilerState, frozenset[ReconcilerState]] = {
@@ -62,31 +62,31 @@ RECONCILER: Mapping[ReconcilerState, frozenset[ReconcilerState]] = {
     "scaling_up": frozenset({"watching"}),
     "draining": frozenset({"watching", "scaling_up"}),
 }
-"""The reconciler launches what is missing, drains what is too much; a drain is given up for a launch at once."""
+"""The reconciler launches missing nodes and drains surplus ones; it stops a drain at once to launch."""
 
 AUTOSCALER: Mapping[AutoscalerState, frozenset[AutoscalerState]] = {
     "waiting": frozenset({"watching"}),
     "watching": frozenset({"cooling"}),
     "cooling": frozenset({"watching", "cooling"}),
 }
-"""The autoscaler waits until the pool is ready; after each change it lets the pool cool before it shrinks it."""
+"""The autoscaler waits until the pool is ready. After each change, a cooldown delays scaling down."""
 
 _HISTORY = 12
 
 
 class Lifecycle[S: str]:
-    """The state of one thing, which changes only along its table.
+    """State machine of one object: a current state that changes only along a table of transitions.
 
     Args:
-        what: its name in errors.
-        table: the states that each state may go to.
-        start: the first state.
+        what: name of the object in errors.
+        table: legal next states of each state.
+        start: initial state.
     """
 
     __slots__ = ("_history", "_table", "_what", "state")
 
     state: S
-    """The current state. Read only: `move` changes it."""
+    """The current state. Read-only: change it with `move`."""
 
     def __init__(self, what: object, table: Mapping[S, frozenset[S]], start: S) -> None:
         self.state = start
@@ -95,10 +95,10 @@ class Lifecycle[S: str]:
         self._history: tuple[tuple[float, S, S, str], ...] = ()
 
     def move(self, to: S, now: float, why: str = "") -> None:
-        """Go to the state `to`.
+        """Change to the state `to`.
 
         Raises:
-            IllegalTransitionError: the table has no such transition.
+            IllegalTransitionError: the table does not allow the transition.
         """
         before = self.state
         if to not in self._table[before]:
@@ -107,5 +107,5 @@ class Lifecycle[S: str]:
         self.state = to
 
     def history(self) -> tuple[str, ...]:
-        """Return the latest transitions, the oldest first."""
+        """Return the latest transitions, oldest first."""
         return tuple(f"{at:.3f} {before} -> {to} {why}".rstrip() for at, before, to, why in self._history)

@@ -1,4 +1,4 @@
-"""What happens to a pool, as typed events: `for event in pool.events(): ...`. See docs/events.md."""
+"""Typed events of a pool: `for event in pool.events(): ...`. See docs/events.md."""
 
 from skyward.events import kinds
 from skyward.events.kinds import *  # noqa: F403  # each kind is listed once, in `kinds.__all__`

@@ -1,7 +1,7 @@
-"""The events of one pool on their way from where they happen to everybody who subscribed.
+"""The event bus of one pool: delivers events to subscribers.
 
-Most events have no subscriber, and there may be several for each task. So an event is noted as what it would be made
-from, and becomes a value only where somebody wants it.
+Most events have no subscriber, and there may be several for each task. So an event is stored as its constructor's
+arguments, and is built only if a subscriber needs it.
 """
 
 import heapq
@@ -18,7 +18,7 @@ from skyward.events.stream import WAITING, Buffer
 __all__ = ["EventBus"]
 
 KEPT = 2000
-"""Events of tasks, and as many of everything else, that are kept for those who subscribe late."""
+"""Events that are kept for late subscribers: so many of tasks, and so many others."""
 
 type _Listener = Callable[[BaseEvent], object]
 type _Noted = tuple[int, float, Callable[..., BaseEvent], tuple[Any, ...]]
@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _State:
-    """What there is to know of one kind of event: how many there were, where they are kept, and who listens."""
+    """State of one kind of event: its count, its ring of kept events, and its listeners."""
 
     __slots__ = ("count", "listeners", "ring")
 
@@ -38,10 +38,10 @@ class _State:
 
 
 class EventBus:
-    """Methods may be called from any thread.
+    """Event bus of one pool. Methods may be called from any thread.
 
     Attributes:
-        ended: whether there will be no more events.
+        ended: True if there will be no more events.
     """
 
     def __init__(self, pool: str) -> None:
@@ -59,8 +59,8 @@ class EventBus:
     def emit[**P](
         self, kind: Callable[Concatenate[str, int, float, P], BaseEvent], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Tell everybody who listens that something happened: an event of this kind, with these fields of its own."""
-        assert not kwargs, "fields are given in order, so that noting them stays cheap"
+        """Emit an event of this kind, with the values of its own fields."""
+        assert not kwargs, "pass fields by position, which keeps storing them cheap"
         with self._lock:
             if self.ended:
                 return
@@ -78,7 +78,7 @@ class EventBus:
                     self._deliver(listener, event)
 
     def count(self, *kinds: type[BaseEvent]) -> int:
-        """Return how many events of exactly these kinds there were so far."""
+        """Return the number of events so far of exactly these kinds."""
         return sum(state.count for kind in kinds if (state := self._states.get(kind)) is not None)
 
     def _state(self, kind: object) -> "_State":
@@ -96,24 +96,24 @@ class EventBus:
     def _deliver(self, listener: _Listener, event: BaseEvent) -> None:
         try:
             listener(event)
-        except Exception:  # a view that fails must not stop what it looks at
+        except Exception:  # a failing subscriber must not stop the pool
             self.ignore(listener)
-            _logger.exception("a listener of the events of pool %r failed; it gets no more", self.pool)
+            _logger.exception("a subscriber to the events of pool %r raised; it is unsubscribed", self.pool)
 
     def listen(self, listener: _Listener, *kinds: type[BaseEvent]) -> None:
-        """Call `listener` with each event of these kinds, on the thread where it happens. It must not wait."""
+        """Call `listener` with each event of these kinds, on the thread that emits it. It must not block."""
         with self._lock:
             self._listeners[listener] = kinds
             self._changed()
 
     def ignore(self, listener: _Listener) -> None:
-        """Do not call `listener` any more. Twice does no harm."""
+        """Stop calling `listener`. Idempotent."""
         with self._lock:
             self._listeners.pop(listener, None)
             self._changed()
 
     def subscribe(self, *kinds: type[BaseEvent], replay: bool = False, size: int = WAITING) -> Buffer:
-        """Return a buffer that gets each event of these kinds; with `replay`, first those that are kept."""
+        """Return a buffer that gets each event of these kinds; with `replay`, the kept ones first."""
         buffer = Buffer(size)
         with self._lock:
             if replay:
@@ -128,7 +128,7 @@ class EventBus:
         return buffer
 
     def unsubscribe(self, buffer: Buffer) -> None:
-        """Give `buffer` no more events, and drop those that wait in it. Twice does no harm."""
+        """Unsubscribe `buffer`, and drop its pending events. Idempotent."""
         with self._lock:
             listener = self._buffers.pop(buffer, None)
             if listener is not None:
@@ -141,7 +141,7 @@ class EventBus:
             self._at_end.append(call)
 
     def end(self) -> None:
-        """There will be no more events: every stream ends after those that wait in it. Twice does no harm."""
+        """End the bus: every stream ends after its pending events. Idempotent."""
         with self._lock:
             self.ended = True
             calls, self._at_end = self._at_end, []

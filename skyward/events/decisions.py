@@ -1,4 +1,4 @@
-"""The decisions of a pool: every one an event with what it was made from, what came of it, and why."""
+"""The scaling decisions of a pool: events with their inputs, result and reason."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -14,12 +14,12 @@ KEPT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a decision was made from.
+    """Inputs of a decision.
 
     Attributes:
-        queued, inflight: tasks that wait, and that run.
+        queued, inflight: numbers of queued tasks, and of running ones.
         capacity: slots of the active nodes.
-        active, booting, leaving: nodes.
+        active, booting, leaving: numbers of nodes.
         idle_for: seconds since the pool last held a task.
         spent, per_hour: USD.
     """
@@ -41,13 +41,13 @@ class DecisionEvent:
 
     Attributes:
         at: when it was last made, in seconds of the pool's clock.
-        by: who made it: the policy, the user, the reconciler (which replaces what was lost), or the budget.
+        by: its maker: the policy, the user, the reconciler (which replaces lost nodes), or the budget.
         policy: name of the policy.
-        before, after: nodes wanted, by group; equal where the decision was held back.
-        reason: for people, with the numbers in it.
-        held_back: why it was not carried out; empty where it was.
-        times: how often in a row it was made.
-        number: its own, from 1 on; made again in a row, it keeps it.
+        before, after: desired nodes, by group; equal if the decision was held back.
+        reason: explanation with numbers.
+        held_back: why it was not applied; empty if it was.
+        times: number of times in a row that it was made.
+        number: its number, from 1 on; a repeated decision keeps it.
     """
 
     at: float
@@ -63,7 +63,7 @@ class DecisionEvent:
 
     @property
     def change(self) -> int:
-        """Nodes more, or fewer."""
+        """Number of nodes added; negative for nodes removed."""
         return sum(self.after.values()) - sum(self.before.values())
 
     def __str__(self) -> str:
@@ -72,14 +72,14 @@ class DecisionEvent:
 
 
 class DecisionLog:
-    """The latest decisions, oldest first. One that is made again right away is kept once, and counted."""
+    """The latest decisions, oldest first. A decision that repeats the previous one is merged with it."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._events: deque[DecisionEvent] = deque(maxlen=kept)
         self.total = 0
 
     def add(self, event: DecisionEvent) -> DecisionEvent:
-        """Keep a decision, and return it as it is kept: with its number, and how often it was made in a row."""
+        """Add a decision; return it as stored, with its number and its count in a row."""
         self.total += 1
         last = self._events[-1] if self._events else None
         if last is not None and event.held_back and last.held_back and last.after == event.after:

@@ -1,4 +1,4 @@
-"""Kinds of events: what happens to a pool, its nodes and its tasks, and what it costs.
+"""Kinds of events: of a pool, its nodes, its tasks, and its costs.
 
 Every event is a frozen value. Times are Unix time, durations are seconds, money is USD.
 """
@@ -57,7 +57,7 @@ class BaseEvent:
     Attributes:
         pool: name of the pool.
         number: position among the events of the pool, from 1 on; later events have higher numbers.
-        time: when it happened, in Unix time.
+        time: Unix time of the event.
     """
 
     pool: str
@@ -65,21 +65,21 @@ class BaseEvent:
     time: float
 
 
-# The pool.
+# Pool.
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRequesting(BaseEvent):
-    """The pool is being opened and looks for offers."""
+    """The pool is being opened and requests offers."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolProvisioning(BaseEvent):
-    """The pool asks for its first nodes.
+    """The pool launches its first nodes.
 
     Attributes:
         provider: name of the provider; several are separated by commas.
-        nodes: number of nodes that are asked for.
+        nodes: number of nodes requested.
     """
 
     provider: str
@@ -101,7 +101,7 @@ class PoolReady(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class PoolFailed(BaseEvent):
-    """The pool could not be opened. `PoolClosed` follows when everything was given back.
+    """The pool could not be opened. `PoolClosed` follows when every machine is terminated.
 
     Attributes:
         error: name of the error's type, such as "NoOffersError".
@@ -114,7 +114,7 @@ class PoolFailed(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class PoolStopping(BaseEvent):
-    """The pool is being closed: running tasks are stopped and machines are given back."""
+    """The pool is being closed: running tasks are stopped and machines are terminated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class PoolClosed(BaseEvent):
     Attributes:
         elapsed: seconds since the pool began to open.
         done, failed: number of tasks that returned a value, and that ended in any other way.
-        spent: what the pool has cost.
+        spent: total cost of the pool.
     """
 
     elapsed: float
@@ -135,7 +135,7 @@ class PoolClosed(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class PoolNote(BaseEvent):
-    """The pool has something to say to its user, such as a field of the spec that a provider does not act on."""
+    """A note for the user, such as a field of the spec that a provider ignores."""
 
     text: str
 
@@ -145,7 +145,7 @@ class PoolNote(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent(BaseEvent):
-    """Base of what happens to a node.
+    """Base of events of a node.
 
     Attributes:
         node: its rank.
@@ -158,12 +158,12 @@ class NodeEvent(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeRequested(NodeEvent):
-    """A machine was asked for.
+    """A machine was requested.
 
     Attributes:
         group: name of the group of the node.
         kind: provider, type, zone and market of the machine.
-        hourly_price: of the machine.
+        hourly_price: price of the machine, per hour.
     """
 
     group: str
@@ -173,22 +173,22 @@ class NodeRequested(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeAllocated(NodeEvent):
-    """The machine is there. It costs money from now on."""
+    """The machine is allocated, and costs money from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePhaseStarted(NodeEvent):
-    """The node began a phase of its start, such as "connecting", "deps" or "worker"."""
+    """The node started a phase of its start-up, such as "connecting", "deps" or "worker"."""
 
     phase: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodePhaseCompleted(NodeEvent):
-    """The node completed a phase of its bootstrap.
+    """The node completed a phase of its start-up.
 
     Attributes:
-        elapsed: seconds that the phase took; 0 where there was nothing to do.
+        elapsed: seconds that the phase took; 0 if there was nothing to do.
     """
 
     phase: str
@@ -200,8 +200,8 @@ class NodeReady(NodeEvent):
     """The node takes tasks.
 
     Attributes:
-        elapsed: seconds since its machine was asked for.
-        ready, wanted: number of nodes of the pool that are ready, and that are wanted.
+        elapsed: seconds since its machine was requested.
+        ready, wanted: numbers of ready nodes, and of desired nodes, of the pool.
     """
 
     elapsed: float
@@ -211,20 +211,20 @@ class NodeReady(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeDraining(NodeEvent):
-    """The node finishes its tasks, takes no more, and goes."""
+    """The node drains: it finishes its tasks, takes no more, and is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDrainCancelled(NodeEvent):
-    """The draining node is needed after all and takes tasks again."""
+    """The draining node is needed again and takes tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLost(NodeEvent):
-    """The node died. What ran there has an event of its own: `TaskRetried` where it is sent again, or its end.
+    """The node died. Each of its tasks has an event of its own: `TaskRetried` if it is requeued, or its end.
 
     Attributes:
-        replaced: whether another machine takes its rank.
+        replaced: True if another machine takes its rank.
     """
 
     reason: str
@@ -233,13 +233,13 @@ class NodeLost(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeFailed(NodeEvent):
-    """The node did not come up.
+    """The node failed to come up.
 
     Attributes:
-        phase: the phase in which it failed; "requested" where there was no machine for it.
-        reason: why, in one line.
-        log: the last lines that it printed.
-        replaced: whether it is tried again.
+        phase: phase in which it failed; "requested" if there was no machine for it.
+        reason: the reason, in one line.
+        log: the last lines of its output.
+        replaced: True if it is retried.
     """
 
     phase: str
@@ -250,17 +250,17 @@ class NodeFailed(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeGivenUp(NodeEvent):
-    """The node failed too often. It is not tried again until the pool is resized."""
+    """The node failed too often. It is not retried until the pool is resized."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved(NodeEvent):
-    """The node left the pool on purpose: it was drained, is not wanted any more, or the pool closes.
+    """The node left the pool on purpose: it was drained, is no longer needed, or the pool closes.
 
-    A request that is not answered yet cannot be taken back: its machine may still come, to be given back or, if it is
-    wanted again by then, to become the node.
+    A pending request cannot be cancelled: its machine may still be allocated, and is then terminated or, if it is
+    needed again by then, becomes the node.
     """
 
     reason: str
@@ -268,10 +268,10 @@ class NodeRemoved(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeValuesLost(NodeEvent):
-    """The node is gone, and with it values that it kept for later tasks.
+    """The node is gone, and with it the values that it kept for later tasks.
 
     Attributes:
-        names: what the values were called.
+        names: names of the values.
         reason: why the node is gone.
     """
 
@@ -281,7 +281,7 @@ class NodeValuesLost(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeTerminated(NodeEvent):
-    """The machine was given back and costs nothing any more. The last event of a machine."""
+    """The machine is terminated and costs nothing any more. The last event of a machine."""
 
 
 # Tasks.
@@ -289,7 +289,7 @@ class NodeTerminated(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent(BaseEvent):
-    """Base of what happens to a task.
+    """Base of events of a task.
 
     Attributes:
         task: its number in the pool, as in `Run.tasks` and `pool.logs(task=...)`.
@@ -302,12 +302,12 @@ class TaskEvent(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class TaskQueued(TaskEvent):
-    """The pool has taken the task, which may have to wait for others first. A broadcast is one task for each node."""
+    """The pool accepted the task, which may have to wait for others first. A broadcast is one task for each node."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRecovered(TaskEvent):
-    """`sky.attach` found the task on a node. Takes the place of `TaskQueued`."""
+    """`sky.attach` found the task on a node. Replaces `TaskQueued`."""
 
     node: int
 
@@ -316,7 +316,7 @@ class TaskRecovered(TaskEvent):
 class TaskAssigned(TaskEvent):
     """The task was sent to a node.
 
-    May happen again without a `TaskRetried`: a task that waits behind others on its node moves to a node that is free.
+    May happen again without a `TaskRetried`: a task that waits behind others on its node moves to a free node.
     """
 
     node: int
@@ -324,12 +324,12 @@ class TaskAssigned(TaskEvent):
 
 @dataclass(frozen=True, slots=True)
 class TaskRetried(TaskEvent):
-    """The task is queued again, because the node that ran it was lost, or because it raised what its `retries=` cover.
+    """The task was requeued, because the node that ran it was lost, or because it raised what its `retries=` cover.
 
     Attributes:
         node: the node that ran it.
-        retries: how often this task was queued again so far, for either cause.
-        reason: why the node was lost, or what the task raised.
+        retries: times that this task was requeued so far, for either cause.
+        reason: why the node was lost, or the exception that the task raised.
     """
 
     node: int
@@ -339,11 +339,11 @@ class TaskRetried(TaskEvent):
 
 @dataclass(frozen=True, slots=True)
 class TaskEnded(TaskEvent):
-    """Base of how a task ends. Each task has exactly one event of this kind.
+    """Base of the ends of a task. Each task has exactly one event of this kind.
 
     Attributes:
-        node: the node that had it last; None where none had it.
-        elapsed: seconds that it ran, as its node says; None where that is not known.
+        node: the node that had it last; None if it was never sent.
+        elapsed: seconds that it ran, as reported by its node; None if unknown.
     """
 
     node: int | None
@@ -357,11 +357,11 @@ class TaskCompleted(TaskEnded):
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed(TaskEnded):
-    """The task raised an exception, as a cell may, or could not be run.
+    """The task raised an exception, or could not be run.
 
     Attributes:
         error: name of the exception's type, such as "ValueError" or "NodeLostError".
-        reason: why it did not run; empty where it raised.
+        reason: why it did not run; empty if it raised.
     """
 
     error: str
@@ -378,12 +378,12 @@ class TaskCancelled(TaskEnded):
     """The task was cancelled."""
 
 
-# How many nodes, and what they cost.
+# Scaling and costs.
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingDecided(BaseEvent):
-    """A decision about the number of nodes, as in `pool.decisions()`. One that is only repeated has no event."""
+    """A decision about the number of nodes, as in `pool.decisions()`. A repeated decision has no event."""
 
     decision: "DecisionEvent"
 
@@ -393,8 +393,8 @@ class CostChanged(BaseEvent):
     """The price of the pool per hour changed. Until the next such event, it costs `per_hour`.
 
     Attributes:
-        spent: what the pool has cost so far.
-        per_hour: what its machines cost from now on.
+        spent: cost of the pool so far.
+        per_hour: hourly cost of its machines from now on.
     """
 
     spent: float
@@ -403,13 +403,13 @@ class CostChanged(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class BudgetReached(BaseEvent):
-    """The budget is reached: the nodes finish their tasks and are given back."""
+    """The budget is reached: the nodes drain and are terminated."""
 
     spent: float
     budget: float
 
 
-# The stream itself.
+# The stream.
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +417,7 @@ class EventsDropped(BaseEvent):
     """The reader was too slow, and events were dropped. `number` and `time` are those of the last one dropped.
 
     Attributes:
-        count: number of events that were dropped here.
+        count: number of dropped events.
     """
 
     count: int

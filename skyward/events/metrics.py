@@ -1,4 +1,4 @@
-"""What a node uses of its machine at one moment."""
+"""Resource usage of a node."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,11 +8,11 @@ __all__ = ["GPUMetrics", "NodeMetrics"]
 
 @dataclass(frozen=True, slots=True)
 class GPUMetrics:
-    """One GPU of a machine, whoever uses it.
+    """One GPU of a machine, with the usage of all processes.
 
     Attributes:
-        name: as its driver has it.
-        busy: part of the time that it worked, 0 to 1.
+        name: name from its driver.
+        busy: utilization, 0 to 1.
         memory, memory_total: bytes.
     """
 
@@ -24,19 +24,19 @@ class GPUMetrics:
 
 @dataclass(frozen=True, slots=True)
 class NodeMetrics:
-    """A node over the seconds before `at`. None stands for what its system does not tell.
+    """Usage of a node over the seconds before `at`. None for what its system does not report.
 
-    With the scope "machine", all that runs there counts, within the limits of its container, if any. Nodes that share
-    a machine, as those of `sky.Local` do, have the scope "processes": CPU, memory, `read` and `written` are those of
-    the worker and of every process under it, and the network is not told. GPUs and disk are always the machine's.
+    With the scope "machine", everything that runs there counts, within the limits of its container, if any. Nodes that
+    share a machine, as those of `sky.Local` do, have the scope "processes": CPU, memory, `read` and `written` are those
+    of the worker and its descendants, and network usage is None. GPUs and disk are always the machine's.
 
     Attributes:
-        cpu, cpus: cores that were busy, and cores that may be used.
-        memory, memory_total: bytes in use, and bytes that may be.
+        cpu, cpus: cores in use, and cores available.
+        memory, memory_total: bytes in use, and bytes available.
         disk_free, disk_total: bytes of the file system that tasks work on.
         read, written: bytes a second, from and to disks.
         received, sent: bytes a second, over the network.
-        at: when it came here, in Unix time.
+        at: when it arrived at the client, in Unix time.
     """
 
     scope: Literal["machine", "processes"]

@@ -1,4 +1,4 @@
-"""What nodes and tasks have written, as values: pieces of text, each with its place in its stream."""
+"""Output of nodes and tasks as values: pieces of text, each with its offset in its stream."""
 
 import threading
 from collections import deque
@@ -11,23 +11,23 @@ __all__ = ["Follower", "LogEntry", "Logs", "StreamName", "Wanted", "cut"]
 type StreamName = Literal["stdout", "stderr"]
 
 WAITING = 4 * 1024 * 1024
-"""Characters that wait for a slow reader of live output."""
+"""Characters that are buffered for a slow reader of live output."""
 
 _LOOK_EVERY = 1.0
-"""Seconds between looks at whether the program is ending."""
+"""Seconds between checks for the end of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A piece of what was written to one stream: whole lines, where the last of them was ended soon.
+    """A piece of one stream of output: whole lines, unless the last one was not completed soon.
 
     Attributes:
-        time: when it came here, in Unix time.
+        time: Unix time at which it arrived at the client.
         node: rank of the node that wrote it.
-        task: number of the task; 0 for the node itself, or where nobody can tell which of its tasks it was.
+        task: number of the task; 0 for the node itself, and if the task is unknown.
         offset: characters of this stream of the task, over all its attempts, before this piece. The streams of a node
-            itself go on when its machine is replaced. Where an offset is not the end of the piece before, what was in
-            between is lost, or no longer kept.
+            itself continue when its machine is replaced. If an offset is not the end of the previous piece, the
+            output in between is lost, or no longer kept.
     """
 
     time: float
@@ -39,12 +39,12 @@ class LogEntry:
 
     @property
     def end(self) -> int:
-        """Where the next piece of the stream begins."""
+        """Offset of the next piece of the stream."""
         return self.offset + len(self.text)
 
     @property
     def who(self) -> str:
-        """Who wrote it, for people."""
+        """Label of the writer, for people."""
         return f"node {self.node}, task {self.task}" if self.task else f"node {self.node}"
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which entries a reader wants; None for any. `since`: from that offset of its stream on."""
+    """Filter of entries; None for any. `since`: the first offset in each stream."""
 
     task: int | None = None
     node: int | None = None
@@ -61,7 +61,7 @@ class Wanted:
     since: int = 0
 
     def of(self, entry: LogEntry) -> LogEntry | None:
-        """The part of `entry` that is wanted, if any."""
+        """Return the part of `entry` that matches; None if none does."""
         if (
             (self.task is not None and entry.task != self.task)
             or (self.node is not None and entry.node != self.node)
@@ -73,17 +73,17 @@ class Wanted:
 
 
 def cut(entry: LogEntry, characters: int) -> LogEntry:
-    """`entry` without so many of its first characters."""
+    """Return `entry` without its first `characters`."""
     offset, text = entry.offset + characters, entry.text[characters:]
     return LogEntry(entry.time, entry.node, entry.task, entry.stream, offset, text)
 
 
 @dataclass(frozen=True, slots=True)
 class Logs(Sequence[LogEntry]):
-    """Entries, the oldest first; `print` shows them with who wrote each line.
+    """Entries, oldest first; `print` shows each line with its writer.
 
     Attributes:
-        dropped: characters that the pool has written and that its log no longer has, of any task: it is bounded.
+        dropped: characters, of any task, that the pool wrote and its bounded log no longer has.
     """
 
     entries: tuple[LogEntry, ...] = ()
@@ -91,7 +91,7 @@ class Logs(Sequence[LogEntry]):
 
     @property
     def text(self) -> str:
-        """All the text, as it would stand on a screen."""
+        """The text of all entries, as a terminal would show it."""
         return "".join(entry.text for entry in self.entries)
 
     @overload
@@ -105,16 +105,16 @@ class Logs(Sequence[LogEntry]):
         return len(self.entries)
 
     def __str__(self) -> str:
-        said = [f"({self.dropped:,} characters before this are no longer kept)"] if self.dropped else []
-        return "\n".join((*said, *map(str, self.entries)))
+        notes = [f"({self.dropped:,} characters before this are no longer kept)"] if self.dropped else []
+        return "\n".join((*notes, *map(str, self.entries)))
 
 
 @dataclass(eq=False)
 class Follower:
-    """Pieces of output as they come, until the pool is closed, or the one task that is followed has ended.
+    """Live output, until the pool is closed, or the one task that is followed has ended.
 
-    An iterator for one thread, and a context manager. A reader that is too slow misses the oldest pieces: the next
-    one's offset shows it.
+    An iterator for one thread, and a context manager. A reader that is too slow misses the oldest pieces, which
+    shows in the offset of the next one.
 
     Attributes:
         dropped: characters that it missed.
@@ -129,7 +129,7 @@ class Follower:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def offer(self, entry: LogEntry) -> None:
-        """There is a new piece."""
+        """Add a piece."""
         part = self.wanted.of(entry)
         if part is None:
             return
@@ -143,7 +143,7 @@ class Follower:
             self._changed.notify()
 
     def end(self) -> None:
-        """There will be no more."""
+        """Add no more pieces."""
         with self._changed:
             self._ended = True
             self._changed.notify()
@@ -155,7 +155,7 @@ class Follower:
         with self._changed:
             while not self._waiting and not self._ended:
                 self._changed.wait(_LOOK_EVERY)
-                # Pools are closed only after every thread that is not a daemon has ended, and this may be one.
+                # Pools are closed only after every non-daemon thread has ended, and this may be one.
                 self._ended = self._ended or not threading.main_thread().is_alive()
             if not self._waiting:
                 raise StopIteration
@@ -164,7 +164,7 @@ class Follower:
             return entry
 
     def close(self) -> None:
-        """Stop following. Twice does no harm."""
+        """Stop following. Idempotent."""
         self.end()
         self.leave(self)
 

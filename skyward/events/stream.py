@@ -1,4 +1,4 @@
-"""The reader's end of a subscription: an iterator, synchronous and asynchronous, over a bounded buffer."""
+"""Streams of events: an iterator, synchronous and asynchronous, over a bounded buffer."""
 
 import threading
 import time
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["Buffer", "EventStream"]
 
 WAITING = 10_000
-"""Events that wait for a slow reader."""
+"""Events that are buffered for a slow reader."""
 
 LOOK_EVERY = 1.0
-"""Seconds between looks at whether the program is ending."""
+"""Seconds between checks for the end of the program."""
 
 
 class Buffer:
-    """Events on their way to one reader. Methods may be called from any thread.
+    """Bounded buffer of events for one reader. Methods may be called from any thread.
 
     Args:
-        size: number of events that are kept; the oldest are dropped.
+        size: maximum number of events; the oldest are dropped.
     """
 
     def __init__(self, size: int = WAITING) -> None:
@@ -36,12 +36,12 @@ class Buffer:
         self._size = size
         self._dropped = 0
         self._last_dropped: BaseEvent | None = None
-        self._changed = threading.Condition()  # reentrant: a stream may be collected while its buffer is filled
+        self._changed = threading.Condition()  # reentrant: a stream may be garbage-collected while its buffer is filled
         self._waiters: list[tuple[AbstractEventLoop, Future[None]]] = []
         self.ended = False
 
     def offer(self, event: BaseEvent) -> None:
-        """Add an event. Never waits."""
+        """Add an event. Never blocks."""
         with self._changed:
             if self.ended:
                 return
@@ -52,13 +52,13 @@ class Buffer:
             self._wake()
 
     def end(self) -> None:
-        """Add no more events. The reader still gets those that wait."""
+        """Add no more events. The reader still gets the pending ones."""
         with self._changed:
             self.ended = True
             self._wake()
 
     def close(self) -> None:
-        """Drop everything: nobody reads any more."""
+        """Drop everything: the reader is gone."""
         with self._changed:
             self.ended = True
             self._events.clear()
@@ -66,7 +66,7 @@ class Buffer:
             self._wake()
 
     def take(self, timeout: float | None = None) -> BaseEvent | None:
-        """Return the next event, waiting for it for `timeout` seconds at most; None at the end.
+        """Return the next event, waiting at most `timeout` seconds; None at the end.
 
         Raises:
             TimeoutError: there was none in time.
@@ -82,7 +82,7 @@ class Buffer:
             return self._next()
 
     async def take_async(self) -> BaseEvent | None:
-        """Return the next event, waiting for it on the running loop; None at the end."""
+        """Return the next event, waiting on the running loop; None at the end."""
         import asyncio
 
         while True:
@@ -102,7 +102,7 @@ class Buffer:
                         self._waiters.remove(entry)
 
     def _end_with_the_program(self) -> None:
-        """End once the main thread has: pools are closed only after every thread that is not a daemon has ended."""
+        """End with the main thread: pools are closed only after every non-daemon thread has ended."""
         if not threading.main_thread().is_alive():
             self.ended = True
 
@@ -129,9 +129,9 @@ def _set(waiter: "Future[None]") -> None:
 
 
 class EventStream[E: BaseEvent](Iterator[E | EventsDropped], AsyncIterator[E | EventsDropped]):
-    """Events of a pool as they happen, for `for` and `async for`; see `Compute.events`.
+    """Live events of a pool, for `for` and `async for`; see `Compute.events`.
 
-    Ends when the pool is closed. Closing it, leaving its `with` block or dropping it unsubscribes.
+    Ends when the pool is closed. Closing it, leaving its `with` block or deleting it unsubscribes.
     """
 
     def __init__(self, buffer: Buffer, unsubscribe: Callable[[Buffer], object]) -> None:
@@ -144,15 +144,15 @@ class EventStream[E: BaseEvent](Iterator[E | EventsDropped], AsyncIterator[E | E
 
         Raises:
             TimeoutError: nothing happened for `timeout` seconds.
-            UsageError: called in a callback of a future, where waiting would stop the pool.
-            SpecError: `timeout` is no number of seconds.
+            UsageError: called in a callback of a future, where waiting would block the pool.
+            SpecError: `timeout` is not a number of seconds.
         """
         number(timeout, "timeout", zero=True, optional=True, most=limits.SECONDS)
-        from skyward.process import background  # the types of events are usable without a loop
+        from skyward.process import background  # imported late: the types of events are usable without a loop
 
         if background.on_loop():
             raise UsageError(
-                "Events cannot be waited for in a callback of a future: the pool itself would wait. Use a thread."
+                "Cannot wait for events in a callback of a future: that would block the pool. Use a thread."
             )
         return cast("E | EventsDropped | None", self._buffer.take(timeout))
 
@@ -175,7 +175,7 @@ class EventStream[E: BaseEvent](Iterator[E | EventsDropped], AsyncIterator[E | E
         return cast("E | EventsDropped", event)
 
     def close(self) -> None:
-        """Unsubscribe. Who waits for an event gets the end of the stream. Twice does no harm."""
+        """Unsubscribe. A thread that waits for an event gets the end of the stream. Idempotent."""
         self._release()
 
     def __enter__(self) -> Self:

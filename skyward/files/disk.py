@@ -1,7 +1,7 @@
-"""Files on a disk: which there are, what is in them, and writing them.
+"""Listing, reading and writing of files on a disk.
 
-A file is read in chunks, each of which has a content address: where part of a large file changes, the other chunks keep
-theirs. The version of a file is the address of its content, and whether it may be executed.
+A file is read in chunks, each with its own content address: a change in part of a large file leaves the addresses of
+the other chunks as they are. The version of a file is the address of its content and its executable bit.
 """
 
 import contextlib
@@ -33,28 +33,28 @@ __all__ = [
 ]
 
 CHUNK = 16 * 1024 * 1024
-"""Bytes that a file is read by. Both ends read alike, because the version of a file depends on it."""
+"""Bytes of a chunk. The same on both sides, because the version of a file depends on it."""
 
 SETTLED = 2_000_000_000
-"""Nanoseconds after which a file that is written looks different, however coarse the clock of its disk is."""
+"""Nanoseconds after which a write to a file changes its signature, however coarse the clock of its disk."""
 
 _TRIES = 3
-"""Times that a file which changes while it is read is read again."""
+"""Number of times that a file which changes during a read is read."""
 
 type Buffer = bytes | memoryview
 type Listing = dict[str, os.stat_result]
 """Files by their relative path."""
 
 type Signature = tuple[int, int, int, int]
-"""What of a file changes when it is written: two looks that see the same have seen the same content."""
+"""Attributes of a file that change on a write: equal signatures mean equal content."""
 
 
 class TooManyFilesError(Exception):
-    """A folder has more files than were to be looked at."""
+    """A folder has more files than the limit."""
 
 
 def signature(found: os.stat_result) -> Signature:
-    """Return what of a file changes when it is written."""
+    """Return the signature of a file."""
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
@@ -66,10 +66,10 @@ def is_executable(found: os.stat_result) -> bool:
 def below(
     root: str, folder: str, excludes: Excludes, most: float = float("inf"), folders: list[str] | None = None
 ) -> Listing:
-    """The files in `folder`, which is relative to `root`, with their paths from `root`.
+    """Return the files in `folder`, which is relative to `root`, by their paths from `root`.
 
-    Links to files count as files, links to folders are left out; so are virtual environments. The patterns of
-    `excludes` are compared with paths from `folder`. The folders in it are added to `folders`.
+    Links to files count as files; links to folders and virtual environments are skipped. The patterns of `excludes` are
+    compared with paths from `folder`. Subfolders are appended to `folders`.
 
     Raises:
         OSError: a folder cannot be read.
@@ -99,7 +99,7 @@ def below(
 
 
 def matching(root: str, glob: Glob) -> Listing:
-    """The files in `root` that match; all that is in a folder that matches.
+    """Return the files in `root` that match, including all files in a matching folder.
 
     Raises:
         OSError: a folder cannot be read.
@@ -132,7 +132,7 @@ def _entries(root: str, folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_folder(entry: os.DirEntry[str], *, follow: bool) -> bool:
-    """Whether to look into it. A link is followed only where that has an end: "**" would follow a circle for ever."""
+    """Return whether to descend into an entry. Links are followed only to a bounded depth: "**" could loop."""
     try:
         return entry.is_dir(follow_symlinks=follow)
     except OSError:
@@ -142,21 +142,21 @@ def _is_folder(entry: os.DirEntry[str], *, follow: bool) -> bool:
 def _file(entry: os.DirEntry[str]) -> os.stat_result | None:
     try:
         status = entry.stat()
-    except OSError:  # a link that leads nowhere, or it has just gone
+    except OSError:  # a broken link, or the entry was just removed
         return None
     return status if stat.S_ISREG(status.st_mode) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is in a file.
+    """Content of a file.
 
     Attributes:
-        chunks: its bytes, in order; none of them is empty.
-        addresses: the content address of each.
-        version: what tells it from other content.
+        chunks: its bytes, in order; no chunk is empty.
+        addresses: content address of each chunk.
+        version: identifies the content.
         size: bytes.
-        changed: whether it was written while it was read, however often that was tried.
+        changed: True if the file was written during every attempt to read it.
     """
 
     chunks: tuple[bytes, ...]
@@ -168,7 +168,7 @@ class Content:
 
 
 def read(path: str) -> Content:
-    """What is in a file, as it was at one moment where that can be had.
+    """Return the content of a file, as of one moment where possible.
 
     Raises:
         OSError: it cannot be read.
@@ -203,17 +203,17 @@ def _version_on_disk(path: str) -> bytes:
 
 
 class Versions:
-    """Versions of files, each read once for as long as the file looks the same.
+    """Versions of files; a file is read again only when its signature has changed.
 
     Attributes:
-        known: by path, what the file looked like, and its version then.
+        known: by path, the signature of the file and its version then.
     """
 
     def __init__(self, known: Mapping[str, tuple[Signature, bytes]] | None = None) -> None:
         self.known = dict(known or {})
 
     def of(self, path: str, status: os.stat_result) -> bytes | None:
-        """The version of a file; None where it cannot be read."""
+        """Return the version of a file; None if it cannot be read."""
         look = signature(status)
         found = self.known.get(path)
         if found is not None and found[0] == look:
@@ -229,11 +229,11 @@ class Versions:
         return version
 
     def keep(self, paths: Collection[str]) -> None:
-        """Forget what is known of other files than these."""
+        """Forget the versions of all files except these."""
         self.known = {path: found for path, found in self.known.items() if path in paths}
 
     def note(self, path: str, version: bytes) -> None:
-        """Note the version of a file that `write` has just written: with a time that no later change has."""
+        """Record the version of a file that `write` has just written, with a time that no later change has."""
         with contextlib.suppress(OSError):
             self.known[path] = signature(os.stat(path)), version
 
@@ -243,16 +243,16 @@ def _is_settled(status: os.stat_result) -> bool:
 
 
 def write(target: str, pieces: Iterable[Buffer], modified: int, *, is_executable: bool) -> None:
-    """Write a file as a whole, over the one that is there, with the folders that it is in.
+    """Write a file atomically, replacing an existing one, and create its parent folders.
 
     Args:
         target: its path.
         pieces: its bytes, in order.
-        modified: its time of modification, ns.
-        is_executable: whether those who may read it may execute it.
+        modified: its modification time, ns.
+        is_executable: make it executable for those who may read it.
 
     Raises:
-        OSError: it cannot be written. What was there is as it was.
+        OSError: it cannot be written. An existing file is unchanged.
     """
     folder = os.path.dirname(target)
     os.makedirs(folder, exist_ok=True)

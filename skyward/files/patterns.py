@@ -1,4 +1,4 @@
-"""Relative paths, and patterns of them. The same on every system: parts are separated by "/"."""
+"""Relative paths and patterns for them. The same on every system: parts are separated by "/"."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 TEMPORARY = ".skyward-"
-"""How the names of files begin that are being written."""
+"""Prefix of the names of files that are being written."""
 
 NEVER_SYNCED = (
     ".git",
@@ -40,13 +40,13 @@ NEVER_SYNCED = (
     ".DS_Store",
     f"{TEMPORARY}*",
 )
-"""What is left out where a folder is meant as a whole."""
+"""Patterns that are excluded when a whole folder is selected."""
 
 
 def is_relative(path: str) -> bool:
-    """Return whether `path` is relative, in its shortest form, and leads to something inside its folder.
+    """Return whether `path` is relative, normalised, and inside its folder.
 
-    It is asked of every path that comes from the other side.
+    Every path received from the other side is checked with it.
     """
     return (
         path not in ("", ".", "..")
@@ -63,28 +63,28 @@ def is_inside(path: str, folder: str) -> bool:
 
 
 def is_pattern(text: str) -> bool:
-    """Return whether `text` has a character that stands for others."""
+    """Return whether `text` contains a wildcard."""
     return any(character in text for character in "*?[")
 
 
 def literal(path: str) -> str:
-    """Return the pattern for one path, as `--fetch` reads it.
+    """Return the pattern that matches exactly one path, as `--fetch` reads it.
 
-    Commas stand between patterns, and spaces around them do not count, so "?" stands for those.
+    Commas separate patterns, and spaces around them are ignored, so "?" replaces both.
     """
     pattern = re.sub(r"([*?[])", r"[\1]", path)
     return re.sub(r"[,\n]|^\s|\s$", "?", pattern)
 
 
 def parents(path: str) -> Iterator[str]:
-    """The folders that `path` is in, innermost first."""
+    """Yield the folders that contain `path`, innermost first."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
 
 
 def aside(path: str, label: str, number: int = 1) -> str:
-    """Name for another version of a file beside it: "out/a.png" of "node0" is "out/a.node0.png"."""
+    """Return the name for another version of a file beside it: "out/a.png" with "node0" becomes "out/a.node0.png"."""
     folder, slash, name = path.rpartition("/")
     stem, suffix = splitext(name)
     return f"{folder}{slash}{stem}.{label}{f'-{number}' if number > 1 else ''}{suffix}"
@@ -95,7 +95,7 @@ class Glob:
     """A pattern of relative paths.
 
     "*", "?" and "[...]" match within a part, "**" any number of parts; names that begin with "." are matched only by
-    patterns that do. A folder that matches is meant as a whole.
+    patterns that do. A matching folder matches as a whole.
     """
 
     text: str
@@ -106,7 +106,7 @@ class Glob:
 
     @property
     def folder(self) -> str:
-        """The folder that all matches are in: the parts before the first that is a pattern; "" for none."""
+        """The folder that contains all matches: the parts before the first with a wildcard; "" if there are none."""
         fixed = []
         for part in self._parts[:-1]:
             if is_pattern(part):
@@ -115,15 +115,15 @@ class Glob:
         return "/".join(fixed)
 
     def start(self) -> frozenset[int]:
-        """Where the match stands before the first part of a path; see `step`."""
+        """Return the states of the match before the first part of a path; see `step`."""
         return self._skipped({0})
 
     def step(self, states: frozenset[int], name: str) -> frozenset[int]:
-        """Where it stands after one part more. Nothing below a folder matches once there is no place left."""
+        """Return the states after one more part. Without any state left, nothing below the folder matches."""
         reached = set()
         for state in states:
             if state == len(self._parts):
-                return frozenset({state})  # inside a folder that matched
+                return frozenset({state})  # inside a matching folder
             part = self._parts[state]
             if part == "**":
                 if not name.startswith("."):
@@ -133,7 +133,7 @@ class Glob:
         return self._skipped(reached)
 
     def _skipped(self, states: Iterable[int]) -> frozenset[int]:
-        """The states that are reached without a part, because "**" may stand for none."""
+        """Return the states reachable without a part, because "**" may match no part."""
         found = set(states)
         for state in sorted(found):
             following = state
@@ -160,16 +160,16 @@ class Glob:
 class Excludes:
     """Patterns of what is left out of a folder.
 
-    A pattern without "/" is compared with each part of a path, another one with the whole path. "*" matches "/" too.
+    A pattern without "/" is compared with each part of a path, any other with the whole path. "*" matches "/" too.
     """
 
     patterns: tuple[str, ...] = NEVER_SYNCED
 
     def skips(self, path: str) -> bool:
-        """Return whether a path is left out, where the folders that it is in are not."""
+        """Return whether a path itself is excluded; its parent folders are not checked."""
         name = path.rpartition("/")[2]
         return any(fnmatchcase(path if "/" in each else name, each) for each in self.patterns)
 
     def skip_any(self, path: str) -> bool:
-        """Return whether a path, or a folder that it is in, is left out."""
+        """Return whether a path or one of its parent folders is excluded."""
         return self.skips(path) or any(map(self.skips, parents(path)))

@@ -1,5 +1,6 @@
-"""What becomes of a file, from its versions: here (the notebook's folder), there (a node's working folder), and those
-that both are known to have had.
+"""Decisions about a file from its versions on both sides and the base version that both once had.
+
+"Here" is the notebook's folder, "there" a node's working folder.
 
 A version is None where there is no file. Nothing here touches a disk.
 """
@@ -18,16 +19,16 @@ type Landing = Literal["same", "write", "set aside"]
 
 
 def place(here: Version, there: Version, base: Version, taken: Collection[bytes] = ()) -> Placing:
-    """Decide about a file that is to be on the node as it is here (`--file`).
+    """Decide about a file that the node should have as it is here (`--file`).
 
     Args:
         here: the version here.
         there: the version there.
-        base: the version that both had when it was placed last.
-        taken: versions that nodes had, and that came here.
+        base: the version that both sides had when it was last placed.
+        taken: versions that nodes had and that were copied here.
 
     Returns:
-        "keep", "write", or "replace" where a version is lost that exists nowhere else: that is told.
+        "keep"; "write"; or "replace" where the only copy of a version is lost, which is reported.
     """
     if there == here:
         return "keep"
@@ -37,15 +38,16 @@ def place(here: Version, there: Version, base: Version, taken: Collection[bytes]
 def sync(
     here: Version, there: Version, base: Version, taken: Collection[bytes] = (), *, is_gone: bool = False
 ) -> Placing:
-    """Decide about a file of a folder that is the same on both sides (`--sync`), before the cell runs.
+    """Decide about a file of a synced folder (`--sync`), before the cell runs.
 
     Args:
         here, there, base, taken: as for `place`.
-        is_gone: whether it was here once, and was deleted since.
+        is_gone: True if the file existed here and was deleted since.
 
     Returns:
-        "keep" also for a version of the node that is to come home; "set aside" where both sides have changed: the
-        version there gets another name, and that of here is written.
+        "keep", also for a version of the node that is to be copied here; "write"; "remove"; "set aside" where both
+        sides
+        have changed: the version there gets another name, and the version here is written.
     """
     if there == here:
         return "keep"
@@ -66,16 +68,16 @@ def bring(
     is_written: bool,
     only_written: bool = False,
 ) -> Literal["stay", "replace", "add"]:
-    """Decide about a file of the node that is to come home, after the cell.
+    """Decide about a file of the node that may be copied to the notebook's folder, after the cell.
 
     Args:
         here: the version here when the cell was sent.
         there, base, taken: as for `place`.
-        is_written: whether the cell wrote it.
-        only_written: whether other files stay.
+        is_written: True if the cell wrote it.
+        only_written: True if files that the cell did not write stay.
 
     Returns:
-        "stay"; "replace" where it may take the place of the version here; "add" where it may not.
+        "stay"; "replace" if it may replace the version here; "add" if it may not.
     """
     if there == here or (not is_written and (only_written or there in taken)):
         return "stay"
@@ -83,17 +85,17 @@ def bring(
 
 
 def land(now: Version, then: Version, came: bytes, *, may_replace: bool, is_synced: bool = False) -> Landing:
-    """Decide about a file that has come home.
+    """Decide about a file that has arrived in the notebook's folder.
 
     Args:
         now: the version here now.
         then: the version here when the cell was sent.
-        came: the version that has come.
-        may_replace: whether it may take the place of the version `then`.
-        is_synced: whether a deletion here since then counts as a change.
+        came: the version that arrived.
+        may_replace: True if it may replace the version `then`.
+        is_synced: True if a deletion here since then counts as a change.
 
     Returns:
-        "set aside" where it gets another name, because the version here may be another change.
+        "same"; "write"; "set aside" if it gets another name, because the version here may be another change.
     """
     if now == came:
         return "same"
@@ -104,15 +106,15 @@ def land(now: Version, then: Version, came: bytes, *, may_replace: bool, is_sync
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One version of a file as one run of a cell left it.
+    """One version of a file, as one run of a cell left it.
 
     Attributes:
-        run: which of the runs.
+        run: index of the run.
         node: rank of its node.
-        began, ended: when the run did, on the clock of its node.
-        version: its content.
-        is_written: whether that run wrote it.
-        is_synced: whether it is of a folder that is the same on both sides, so that only its latest version counts.
+        began, ended: start and end of the run, on the clock of its node.
+        version: identifies the content.
+        is_written: True if that run wrote the file.
+        is_synced: True for a file of a synced folder, of which only the latest version counts.
     """
 
     run: int
@@ -127,16 +129,15 @@ class Found:
 def spread(path: str, found: Sequence[Found], labels: Sequence[str]) -> Mapping[int, str]:
     """Name the versions of one file that several runs have left.
 
-    Versions that are all the same have the name of the file, and so has the only one. Where they differ, each has the
-    label of its run in its name.
+    A single version, or equal versions, keep the name of the file. Otherwise each name includes the label of its run.
 
     Args:
         path: of the file.
-        found: what the runs left, at least one.
-        labels: by run.
+        found: the versions, at least one.
+        labels: label of each run.
 
     Returns:
-        The names, by run. Runs whose version is one of another run, or was written over on its node, are left out.
+        The names, by run. Runs whose version equals that of another run, or was overwritten on its node, are left out.
     """
     kept = [each for each in found if not any(_outdates(other, each) for other in found)]
     if any(each.is_written for each in kept):
@@ -148,7 +149,7 @@ def spread(path: str, found: Sequence[Found], labels: Sequence[str]) -> Mapping[
 
 
 def _outdates(later: Found, earlier: Found) -> bool:
-    """Return whether `later` is the same file at a later time: as the two runs shared the folder."""
+    """Return whether `later` is the same file at a later time, because both runs used the same folder."""
     if later.node != earlier.node or (later.ended, later.run) <= (earlier.ended, earlier.run):
         return False
     return later.is_synced or later.began < earlier.ended

@@ -1,4 +1,4 @@
-"""What crosses with a cell: the files that go along, which are to come home, and those that do."""
+"""Messages about the files of a cell: those sent with it, the patterns to fetch, and those fetched."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from skyward.wire.payloads.payload import Packed
 __all__ = ["SMALL", "Brought", "FilesRequest", "FilesResult", "Packing", "Root", "Span", "pieces"]
 
 SMALL = 256 * 1024
-"""Bytes up to which a file travels together with others: each blob costs a turn on the way."""
+"""Bytes up to which a file shares a blob with others: each blob costs a round trip."""
 
 _FULL = 4 * 1024 * 1024
 """Bytes after which such a group of files ends."""
@@ -18,13 +18,15 @@ _FULL = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One file, and where its bytes are: in the blobs from `first` on, `offset` bytes after the front of that.
+    """One file and the position of its bytes: in the blobs from `first` on, from byte `offset` of that blob.
 
     Attributes:
         path: relative, with "/".
-        version: its content; see `skyward.files.disk`.
+        version: identifies the content; see `skyward.files.disk`.
         size: bytes.
-        modified: when it was modified, ns.
+        modified: modification time, ns.
+        first: index of its first blob.
+        offset: bytes before it in that blob.
     """
 
     path: str
@@ -36,24 +38,24 @@ class Span:
 
     @property
     def is_executable(self) -> bool:
-        """Whether it may be executed."""
+        """True if the file is executable."""
         return len(self.version) > 32  # the address of the content has 32 bytes; see `skyward.files.disk`
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder that is the same on both sides.
+    """A folder that is synced between both sides.
 
     Attributes:
         path: relative; "." for the whole.
-        excludes: what of it is left out.
+        excludes: patterns of what is left out.
     """
 
     path: str
     excludes: Excludes = field(default_factory=Excludes)
 
     def has(self, path: str) -> bool:
-        """Return whether a file is part of it."""
+        """Return whether a file is part of the folder."""
         if not is_inside(path, self.path):
             return False
         return not self.excludes.skip_any(path if self.path == "." else path.removeprefix(f"{self.path}/"))
@@ -65,16 +67,16 @@ class FilesRequest:
 
     Attributes:
         folder: the notebook's folder. A node that shares the disk of the notebook runs the cell there.
-        sent: what is to be in the cell's folder before it runs.
-        blobs: the bytes of it.
-        roots: folders that are the same on both sides.
-        fetch: patterns of what is to come home.
-        here: versions of files of `roots`, and of those that match `fetch`, here.
-        taken: by path, versions that have come from nodes before.
-        gone: paths that were here once, and were deleted since.
-        folders: folders that are to be there.
-        limit: bytes that may come home.
-        only_written: whether files come home only from the run that wrote them.
+        sent: files to place in the cell's folder before it runs.
+        blobs: their bytes.
+        roots: synced folders.
+        fetch: patterns of the files to fetch.
+        here: versions, here, of the files of `roots` and of those that match `fetch`.
+        taken: by path, versions that were copied from nodes before.
+        gone: paths that existed here and were deleted since.
+        folders: folders to create.
+        limit: maximum number of bytes to fetch.
+        only_written: fetch files only from the run that wrote them.
     """
 
     folder: str
@@ -90,26 +92,26 @@ class FilesRequest:
     only_written: bool = False
 
     def syncs(self, path: str) -> bool:
-        """Return whether a file is of a folder that is the same on both sides."""
+        """Return whether a file is in a synced folder."""
         return any(root.has(path) for root in self.roots)
 
     def syncs_folder(self, path: str) -> bool:
-        """Return whether a folder is the same on both sides, or is in one."""
+        """Return whether a folder is synced, or is in a synced one."""
         return any(path == root.path or root.has(path) for root in self.roots)
 
     def allows(self, path: str) -> bool:
-        """Return whether a file of this path may come home."""
+        """Return whether a file of this path may be fetched."""
         return self.syncs(path) or any(Glob(text).matches(path) for text in self.fetch)
 
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """A file that comes home.
+    """A fetched file.
 
     Attributes:
         span: the file, in the blobs of the result.
-        may_replace: whether it may take the place of the version that was here when the cell was sent.
-        is_written: whether the cell wrote it.
+        may_replace: True if it may replace the version that was here when the cell was sent.
+        is_written: True if the cell wrote it.
     """
 
     span: Span
@@ -119,19 +121,19 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class FilesResult:
-    """What a cell left of files.
+    """The files that a cell left.
 
     Attributes:
         folder: the folder that it ran in.
-        is_shared: whether that is the notebook's own.
-        files: what comes home.
-        blobs: the bytes of it.
-        deleted: files that it deleted, of folders that are the same on both sides.
-        made, removed: folders in these that it made and removed.
+        is_shared: True if that is the notebook's own folder.
+        files: fetched files.
+        blobs: their bytes.
+        deleted: files of synced folders that the cell deleted.
+        made, removed: folders inside synced ones that the cell created and removed.
         unmatched: patterns that no file matched.
-        left: files that it wrote and that stay on the node.
-        notes: a sentence each on what could not be as it was asked for.
-        began, ended: when it ran, s on the clock of its node.
+        left: files that the cell wrote and that stay on the node.
+        notes: sentences about requests that could not be met.
+        began, ended: start and end of the run, s on the clock of its node.
     """
 
     folder: str
@@ -149,9 +151,9 @@ class FilesResult:
 
 
 class Packing:
-    """Puts files into blobs: large ones chunk by chunk, small ones together.
+    """Packs files into blobs: large ones chunk by chunk, small ones in groups.
 
-    Where a group ends depends on the files in it, so that one that changes leaves the other groups as they are.
+    The end of a group depends on the content of its files, so that a changed file leaves the other groups as they are.
     """
 
     def __init__(self) -> None:
@@ -160,7 +162,7 @@ class Packing:
         self._size = 0
 
     def add(self, path: str, content: Content, modified: int) -> Span:
-        """Add a file. The order counts: add those that are together in a folder one after the other."""
+        """Add a file. Add the files of one folder one after the other, so that they share groups."""
         if content.size > SMALL:
             self._close()
             span = Span(path, content.version, content.size, modified, len(self._blobs))
@@ -179,21 +181,21 @@ class Packing:
         self._group, self._size = [], 0
 
     def blobs(self) -> tuple[Packed, ...]:
-        """The bytes of all files that were added."""
+        """Return the bytes of all added files."""
         self._close()
         return tuple(self._blobs)
 
 
 def pieces(span: Span, blobs: Sequence[Packed]) -> Iterator[memoryview]:
-    """The bytes of a file, in order.
+    """Yield the bytes of a file, in order.
 
     Raises:
-        ValueError: there are fewer than there should be.
+        ValueError: the blobs hold fewer bytes than the size of the file.
     """
     left, offset, index = span.size, span.offset, span.first
     while left:
         if index >= len(blobs):
-            raise ValueError(f"{span.path} is not whole")
+            raise ValueError(f"{span.path} is incomplete")
         piece = memoryview(blobs[index].data).cast("B")[offset:][:left]
         left, offset, index = left - len(piece), 0, index + 1
         yield piece

@@ -1,4 +1,4 @@
-"""`@sky.function`: a function whose call is a value, to be sent somewhere with an operator."""
+"""`@sky.function`: functions whose calls are values, sent to a pool with an operator."""
 
 import functools
 import inspect
@@ -35,13 +35,17 @@ __all__ = [
 
 
 class SkyFunction[**P, T]:
-    """A function decorated with `@sky.function`. Calling it runs nothing and gives a `PendingFunction`.
+    """Function decorated with `@sky.function`. A call runs nothing and returns a `PendingFunction`.
 
     Attributes:
-        fn: the function that was decorated.
-        timeout: seconds that each call of it may run, or None for the pool's default.
-        needs: what each call of it asks of the node that it runs on.
-        retries: how often a call of it is run again when it raises, and after what.
+        fn: the undecorated function.
+        timeout: seconds that each call may run, or None for the pool's default.
+        needs: resources and capabilities that each call requires of its node.
+        retries: retry policy for exceptions that a call raises.
+
+    Example:
+        >>> call = train(0.1)  # nothing runs yet
+        >>> train.local(0.1)   # runs here, like the undecorated function
     """
 
     __sky_function__ = True
@@ -67,11 +71,11 @@ class SkyFunction[**P, T]:
         self._bound = bound
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> PendingFunction[T]:
-        """The call, not run yet."""
+        """Return the call, without running it."""
         return PendingFunction(self.fn, (*self._bound, *args), kwargs, self.timeout, self.needs, self.retries)
 
     def local(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of the function, run here and now; an `async def` function has an event loop of its own.
+        """Run the function in this thread and return its result; an `async def` function runs on a new event loop.
 
         Raises:
             UsageError: an event loop runs on this thread already.
@@ -86,11 +90,11 @@ class SkyFunction[**P, T]:
         self: "SkyFunction[Concatenate[S, Q], R]", instance: S, owner: type[Any] | None = None
     ) -> "SkyFunction[Q, R]": ...
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
-        """The function bound to `instance`, which travels as the first argument of its calls."""
+        """Return the function bound to `instance`, which is sent as the first argument of its calls."""
         return self if instance is None else self._with(self.fn, (*self._bound, instance))
 
     def filtered(self, change: Callable[[Callable[..., Any]], Any]) -> "SkyFunction[P, T]":
-        """The same for what `change` makes of the function."""
+        """Return a `SkyFunction` with the same settings for `change(fn)`."""
         return self._with(change(self.fn), self._bound)
 
     def _with(self, fn: Callable[..., Any], bound: tuple[Any, ...]) -> "SkyFunction[P, T]":
@@ -107,12 +111,12 @@ class SkyFunction[**P, T]:
         return f"<sky.function {self.__qualname__}>"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # By name where the name leads back here, as for any function; by value where cloudpickle was told so.
+        # By name if the name resolves to this object, as for any function; by value if registered so with cloudpickle.
         if find_decorated(self.fn) is self and not _travels_by_value(self.__module__):
             return self.__qualname__
         return super().__reduce_ex__(protocol)
 
-    if not TYPE_CHECKING:  # for the type checkers these operators do not exist, so that they flag them
+    if not TYPE_CHECKING:  # hidden from type checkers, which then flag uses
         __array_ufunc__ = None
 
         def __rshift__(self, right: object) -> NoReturn:
@@ -138,7 +142,7 @@ def _not_called(fn: SkyFunction[..., Any], fix: str) -> OperatorError:
 
 
 def find_decorated(fn: Any) -> SkyFunction[..., Any] | None:
-    """The `SkyFunction` that stands where `fn` was defined, if it was decorated there; it can be pickled by name."""
+    """Return the `SkyFunction` at the qualified name of `fn`, if it decorates `fn`; it can be pickled by name."""
     found: Any = sys.modules.get(getattr(fn, "__module__", None) or "__main__")
     for name in getattr(fn, "__qualname__", "<unnamed>").split("."):
         found = getattr(found, name, None)
@@ -152,7 +156,7 @@ def _travels_by_value(module: str) -> bool:
 
 
 class _Decorator:
-    """What `@sky.function(...)` applies."""
+    """Decorator that `@sky.function(...)` returns."""
 
     __slots__ = ("_needs", "_retries", "_timeout")
 
@@ -256,23 +260,29 @@ def function(
     retries: int = 0,
     retry_on: RetryOn | None = None,
 ) -> Any:
-    """The function as one whose calls are values: `train(10)` runs nothing, `train(10) >> pool` does.
+    """Decorate a function so that its calls are values: `train(10)` runs nothing, `train(10) >> pool` runs it.
 
-    A generator function streams: `>>` gives an iterator. A parameter annotated `Iterator[T]` streams in. An `async def`
-    function runs on an event loop of its node, one for each call; a timeout or a cancel cancels its coroutine.
+    A generator function streams: `>>` returns an iterator. A parameter annotated `Iterator[T]` streams in. Each call of
+    an `async def` function runs on its own event loop on the node; a timeout or a cancellation cancels its coroutine.
 
     Args:
-        fns: the function, when used bare; nothing when used with keywords.
-        timeout: seconds that each call may run, instead of the pool's `default_compute_timeout`. A generator function
-            has no limit but this one, which counts from its start to its end, pauses for its reader included.
-        resources: amounts of its node's resources that each call holds while it runs, such as `{"GPU": 1}`.
-        capabilities: what that node must be able to do, such as `{"gpu"}`.
-        retries: how often a call that raises is run again, apart from the losses of nodes that the pool's
-            `retry_on_interruption` covers. A generator is run again only if none of its elements has arrived.
-        retry_on: the exceptions after which it is, a class or several; None for any `Exception`.
+        fns: the function, if used without parentheses.
+        timeout: seconds that each call may run, instead of the pool's `default_compute_timeout`. It is the only timeout
+            of a generator function, and covers the whole stream, including pauses of its reader.
+        resources: amounts of the node's resources that each call holds while it runs, such as `{"GPU": 1}`.
+        capabilities: capabilities that the node must have, such as `{"gpu"}`.
+        retries: how many times a call that raises is retried. Losses of nodes are covered by the pool's
+            `retry_on_interruption` instead. A generator is retried only if none of its elements has arrived.
+        retry_on: exceptions after which a call is retried, a class or several; None for any `Exception`.
 
     Raises:
-        SpecError: what it decorates is not a plain function, or a keyword has a value that is not allowed.
+        SpecError: the decorated object is not a plain function, or a keyword has a value that is not allowed.
+
+    Example:
+        >>> @sky.function(timeout=600, resources={"GPU": 1})
+        ... def train(epochs: int) -> float: ...
+        >>> with sky.Compute(accelerator="A100") as pool:
+        ...     loss = train(10) >> pool
     """
     needs = Needs({} if resources is None else resources, capabilities) or NOTHING
     decorator = _Decorator(check_timeout(timeout), needs, Retries.of(retries, retry_on))
@@ -280,6 +290,11 @@ def function(
 
 
 def main[F: Callable[..., Any]](fn: F) -> F:
-    """`fn` itself, marked as the local entry point of a script."""
-    fn.__sky_main__ = True  # type: ignore[attr-defined]  # a mark, for tools that look for it
+    """Mark `fn` as the local entry point of a script, and return it.
+
+    Example:
+        >>> @sky.main
+        ... def main() -> None: ...
+    """
+    fn.__sky_main__ = True  # type: ignore[attr-defined]  # a mark for tools
     return fn

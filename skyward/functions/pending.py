@@ -1,7 +1,7 @@
-"""Calls that have not run yet, alone and in groups, and the operators that send them.
+"""Calls that have not run yet, single or in groups, and the operators that send them.
 
 `call >> pool` runs it on one node, `call > pool` returns a future of it, `call @ pool` runs it on every node, and
-`call & call` makes a group that runs in parallel. Nothing here does I/O: the pool does.
+`call & call` makes a group that runs in parallel. This module does no I/O.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,18 +31,18 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Unknown:
-    """Nothing is of this type: a result that is taken for it is of a type that the checkers do not know."""
+    """Type without instances: type checkers infer it for results of unknown type."""
 
 
 class _LeftOperand:
-    """Answers a call that stands on the left where the pool belongs, or the other way round."""
+    """Operand whose misuse as the left or right side of an operator raises an error with the fix."""
 
     __slots__ = ()
 
-    # Without this NumPy would take `array >> call` apart and apply the operator to each element.
+    # Without this, NumPy would apply `array >> call` to each element.
     __array_ufunc__ = None
 
-    if not TYPE_CHECKING:  # for the type checkers these operators do not exist, so that they flag them
+    if not TYPE_CHECKING:  # hidden from type checkers, which then flag uses
 
         def __rrshift__(self, left: object) -> NoReturn:
             raise _turned_round(self, left, ">>")
@@ -69,18 +69,22 @@ class _LeftOperand:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
-    """A call of a function that has not run: what to compute, not where.
+    """Call of a function that has not run yet.
 
     Attributes:
-        fn: the function itself, undecorated.
+        fn: the undecorated function.
         args: positional arguments.
         kwargs: keyword arguments.
         timeout: seconds it may run, or None for the pool's `default_compute_timeout`; for a generator function, None
             for no limit.
-        needs: what it asks of the node that it runs on, beside a slot.
-        retries: how often it is run again when it raises, and after what.
-        waits_for: futures that must have ended well before it runs.
-        grace: seconds that it has to end by itself once it is told to stop; 0 for the default.
+        needs: resources and capabilities that it requires of its node, in addition to a slot.
+        retries: retry policy for exceptions that it raises.
+        waits_for: futures that must have succeeded before it runs.
+        grace: seconds that it has to end by itself after a cancellation; 0 for the default.
+
+    Example:
+        >>> call = train(10).with_timeout(600)
+        >>> result = call >> pool
     """
 
     fn: Callable[..., T_co]
@@ -93,29 +97,29 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     grace: float = 0.0
 
     def with_timeout(self, seconds: float | None) -> Self:
-        """The same call, which may run for `seconds`; None for the pool's default."""
+        """Return the same call with a timeout in seconds; None for the pool's default."""
         return replace(self, timeout=check_timeout(seconds))
 
     def with_resources(self, **amounts: float) -> Self:
-        """The same call, which holds these amounts of its node's resources; those not named stay, 0 takes one away."""
+        """Return the same call with these amounts of resources; others are unchanged, 0 removes one."""
         return replace(self, needs=Needs({**self.needs.resources, **amounts}, self.needs.capabilities))
 
     def with_retries(self, times: int, retry_on: RetryOn | None = None) -> Self:
-        """The same call, which runs again, up to `times`, when it raises one of `retry_on`; None for any exception."""
+        """Return the same call, retried up to `times` if it raises one of `retry_on`; None for any exception."""
         return replace(self, retries=Retries.of(times, retry_on))
 
     def after(self, *futures: "Future[Any]") -> Self:
-        """The same call, which runs once these futures have ended well; where one fails, it fails with that error.
+        """Return the same call, to run once these futures have succeeded; if one fails, the call fails with its error.
 
-        The values of futures among its arguments are waited for in any case.
+        Futures among the arguments of the call are always waited for.
 
         Raises:
-            SpecError: one of them is no future.
+            SpecError: one of them is not a future.
         """
         return replace(self, waits_for=(*self.waits_for, *_futures(self.text, futures)))
 
     def local(self) -> T_co:
-        """The result of the call, run here and now; an `async def` function has an event loop of its own.
+        """Run the call in this thread and return its result; an `async def` function runs on a new event loop.
 
         Raises:
             UsageError: an event loop runs on this thread already.
@@ -125,7 +129,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
 
     @property
     def text(self) -> str:
-        """The call as an error shows it, without its arguments: `train(...)`."""
+        """Text of the call for error messages, without its arguments: `train(...)`."""
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
         return f"{name}({'...' if self.args or self.kwargs else ''})"
 
@@ -139,12 +143,12 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     @overload
     def __rshift__(self, target: Destination) -> T_co: ...
     def __rshift__(self, target: Destination) -> Any:
-        """Run it on one node and wait for the result; a generator function gives a stream at once."""
+        """Run it on one node and return the result; a generator function returns a stream at once."""
         __tracebackhide__ = True  # IPython leaves such frames out of a traceback
         result = resolve_target(target, self, ">>").run(self)
-        if result is NotImplemented:  # from an operator, it would tell Python to try the one of the right side
+        if result is NotImplemented:  # Python would try the operator of the right side next
             raise OperatorError(
-                f"`{self.text}` returned NotImplemented, which no operator can give: take it from "
+                f"`{self.text}` returned NotImplemented, which an operator cannot return: use "
                 f"`({self.text} > pool).result()`."
             )
         return result
@@ -156,11 +160,11 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     @overload
     def __gt__(self, target: Destination) -> "TaskFuture[T_co]": ...
     def __gt__(self, target: Destination) -> "TaskFuture[Any]":
-        """Run it on one node; a future of the result, which a coroutine may await."""
+        """Run it on one node; return a future of the result, which a coroutine may await."""
         return resolve_target(target, self, ">").submit(self)
 
     def __matmul__(self, target: Destination) -> list[T_co]:
-        """Run it on every node and wait; one result per node, in order of rank."""
+        """Run it on every node; return one result per node, in order of rank."""
         __tracebackhide__ = True
         return resolve_target(target, self, "@").broadcast(self)
 
@@ -169,19 +173,22 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
     @overload
     def __and__[*Us](self, other: "PendingFunctionGroup[tuple[*Us]]") -> "PendingFunctionGroup[tuple[T_co, *Us]]": ...
     def __and__(self, other: Any) -> "PendingFunctionGroup[Any]":
-        """A group that runs both in parallel."""
+        """Return a group that runs both in parallel."""
         return _joined(self, other)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_co
-    """Calls that run in parallel, each on one node.
+    """Group of calls that run in parallel, each on one node.
 
     Attributes:
         items: the calls, in the order of their results.
-        stream: whether `>>` gives an iterator of results instead of a tuple.
-        ordered: whether that iterator keeps the order of `items`, or gives each result as it completes.
+        stream: True if `>>` returns an iterator of results instead of a tuple.
+        ordered: True if that iterator keeps the order of `items`, False if it yields results as they complete.
         timeout: seconds for the whole group, or None.
+
+    Example:
+        >>> a, b = (train(1) & evaluate(2)) >> pool
     """
 
     items: tuple[PendingFunction[Any], ...]
@@ -190,16 +197,16 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
     timeout: float | None = None
 
     def after(self, *futures: "Future[Any]") -> Self:
-        """The same group, each of whose calls runs once these futures have ended well; see `PendingFunction.after`."""
+        """Return the same group, to run once these futures have succeeded; see `PendingFunction.after`."""
         return replace(self, items=tuple(item.after(*futures) for item in self.items))
 
     def with_timeout(self, seconds: float | None) -> Self:
-        """The same group, which may take `seconds` as a whole, its wait for nodes included."""
+        """Return the same group with a timeout in seconds for the whole group, including its wait for nodes."""
         return replace(self, timeout=check_timeout(seconds))
 
     @property
     def text(self) -> str:
-        """The group as an error shows it: `(a() & b(...))`."""
+        """Text of the group for error messages: `(a() & b(...))`."""
         if self.stream or len(self.items) < 2:
             return f"gather(...{', stream=True' if self.stream else ''})"
         shown = [item.text for item in self.items[:3]]
@@ -215,13 +222,13 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
         return iter(self.items)
 
     def __rshift__(self, target: Destination) -> R_co:
-        """Run them all and wait: a tuple of results, or an iterator of them when the group streams."""
+        """Run all calls; return a tuple of results, or an iterator over them if the group streams."""
         __tracebackhide__ = True
         result: R_co = resolve_target(target, self, ">>").run_group(self)
         return result
 
     def __gt__[*Ts](self: "PendingFunctionGroup[tuple[*Ts]]", target: Destination) -> "TaskFuture[tuple[*Ts]]":
-        """Run them all; a future of the tuple of results, which a coroutine may await."""
+        """Run all calls; return a future of the tuple of results, which a coroutine may await."""
         pool = resolve_target(target, self, ">")
         if self.stream:
             raise OperatorError(
@@ -247,7 +254,7 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
         self: "PendingFunctionGroup[tuple[Any, ...]]", other: "PendingFunctionGroup[tuple[Any, ...]]"
     ) -> "PendingFunctionGroup[tuple[Any, ...]]": ...
     def __and__(self, other: Any) -> "PendingFunctionGroup[Any]":
-        """A group with the calls of both, flattened."""
+        """Return a group with the calls of both, flattened."""
         return _joined(self, other)
 
     if not TYPE_CHECKING:
@@ -273,15 +280,18 @@ def gather[T](
     *pendings: PendingFunction[T], stream: bool, ordered: bool = True
 ) -> "PendingFunctionGroup[tuple[T, ...] | Stream[T]]": ...
 def gather(*pendings: PendingFunction[Any], stream: bool = False, ordered: bool = True) -> PendingFunctionGroup[Any]:
-    """A group of any number of calls, which run in parallel under `>>`.
+    """Return a group of any number of calls, which run in parallel under `>>`.
 
     Args:
-        pendings: the calls; none gives an empty result.
-        stream: give an iterator of results, each as soon as it is there, instead of a tuple.
-        ordered: with `stream`, keep the order of the calls; False gives each result as it completes.
+        pendings: the calls; without any, the result is empty.
+        stream: return an iterator of results, each as soon as it is available, instead of a tuple.
+        ordered: with `stream`, keep the order of the calls; False yields results as they complete.
 
     Raises:
         OperatorError: one of `pendings` is not a call of a `@sky.function`.
+
+    Example:
+        >>> results = sky.gather(*(train(seed) for seed in range(8))) >> pool
     """
     for position, pending in enumerate(pendings, 1):
         if not isinstance(pending, PendingFunction):
@@ -337,7 +347,7 @@ def _turned_round(pending: Any, left: object, operator: str) -> OperatorError:
 
 
 def is_uncalled(value: object) -> bool:
-    """Whether `value` is a decorated function itself, where a call of it was meant."""
+    """Return whether `value` is a decorated function instead of a call of one."""
     return getattr(type(value), "__sky_function__", False)
 
 
@@ -346,7 +356,7 @@ def _uncalled(value: Any) -> str:
 
 
 def _futures(text: str, given: "tuple[Future[Any], ...]") -> "tuple[Future[Any], ...]":
-    from concurrent.futures import Future  # who has one has loaded it
+    from concurrent.futures import Future  # loaded only if futures are given
 
     for each in given:
         if not isinstance(each, Future):
@@ -356,10 +366,10 @@ def _futures(text: str, given: "tuple[Future[Any], ...]") -> "tuple[Future[Any],
 
 
 def check_timeout(seconds: float | None) -> float | None:
-    """`seconds`, which is positive and finite, or None.
+    """Return `seconds` if it is a valid timeout or None.
 
     Raises:
-        SpecError: it is anything else.
+        SpecError: it is neither.
     """
     number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if seconds is not None and not (number and 0 < seconds < inf):

@@ -1,4 +1,4 @@
-"""What a function streams, its results or its parameters; and a call of it here, whatever kind of function it is."""
+"""Detection of streaming functions and parameters, and local calls of functions of any kind."""
 
 import ast
 import collections.abc
@@ -18,7 +18,7 @@ from skyward.errors import UsageError
 __all__ = ["is_generator", "run_here", "stream_arguments", "stream_parameters"]
 
 type Verdict = Literal["always", "maybe", "never"]
-"""Whether an annotation means an iterator; maybe, where it allows something else too, as `Iterator[T] | None` does."""
+"""Answer to whether an annotation is an iterator; "maybe" if it allows other types too, as in `Iterator[T] | None`."""
 
 _STREAMS = (collections.abc.Iterator, collections.abc.Generator)
 
@@ -32,7 +32,7 @@ class _StreamParameter:
 
 
 def _cached[T](compute: Callable[[Callable[..., Any]], T]) -> Callable[[Callable[..., Any]], T]:
-    """`compute`, remembered for as long as the function lives."""
+    """Cache the results of `compute` for the lifetime of the function."""
     known: WeakKeyDictionary[Callable[..., Any], T] = WeakKeyDictionary()
 
     @functools.wraps(compute)
@@ -41,7 +41,7 @@ def _cached[T](compute: Callable[[Callable[..., Any]], T]) -> Callable[[Callable
             return known[fn]
         except KeyError:
             return known.setdefault(fn, compute(fn))
-        except TypeError:  # it cannot be hashed, or not be referred to weakly
+        except TypeError:  # not hashable, or not weakly referenceable
             return compute(fn)
 
     return lookup
@@ -49,18 +49,16 @@ def _cached[T](compute: Callable[[Callable[..., Any]], T]) -> Callable[[Callable
 
 @_cached
 def is_generator(fn: Callable[..., Any]) -> bool:
-    """Whether calls of `fn` stream their results: it, or what its decorators wrap, is a generator function, which may
-    be an asynchronous one.
-    """
+    """Return whether calls of `fn` stream: it, or the function it wraps, is a generator function, sync or async."""
     original = _original(fn)
     return inspect.isgeneratorfunction(original) or inspect.isasyncgenfunction(original)
 
 
 def run_here(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Call `fn` here and now. A coroutine that it returns is run to its end, an asynchronous generator as it is read.
+    """Call `fn` in this thread. A coroutine is run to its end, an asynchronous generator as it is read.
 
     Raises:
-        UsageError: an event loop runs on this thread, so that it would have to be awaited.
+        UsageError: an event loop runs on this thread, so the call must be awaited instead.
     """
     value = fn(*args, **kwargs)
     if not isinstance(value, (collections.abc.Coroutine, collections.abc.AsyncGenerator)):
@@ -71,9 +69,9 @@ def run_here(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str,
         asyncio.get_running_loop()
         if isinstance(value, collections.abc.Coroutine):
             value.close()
-        name, how = getattr(fn, "__name__", "fn"), "await" if inspect.iscoroutine(value) else "async for ... in"
+        name, keyword = getattr(fn, "__name__", "fn"), "await" if inspect.iscoroutine(value) else "async for ... in"
         raise UsageError(
-            f"An event loop runs on this thread, so write `{how} {name}.fn(...)` in place of `.local(...)`."
+            f"An event loop runs on this thread, so write `{keyword} {name}.fn(...)` in place of `.local(...)`."
         )
     if not isinstance(value, collections.abc.Coroutine):
         return _read(value)
@@ -82,7 +80,7 @@ def run_here(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str,
 
 
 def _read[T](elements: AsyncGenerator[T]) -> Iterator[T]:
-    """The elements of an asynchronous generator, on an event loop of their own that runs while the next one is made."""
+    """Yield the elements of an asynchronous generator, on an event loop that runs only between elements."""
     import asyncio  # see `run_here`
 
     async def step() -> T:
@@ -104,16 +102,16 @@ async def _close(elements: AsyncGenerator[Any]) -> None:
 
 
 def stream_parameters(fn: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the parameters of `fn` that are annotated `Iterator[T]`, in order."""
+    """Return the names of the parameters of `fn` that are annotated `Iterator[T]`, in order."""
     return tuple(parameter.name for parameter in _parameters(fn))
 
 
 def stream_arguments(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[int | str, Iterator[Any]]:
-    """The arguments of a call that stream in, by position in `args` or name in `kwargs`.
+    """Return the arguments of a call that stream in, by position in `args` or name in `kwargs`.
 
-    A list given for an `Iterator[T]` counts. Where the annotation allows more than an iterator, only an iterator does.
+    A list passed for an `Iterator[T]` streams too. If the annotation allows other types, only iterators stream.
     """
     streams: dict[int | str, Iterator[Any]] = {}
     for parameter in _parameters(fn):
@@ -157,13 +155,13 @@ def _signature(fn: Callable[..., Any]) -> inspect.Signature:
     if sys.version_info >= (3, 14):
         from annotationlib import Format
 
-        # Annotations are evaluated late there, and one undefined name must not lose the others.
+        # Python 3.14 evaluates annotations lazily; one undefined name must not lose the others.
         return inspect.signature(fn, annotation_format=Format.FORWARDREF)
     return inspect.signature(fn)
 
 
 def _original(fn: Any) -> Any:
-    """The function under decorators, partials, methods and callable instances."""
+    """Return the function under decorators, partials, methods and callable instances."""
     while True:
         match fn:
             case functools.partial():
@@ -179,7 +177,7 @@ def _original(fn: Any) -> Any:
 
 
 def _namespace(fn: Any) -> dict[str, Any]:
-    """The names that the annotations of `fn` may use, as far as they are defined by now."""
+    """Return the names that the annotations of `fn` may use, as far as they are defined."""
     names = dict(getattr(fn, "__globals__", {}))
     for name, cell in zip(
         getattr(getattr(fn, "__code__", None), "co_freevars", ()), getattr(fn, "__closure__", None) or (), strict=True
@@ -192,7 +190,7 @@ def _namespace(fn: Any) -> dict[str, Any]:
 
 
 def _verdict(annotation: Any, names: Mapping[str, Any]) -> Verdict:
-    """Whether `annotation` means an iterator. A text is read, not evaluated: it may use names not defined here."""
+    """Return whether `annotation` is an iterator. A string is parsed, not evaluated: its names may be undefined."""
     match annotation:
         case str():
             return _verdict_of_text(annotation, names)

@@ -1,11 +1,11 @@
-"""Where a call can be sent: a pool, `sky.sky`, or the `skyward` module itself."""
+"""Targets of calls: a pool, `sky.sky`, or the `skyward` module itself."""
 
 import os
 from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from skyward.errors import NoPoolError, NotOnNodeError, OperatorError
+from skyward.errors import NoPoolError, OnNodeError, OperatorError
 
 if TYPE_CHECKING:
     from skyward.control.act.tasks.task import TaskFuture  # circular: what a target returns
@@ -25,48 +25,48 @@ __all__ = [
 
 
 class Target(Protocol):
-    """What the operators call on a pool."""
+    """Methods of a pool that the operators call."""
 
     def run[T](self, pending: "PendingFunction[T]", /) -> T:
-        """`>>`: the result; an iterator when the function is a generator function."""
+        """Implement `>>`: return the result; an iterator if the function is a generator function."""
         ...
 
     def submit[T](self, pending: "PendingFunction[T]", /) -> "TaskFuture[T]":
-        """`>`: a future of the result."""
+        """Implement `>`: return a future of the result."""
         ...
 
     def broadcast[T](self, pending: "PendingFunction[T]", /) -> list[T]:
-        """`@`: one result per node, in order of rank."""
+        """Implement `@`: return one result per node, in order of rank."""
         ...
 
     def run_group(self, group: "PendingFunctionGroup[Any]", /) -> Any:
-        """`>>` on a group: a tuple of the results, or an iterator of them when the group streams."""
+        """Implement `>>` of a group: return a tuple of results, or an iterator over them if the group streams."""
         ...
 
     def submit_group(self, group: "PendingFunctionGroup[Any]", /) -> "TaskFuture[Any]":
-        """`>` on a group: a future of the tuple."""
+        """Implement `>` of a group: return a future of the tuple."""
         ...
 
 
 type Destination = Target | ModuleType
-"""What may stand on the right of an operator; of the modules, only `skyward`."""
+"""Type of the right side of an operator; the only module is `skyward`."""
 
 current_pool: ContextVar[Target | None] = ContextVar("skyward_current_pool", default=None)
-"""The pool in scope: what `with sky.Compute(...)` opened last."""
+"""The pool in scope: the one of the innermost `with sky.Compute(...)`."""
 
 
 class RightSide:
-    """What stands on the right of an operator, and says so of a left side that is no call of a `@sky.function`."""
+    """Right side of an operator, which raises an error if the left side is not a call of a `@sky.function`."""
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # to a type checker no such left side is right
-        __array_ufunc__ = None  # or an array would try each of its elements
+    if not TYPE_CHECKING:  # type checkers reject such left sides by themselves
+        __array_ufunc__ = None  # otherwise an array would apply the operator to each element
 
         def __rrshift__(self, left: object) -> Any:
             raise _no_call(left, ">>")
 
-        def __lt__(self, left: object) -> Any:  # Python asks this of the right side of `left > pool`
+        def __lt__(self, left: object) -> Any:  # Python calls this on the right side of `left > pool`
             raise _no_call(left, ">")
 
         def __rmatmul__(self, left: object) -> Any:
@@ -81,7 +81,12 @@ def _no_call(left: object, operator: str) -> OperatorError:
 
 
 class CurrentPool(RightSide):
-    """The pool in scope, whichever it is at the time of use. `sky.sky` is the only one."""
+    """Target that stands for the pool in scope at the time of use. `sky.sky` is its only instance.
+
+    Example:
+        >>> with sky.Compute(nodes=2):
+        ...     train(10) >> sky.sky
+    """
 
     __slots__ = ()
 
@@ -124,7 +129,7 @@ _METHODS = ("run", "submit", "broadcast", "run_group", "submit_group")
 
 
 def is_target(value: object) -> bool:
-    """Whether calls can be sent to `value`."""
+    """Return whether calls can be sent to `value`."""
     if isinstance(value, ModuleType):
         return value.__name__ == "skyward"
     # Not isinstance() with a runtime-checkable protocol: that takes ten times as long, on every dispatch.
@@ -134,21 +139,21 @@ def is_target(value: object) -> bool:
 def resolve_target(
     target: object, pending: "PendingFunction[Any] | PendingFunctionGroup[Any]", operator: str
 ) -> Target:
-    """The pool that `pending <operator> target` is for.
+    """Return the pool that `pending <operator> target` is sent to.
 
     Raises:
-        NotOnNodeError: this is a node.
+        OnNodeError: called on a node.
         OperatorError: `target` is not a pool.
     """
     if (node := os.environ.get("SKYWARD_NODE")) is not None:
-        raise NotOnNodeError(
+        raise OnNodeError(
             f"`{pending.text} {operator} ...` was used inside node {node}: a node has no pool; call the function with "
             "`.local(...)` there, or send it from the client."
         )
     if isinstance(target, ModuleType) and target.__name__ == "skyward":
         return sky
     if is_target(target):
-        return target  # type: ignore[return-value]  # is_target has looked for each method
+        return target  # type: ignore[return-value]  # is_target has checked each method
     if isinstance(target, type) and all(hasattr(target, name) for name in _METHODS):
         fix = f"`{target.__name__}` is the class: open a pool with `with sky.{target.__name__}(...) as pool:`"
         raise OperatorError(f"{fix} and write `{pending.text} {operator} pool`.")
@@ -159,7 +164,7 @@ def resolve_target(
 
 
 def described(value: object) -> str:
-    """A short text for a value in an error: what it is, and its repr where that is short."""
+    """Return a short description of a value for an error: its kind, and its repr if that is short."""
     kind = type(value).__name__
     text = getattr(value, "text", None)
     if isinstance(text, str) and type(value).__module__.startswith("skyward."):

@@ -1,4 +1,4 @@
-"""What this user's pools have, or may have, on record: written before it is asked for, gone when it is given back."""
+"""Journal of the machines of this user's pools: written before each request, and cleared after termination."""
 
 from skyward.journal.claim import Claim, data_directory
 from skyward.journal.entries import ClusterEntry, MachineEntry, PoolEntry, WorkerEntry

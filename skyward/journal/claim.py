@@ -1,7 +1,7 @@
-"""Who a pool belongs to: the process that holds the lock on its key file. The system lets go of it for the dead.
+"""Ownership of a pool: a lock on its key file, which the system releases when the owning process dies.
 
-The file holds the secret that the keys of the pool's nodes are derived from, for its user alone, and goes with the
-pool. It was touched when its owner was last seen alive.
+The file contains the secret that the keys of the pool's nodes are derived from. Only its user can read it, and it is
+deleted with the pool. Its modification time is the owner's latest heartbeat.
 """
 
 import contextlib
@@ -26,10 +26,10 @@ _held_lock = threading.Lock()
 
 
 def data_directory() -> Path:
-    """The directory of the journal: `SKYWARD_DATA_DIR`, or "skyward" where the user's data is. Made if it is not there.
+    """Return the journal's directory, and create it if needed: `SKYWARD_DATA_DIR`, or "skyward" in the user's data.
 
     Raises:
-        JournalError: it cannot be.
+        JournalError: the directory cannot be created.
     """
     given = os.environ.get("SKYWARD_DATA_DIR")
     path = Path(given).expanduser() if given else _users()
@@ -38,7 +38,7 @@ def data_directory() -> Path:
         return path
     except OSError as error:
         raise JournalError(
-            f"Skyward writes down what it launches in {path}, which cannot be made ({error.strerror}); "
+            f"Skyward records the machines it launches in {path}, which cannot be created ({error.strerror}); "
             "name another directory in the environment variable SKYWARD_DATA_DIR."
         ) from error
 
@@ -50,7 +50,7 @@ def _users() -> Path:
 
 
 class Claim:
-    """A pool that is this process's, until `release`."""
+    """Ownership of a pool by this process, until `release`."""
 
     def __init__(self, path: Path, descriptor: int, secret: bytes) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class Claim:
 
     @classmethod
     def new(cls, pool: str) -> Self:
-        """The claim on a new pool, with a new secret."""
+        """Claim a new pool, with a new secret."""
         path = data_directory() / "pools" / pool
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         with _held_lock:
@@ -72,10 +72,10 @@ class Claim:
 
     @classmethod
     def take(cls, pool: str) -> Self | None:
-        """The claim on a pool whose owner is gone; None while it has one, or is gone itself."""
+        """Claim a pool whose owner is dead; None if it has an owner, or does not exist any more."""
         path = data_directory() / "pools" / pool
         with _held_lock:
-            if str(path) in _held:  # the lock is of the whole process, and would be given to it again
+            if str(path) in _held:  # locks are per process: locking again would succeed
                 return None
             try:
                 descriptor = os.open(path, os.O_RDWR)
@@ -86,7 +86,7 @@ class Claim:
             except OSError:
                 os.close(descriptor)
                 return None
-            if not os.fstat(descriptor).st_nlink:  # its owner has just put an end to it
+            if not os.fstat(descriptor).st_nlink:  # its owner has just deleted it
                 os.close(descriptor)
                 return None
             _held.add(str(path))
@@ -94,34 +94,34 @@ class Claim:
 
     @property
     def seen(self) -> float:
-        """When its owner was last seen, in seconds since the epoch."""
+        """Time of the owner's latest heartbeat, in seconds since the epoch."""
         return os.fstat(self._descriptor).st_mtime
 
     @property
     def silent(self) -> float:
-        """Seconds since its owner was last seen."""
+        """Seconds since the owner's latest heartbeat."""
         return max(0.0, time.time() - self.seen)
 
     def renew(self) -> None:
-        """Its owner lives."""
+        """Record a heartbeat of the owner."""
         os.utime(self._descriptor)
 
     def derive(self, purpose: str) -> bytes:
-        """A key of 32 bytes, the same for the same purpose. From it, the secret cannot be found."""
+        """Derive a key of 32 bytes for a purpose, deterministically. The secret cannot be recovered from it."""
         return hmac.digest(self._secret, purpose.encode(), hashlib.sha256)
 
     @property
     def secrets_key(self) -> bytes:
-        """What secrets of the pool are sealed with in the journal."""
+        """Key that encrypts the pool's secrets in the journal."""
         return self.derive("secrets in the journal")
 
     def end(self) -> None:
-        """The pool is no more."""
+        """Delete the key file, and release the claim: the pool has ended."""
         self.path.unlink(missing_ok=True)
         self.release()
 
     def release(self) -> None:
-        """Let go of it: it may be attached to, or reaped. Twice does no harm."""
+        """Release the claim: other processes may attach to the pool, or reap it. Idempotent."""
         with _held_lock:
             if not self._released:
                 self._released = True

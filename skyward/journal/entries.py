@@ -1,4 +1,4 @@
-"""What the journal says, as values."""
+"""Entries of the journal, as values."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,14 +10,15 @@ __all__ = ["ClusterEntry", "MachineEntry", "PoolEntry", "WorkerEntry"]
 
 @dataclass(frozen=True, slots=True)
 class PoolEntry:
-    """A pool.
+    """A recorded pool.
 
     Attributes:
-        id: unique; its name, and a number.
-        host, pid: of the process that opened it, or attached to it last.
-        opened: seconds since the epoch.
-        lease: seconds that its nodes outlive their client.
-        settings: its groups and options, pickled; empty where they could not be.
+        id: unique id: its name and a random number.
+        name: name of the pool.
+        host, pid: host name and id of the process that opened it, or attached to it last.
+        opened: time of opening, in seconds since the epoch.
+        lease: lease of its nodes, in seconds.
+        settings: its groups and options, pickled; empty if they cannot be pickled.
     """
 
     id: str
@@ -31,13 +32,13 @@ class PoolEntry:
 
 @dataclass(frozen=True, slots=True)
 class WorkerEntry:
-    """A worker that can be entered again.
+    """A worker that another process can attach to.
 
     Attributes:
-        rank: of its node.
-        purpose: what the key of its node is derived for.
-        address, bulk: `host:port`s that it listens on, on its machine.
-        directory: its own, there, as the link to it names it.
+        rank: rank of its node.
+        purpose: purpose that the key of its node is derived for.
+        address, bulk: the `host:port`s that it listens on, on its machine.
+        directory: its directory on its machine, as the link names it.
     """
 
     rank: int
@@ -49,7 +50,7 @@ class WorkerEntry:
 
 @dataclass(frozen=True, slots=True)
 class MachineEntry:
-    """A machine; with the worker on it, once that is up."""
+    """A recorded machine, with its worker once that is up."""
 
     instance: Instance
     worker: WorkerEntry | None = None
@@ -57,13 +58,15 @@ class MachineEntry:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEntry:
-    """What one pool has at one place of one group.
+    """The resources of one pool at one machine source of one group.
 
     Attributes:
-        number: its own.
-        offered: the place, the spec and the offer, and the provider's settings.
-        cluster: what was prepared; None where that may have failed.
-        requests: tokens of requests for machines whose outcome is not known.
+        number: number of the entry.
+        group: name of the group.
+        offered: the source, the spec, the offer, and the provider's settings.
+        cluster: the prepared cluster; None if its preparation may have failed.
+        requests: tokens of requests for machines whose outcome is unknown.
+        machines: recorded machines.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""One pool's own way to the journal, for as long as it is this process's."""
+"""The journal record of one pool that this process owns."""
 
 import os
 import secrets
@@ -17,10 +17,10 @@ __all__ = ["PoolRecord"]
 
 
 class PoolRecord:
-    """What is on record of a pool.
+    """The journal record of a pool.
 
     Attributes:
-        id: what the pool's machines are known by, everywhere.
+        id: unique id of the pool, which tags its machines.
     """
 
     def __init__(self, id: str, journal: Journal, claim: Claim) -> None:
@@ -32,10 +32,10 @@ class PoolRecord:
 
     @classmethod
     def new(cls, name: str, groups: Mapping[str, object], options: object, lease: float) -> Self:
-        """The record of a pool that is about to be opened.
+        """Create the record of a pool that is about to be opened.
 
         Raises:
-            JournalError: it cannot be written down.
+            JournalError: the journal cannot be written.
         """
         id = f"{_plain(name)}-{secrets.token_hex(5)}"
         journal = Journal()
@@ -47,63 +47,63 @@ class PoolRecord:
 
     @classmethod
     def taken_over(cls, id: str, journal: Journal, claim: Claim) -> Self:
-        """The record of a pool that another process has opened; it is ours from now on."""
+        """Return the record of a pool that another process opened, and make this process its owner."""
         journal.hand_over(id, socket.gethostname(), os.getpid())
         claim.renew()
         return cls(id, journal, claim)
 
-    # What is about to be done, and was.
+    # Transitions, each written before and after it happens.
 
     def preparing(self, group: str, offered: object) -> int:
-        """What machines share is about to be prepared; the number to name it by."""
+        """Record that a cluster is about to be prepared. Return the number of its entry."""
         return self._journal.add_cluster(self.id, group, self._seal.pack(offered))
 
     def prepared(self, number: int, cluster: Cluster) -> None:
-        """It was prepared."""
+        """Record that the cluster was prepared."""
         self._journal.prepared(number, self._seal.pack(cluster))
 
     def asking(self, number: int) -> str:
-        """Machines are about to be asked for; the token that tells this request from every other."""
+        """Record that machines are about to be requested. Return a unique token of the request."""
         token = secrets.token_hex(8)
         self._journal.ask(number, token)
         return token
 
-    def came(self, number: int, token: str, cluster: Cluster, instances: Sequence[Instance]) -> None:
-        """These machines came of it."""
-        self._journal.came(number, token, self._seal.pack(cluster), instances)
+    def provisioned(self, number: int, token: str, cluster: Cluster, instances: Sequence[Instance]) -> None:
+        """Record the machines that a request returned."""
+        self._journal.provisioned(number, token, self._seal.pack(cluster), instances)
 
     def installed(self, number: int, instance: Instance, worker: WorkerEntry) -> None:
-        """A machine has its worker."""
+        """Record the worker of a machine."""
         self._journal.installed(number, instance, worker)
 
     def gone(self, number: int, instance: str) -> None:
-        """A machine was given back."""
+        """Record that a machine was terminated."""
         self._journal.gone(number, instance)
 
     def torn_down(self, number: int) -> None:
-        """What the machines of one place shared is gone, and so are they."""
+        """Record that a cluster was torn down, with all its machines."""
         self._journal.forget_cluster(number)
 
     def took(self, provider: str, image: str) -> Mapping[str, list[float]]:
-        """Seconds that the phases of the latest starts of any pool took."""
+        """Return the durations of the phases of the latest starts of any pool, in seconds."""
         return self._journal.took(provider, image)
 
     def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
-        """A node is up whose phases took so long; of each, the last `keep` are kept."""
+        """Record the durations of the phases of a node's start; the last `keep` of each phase are kept."""
         self._journal.add_took(provider, image, seconds, keep)
 
-    # Whose it is.
+    # Ownership.
 
     def renew(self) -> None:
-        """We live."""
+        """Record a heartbeat of this process."""
         self._claim.renew()
 
     def derive(self, purpose: str) -> bytes:
-        """A secret of the pool, the same for the same purpose."""
+        """Derive a secret of the pool for a purpose, deterministically."""
         return self._claim.derive(purpose)
 
     def end(self) -> None:
-        """Nothing is left of the pool. Twice does no harm, nor does it once the pool is left to others."""
+        """Delete the record: nothing is left of the pool. Idempotent; no effect after `leave`."""
         if self._over:
             return
         self._journal.forget_pool(self.id)
@@ -112,20 +112,20 @@ class PoolRecord:
         self._journal.close()
 
     def leave(self) -> None:
-        """Something may be left of the pool, and this process has given up on it: others may reap it."""
+        """Keep the record and give up ownership: other processes may attach to the pool, or reap it."""
         self._over = True
         self._claim.release()
         self._journal.close()
 
 
 def _packed(groups: Mapping[str, object], options: object, claim: Claim) -> bytes:
-    """Groups and options as the journal keeps them; empty where something in them cannot be pickled."""
+    """Return groups and options, pickled; empty if something in them cannot be pickled."""
     try:
         return Seal(claim.secrets_key).pack((dict(groups), options))
-    except Exception:  # whatever a policy of the user's own may hold
+    except Exception:  # a user-defined policy may hold anything
         return b""
 
 
 def _plain(name: str) -> str:
-    """`name` as far as it may be in the name of a file, and in a tag of any cloud."""
+    """Return `name` with only the characters that file names and the tags of all clouds allow, up to 40."""
     return "".join(each if each.isascii() and (each.isalnum() or each in "-_") else "-" for each in name)[:40]

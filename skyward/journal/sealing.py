@@ -1,8 +1,8 @@
-"""How values stand in the journal: as pickles, in which secrets can be read with the pool's key only.
+"""Encoding of values in the journal: pickles in which secrets are encrypted with the pool's key.
 
-They are kept at all because whoever attaches to the pool needs them: a node that is started then must get what those
-before it have, and few variables of an image stand in the environment of the process that attaches. The key file goes
-with the pool, so what is left of a journal in a backup or in a free block of a disk tells nothing.
+Secrets are recorded because a process that attaches to the pool needs them: new nodes must get the same variables as
+earlier ones, and few of these are in the environment of the attaching process. The key file is deleted with the pool,
+so a journal in a backup, or in free blocks of a disk, reveals no secrets.
 """
 
 import base64
@@ -23,26 +23,26 @@ _HIDDEN = Secret("***")
 
 
 class Seal:
-    """What makes such pickles, and reads them. Without a `key` of 32 bytes, secrets are read as three stars."""
+    """Encoder and decoder of such pickles. Without a `key` of 32 bytes, secrets are decoded as `***`."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = key
 
     def pack(self, value: object) -> bytes:
-        """`value` as the journal keeps it."""
+        """Encode a value."""
         file = io.BytesIO()
         _Pickler(file, self._fernet).dump(value)
         return file.getvalue()
 
     def unpack(self, data: bytes) -> Any:
-        """The value that `pack` was given."""
+        """Decode a value that `pack` encoded."""
         return _Unpickler(io.BytesIO(data), None if self._key is None else self._fernet).load()
 
     def _fernet(self) -> "Fernet":
         from cryptography.fernet import Fernet  # slow to load, and few pools have secrets
 
         if self._key is None:
-            raise ValueError("secrets are written with a key only")
+            raise ValueError("a key is needed to write secrets")
         return Fernet(base64.urlsafe_b64encode(self._key))
 
 
@@ -52,7 +52,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         self._fernet = fernet
 
     def persistent_id(self, value: object) -> bytes | None:
-        """What stands for a secret; None for all else."""
+        """Return the encrypted form of a secret; None for all other values."""
         return self._fernet().encrypt(value.encode()) if isinstance(value, Secret) else None
 
 
@@ -62,5 +62,5 @@ class _Unpickler(pickle.Unpickler):
         self._fernet = fernet
 
     def persistent_load(self, sealed: bytes) -> Secret:
-        """The secret that `sealed` stands for."""
+        """Return the secret of its encrypted form."""
         return _HIDDEN if self._fernet is None else Secret(self._fernet().decrypt(sealed).decode())

@@ -1,4 +1,4 @@
-"""The journal itself: a SQLite file that the processes of one user share."""
+"""Storage of the journal: a SQLite file that the processes of one user share."""
 
 import contextlib
 import os
@@ -18,9 +18,9 @@ from skyward.providers.protocol import Instance
 __all__ = ["Journal"]
 
 _BUSY = 10.0
-"""Seconds to wait for other processes that write."""
+"""Seconds to wait for other writing processes."""
 
-_making = threading.Lock()
+_creating = threading.Lock()
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS pools (
@@ -45,21 +45,21 @@ CREATE TABLE IF NOT EXISTS took (
 _VERSION = 1
 
 _MOST_TOOK = 5000
-"""Rows that are kept of how long phases took: those of images that nobody uses any more fall off the end."""
+"""Maximum number of recorded durations: those of images out of use are dropped as the oldest."""
 
 
 class Journal:
-    """The journal of this user. Every method is one transaction, which is on disk when it returns.
+    """The journal of this user. Each method is one transaction, which is on disk when it returns.
 
     Raises:
-        JournalError: it cannot be written.
+        JournalError: the file cannot be written, is damaged, or belongs to another version.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
         self.path = (directory or data_directory()) / "journal.db"
         self._lock = threading.Lock()
         try:
-            _make(self.path)
+            _create(self.path)
             self._db = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise self._unwritable(error) from error
@@ -77,19 +77,19 @@ class Journal:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version not in (0, _VERSION):
             raise JournalError(
-                f"The journal {self.path} is of another version of Skyward ({version}; this one has {_VERSION}): "
-                "close the pools of the other one, or name another directory in SKYWARD_DATA_DIR."
+                f"The journal {self.path} has the format of another version of Skyward ({version}; this one has "
+                f"{_VERSION}): close the pools of that version, or name another directory in SKYWARD_DATA_DIR."
             )
         self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
 
     def _unwritable(self, error: Exception) -> JournalError:
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
             return JournalError(
-                f"Skyward writes down what it launches in {self.path}, which is damaged ({error}): move it out of the "
-                "way. Machines that only it knew of end with their leases."
+                f"Skyward records the machines it launches in {self.path}, which is damaged ({error}): remove or "
+                "rename it. Machines recorded only there end when their leases expire."
             )
         return JournalError(
-            f"Skyward writes down what it launches in {self.path}, which cannot be written ({error}); "
+            f"Skyward records the machines it launches in {self.path}, which cannot be written ({error}); "
             "name another directory in the environment variable SKYWARD_DATA_DIR."
         )
 
@@ -112,40 +112,40 @@ class Journal:
     # Writing.
 
     def add_pool(self, pool: PoolEntry) -> None:
-        """A pool is about to be opened."""
+        """Record a pool that is about to be opened."""
         self._write(
             "INSERT INTO pools VALUES (?, ?, ?, ?, ?, ?, ?)",
             pool.id, pool.name, pool.host, pool.pid, pool.opened, pool.lease, pool.settings,
         )  # fmt: skip  # in the order of the columns
 
     def hand_over(self, pool: str, host: str, pid: int) -> None:
-        """A pool has another owner."""
+        """Record the new owner of a pool."""
         self._write("UPDATE pools SET host = ?, pid = ? WHERE id = ?", host, pid, pool)
 
     def forget_pool(self, pool: str) -> None:
-        """Nothing is left of a pool."""
+        """Delete a pool with all its entries."""
         self._write("DELETE FROM pools WHERE id = ?", pool)
 
     def add_cluster(self, pool: str, group: str, offered: bytes) -> int:
-        """What machines share is about to be prepared; the number of the entry."""
+        """Record a cluster that is about to be prepared. Return the number of the entry."""
         cursor = self._write('INSERT INTO clusters (pool, "group", offered) VALUES (?, ?, ?)', pool, group, offered)
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
     def prepared(self, number: int, cluster: bytes) -> None:
-        """It was prepared, or has changed."""
+        """Record a cluster that was prepared, or has changed."""
         self._write("UPDATE clusters SET cluster = ? WHERE number = ?", cluster, number)
 
     def forget_cluster(self, number: int) -> None:
-        """Nothing is left of it."""
+        """Delete a cluster with its machines."""
         self._write("DELETE FROM clusters WHERE number = ?", number)
 
     def ask(self, number: int, token: str) -> None:
-        """Machines are about to be asked for."""
+        """Record a request for machines that is about to be made."""
         self._write("INSERT INTO requests VALUES (?, ?)", token, number)
 
-    def came(self, number: int, token: str, cluster: bytes, instances: Sequence[Instance]) -> None:
-        """These came of it."""
+    def provisioned(self, number: int, token: str, cluster: bytes, instances: Sequence[Instance]) -> None:
+        """Record the machines that a request returned."""
         self._write_all(
             [
                 ("UPDATE clusters SET cluster = ? WHERE number = ?", (cluster, number)),
@@ -161,18 +161,18 @@ class Journal:
         )
 
     def installed(self, number: int, instance: Instance, worker: WorkerEntry) -> None:
-        """A machine has its worker."""
+        """Record the worker of a machine."""
         self._write(
             "UPDATE machines SET instance = ?, worker = ? WHERE cluster = ? AND id = ?",
             pickle.dumps(instance), pickle.dumps(worker), number, instance.id,
         )  # fmt: skip  # in the order of the statement
 
     def gone(self, number: int, instance: str) -> None:
-        """A machine was given back."""
+        """Delete a machine that was terminated."""
         self._write("DELETE FROM machines WHERE cluster = ? AND id = ?", number, instance)
 
     def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
-        """Phases of the start of a node took so long. Of each, the last `keep` are kept."""
+        """Record the durations of the phases of a node's start. The last `keep` of each phase are kept."""
         of_phase = "provider = ? AND image = ? AND phase = ?"
         latest = f"SELECT rowid FROM took WHERE {of_phase} ORDER BY rowid DESC LIMIT ?"
         statements: list[tuple[str, Sequence[object]]] = []
@@ -186,7 +186,7 @@ class Journal:
     # Reading.
 
     def took(self, provider: str, image: str) -> dict[str, list[float]]:
-        """Seconds that the phases of the latest starts took, the latest last."""
+        """Return the durations of the phases of the latest starts in seconds, oldest first."""
         found: dict[str, list[float]] = {}
         chosen = "SELECT phase, seconds FROM took WHERE provider = ? AND image = ? ORDER BY rowid"
         for phase, seconds in self._read(chosen, provider, image):
@@ -194,12 +194,12 @@ class Journal:
         return found
 
     def pools(self, name: str | None = None) -> list[PoolEntry]:
-        """The pools on record, the one opened last coming last; those of one `name`, if it is given."""
+        """Return the recorded pools in order of opening; only those called `name`, if it is given."""
         rows = [PoolEntry(*row) for row in self._read("SELECT * FROM pools ORDER BY opened, rowid")]
         return [pool for pool in rows if name in (None, pool.name)]
 
     def machines(self, pool: str) -> list[MachineEntry]:
-        """The machines of a pool that are on record."""
+        """Return the recorded machines of a pool."""
         found = self._read(
             "SELECT instance, worker FROM machines JOIN clusters ON machines.cluster = number WHERE clusters.pool = ?",
             pool,
@@ -207,7 +207,7 @@ class Journal:
         return [_machine(*each) for each in found]
 
     def clusters(self, pool: str, seal: Seal | None = None) -> list[ClusterEntry]:
-        """What a pool has, or may have; with its secrets, where the seal has its key."""
+        """Return the clusters of a pool; with its secrets, if the seal has the key."""
         unpack = (seal or Seal()).unpack
         entries = []
         for number, group, offered, cluster in self._read(
@@ -235,7 +235,7 @@ class Journal:
             raise self._unwritable(error) from error
 
     def close(self) -> None:
-        """Close the file. Twice does no harm."""
+        """Close the file. Idempotent."""
         with self._lock:
             self._db.close()
 
@@ -246,13 +246,13 @@ class Journal:
         self.close()
 
 
-def _make(path: Path) -> None:
-    """An empty file, for its user alone, if there is none.
+def _create(path: Path) -> None:
+    """Create an empty file that only its user can read, unless it exists.
 
-    One that is there is not opened, for closing it would let go of all locks that this process has on it, SQLite's too;
-    and without them, other processes write over what ours does.
+    An existing file is not opened: closing it would release all of this process's locks on it, including SQLite's, and
+    other processes could then corrupt it.
     """
-    with _making, contextlib.suppress(FileExistsError):
+    with _creating, contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 
 

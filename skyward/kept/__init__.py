@@ -1,4 +1,4 @@
-"""Values that stay on their nodes: `sky.keep`, the handles that stand for them, and the book of which node has which.
+"""Values that stay on their nodes: `sky.keep`, the handles that represent them, and the registry of what is kept where.
 
 Imports values and pending calls; `wire` for annotations only.
 """

@@ -1,7 +1,7 @@
 """Handles of values that nodes keep: see `skyward.kept.keep`.
 
-A handle goes to a node as keys, and what arrives there is the object itself; what a node keeps comes home as a handle.
-While a handle is part of what is pickled here, it is noted, so that the task is sent to a node that has the object.
+A handle is sent to a node as keys, and becomes the object itself there; a kept value returns to the client as a handle.
+Pickling records the handles it meets, so that the task is placed on a node that has the objects.
 """
 
 import threading
@@ -35,14 +35,14 @@ class Owner(Protocol):
         """Have the nodes forget values, without waiting."""
 
     def drop_kept_now(self, keys: Sequence[str]) -> None:
-        """Have the nodes forget values, and return when they are no more on record."""
+        """Have the nodes forget values, and return once they are off the registry."""
 
     def run_for_kept(self, pending: "PendingFunction[Any]", node: int) -> Any:
-        """The result of a task that runs on a node."""
+        """Run a task on a node and return its result."""
 
 
 class _Part:
-    """Our end of a value on one node, which forgets it when nothing here refers to it any more."""
+    """Local reference to a value on one node; the node forgets the value when the last such reference is collected."""
 
     __slots__ = ("__weakref__", "entry", "owner")
 
@@ -61,26 +61,26 @@ _opener: "Callable[[Packed], Any] | None" = None
 
 
 def open_with(opener: "Callable[[Packed], Any] | None") -> None:
-    """Have copies of values opened with `opener` from now on: a notebook knows the classes of what it has made."""
+    """Set the function that opens fetched copies of values: a notebook knows the classes of the values it created."""
     global _opener
     _opener = opener
 
 
 def note(entry: "KeptEntry", owner: Owner) -> None:
-    """Note that a node of a pool keeps a value, before a handle of it comes."""
+    """Register that a node of a pool keeps a value, before a handle of it arrives."""
     with _lock:
         _entries[entry.key] = entry, owner
 
 
 def forget(keys: Iterable[str]) -> None:
-    """Forget values that are not kept any more; handles of them that there are know why."""
+    """Forget values that are no longer kept; existing handles of them know the reason."""
     with _lock:
         for key in keys:
             _entries.pop(key, None)
 
 
 def renew(infos: Iterable[KeptInfo]) -> None:
-    """Note what nodes tell anew of values that they keep."""
+    """Update the descriptions of values that nodes keep."""
     with _lock:
         for info in infos:
             if (known := _entries.get(info.key)) is not None:
@@ -88,37 +88,37 @@ def renew(infos: Iterable[KeptInfo]) -> None:
 
 
 def _part(key: str, name: str) -> _Part:
-    """Return our end of a value, the same for all handles of it."""
+    """Return the local reference to a value, the same for all handles of it."""
     part = _parts.get(key)
     if part is None:
         known = _entries.get(key)
-        part = _parts[key] = _Part(*known) if known is not None else _Part(_gone(key, name), None)
+        part = _parts[key] = _Part(*known) if known is not None else _Part(_lost_entry(key, name), None)
     return part
 
 
-def _gone(key: str, name: str) -> "KeptEntry":
-    """Return the entry of a value that was lost before its handle was looked at."""
+def _lost_entry(key: str, name: str) -> "KeptEntry":
+    """Return the entry of a value that was lost before its handle was first used."""
     from skyward.kept.book import KeptEntry
 
     return KeptEntry(KeptInfo(key, name, "value", 0, 0.0), 0, "", lost="its node is gone, or its pool is closed")
 
 
 def kept_value(keys: tuple[str, ...], name: str) -> Any:
-    """Return what a handle becomes where it is unpickled: on a node its value, and elsewhere a handle."""
+    """Return what a handle is unpickled as: its value on a node, a handle elsewhere."""
     here = the_shelf()
     return Kept.of(keys, name) if here is None else here.get(keys, name)
 
 
 class Noted(Protocol):
-    """A handle, at home or on a node."""
+    """A handle, on the client or on a node."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of what it stands for."""
+        """Keys of the values."""
 
     @property
     def name(self) -> str:
-        """What that is called."""
+        """Name of the values."""
 
 
 _noted: "ContextVar[dict[int, Any] | None]" = ContextVar("skyward_noted_handles", default=None)
@@ -126,7 +126,7 @@ _noted: "ContextVar[dict[int, Any] | None]" = ContextVar("skyward_noted_handles"
 
 @contextmanager
 def noting() -> Iterator[dict[int, Any]]:
-    """Note the handles that are pickled meanwhile, by their identity."""
+    """Record the handles that are pickled inside the context, by identity."""
     found: dict[int, Any] = {}
     token = _noted.set(found)
     try:
@@ -136,17 +136,22 @@ def noting() -> Iterator[dict[int, Any]]:
 
 
 def noted(handles: Iterable[Noted]) -> None:
-    """Note handles that are part of what is pickled, in a form that was made before."""
+    """Record handles that are part of what is pickled, in a form that was made earlier."""
     found = _noted.get()
     if found is not None:
         found.update((id(handle), handle) for handle in handles)
 
 
 class Kept[T]:
-    """Stands for a value that stays on its node, or for one on each of several nodes.
+    """Handle of a value that stays on its node, or of one value on each of several nodes.
 
-    A cell or a task that uses it runs where the value is, and has the object itself. When nothing here refers to it any
-    more, the node forgets the value.
+    A cell or a task that uses the handle runs on the node of the value, and gets the object itself. When the last
+    reference on the client is collected, the node forgets the value.
+
+    Example:
+        model: sky.Kept[Model] = load() >> pool
+        model.nodes  # (0,)
+        weights = model.fetch()
     """
 
     __slots__ = ("__weakref__", "_expression", "_parts")
@@ -160,7 +165,7 @@ class Kept[T]:
 
     @classmethod
     def of(cls, keys: Iterable[str], name: str) -> "Kept[T]":
-        """Return the handle of what is kept under these keys, the same one while there is any."""
+        """Return the handle for these keys: the existing one, if there is any."""
         keys = tuple(keys)
         with _lock:
             handle = _handles.get(keys)
@@ -170,34 +175,33 @@ class Kept[T]:
 
     @classmethod
     def join(cls, handles: "Iterable[Kept[T]]") -> "Kept[T]":
-        """Return one handle for what several nodes keep, such as the list that `keep_shard() @ pool` gives.
+        """Return one handle for values on several nodes, such as the list that `keep_shard() @ pool` returns.
 
         Raises:
-            UsageError: there is none, or two of them are on one node.
+            UsageError: there is no handle, or two are on the same node.
         """
         handles = list(handles)
         entries = {entry.key: entry for handle in handles for entry in handle.entries}
         nodes = {(entry.pool, entry.node) for entry in entries.values()}
         if not entries or len(nodes) < len(entries):
             raise UsageError(
-                f"`sky.Kept.join` takes handles of what different nodes of a pool keep, and got {len(handles)} on "
-                f"{len(nodes)} nodes."
+                f"`sky.Kept.join` takes one handle per node, but got {len(handles)} on {len(nodes)} nodes."
             )
         return cls.of(sorted(entries, key=lambda key: entries[key].node), handles[0].name)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What the nodes number it by."""
+        """Keys of the values on their nodes."""
         return tuple(part.entry.key for part in self._parts)
 
     @property
     def entries(self) -> "tuple[KeptEntry, ...]":
-        """What is known of it, for each of its nodes."""
+        """Registry entries of the values, one per node."""
         return tuple(part.entry for part in self._parts)
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the value."""
         return self._expression or self.entries[0].name
 
     @property
@@ -207,69 +211,69 @@ class Kept[T]:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the value on all its nodes, as far as that can be told."""
+        """Bytes of the value on all its nodes, as far as they can be estimated."""
         return sum(entry.info.nbytes for entry in self.entries)
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Ranks of the nodes that keep it."""
+        """Ranks of the nodes that keep the value."""
         return tuple(entry.node for entry in self.entries if not entry.lost)
 
     @property
     def pool(self) -> str:
-        """Name of the pool that they are of."""
+        """Name of the pool of these nodes."""
         return self.entries[0].pool
 
     @property
     def where(self) -> str:
-        """Where it is, for people: `kept on node 0`."""
+        """Location as text for users, such as `kept on node 0`."""
         return f"kept on {nodes_text(self.nodes)}" if self.nodes else "lost"
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Names of the notebook that functions in the value use."""
+        """Notebook names that functions in the value use."""
         return tuple(dict.fromkeys(name for entry in self.entries for name in entry.info.needs))
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Ids of the classes of the notebook that the value refers to."""
+        """Ids of the notebook classes that the value refers to."""
         return tuple(dict.fromkeys(key for entry in self.entries for key in entry.info.classes))
 
     @property
     def lost(self) -> str:
-        """Why it is not kept any more; empty while a node keeps it."""
+        """The reason why the value is no longer kept; empty while a node keeps it."""
         return "" if self.nodes else self.entries[0].lost
 
     @property
     def until(self) -> float:
-        """Unix time from which scaling down may take one of its nodes, if it is not used before."""
+        """Unix time from which scaling down may take one of its nodes, if the value is not used before."""
         ends = [entry.until for entry in self.entries if not entry.lost]
         return min(ends, default=0.0) - time.monotonic() + time.time() if ends else 0.0
 
     def fetch(self) -> T:
-        """Bring a copy of the value here; of several nodes a list, by rank. The nodes go on keeping it.
+        """Return a copy of the value; from several nodes, a list in order of rank. The nodes keep the value.
 
         Raises:
-            KeptLostError: a node does not keep it any more.
-            NotPicklableError: it cannot travel.
+            KeptLostError: a node no longer keeps it.
+            NotPicklableError: it cannot be pickled.
         """
         from skyward.functions.pending import PendingFunction
 
         for entry in self.entries:
             if entry.lost:
-                raise KeptLostError(f"{entry.name} is not kept any more: {entry.lost}. Run what made it again.")
+                raise KeptLostError(f"{entry.name} is no longer kept: {entry.lost}. Rerun the code that made it.")
         copies = []
         known = tuple(inner._DYNAMIC_CLASS_TRACKER_BY_ID)
         for part in self._parts:
-            assert part.owner is not None  # as it is not lost
-            whole = part.owner.run_for_kept(
+            assert part.owner is not None  # because the value is not lost
+            packed = part.owner.run_for_kept(
                 PendingFunction(_fetch, ((part.entry.key,), self.name, known)), part.entry.node
             )
-            copies.append(whole.unpack() if _opener is None else _opener(whole))
-        return copies[0] if len(copies) == 1 else copies  # type: ignore[return-value]  # of several, a list
+            copies.append(packed.unpack() if _opener is None else _opener(packed))
+        return copies[0] if len(copies) == 1 else copies  # type: ignore[return-value]  # a list for several nodes
 
     def drop(self) -> None:
-        """Have its nodes forget it now, whoever refers to it here. Idempotent."""
+        """Have its nodes forget the value now, even if other references exist here. Idempotent."""
         for part in self._parts:
             if part.owner is not None and not part.entry.lost:
                 part.owner.drop_kept_now((part.entry.key,))
@@ -285,20 +289,20 @@ class Kept[T]:
         return self
 
     def __repr__(self) -> str:
-        what = f"{self.name}: {self.kind}, {size_text(self.nbytes)}"
+        title = f"{self.name}: {self.kind}, {size_text(self.nbytes)}"
         if self.lost:
-            return f"<Kept {what}; not kept any more: {self.lost}>"
+            return f"<Kept {title}; no longer kept: {self.lost}>"
         over, at = self.until <= time.time(), time.strftime("%H:%M", time.localtime(self.until))
-        stays = "which scaling down may take" if over else f"which scaling down leaves alone until {at}"
+        protection = "no longer protected from scale-down" if over else f"protected from scale-down until {at}"
         gone = [entry.node for entry in self.entries if entry.lost]
-        rest = f"; what {nodes_text(gone)} kept is lost" if gone else ""
-        return f"<Kept {what}, on {nodes_text(self.nodes)} of pool {self.pool!r}, {stays}{rest}>"
+        losses = f"; lost on {nodes_text(gone)}" if gone else ""
+        return f"<Kept {title}, on {nodes_text(self.nodes)} of pool {self.pool!r}, {protection}{losses}>"
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         if self.lost:
-            raise KeptLostError(f"{self.name} is not kept any more: {self.lost}. Run what made it again.")
+            raise KeptLostError(f"{self.name} is no longer kept: {self.lost}. Rerun the code that made it.")
         raise KeptElsewhereError(
-            f"{self.name} is kept on {nodes_text(self.nodes)}. Use it in a %%sky cell or in a task, or bring it here "
+            f"{self.name} is kept on {nodes_text(self.nodes)}. Use it in a %%sky cell or in a task, or copy it here "
             f"with `{self.name}.fetch()`."
         )
 
@@ -326,16 +330,16 @@ class Kept[T]:
         self._refuse()
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith(("__", "_repr_", "_ipython_")):  # asked by machinery, not by the user
+        if name.startswith(("__", "_repr_", "_ipython_")):  # looked up by Python or IPython, not by the user
             raise AttributeError(name)
         self._refuse()
 
 
 def call(handle: Kept[Any], expression: str) -> None:
-    """Let a handle go by the expression that stands for it, where that is not the name of the value."""
+    """Set the expression by which a handle is called, where that is not the name of the value."""
     object.__setattr__(handle, "_expression", expression)
 
 
 def _fetch(keys: tuple[str, ...], name: str, known: tuple[str, ...]) -> Any:
-    """Return a copy of a value that this node keeps, as it travels to where the classes of the ids `known` are."""
+    """Return a copy of a value that this node keeps, for a client that has the classes of the ids `known`."""
     return shelf().pack(keys, name, known)

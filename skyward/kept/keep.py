@@ -1,6 +1,6 @@
 """Values that a node keeps for later tasks, in the memory of its process: `sky.keep`.
 
-They are not pickled, so they may be anything: connections, locks, tensors on a GPU. The node numbers them by random
+They are not pickled, so they may be anything: connections, locks, tensors on a GPU. The node identifies them by random
 keys; the client has handles of them (`skyward.kept.handles`).
 """
 
@@ -12,7 +12,7 @@ from skyward.errors import NotOnNodeError
 from skyward.values.validation import seconds
 
 if TYPE_CHECKING:
-    from skyward.kept.handles import Kept  # circular: what `keep` gives
+    from skyward.kept.handles import Kept  # circular: the return type of `keep`
     from skyward.wire.payloads.payload import (
         Packed,  # circular: a payload knows handles, and a handle is fetched as one
     )
@@ -23,24 +23,24 @@ __all__ = [
 ]
 
 CONTAINERS = frozenset({list, dict, set, frozenset, tuple, bytearray})
-"""Types of which a pickler writes the objects without asking how."""
+"""Types whose objects a pickler writes without calling its reducers."""
 
 KEEP_FOR = 3600.0
-"""Seconds after the last use of a value in which scaling down does not take its node, unless the user says else."""
+"""Default number of seconds after the last use of a value during which scaling down spares its node."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptInfo:
-    """A value that a node keeps, as it is told.
+    """Description of a value that a node keeps.
 
     Attributes:
-        key: its own.
-        name: what the user calls it.
-        kind: its type, for people.
-        nbytes: its size, as far as that can be told.
-        keep_for: seconds after its last use in which its node counts as busy.
-        needs: of a value of a cell, names of the notebook that its functions use.
-        classes: of a value of a cell, ids of the classes of the notebook that it refers to.
+        key: unique key of the value.
+        name: the name that the user gave it.
+        kind: its type, as text for users.
+        nbytes: its size, as far as it can be estimated.
+        keep_for: seconds after its last use during which its node counts as busy.
+        needs: for a value of a cell, notebook names that its functions use.
+        classes: for a value of a cell, ids of the notebook classes that it refers to.
     """
 
     key: str
@@ -56,58 +56,65 @@ class Surroundings(Protocol):
     """The cell that a value comes from."""
 
     def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names of the notebook that functions in a value use, and ids of the classes in it."""
+        """Return the notebook names that functions in a value use, and the ids of the classes in it."""
 
     def pack(self, value: object, name: str, known: Collection[str]) -> "Packed":
-        """A copy of a value, as it travels to where the classes of the ids `known` are."""
+        """Return a packed copy of a value, for a receiver that has the classes of the ids `known`."""
 
 
 class Shelf(Protocol):
-    """What a node keeps, by key."""
+    """The kept values of a node, by key."""
 
     def keep(self, value: object, name: str, keep_for: float, cell: "Surroundings | None" = None) -> Any:
-        """Keep a value, and tell the client; what stands for it. `cell`: the one that it comes from."""
+        """Keep a value and notify the client. Return its stand-in.
+
+        Args:
+            value: the object.
+            name: of the value.
+            keep_for: seconds after its last use during which the node counts as busy.
+            cell: the cell that it comes from.
+        """
 
     def get(self, keys: tuple[str, ...], name: str) -> Any:
-        """The value of the first of these keys that is kept here."""
+        """Return the value of the first of these keys that is kept here."""
 
     def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> "Packed":
-        """A copy of such a value, as it travels to where the classes of the ids `known` are."""
+        """Return a packed copy of such a value, for a receiver that has the classes of the ids `known`."""
 
     def stand_in(self, value: object) -> Any:
-        """What stands for a value that is kept here; None for any other."""
+        """Return the stand-in of a value that is kept here; None for any other."""
 
     def keeps_containers(self) -> bool:
-        """Whether a value of one of `CONTAINERS` is kept here."""
+        """Return whether a value of one of `CONTAINERS` is kept here."""
 
 
 _shelf: Shelf | None = None
 
 
 def set_shelf(new: Shelf) -> None:
-    """From now on, this process is on a node, which keeps values on `new`."""
+    """Declare that this process is on a node, which keeps values on `new`."""
     global _shelf
     _shelf = new
 
 
 def the_shelf() -> Shelf | None:
-    """Return where this process keeps values; None where it is not on a node."""
+    """Return the shelf of this process; None off a node."""
     return _shelf
 
 
 def shelf() -> Shelf:
-    """Return where this node keeps values.
+    """Return the shelf of this node.
 
     Raises:
         NotOnNodeError: this process is not on a node.
     """
     if _shelf is None:
-        raise NotOnNodeError("`sky.keep` works in a task: a value that is here stays here.")
+        raise NotOnNodeError("`sky.keep` works only in a task: call it inside a function that was sent to a pool.")
     return _shelf
 
 
 def stand_in(value: object) -> Any:
-    """Return what goes home in the place of a value that this node keeps; None for any other value."""
+    """Return the stand-in that is sent for a value that this node keeps; None for any other value."""
     return None if _shelf is None else _shelf.stand_in(value)
 
 
@@ -117,19 +124,19 @@ def keeps_containers() -> bool:
 
 
 def keep[T](value: T, name: str | None = None, *, keep_for: float = KEEP_FOR) -> "Kept[T]":
-    """Keep a value in the memory of the node that runs this task; what is returned of it is a handle.
+    """Keep a value in the memory of the node that runs this task. Return a handle of it.
 
-    Works for any object: it is not pickled. A task that is given the handle runs where the object is, and has the
-    object itself.
+    Works for any object, because it is not pickled. A task that takes the handle as an argument runs on the node of the
+    object, and gets the object itself.
 
     Args:
-        value: the object; kept twice, it is kept once.
-        name: what errors and `%sky kept` call it; its type, if not given.
-        keep_for: seconds after its last use in which scaling down does not take its node.
+        value: the object. Keeping it again does not duplicate it.
+        name: its name in errors and in `%sky kept`; by default its type.
+        keep_for: seconds after its last use during which scaling down spares its node.
 
     Raises:
         NotOnNodeError: not called in a task.
-        SpecError: `keep_for` is no number of seconds.
+        SpecError: `keep_for` is not a number of seconds.
         UsageError: the tasks of the node run in processes of their own (`executor="process"`).
 
     Example:
@@ -141,5 +148,5 @@ def keep[T](value: T, name: str | None = None, *, keep_for: float = KEEP_FOR) ->
         loss = train(model) >> pool  # runs where the model is
     """
     seconds(keep_for, "keep_for", zero=True)
-    here: Kept[T] = shelf().keep(value, name or type(value).__name__, keep_for)
-    return here
+    handle: Kept[T] = shelf().keep(value, name or type(value).__name__, keep_for)
+    return handle

@@ -1,4 +1,4 @@
-"""Which blobs a node holds. The client decides; the node drops what it is told to."""
+"""Inventory of the blobs on a node. The client decides which to drop, and sends the node their keys."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,15 +8,15 @@ __all__ = ["BlobInventory"]
 
 
 class Sized(Protocol):
-    """Bytes, or what stands for them."""
+    """Bytes, or a stand-in for them."""
 
     @property
     def nbytes(self) -> int:
-        """How many they are."""
+        """Number of bytes."""
 
 
 class BlobInventory:
-    """The blobs of one node within a budget of bytes, the least recently used given up first."""
+    """The blobs of one node within a budget of bytes; the least recently used is dropped first."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
@@ -33,22 +33,22 @@ class BlobInventory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes of the blobs on the node."""
         return self._total
 
     def limit(self, budget: int) -> tuple[bytes, ...]:
-        """Set the budget; what the node must drop to stay within it."""
+        """Set the budget; return the keys that the node must drop to stay within it."""
         self._budget = budget
         return tuple(self._drop(budget))
 
     def shrink_to(self, nbytes: int) -> tuple[bytes, ...]:
-        """Return what the node must drop to hold at most `nbytes` now. The budget stays as it is."""
+        """Return the keys that the node must drop to hold at most `nbytes` now. The budget does not change."""
         return tuple(self._drop(nbytes))
 
     def want[B: Sized](self, blobs: Mapping[bytes, B]) -> tuple[dict[bytes, B], tuple[bytes, ...]]:
-        """What must be sent so that the node has all of `blobs`, and what it must drop to stay within its budget.
+        """Return the blobs to send so that the node has all of `blobs`, and the keys that it must drop for its budget.
 
-        Until `release`, none of them is dropped for others, so what is wanted at a time may go over the budget.
+        Until `release`, none of them is dropped for others, so concurrent wants may exceed the budget.
         """
         missing = {}
         for key, view in blobs.items():
@@ -69,42 +69,42 @@ class BlobInventory:
             yield key
 
     def adopt(self, blobs: Iterable[tuple[bytes, int]]) -> None:
-        """The node holds these already: keys and sizes."""
+        """Add blobs that the node holds already: keys and sizes."""
         for key, size in blobs:
             if key not in self._sizes:
                 self._sizes[key] = size
                 self._total += size
 
     def release(self, blobs: Iterable[bytes]) -> None:
-        """What needs `blobs` was sent after them, or never will be. As often as `want`."""
+        """Release wanted blobs: their task was sent after them, or never will be. Called once for each `want`."""
         for key in blobs:
             self._wanted[key] -= 1
             if not self._wanted[key]:
                 del self._wanted[key]
 
     def may_pin(self, size: int) -> bool:
-        """Whether `size` bytes more can be pinned within the budget."""
+        """Return whether `size` more bytes can be pinned within the budget."""
         return sum(self._pinned.values()) + size <= self._budget
 
     def pin(self, keys: Iterable[bytes]) -> None:
-        """Keep these, which are held, until `unpin`. Each may be pinned once."""
+        """Keep these blobs, which the node holds, until `unpin`. Each may be pinned once."""
         for key in keys:
             self._pinned[key] = self._sizes[key]
             self._wanted[key] += 1
 
     def unpin(self, keys: Iterable[bytes]) -> None:
-        """End a `pin`."""
+        """Undo a `pin`."""
         for key in keys:
             if self._pinned.pop(key, None) is not None:
                 self.release([key])
 
     def discard(self, keys: Iterable[bytes]) -> tuple[bytes, ...]:
-        """Give these up, but for those that are wanted; what the node must drop."""
-        gone = tuple(key for key in keys if key in self._sizes and key not in self._wanted)
-        for key in gone:
+        """Remove blobs that are not wanted; return the keys that the node must drop."""
+        dropped = tuple(key for key in keys if key in self._sizes and key not in self._wanted)
+        for key in dropped:
             self._total -= self._sizes.pop(key)
-        return gone
+        return dropped
 
     def forget(self, key: bytes) -> None:
-        """A blob did not get through."""
+        """Remove a blob whose transfer failed."""
         self._total -= self._sizes.pop(key, 0)

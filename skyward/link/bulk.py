@@ -1,4 +1,4 @@
-"""The client's end of the bulk path: a lane up and a lane down for each node, each a thread and a connection."""
+"""Client end of the bulk path: an upload and a download lane for each node, each a thread and a connection."""
 
 import contextlib
 import queue
@@ -15,7 +15,7 @@ from skyward.wire.transport.proof import UnprovedError, call
 __all__ = ["BulkLane", "BulkPath", "NodeFullError"]
 
 _CONNECT_WITHIN = 10.0
-"""Seconds that a connection may take to be made, and to be proved over however many attempts."""
+"""Seconds that a connection may take to open and authenticate, over all attempts."""
 
 _RETRY = 0.2
 """Seconds between attempts to reach the node again."""
@@ -24,21 +24,23 @@ type _Work = tuple[bytes, Blob, memoryview | None, Future[memoryview]]
 
 
 class NodeFullError(MemoryError):
-    """The node has no memory for a blob."""
+    """Raised when the node has no memory for a blob."""
 
 
 class _NotHeldError(EOFError):
-    """The node has no such blob."""
+    """Raised when the node has no such blob."""
 
 
 class BulkLane:
-    """Moves blobs one after the other, on a thread that starts with the first of them.
+    """Lane that transfers blobs one after the other, on a thread that starts with the first of them.
 
-    A blob whose connection breaks is moved again, until that has not worked for `grace` seconds.
+    A blob whose connection breaks is transferred again, until that has failed for `grace` seconds.
 
     Args:
         address: `host:port` of the node's bulk path, or the Unix socket that is forwarded to it.
-        key: of the node, by which both ends prove themselves.
+        key: key of the node, which authenticates both ends.
+        name: name of the thread.
+        grace: seconds.
     """
 
     def __init__(self, address: str, key: bytes, name: str, grace: float = 0.0) -> None:
@@ -54,10 +56,10 @@ class BulkLane:
         self._ended = threading.Event()
 
     def move(self, verb: bytes, blob: Blob, view: memoryview | None = None) -> Future[memoryview]:
-        """Put `view` under the key of `blob`, or get it. The future ends with the blob's bytes, writable after a get.
+        """Put `view` under the key of `blob`, or get it. Return a future of the blob's bytes, writable after a get.
 
-        It fails with `ConnectionError` when the node cannot be reached, or does not have the blob, and with
-        `MemoryError` when there is no room for it here, `NodeFullError` when there is none on the node.
+        It fails with `ConnectionError` if the node cannot be reached, or does not have the blob, with `MemoryError` if
+        there is no memory for it here, and with `NodeFullError` if there is none on the node.
         """
         future: Future[memoryview] = Future()
         with self._lock:
@@ -78,14 +80,14 @@ class BulkLane:
             try:
                 future.set_result(self._persist(verb, blob, view))
             except (OSError, EOFError) as error:
-                future.set_exception(ConnectionError(f"blob of {blob.size:,} bytes did not get through: {error}"))
+                future.set_exception(ConnectionError(f"transfer of a blob of {blob.size:,} bytes failed: {error}"))
             except Exception as error:
-                self._disconnect()  # what is left of the blob is no answer to the next
+                self._disconnect()  # the rest of the blob must not be taken for the next answer
                 future.set_exception(error)
         self._disconnect()
 
     def _persist(self, verb: bytes, blob: Blob, view: memoryview | None) -> memoryview:
-        """Move a blob, anew over a new connection when the old one breaks: either end keeps it until it is over."""
+        """Transfer a blob, again over a new connection if the old one breaks: the sender keeps it until the end."""
         broken_since: float | None = None
         while True:
             started = time.monotonic()
@@ -96,7 +98,7 @@ class BulkLane:
             except (OSError, EOFError):
                 self._disconnect()
                 now = time.monotonic()
-                if broken_since is None or now - started > self._grace:  # it was well under way in between
+                if broken_since is None or now - started > self._grace:  # it made progress in between
                     broken_since = now
                 if now - broken_since >= self._grace or self._ended.wait(_RETRY):
                     raise
@@ -110,14 +112,14 @@ class BulkLane:
                 raise NodeFullError(f"a node has no memory for {view.nbytes:,} bytes")
             return view
         if read_exactly(connection, len(OK)) != OK:
-            raise _NotHeldError("the node does not hold it any more")
+            raise _NotHeldError("the node no longer has the blob")
         (size,) = SIZE.unpack(read_exactly(connection, SIZE.size))
         memory = room(size)
         read_into(connection, memory)
         return memory
 
     def _connect(self) -> socket.socket:
-        """The connection, proved. A node that is crowded by strangers may drop us as one of them: try again, then."""
+        """Return the authenticated connection. A node with many unauthenticated peers may drop us: try again then."""
         until = time.monotonic() + _CONNECT_WITHIN
         while self._connection is None:
             connection = self._dial()
@@ -135,7 +137,7 @@ class BulkLane:
         self._check_open()
         connection = _dial(self._address)
         try:
-            with self._lock:  # from here on, `close` breaks it off
+            with self._lock:  # from here on, `close` can interrupt it
                 self._check_open()
                 self._connection = connection
         except ConnectionError:
@@ -154,17 +156,17 @@ class BulkLane:
             connection.close()
 
     def close(self) -> None:
-        """End the thread. What is under way is broken off, and what waits fails."""
+        """End the thread. The transfer in progress is interrupted, and queued ones fail."""
         with self._lock:
             self._closed = True
             if self._connection is not None:
-                with contextlib.suppress(OSError):  # it was broken already
+                with contextlib.suppress(OSError):  # already broken
                     self._connection.shutdown(socket.SHUT_RDWR)
             self._ended.set()
             self._work.put(None)
 
     def join(self) -> None:
-        """Wait for the thread to end, after `close`."""
+        """Wait for the thread to end. Called after `close`."""
         if self._thread is not None:
             self._thread.join()
 
@@ -177,26 +179,26 @@ class BulkPath:
         self._down = BulkLane(address, key, f"skyward-bulk-{name}-down", grace)
 
     def put(self, key: bytes, view: memoryview) -> Future[memoryview]:
-        """Send a blob; done when the node has it."""
+        """Send a blob; return a future that ends when the node has it."""
         return self._up.move(PUT, Blob(key, view.nbytes), view)
 
     def get(self, blob: Blob) -> Future[memoryview]:
-        """Fetch a blob, as writable bytes."""
+        """Fetch a blob; return a future of its writable bytes."""
         return self._down.move(GET, blob)
 
     def close(self) -> None:
-        """End both lanes."""
+        """Close both lanes."""
         self._up.close()
         self._down.close()
 
     def join(self) -> None:
-        """Wait for both threads to end, after `close`."""
+        """Wait for both threads to end. Called after `close`."""
         self._up.join()
         self._down.join()
 
 
 def _dial(address: str) -> socket.socket:
-    """A connection to `host:port`, or to the path of a Unix socket."""
+    """Return a connection to `host:port`, or to the path of a Unix socket."""
     if address.startswith("/"):
         connection = socket.socket(socket.AF_UNIX)
         try:

@@ -1,7 +1,7 @@
-"""Messages to and from one node: numbered, acknowledged, sent again after a break, watched by a heartbeat of our own.
+"""Messages to and from one node: numbered, acknowledged, sent again after a break, watched by our own heartbeat.
 
-The engine's own heartbeats see neither a wedged worker nor a silent single member, so liveness is the answer to
-every `Exchange`, which a node gives at least once a second.
+The engine's own heartbeats detect neither a hung worker nor a silent only member, so liveness depends on the answer to
+each `Exchange`, which a node sends at least once a second.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ from skyward.wire.transport.trust import Credentials, presented
 __all__ = ["Channel", "engine_runtime"]
 
 ANSWER_WITHIN = 4.0
-"""Seconds without an answer after which the node is asked anew; it answers once a second at least."""
+"""Seconds without an answer after which the exchange is repeated; a node answers at least once a second."""
 
 _SYNC = timedelta(seconds=5)
 _SYNC_TUNNELLED = timedelta(seconds=1)
-"""How often the engine asks who is there; that is also how soon it sees that a node is back whose tunnel was broken."""
+"""Interval of the engine's membership checks, and so the delay until it notices that a broken tunnel is back."""
 
 _RETRY = 0.1
 _STALE = 1.0
@@ -46,7 +46,7 @@ _runtime: Runtime | None = None
 
 
 def engine_runtime() -> Runtime:
-    """The engine's transport threads, shared by every channel of this process."""
+    """Return the engine's transport threads, shared by all channels of this process."""
     global _runtime
     if _runtime is None:
         _runtime = Runtime(threads=1)
@@ -54,23 +54,23 @@ def engine_runtime() -> Runtime:
 
 
 def _log(event: object) -> None:
-    """What the engine reports is for debugging: a lost node is told by the pool, in its own words."""
+    """Log a report of the engine, for debugging: the pool itself reports a lost node."""
     _logger.debug("engine: %s", event)
 
 
 class Channel:
-    """The messages of one node. Lives on the library's loop.
+    """Message channel to one node. Lives on the library's loop.
 
-    A node always holds at least one `Exchange` of ours that it has not answered, so that it can speak at once; commands
-    travel in exchanges too, which leaves one message each way for a task.
+    The node always holds at least one unanswered `Exchange` of ours, so that it can send events at once; commands
+    travel in exchanges too, which leaves one message in each direction for a task.
 
     Args:
-        address: where to reach the node's mailbox.
-        credentials: by which both ends prove themselves.
+        address: address of the node's mailbox.
+        credentials: authenticate both ends.
         grace: seconds of silence after which the node counts as lost.
-        on_event: takes each event once, in order.
-        on_lost: told once why, when the node is lost.
-        dial: gives what reaches `address` from here now, which a tunnel may change.
+        on_event: called with each event once, in order.
+        on_lost: called once with the reason when the node is lost.
+        dial: returns the address through which `address` can be reached now; a tunnel may change it.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Channel:
         self._next = 1
         self._seen = 0
         self._heard = 0.0
-        self._confirmed_at = 0.0
+        self._progress_at = 0.0
         self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._asking: set[asyncio.Task[None]] = set()
         self._unanswered = 0
@@ -105,24 +105,25 @@ class Channel:
 
     @property
     def connected(self) -> bool:
-        """Whether the node was reached, and is not given up."""
+        """True if the node was reached, and is not given up."""
         return self._connected and not self._closed
 
     @property
     def heard(self) -> float:
-        """When the node answered last, on the clock of the loop."""
+        """Time of the node's last answer, on the clock of the loop."""
         return self._heard
 
     async def connect(self, *, resume: bool = False) -> None:
-        """Reach the node; with `resume`, one that another client has spoken to, to go on where that one has ended: the
-        first that `on_event` is told is then `Reported`.
+        """Connect to the node.
+
+        With `resume`, continue the numbering of another client; `on_event` gets `Reported` first.
 
         Raises:
-            NodeStartError: it is not there, or refuses us.
+            NodeStartError: the node cannot be reached, or refuses the connection.
         """
         try:
             async with asyncio.timeout(self._grace):
-                self._client = await self._entered()
+                self._client = await self._open()
         except (*_BROKEN, Refused) as error:
             raise NodeStartError(f"the worker at {self._address} cannot be reached: {error}") from error
         self._connected = True
@@ -134,7 +135,7 @@ class Channel:
         self._ask(())
         loop.call_later(1.0, self._watch)
 
-    async def _entered(self) -> Client:
+    async def _open(self) -> Client:
         with presented(self._credentials) as tls:
             client = Client(
                 seeds=(self._address,),
@@ -149,7 +150,7 @@ class Channel:
         return client
 
     async def _resume(self) -> None:
-        """Take up the numbers of both ends, and hear what there is."""
+        """Adopt the numbering of both ends, and handle the node's report."""
         try:
             async with asyncio.timeout(self._grace):
                 batch = await self._ref.ask(Exchange(again=True))
@@ -161,13 +162,13 @@ class Channel:
             self._on_event(event)
 
     def send(self, command: Command) -> None:
-        """Send a command. Those sent before the loop comes round, or before `flush`, go as one message."""
+        """Send a command. Commands sent before the loop's next turn, or before `flush`, go as one message."""
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self.flush)
         self._outgoing.append(command)
 
     def confirmed(self) -> asyncio.Future[None]:
-        """A future that ends when the node has all that was given to `send`; cancelled when the node is lost."""
+        """Return a future that ends when the node has all commands sent so far; cancelled when the node is lost."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._closed:
             future.cancel()
@@ -176,18 +177,18 @@ class Channel:
         return future
 
     def flush(self) -> None:
-        """Send now what was given to `send`."""
+        """Send the queued commands now."""
         if not self._outgoing or not self._connected:
             return
         outgoing, self._outgoing = self._outgoing, []
         if not self._unconfirmed:
-            self._confirmed_at = asyncio.get_running_loop().time()
+            self._progress_at = asyncio.get_running_loop().time()
         self._unconfirmed.extend(outgoing)
         self._tell(self._next, outgoing)
         self._next += len(outgoing)
 
     def _tell(self, first: int, commands: list[Command]) -> None:
-        """Send commands in as few messages as their size allows, the last with the wish for an answer."""
+        """Send commands in as few messages as their size allows, the last with an exchange."""
         batch: list[Command] = []
         size = 0
         for command in commands:
@@ -206,7 +207,7 @@ class Channel:
     def _ask(self, commands: tuple[Command, ...], first: int = 0, *, again: bool = False) -> None:
         exchange = Exchange(self._seen, again, first or self._next, commands)
         self._unanswered += 1
-        # Eager, so that it is sent now: commands told after it must not overtake it.
+        # Eager, so that it is sent now: later commands must not overtake it.
         task = asyncio.Task(self._exchange(exchange), loop=asyncio.get_running_loop(), eager_start=True)
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
@@ -220,7 +221,7 @@ class Channel:
         self._unanswered -= 1
         self._heard = now = asyncio.get_running_loop().time()
         self._confirm(batch.received, now)
-        if batch.first > self._seen + 1:  # even where no event follows: the last ones may be those that are lost
+        if batch.first > self._seen + 1:  # even if no event follows: the last ones may be lost
             self._recover("an answer was lost")
             return
         for number, event in enumerate(batch.events, batch.first):
@@ -228,14 +229,14 @@ class Channel:
                 self._seen = number
                 try:
                     self._on_event(event)
-                except Exception:  # of one event: those behind it count too, and so does the node
+                except Exception:  # later events still count, and so does the node
                     _logger.exception("an event of the node at %s failed here", self._address)
         if not self._unanswered and not self._closed:
             self._ask(())
 
     def _confirm(self, received: int, now: float) -> None:
         if received >= self._first:
-            self._confirmed_at = now
+            self._progress_at = now
         while self._unconfirmed and self._first <= received:
             self._unconfirmed.popleft()
             self._first += 1
@@ -243,31 +244,31 @@ class Channel:
             _end(self._awaited.popleft()[1])
 
     def _watch(self) -> None:
-        """Look once a second whether answers still come. A timer for each question would cost more than it."""
+        """Check once a second that answers still arrive. A timer for each exchange would cost more."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._closed:
             return
         if now - self._heard > ANSWER_WITHIN:
             self._recover("no answer")
-        elif self._unconfirmed and now - self._confirmed_at > _STALE:
+        elif self._unconfirmed and now - self._progress_at > _STALE:
             self._recover("a command was lost")
         loop.call_later(1.0, self._watch)
 
-    def _recover(self, sign: str) -> None:
-        """Begin anew with the node where both ends last agreed, a little later; or give it up."""
+    def _recover(self, symptom: str) -> None:
+        """Resynchronise with the node a little later; or give it up."""
         if self._recovering or self._closed:
             return
         loop = asyncio.get_running_loop()
         silent = loop.time() - self._heard
         if silent >= self._grace:
             self._give_up()
-            self._on_lost(f"it has not answered for {silent:.0f} s ({sign})")
+            self._on_lost(f"it has not answered for {silent:.0f} s ({symptom})")
             return
         self._recovering = True
-        loop.call_later(_RETRY, self._begin_anew)
+        loop.call_later(_RETRY, self._resynchronise)
 
-    def _begin_anew(self) -> None:
+    def _resynchronise(self) -> None:
         self._recovering = False
         if self._closed:
             return
@@ -277,7 +278,7 @@ class Channel:
         self._unanswered = 0
         assert self._client is not None
         self._ref = reference(self._client, self._address)
-        self._confirmed_at = asyncio.get_running_loop().time()
+        self._progress_at = asyncio.get_running_loop().time()
         self._ask((), again=True)
         if self._unconfirmed:
             self._tell(self._first, list(self._unconfirmed))
@@ -288,7 +289,7 @@ class Channel:
             self._awaited.popleft()[1].cancel()
 
     async def close(self) -> None:
-        """Send what is left and let go of the node. Twice does no harm."""
+        """Send the queued commands and close the connection. Idempotent."""
         if self._closed and not self._connected:
             return
         self.flush()

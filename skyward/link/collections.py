@@ -1,4 +1,4 @@
-"""The client's own way into the cluster of a pool, for the collections."""
+"""The client's own connection to the cluster of a pool, for the collections."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -21,9 +21,11 @@ _logger = logging.getLogger(__name__)
 
 
 class ClusterClient:
-    """Speaks to a cluster, and keeps nothing of it. Lives on the library's loop.
+    """Client of a cluster, which stores nothing itself. Lives on the library's loop.
 
     Args:
+        name: name of the cluster.
+        credentials: authenticate both ends.
         wrote: called before the first write to each strong collection.
     """
 
@@ -35,13 +37,13 @@ class ClusterClient:
         self._client: Client | None = None
         self._hub: Hub | None = None
 
-    async def reach(self, address: str, way: Callable[[str], Awaitable[str]], dial: Callable[[str], str]) -> None:
-        """From now on, reach the member at `address` through what `way` makes for it, where `dial` says it is then."""
-        await way(address)
+    async def reach(self, address: str, connect: Callable[[str], Awaitable[str]], dial: Callable[[str], str]) -> None:
+        """Reach the member at `address` through the tunnel that `connect` makes, at the address that `dial` returns."""
+        await connect(address)
         self._dials[address] = dial
 
     async def enter(self, seeds: tuple[str, ...]) -> None:
-        """Get in, through one of `seeds`."""
+        """Connect to the cluster through one of `seeds`."""
         with presented(self._credentials) as tls:
             client = Client(
                 seeds=seeds,
@@ -57,13 +59,13 @@ class ClusterClient:
         self._client, self._hub = client, Hub(client, self._wrote)
 
     async def perform(self, request: Request) -> Any:
-        """The answer to an operation."""
+        """Perform an operation and return its result."""
         if self._hub is None:
-            raise RuntimeError("the client has not entered the cluster")
+            raise RuntimeError("the client is not connected to the cluster")
         return await self._hub.perform(request)
 
     async def close(self) -> None:
-        """Get out. Twice does no harm."""
+        """Disconnect. Idempotent."""
         client, self._client = self._client, None
         if client is not None and self._hub is not None:
             self._hub.close()
@@ -71,5 +73,5 @@ class ClusterClient:
 
 
 def _log(event: object) -> None:
-    """What the engine reports is for debugging."""
+    """Log a report of the engine, for debugging."""
     _logger.debug("engine: %s", event)

@@ -1,4 +1,4 @@
-"""Starting the worker process of a node on its machine, and ending it."""
+"""Start and end of a node's worker process on its machine."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ __all__ = ["LocalWorker", "enter_worker", "start_worker"]
 _LOG_LINES = 20
 
 _STOP_WITHIN = 8.0
-"""Seconds that the supervisor of a worker has to end all of it; its own limit is 5."""
+"""Seconds that the supervisor of a worker has to end all of its processes; its own limit is 5."""
 
 
 async def start_worker(
@@ -34,12 +34,12 @@ async def start_worker(
     plan: Plan | None = None,
     report: Callable[[PhaseEvent], None] | None = None,
 ) -> WorkerProcess:
-    """The worker, listening, in the environment of `plan`; `report` is told how the making of that goes.
+    """Start the worker in the environment of `plan`, and return it once it listens; `report` gets the phase events.
 
-    Where a machine is this one, or its access names an interpreter, it has its environment already.
+    This machine, and one whose access names an interpreter, have their environment already.
 
     Raises:
-        NodeStartError: the environment could not be made, or the worker did not come up `within` so many seconds. The
+        NodeStartError: the environment could not be made, or the worker did not start `within` so many seconds. The
             message ends with the last lines of the log.
     """
     match access:
@@ -50,10 +50,10 @@ async def start_worker(
 
 
 async def enter_worker(access: Access, worker: WorkerEntry, within: float) -> WorkerProcess:
-    """A worker that another process has started, and left behind.
+    """Attach to a worker that another process has started.
 
     Raises:
-        NodeStartError: it is gone, or its machine did not answer `within` so many seconds.
+        NodeStartError: the worker is gone, or its machine did not answer `within` so many seconds.
     """
     match access:
         case LocalAccess():
@@ -63,18 +63,18 @@ async def enter_worker(access: Access, worker: WorkerEntry, within: float) -> Wo
 
 
 _lifelines: set[int] = set()
-"""The ends of pipes that keep the workers of this process alive. Only it may hold them."""
+"""Write ends of pipes that keep the workers of this process alive. No other process may hold them."""
 
 
-def _let_go() -> None:
-    """Close them in a process that was forked from this one, which would keep the workers alive after its parent."""
+def _close_lifelines() -> None:
+    """Close the lifelines in a forked process, which would keep the workers alive after its parent."""
     for lifeline in _lifelines:
         with contextlib.suppress(OSError):
             os.close(lifeline)
     _lifelines.clear()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_lifelines)
 
 
 class LocalWorker:
@@ -100,45 +100,45 @@ class LocalWorker:
         directory = Path(access.directory)
         log = directory / "worker.log"
         env = {**os.environ, **environment, "SKYWARD_HOST": access.host, "SKYWARD_SCRATCH": access.directory}
-        env["SKYWARD_METRICS_SCOPE"] = "processes"  # the machine is not its own
-        env["SKYWARD_SHARED_FILES"] = "1"  # nor is its disk: cells run in the notebook's folder
-        env.pop("SKYWARD_LEASE", None)  # it ends with its standard input, at once
-        # An environment of its own has Skyward, behind packages that it has in other versions than this process.
+        env["SKYWARD_METRICS_SCOPE"] = "processes"  # it shares the machine
+        env["SKYWARD_SHARED_FILES"] = "1"  # and its disk: cells run in the notebook's folder
+        env.pop("SKYWARD_LEASE", None)  # it ends as soon as its standard input does
+        # A separate environment has Skyward, behind packages whose versions differ from this process.
         source = _source_root() if access.python == sys.executable else ""
         path = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), source, os.environ.get("PYTHONPATH"))))
         if path:
             env["PYTHONPATH"] = path
-        its_end, lifeline = os.pipe()
+        worker_end, lifeline = os.pipe()
         _lifelines.add(lifeline)
         try:
             with log.open("wb") as errors:
                 process = await asyncio.create_subprocess_exec(
                     access.python, "-m", "skyward.worker.supervisor",
-                    stdin=its_end, stdout=asyncio.subprocess.PIPE, stderr=errors,
+                    stdin=worker_end, stdout=asyncio.subprocess.PIPE, stderr=errors,
                     cwd=directory, env=env, start_new_session=True,
                 )  # fmt: skip  # one option a line would hide the command
         except BaseException:
             _close(lifeline)
             raise
         finally:
-            os.close(its_end)
+            os.close(worker_end)
         env.pop(PASS_VARIABLE, None)
         worker = cls(process, Hello("", "", process.pid), lifeline, access.python, env)
         try:
-            worker.hello = await _hear(process, within)
+            worker.hello = await _read_hello(process, within)
         except BaseException as error:
             ended = process.returncode is not None
             await run_to_completion(worker.stop())
             if isinstance(error, TimeoutError):
-                raise _failed(f"the worker said nothing for {within:.0f} s after it was started", log) from None
+                raise _failed(f"the worker printed nothing for {within:.0f} s after its start", log) from None
             if isinstance(error, ValueError):
-                why = _status(process.returncode) if ended and process.returncode is not None else "said nothing"
-                raise _failed(f"the worker ended as it started ({why})", log) from None
+                reason = _status(process.returncode) if ended and process.returncode is not None else "printed nothing"
+                raise _failed(f"the worker ended during startup ({reason})", log) from None
             raise
         return worker
 
     async def exited(self) -> str:
-        """Why it ended, once it has."""
+        """Wait for its end, and return the reason."""
         status = await self._process.wait()
         return f"its process was {_status(status)}" if status < 0 else f"its process ended with {_status(status)}"
 
@@ -147,7 +147,7 @@ class LocalWorker:
         return True
 
     async def facts(self) -> Facts | None:
-        """What its environment is made of, found out now; None where it is that of this process."""
+        """Return the facts of its environment, read now; None if that is the environment of this process."""
         if self._python == sys.executable:
             return None
         with contextlib.suppress(OSError, LookupError, ValueError):
@@ -156,15 +156,15 @@ class LocalWorker:
         return None
 
     async def reach(self, address: str) -> str:
-        """The address itself: it is of this machine."""
+        """Return the address itself, which is on this machine."""
         return address
 
     def dial(self, address: str) -> str:
-        """The address itself."""
+        """Return the address itself."""
         return address
 
     async def stop(self) -> bool:
-        """End it and every process that comes from it. Twice does no harm."""
+        """End the worker and all of its descendants. Idempotent."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -175,18 +175,19 @@ class LocalWorker:
                 self._process.kill()
             await self._process.wait()
         await _sweep(self._process.pid)
-        _close(self._lifeline)  # not before: a worker that sees its end removes the folder of its pool
+        _close(self._lifeline)  # not earlier: a worker that sees its end removes the folder of its pool
         return True
 
     async def leave(self) -> None:
-        """End it: it cannot be without us."""
+        """End the worker: it cannot outlive this process."""
         await self.stop()
 
 
 async def _sweep(group: int) -> None:
-    """End what is left of a process group whose first process, the outer supervisor of a worker, is gone.
+    """End the rest of a process group whose first process, the outer supervisor of a worker, is gone.
 
-    The inner supervisor is of this group: where the outer one was killed, it has the time to end what has left it.
+    The inner supervisor belongs to this group: if the outer one was killed, it gets time to end processes that have
+    left the group.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         with contextlib.suppress(TimeoutError):
@@ -203,16 +204,16 @@ def _close(lifeline: int) -> None:
         os.close(lifeline)
 
 
-async def _hear(process: asyncio.subprocess.Process, within: float) -> Hello:
-    """Read where the worker listens.
+async def _read_hello(process: asyncio.subprocess.Process, within: float) -> Hello:
+    """Read the addresses at which the worker listens.
 
     Raises:
-        TimeoutError: it said nothing `within` so many seconds.
-        ValueError: it has ended, or it is no worker.
+        TimeoutError: it printed nothing `within` so many seconds.
+        ValueError: it has ended, or printed something else.
     """
     assert process.stdout is not None
     reading = asyncio.ensure_future(process.stdout.readline())
-    ending = asyncio.ensure_future(process.wait())  # another process may hold its output, and live on
+    ending = asyncio.ensure_future(process.wait())  # another process may hold its output open, and live on
     try:
         async with asyncio.timeout(within):
             await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
@@ -232,11 +233,11 @@ def _status(status: int) -> str:
 
 def _failed(what: str, log: Path) -> NodeStartError:
     """Return the error for a worker that did not start, with the last lines of its log."""
-    said = log.read_text(errors="replace")
-    lines = said.splitlines()[-_LOG_LINES:]
-    return NodeStartError("\n".join((f"{what}:" if lines else what, *lines)), said)
+    text = log.read_text(errors="replace")
+    lines = text.splitlines()[-_LOG_LINES:]
+    return NodeStartError("\n".join((f"{what}:" if lines else what, *lines)), text)
 
 
 def _source_root() -> str:
-    """The folder that `skyward` is imported from here, so that the worker runs the same source."""
+    """Return the folder that `skyward` is imported from, so that the worker runs the same source."""
     return str(Path(__file__).resolve().parents[2])

@@ -1,4 +1,4 @@
-"""Offers of providers: asking for them, filtering them by a spec, and ranking what is left."""
+"""Offers of providers: requesting them, filtering them by a spec, and ranking the rest."""
 
 from skyward.offers.asking import ask, reason_of
 from skyward.offers.filters import FILTERS, excluded_by

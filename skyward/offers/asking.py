@@ -1,4 +1,4 @@
-"""Asking one provider what it has on offer."""
+"""Requesting the offers of one provider."""
 
 import asyncio
 
@@ -10,11 +10,11 @@ _REASON_LENGTH = 300
 
 
 async def ask(provider: Provider, within: float) -> tuple[Offer, ...]:
-    """Return everything that `provider` has on offer.
+    """Return all offers of `provider`.
 
     Raises:
         TimeoutError: it took longer than `within` seconds.
-        Exception: whatever the provider raised. What it had listed before does not count: it may lack the cheapest.
+        Exception: any exception of the provider. A partial list is discarded: it may lack the cheapest offer.
     """
     try:
         async with asyncio.timeout(within) as deadline:

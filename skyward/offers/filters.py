@@ -1,6 +1,6 @@
 """The filters that a spec puts on offers. Amounts are minimums; a value that an offer does not state excludes nothing.
 
-Every filter stands in `FILTERS` once, in the order in which an excluded offer is counted.
+`FILTERS` lists each filter once, in the order in which excluded offers are counted.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +14,10 @@ from skyward.specs import Spec
 __all__ = ["FILTERS", "allowed_markets", "excluded_by", "market_excluded_by"]
 
 _MEMORY_TOLERANCE = 0.9
-"""A card is sold as 80 GB that has 79.6 GiB, and as 24 GB that has 22.5 GiB."""
+"""Tolerance of memory sizes: a card sold as 80 GB has 79.6 GiB, and one sold as 24 GB has 22.5 GiB."""
 
 type Filter = Callable[[Spec, Offer], str]
-"""Returns why the offer does not fit, as the end of a sentence that begins with it; "" where it fits."""
+"""Return why the offer does not fit, as the end of a sentence about it; "" if it fits."""
 
 
 def _model(spec: Spec, offer: Offer) -> str:
@@ -37,7 +37,7 @@ def _count(spec: Spec, offer: Offer) -> str:
     asked, kind = spec.accelerator, offer.instance_type
     if asked is None or kind.accelerator is None or (kind.accelerator == "" and not kind.accelerator_count):
         return ""
-    sold = kind.accelerator_count or 1  # one at least, where the number is not known
+    sold = kind.accelerator_count or 1  # an unknown number is at least one
     return "" if sold >= asked.count else f"has {sold:g} of {asked.count:g} accelerators"
 
 
@@ -52,7 +52,7 @@ def _accelerator_memory(spec: Spec, offer: Offer) -> str:
 
 
 def _memory_of_one(asked: Accelerator, kind: InstanceType) -> float | None:
-    """Memory of one accelerator in GB: as stated, as in its name, or as in the catalogue where that has one size."""
+    """Return the memory of one accelerator in GB: as stated, from its name, or from the catalogue if unambiguous."""
     if kind.accelerator_memory_gb is not None:
         return kind.accelerator_memory_gb
     sold = describe(kind.accelerator or "")
@@ -96,7 +96,7 @@ FILTERS: Final[Mapping[str, tuple[str, Filter]]] = {
     "architecture": ("architecture", _architecture),
     "region": ("region", _region),
 }
-"""By name, the field of `Spec` that a filter is about, and the filter. Those on price and market apply after them."""
+"""The filters by name, each with its field of `Spec`. Those on price and market apply after them."""
 
 
 def excluded_by(spec: Spec, offer: Offer, fields: frozenset[str] = PROVIDER_FIELDS) -> dict[str, str]:
@@ -121,7 +121,7 @@ def allowed_markets(spec: Spec, offer: Offer) -> tuple[Market, ...]:
 def market_excluded_by(spec: Spec, offer: Offer, market: Market, *, priced: bool) -> dict[str, str]:
     """Return the filters on the price in one market that exclude `offer`, each with its reason.
 
-    With `priced`, a price that is not known excludes it, as `max_hourly_cost` always does.
+    With `priced`, an unknown price excludes it, as `max_hourly_cost` always does.
     """
     price, most = offer.hourly_price(market), spec.max_hourly_cost
     if price is None and (priced or most is not None):

@@ -1,6 +1,6 @@
-"""Which offers fit the specs of one group, best first. Pure: the same specs and offers give the same ranking.
+"""Ranking of the offers that fit the specs of one group, best first. Pure: the same input gives the same ranking.
 
-The order is total, so it depends neither on the order in which providers list their offers nor on which answers first.
+The order is total: it does not depend on the order in which providers list their offers, or answer.
 """
 
 import heapq
@@ -21,10 +21,10 @@ __all__ = ["Asked", "Candidate", "Excluded", "Ranking", "no_offer_fits", "rank"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One spec, and what its provider has on offer.
+    """One spec, with the offers of its provider.
 
     Attributes:
-        fields: fields of the spec that the provider acts on; the others do not filter.
+        fields: fields of the spec that the provider supports; the others do not filter.
     """
 
     spec: Spec
@@ -38,8 +38,8 @@ class Candidate:
     """An offer that fits a spec, in one market.
 
     Attributes:
-        position: of the spec, from 0 on.
-        hourly_price: USD per hour of one machine; None where it is not known.
+        position: index of the spec, from 0 on.
+        hourly_price: USD per hour of one machine; None if unknown.
     """
 
     position: int
@@ -54,8 +54,8 @@ class Excluded:
     """An offer that does not fit a spec.
 
     Attributes:
-        position: of the spec, from 0 on.
-        reasons: by filter, why, as the end of a sentence that begins with the offer; the first is what it counts for.
+        position: index of the spec, from 0 on.
+        reasons: by filter, the reason, as the end of a sentence about the offer; the first filter counts.
     """
 
     position: int
@@ -66,7 +66,7 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What fits, best first, and what was left out."""
+    """Offers that fit, best first, and offers that were excluded."""
 
     candidates: tuple[Candidate, ...] = ()
     excluded: tuple[Excluded, ...] = ()
@@ -76,8 +76,8 @@ def rank(asked: Sequence[Asked], selection: Selection = "cheapest", *, priced: b
     """Return the offers that fit any of the specs, best first.
 
     "cheapest" orders by price per hour over all specs, "first" by the position of the spec before that. Among the specs
-    with allocation "spot-if-available", every spot offer is before every on-demand offer. An offer with no known price
-    comes after all that have one; with `priced` it is left out, since a budget could not be kept.
+    with allocation "spot-if-available", every spot offer is before every on-demand offer. Offers with unknown prices
+    come last; with `priced` they are excluded, since a budget could not be kept.
     """
     candidates: list[Candidate] = []
     excluded: list[Excluded] = []
@@ -99,7 +99,7 @@ def rank(asked: Sequence[Asked], selection: Selection = "cheapest", *, priced: b
 
 
 def _markets(asked: Asked, offer: Offer, *, priced: bool) -> tuple[list[Market], Mapping[str, str]]:
-    """Return the markets in which the offer fits; where there is none, also the reasons."""
+    """Return the markets in which the offer fits; if there is none, also the reasons."""
     spec = asked.spec
     reasons = excluded_by(spec, offer, asked.fields)
     markets = allowed_markets(spec, offer)
@@ -127,7 +127,7 @@ def _order(candidate: Candidate) -> tuple[Any, ...]:
 
 
 def _identity(provider: str, offer: Offer) -> tuple[str, ...]:
-    """What settles a tie: names, in the order of the alphabet."""
+    """Return the names that break ties, compared alphabetically."""
     return provider, offer.instance_type.name, offer.region, offer.id, repr(offer)
 
 
@@ -143,15 +143,15 @@ def _spot_first(candidates: Sequence[Candidate], asked: Sequence[Asked]) -> list
 
 
 def no_offer_fits(asked: Sequence[Asked], ranking: Ranking, failed: Mapping[int, str]) -> NoOffersError:
-    """Return the error for a ranking without candidates: what each filter left out, and the nearest miss.
+    """Return the error for a ranking without candidates: the exclusions by filter, and the nearest miss.
 
-    `failed` says of the specs whose provider did not list its offers, by position, why it did not.
+    `failed`: by position of the spec, why its provider did not list its offers.
     """
-    said = [_of_spec(position, each, ranking, failed.get(position)) for position, each in enumerate(asked)]
+    details = [_of_spec(position, each, ranking, failed.get(position)) for position, each in enumerate(asked)]
     fix = "ask for less, pay more, or name another provider"
     if len(failed) == len(asked):
         fix = "check the settings of the provider and the network, or name another provider"
-    return NoOffersError(f"No offer fits the spec: {'; '.join(said)}; {fix}.")
+    return NoOffersError(f"No offer fits the spec: {'; '.join(details)}; {fix}.")
 
 
 def _of_spec(position: int, asked: Asked, ranking: Ranking, failure: str | None) -> str:
@@ -162,7 +162,7 @@ def _of_spec(position: int, asked: Asked, ranking: Ranking, failure: str | None)
         return f"{asked.provider} has nothing on offer"
     counts = Counter(next(iter(one.reasons)) for one in excluded)
     removed = ", ".join(f"{name} excludes {counts[name]}" for name in (*FILTERS, *_ON_MARKETS) if counts[name])
-    nearest = min(excluded, key=lambda one: (len(one.reasons), -_rank_of_first(one)))
+    nearest = min(excluded, key=lambda one: (len(one.reasons), -_rank_of_first_filter(one)))
     kind, region = nearest.offer.instance_type.name, nearest.offer.region
     why = " and ".join(nearest.reasons.values())
     where = f" ({region})" if region else ""
@@ -173,6 +173,6 @@ def _of_spec(position: int, asked: Asked, ranking: Ranking, failure: str | None)
 _ON_MARKETS = ("allocation", "max_hourly_cost", "budget")
 
 
-def _rank_of_first(one: Excluded) -> int:
-    """How late the first filter is that excludes it: an offer of the right model is nearer than one of another."""
+def _rank_of_first_filter(one: Excluded) -> int:
+    """Return the rank of its first filter: an offer of the right model is nearer than one of another."""
     return [*FILTERS, *_ON_MARKETS].index(next(iter(one.reasons)))

@@ -1,4 +1,4 @@
 """`sky.Compute` and its blocking API: dispatch, map, logs, metrics, events, `sky.attach` and `sky.reap`.
 
-Pickles on the caller's thread, then hands over to the event loop. May import every other room of the library.
+Pickles on the calling thread, then hands over to the event loop. May import every other package of the library.
 """

@@ -1,4 +1,4 @@
-"""`sky.attach`: a pool that another process has opened, and left behind."""
+"""`sky.attach`: take over an orphaned pool of another process."""
 
 import time
 from contextlib import ExitStack
@@ -16,18 +16,23 @@ __all__ = ["attach"]
 
 
 def attach(name: str) -> "Compute":
-    """The pool of that name, open, which a process has left behind that was killed, or restarted.
+    """Take over the pool of that name from a process that was killed or restarted, and return it open.
 
-    Its nodes are those that are still there under their lease, with what they hold: variables that were sent, what the
-    pool's collections hold, tasks that run. `recovered` lists the tasks whose end that process did not hear of, or
-    had no time to confirm, with their results and what they printed meanwhile. What it had not sent yet is lost.
+    Its nodes are those whose lease has not expired, with their state: variables, contents of collections, running
+    tasks. `recovered` lists the tasks whose end that process did not receive or confirm, with their results and
+    output. Tasks that it had not sent yet are lost.
 
-    Nodes of `sky.Local()` end with the process that opened them, so such a pool cannot be attached to, unless they are
-    told to outlive it: `sky.Local(outlives=True)`.
+    Nodes of `sky.Local()` end with the process that opened them, so such a pool cannot be attached to, unless it was
+    opened with `sky.Local(outlives=True)`.
 
     Raises:
-        UsageError: there is no such pool on record, or its owner lives.
-        ProvisioningError: nothing of it is left. What is on record of it is reaped then.
+        UsageError: there is no such pool, its owner is still running, or it has no nodes left; then it is reaped.
+        ProvisioningError: none of its recorded nodes exists, or too few could be reconnected.
+
+    Example:
+        >>> pool = sky.attach("train")
+        >>> for task in pool.recovered:
+        ...     print(task.state, task.output)
     """
     from skyward.pool.compute import Compute
     from skyward.pool.reap import reap_pool
@@ -45,44 +50,44 @@ def attach(name: str) -> "Compute":
             settings = seal.unpack(entry.settings) if entry.settings else None
         except Exception as error:
             raise UsageError(
-                f"What is on record of pool {name!r} cannot be read here ({error}): "
-                "attach to it with the packages that it was opened with."
+                f"The records of pool {name!r} cannot be read here ({error}): "
+                "attach to it in an environment with the packages that it was opened with."
             ) from error
         if settings is None or not any(machine.worker for cluster in clusters for machine in cluster.machines):
             left = reap_pool(journal, entry, claim)
-            cleared = "What there was of it has been cleared away; open it anew."
-            kept = f"What there was of it could not be cleared away: {left}. `sky reap {name}` tries again."
+            reaped = "Its machines were terminated; open a new pool."
+            failed = f"Its machines could not be terminated: {left}. Run `sky reap {name}` to try again."
             raise UsageError(
-                f"Nothing of pool {name!r} is left to attach to: none of its nodes outlives the process that opened "
-                f"it. {kept if left else cleared}"
+                f"Pool {name!r} has no nodes left to attach to: none of them outlives the process that opened it. "
+                f"{failed if left else reaped}"
             )
         groups, options = settings
 
         def take_over() -> PoolRecord:
             record = PoolRecord.taken_over(entry.id, journal, claim)
-            stack.pop_all()  # the record has them from now on
+            stack.pop_all()  # the record owns them now
             return record
 
         return Compute.attached(entry.name, groups, options, take_over, clusters)
 
 
-_LOOKS = 5
+_ATTEMPTS = 5
 _PAUSE = 0.05
-"""How often, and how many seconds apart, a pool is asked for: who looks what is left behind holds it for an instant."""
+"""Number of attempts to claim a pool, and seconds between them: listing orphans holds each claim for an instant."""
 
 
 def _find(name: str, journal: Journal) -> "tuple[PoolEntry, Claim]":
     entries = journal.pools(name)
-    for look in range(_LOOKS if entries else 0):
-        time.sleep(_PAUSE if look else 0.0)
+    for attempt in range(_ATTEMPTS if entries else 0):
+        time.sleep(_PAUSE if attempt else 0.0)
         for entry in reversed(entries):
             if (claim := Claim.take(entry.id)) is not None:
                 return entry, claim
     if entries:
         raise UsageError(
-            f"Pool {name!r} belongs to process {entries[-1].pid} on {entries[-1].host}, which lives: "
+            f"Pool {name!r} belongs to process {entries[-1].pid} on {entries[-1].host}, which is still running: "
             "use it there, or end that process first."
         )
     known = sorted({entry.name for entry in journal.pools()})
-    there = f"on record are {', '.join(map(repr, known))}" if known else "there is none on record"
-    raise UsageError(f"There is no pool {name!r} to attach to; {there}.")
+    others = f"the journal has {', '.join(map(repr, known))}" if known else "the journal has none"
+    raise UsageError(f"There is no pool {name!r} to attach to; {others}.")

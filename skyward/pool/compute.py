@@ -1,7 +1,7 @@
-"""`sky.Compute`: a pool of nodes as ordinary blocking code sees it.
+"""`sky.Compute`: the blocking API of a pool.
 
-The pool itself lives on the library's loop. Everything here prepares a call on the calling thread (pickling included),
-hands it over, and waits where it must.
+The pool itself lives on the library's event loop. Methods prepare a call on the calling thread, including pickling,
+hand it over to the loop, and wait if they must.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from skyward.control.act.tasks.task import Sink, TaskFuture
 from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
 from skyward.errors import (
     NoGroupFitsError,
-    NotOnNodeError,
+    OnNodeError,
     OperatorError,
     PoolClosedError,
     ProvisioningError,
@@ -49,7 +49,7 @@ from skyward.journal import ClusterEntry, PoolRecord
 from skyward.kept.handles import Kept
 from skyward.pool.dispatch import Dispatcher
 from skyward.pool.event_source import EventSource
-from skyward.pool.heard import Heard
+from skyward.pool.heard import Telemetry
 from skyward.pool.map import calls_of_map, note_items
 from skyward.pool.open_pools import observed, opened
 from skyward.pool.progress import watched
@@ -77,17 +77,21 @@ __all__ = ["Compute", "On"]
 
 _numbers = itertools.count(1)
 _outer: ContextVar[tuple[Target | None, ...]] = ContextVar("skyward_outer_pools", default=())
-"""What was in scope around each `with` block of a pool."""
+"""Targets in scope outside each enclosing `with` block of a pool."""
 
 
-class Compute(RightSide, Shared, Heard, EventSource, Shown):
-    """A pool of ephemeral nodes, for a `with` block or between `open()` and `close()`.
+class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
+    """Pool of ephemeral nodes, open in a `with` block or between `open()` and `close()`.
 
-    Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`. A `name`
-    that has a `[pools.NAME]` table in `skyward.toml` stands for what that says, but for what is given beside it.
+    Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`. If
+    `skyward.toml` has a table `[pools.NAME]` for its `name`, the table supplies the fields that are not given.
 
     Raises:
         SpecError: a field is unknown, given twice, or has a value that is not allowed.
+
+    Example:
+        >>> with sky.Compute(nodes=2, accelerator="A100") as pool:
+        ...     result = train(10) >> pool
     """
 
     def __init__(
@@ -105,48 +109,48 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         self._blocks = 0
         self._resized: dict[str, Nodes] = {}
 
-    # Life.
+    # Lifecycle.
 
     @property
     def spec(self) -> Spec:
-        """What the nodes of the first group are like."""
+        """Spec of the nodes of the first group."""
         return next(iter(self._groups.values()))[0]
 
     @property
     def groups(self) -> Mapping[str, tuple[Spec, ...]]:
-        """What the nodes of each group are like; several specs are alternatives."""
+        """Specs of the nodes by group; several specs are alternatives."""
         return self._groups
 
     @property
     def options(self) -> Options:
-        """How the pool behaves."""
+        """Options of the pool."""
         return self._options
 
     @property
     def asked_nodes(self) -> Nodes:
-        """The number of nodes that the first group was last asked to have, by its spec or by `resize`."""
+        """Requested number of nodes of the first group, by its spec or the last `resize`."""
         return self._resized.get(next(iter(self._groups)), self.spec.nodes)
 
     @property
     def is_open(self) -> bool:
-        """Whether tasks can be sent."""
+        """True if the pool accepts tasks."""
         return self._pool is not None and self._pool.state == "ready"
 
     @property
     def is_scoped(self) -> bool:
-        """Whether a `with` block is to close it."""
+        """True inside a `with` block of the pool."""
         return self._blocks > 0
 
     def open(self) -> Self:
-        """Get the nodes; returns when enough of them are ready. Does nothing where the pool is open.
+        """Launch the nodes, and return when enough of them are ready. Idempotent.
 
         Raises:
-            ProvisioningError: they cannot be had. Nothing is left running.
-            JournalError: they cannot be written down, so they were not asked for.
+            ProvisioningError: the nodes cannot be provisioned. Nothing is left running.
+            JournalError: the journal cannot be written, so no node was requested.
         """
         refuse_forked()
         _refuse_on_node()
-        with self._opening:  # another thread may be about to open it too
+        with self._opening:  # another thread may open it at the same time
             if self._pool is not None and self._pool.state == "stopping":
                 background.run(self._pool.close()).result()
             if self._pool is not None and self._pool.state != "closed":
@@ -165,11 +169,11 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         take_over: Callable[[], PoolRecord],
         earlier: Sequence[ClusterEntry],
     ) -> Self:
-        """A pool that another process has opened, ours from now on: see `sky.attach`.
+        """Return a pool taken over from another process: see `sky.attach`.
 
         Args:
-            take_over: makes the pool's record this process's.
-            earlier: what is on record of the pool.
+            take_over: transfers the pool's record to this process.
+            earlier: recorded clusters of the pool.
         """
         self = cls(*next(iter(groups.values())), name=name)
         self._groups, self._options = FrozenMap(groups), options
@@ -181,7 +185,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         if self._bus.ended:
             self._bus = EventBus(self.name)
         self._resized = {}
-        self._console = report(self._bus, self._options, self._look)
+        self._console = report(self._bus, self._options, self._current)
         try:
             pool = Pool(self.name, self._groups, self._options, notify, record, self._bus)
         except BaseException:
@@ -201,17 +205,17 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
                 opening.result()
         except BaseException:
             opening.cancel()
-            with contextlib.suppress(ProvisioningError):  # of what may be left, it was said
+            with contextlib.suppress(ProvisioningError):  # `close` has reported what may be left
                 self.close()
             raise
 
     def close(self) -> None:
-        """Stop what runs and give every machine back. Twice does no harm."""
+        """Stop running tasks and terminate all machines. Idempotent."""
         try:
             if self._pool is not None:
                 with self._shown():
                     background.run(self._pool.close()).result()
-        except ProvisioningError:  # all was tried: what is left is for `sky reap`
+        except ProvisioningError:  # the rest is left to `sky reap`
             opened.discard(self)
             self._was_closed()
             raise
@@ -220,7 +224,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         self._was_closed()
 
     def leave(self) -> bool:
-        """Have the nodes outlive this process, under their lease, for `sky.attach`; False where none of them can."""
+        """Leave the nodes running under their lease, for `sky.attach`; return False if none can outlive the process."""
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
         opened.discard(self)
@@ -229,7 +233,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         return True
 
     def __enter__(self) -> Self:
-        """Open the pool and put it in scope. Blocks may be nested: the end of the last one closes the pool."""
+        """Open the pool and put it in scope. Blocks may be nested: the outermost one closes the pool."""
         with self._counting:
             self._blocks += 1
         try:
@@ -247,7 +251,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             current_pool.set(outer[-1])
             _outer.set(outer[:-1])
         if is_forked():
-            return  # it is the parent's
+            return  # the pool belongs to the parent
         with self._counting:
             self._blocks -= 1
             last = self._blocks == 0
@@ -255,14 +259,14 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             self.close()
 
     def resize(self, nodes: NodesLike, group: str | None = None) -> None:
-        """Change how many nodes there are: a number, (min, max), or `Nodes`. Nodes that go finish their tasks first.
+        """Change the number of nodes: a number, (min, max), or `Nodes`. Removed nodes finish their tasks first.
 
         Args:
-            group: of which; needed where the pool has several.
+            group: name of the group; required if the pool has several.
 
         Raises:
             SpecError: not a number of nodes, or no such group.
-            UsageError: nodes that keep values would have to go.
+            UsageError: nodes that keep values would have to be removed.
             PoolClosedError: the pool is not open.
         """
         if group is None and len(self._groups) > 1:
@@ -272,20 +276,20 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         pool, wanted = self._ready(), Nodes.of(nodes)
         if reason := background.call(lambda: pool.resize(wanted, group)):
             raise UsageError(
-                f"Pool {self.name!r} cannot have {wanted} nodes: {reason}. Free what they keep first, with `.drop()` "
-                "of its handle or `%sky drop`, or ask for more nodes."
+                f"Pool {self.name!r} cannot have {wanted} nodes: {reason}. Drop the kept values first, with `.drop()` "
+                "of the handle or `%sky drop`, or ask for more nodes."
             )
         self._resized[group or next(iter(self._groups))] = wanted
 
     def request_resources(self, *wanted: Bundle, bundles: Iterable[Bundle] | None = None) -> None:
-        """Keep room for these bundles in this pool: `sky.request_resources(..., pool=self)`."""
+        """Request capacity for these bundles in this pool: `sky.request_resources(..., pool=self)`."""
         request_resources(*wanted, bundles=bundles, pool=self)
 
     def set_floor(self, floor: "Sequence[Demand]") -> None:
-        """Keep room for `floor` from now on, whether it is used or not.
+        """Keep capacity for `floor`, used or not.
 
         Raises:
-            NoGroupFitsError: no node of the pool can ever have it.
+            NoGroupFitsError: no node of the pool can have it.
             PoolClosedError: the pool is not open.
         """
         pool = self._ready()
@@ -294,32 +298,32 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         background.call_soon(pool.request_resources, tuple(floor))
 
     def set_budget(self, budget: float | None) -> None:
-        """Change what the pool may cost, USD in all, what it has cost so far included; None for no limit.
+        """Change the budget: the maximum total cost in USD, including the cost so far; None for no limit.
 
         Raises:
             SpecError: not an amount.
-            UsageError: the price of some of its machines is not known, so a budget could not be kept.
+            UsageError: the price of some machines is unknown, so a budget cannot be enforced.
             PoolClosedError: the pool is not open.
         """
         number(budget, "budget", optional=True, most=limits.USD)
         pool = self._ready()
         if reason := background.call(lambda: pool.fund(budget)):
             raise UsageError(
-                f"The budget could not be kept: {reason}. Open a pool with `budget=` from the start, which leaves out "
+                f"The budget cannot be enforced: {reason}. Open a pool with `budget=` from the start, which skips "
                 "offers without a price."
             )
 
     @property
     def recovered(self) -> "Sequence[RecoveredTask]":
-        """The tasks that its former client has left behind, of a pool that `sky.attach` gave; see there."""
+        """Tasks of the previous client, for a pool from `sky.attach`; see there."""
         return () if self._pool is None else tuple(self._pool.recovered)
 
     def decisions(self) -> list[DecisionEvent]:
-        """The latest decisions about the number of nodes, oldest first: when, what each was made from, and why."""
+        """Return the latest scaling decisions, oldest first, with their inputs and reasons."""
         return [] if self._pool is None else background.call(self._pool.decisions)
 
     def snapshot(self) -> PoolSnapshot:
-        """The pool as it is now: its nodes, how many tasks wait, run and have ended, and what it costs."""
+        """Return the current state of the pool: nodes, numbers of tasks, and cost."""
         pool = self._pool
         if pool is None or not pool.is_known:
             wanted = [specs[0].nodes for specs in self._groups.values()]
@@ -328,48 +332,48 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         return background.call(pool.snapshot)
 
     def report(self, *, decisions_after: int = 0, output_after: int = 0, tasks: int = 1000) -> PoolReport:
-        """The pool as it is now, with its decisions, tasks and output: what a live view of it shows.
+        """Return the current state of the pool with its decisions, tasks and output, for live views.
 
         Args:
-            decisions_after, output_after: number of the latest ones that are known already.
-            tasks: how many tasks that run or wait to list at most.
+            decisions_after, output_after: number of the latest decision or output that is already known.
+            tasks: maximum number of running and waiting tasks to list.
         """
         pool = self._pool
         if pool is None or not pool.is_known:
             return PoolReport(self.snapshot())
         record = pool.task_record
 
-        def look() -> PoolReport:
+        def read() -> PoolReport:
             decided = tuple(event for event in pool.decisions() if event.number > decisions_after)
             printed = record.output(output_after)
             return PoolReport(pool.snapshot(), decided, record.tasks(tasks), printed, record.cells())
 
-        return background.call(look)
+        return background.call(read)
 
     @property
     def revision(self) -> int:
-        """A number that grows when anything about the pool changes. Costs nothing to ask for."""
+        """Counter that increases with every change of the pool. Cheap to read."""
         return 0 if self._pool is None else self._pool.task_record.revision
 
     def cancel(self, tasks: int | Iterable[int] = (), *, cell: int | None = None) -> int:
-        """Stop tasks, by their numbers in `report()`, or all of a cell, by its number; how many were not over yet.
+        """Cancel tasks, by their numbers in `report()`, or all tasks of a cell; return how many had not ended yet.
 
         Raises:
-            UsageError: `tasks` are no numbers.
+            UsageError: `tasks` are not numbers.
             PoolClosedError: the pool is not open.
         """
         pool = self._ready()
         try:
             numbers = [index(task) for task in (tasks if isinstance(tasks, Iterable) else (tasks,))]
         except TypeError:
-            raise UsageError(f"cancel takes the numbers of tasks, such as `[5, 6]`, but got {shown(tasks)}.") from None
+            raise UsageError(f"cancel takes task numbers, such as `[5, 6]`, but got {shown(tasks)}.") from None
         return background.call(lambda: pool.cancel_numbers(numbers if cell is None else pool.task_record.of_cell(cell)))
 
     def drain(self, node: int) -> None:
-        """Let the node of a rank finish its tasks and go. The pool has one node less then.
+        """Drain the node of a rank: remove it after its tasks. The pool then has one node less.
 
         Raises:
-            UsageError: it is the head, is not up, or the pool has no more nodes than its fewest.
+            UsageError: it is the head, it is not active, or the pool is at its minimum.
             PoolClosedError: the pool is not open.
         """
         pool = self._ready()
@@ -377,27 +381,27 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             raise UsageError(f"Node {node} of pool {self.name!r} cannot be drained: {reason}.")
 
     def kept(self) -> "tuple[KeptView, ...]":
-        """What the nodes keep for later tasks, by node, the oldest first: see `sky.keep`."""
+        """Return the values that nodes keep for later tasks, by node, oldest first: see `sky.keep`."""
         return tuple(view for node in self.snapshot().nodes for view in node.kept)
 
     def handle(self, name: str) -> "Kept[Any]":
-        """The handle of what nodes keep under a name; where several do, of what each of them kept last.
+        """Return the handle of the values that nodes keep under a name; of each node, the last one.
 
-        As with any handle, what it stands for is freed when nothing here refers to it any more.
+        As with any handle, the values are freed when no reference to the handle is left.
 
         Raises:
-            UsageError: nothing of that name is kept.
+            UsageError: no value of that name is kept.
             PoolClosedError: the pool is not open.
         """
         pool = self._ready()
         found = background.call(lambda: pool.kept_values.named(name))
         if not found:
             known = {view.name for view in self.kept()}
-            raise UsageError(f"No node of pool {self.name!r} keeps anything called {name!r}; {closest(name, known)}")
+            raise UsageError(f"No node of pool {self.name!r} keeps a value named {name!r}; {closest(name, known)}")
         return Kept.of((entry.key for entry in found), name)
 
     def holds(self, digest: bytes) -> frozenset[int]:
-        """Ranks of the nodes that hold the blob of this content address."""
+        """Return the ranks of the nodes that hold the blob of this digest."""
         return frozenset() if self._pool is None else self._pool.holds(digest)
 
     def _opener(self, what: str) -> CollectionFactory:
@@ -408,7 +412,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
     # Dispatch.
 
     def run[T](self, pending: PendingFunction[T]) -> T:
-        """`>>`: run on one node and wait; an iterator over the elements of a generator function."""
+        """Run a call on one node and return its result; an iterator for a generator function (operator `>>`)."""
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with self._stopping(runs):
@@ -419,14 +423,14 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
                 return runs[0].future.take()  # type: ignore[no-any-return]
 
     def submit[T](self, pending: PendingFunction[T]) -> TaskFuture[T]:
-        """`>`: run on one node, and have the result in a future. Cancelling it stops the work."""
+        """Run a call on one node and return a future; cancelling the future stops the task (operator `>`)."""
         runs: list[Run[Any]] = []
         with self._stopping(runs):
             self.start(pending, runs=runs)
             return runs[0].given()
 
     def broadcast[T](self, pending: PendingFunction[T]) -> list[T]:
-        """`@`: run on every node; the results in the order of ranks."""
+        """Run a call on every node and return the results in order of rank (operator `@`)."""
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with self._stopping(runs):
@@ -435,7 +439,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
                 return runs[0].future.take()  # type: ignore[no-any-return]
 
     def run_group(self, group: PendingFunctionGroup[Any]) -> Any:
-        """A group under `>>`: its results as a tuple, or an iterator over them with `stream=True`."""
+        """Run a group and return a tuple of results, or an iterator with `stream=True` (operator `>>`)."""
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with self._stopping(runs):
@@ -446,7 +450,7 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
                 return tuple([run.items() if run.is_stream else run.future.take() for run in runs])
 
     def submit_group(self, group: PendingFunctionGroup[Any]) -> TaskFuture[tuple[Any, ...]]:
-        """A group under `>`: a future of its results. Cancelling it stops the work of them all."""
+        """Run a group and return a future; cancelling the future stops all its tasks (operator `>`)."""
         runs: list[Run[Any]] = []
         with self._stopping(runs):
             self._start_group(group, runs)
@@ -463,18 +467,18 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
     @overload
     def map[S, T](self, fn: Callable[[S], T], items: Iterable[S], *, chunksize: int = 1) -> list[T]: ...
     def map(self, fn: Any, items: Iterable[Any], *, chunksize: int = 1) -> list[Any]:
-        """Call `fn` with each item, all of them in parallel, and wait; the results in the order of the items.
+        """Call `fn` with each item, in parallel, and return the results in the order of the items.
 
-        The first error is raised, with a note that names its item, and stops the other calls.
+        The first error stops the other calls and is raised, with a note that names its item.
 
         Args:
             fn: a function of one argument; it need not be decorated with `@sky.function`.
-            chunksize: items of one task, which are called one after the other. More than one pays where a call takes
-                less than a millisecond. A timeout of the function is that of each call; retries run the task again.
+            chunksize: items per task, which are processed in sequence. More than one pays off if a call takes less than
+                a millisecond. A timeout of the function applies per call; retries run the whole task again.
 
         Raises:
-            OperatorError: it is a generator function.
-            SpecError: `chunksize` is no number of items.
+            OperatorError: `fn` is a generator function.
+            SpecError: `chunksize` is not a number of items.
 
         Example:
             squares = pool.map(lambda x: x * x, range(10))
@@ -507,21 +511,21 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
         runs: list[Run[Any]] | None = None,
         waits: bool = False,
     ) -> Run[Any]:
-        """Send a task, and return at once with what follows it.
+        """Send a task, and return its run at once.
 
         Args:
-            on: where to run. On "one" free node, the "head", or the node of a rank: one result. On "all" nodes, those
-                of a list or range of ranks, or those of a group, by its name: a list of results, by rank.
-            runs: takes the run before the task is sent, so that a caller who is interrupted meanwhile can stop it.
-            waits: whether the caller waits until the task is over, before anybody changes what goes along. Otherwise
-                memory that can be written to is copied, as the task is to see it as it is now; that of a generator
-                function always is.
+            on: placement. "one" free node, the "head", or the node of a rank: one result. "all" nodes, the nodes of a
+                list or range of ranks, or of a group, by its name: a list of results, by rank.
+            runs: list to which the run is added before the task is sent, so that an interrupted caller can stop it.
+            waits: True if the caller waits for the task, so that its arguments do not change meanwhile. Otherwise
+                writable buffers are copied, so that the task sees their current content; the arguments of a generator
+                function are always copied.
 
         Raises:
-            OperatorError: it is no call of a `@sky.function`.
-            PayloadError: it cannot travel; nothing was sent.
+            OperatorError: it is not a call of a `@sky.function`.
+            PayloadError: the task cannot be sent; nothing was sent.
             PoolClosedError: the pool is not open.
-            UsageError: `on` is not one of those.
+            UsageError: `on` is not a valid placement.
         """
         _check_call(pending)
         target = target_of(on, self.name, self._groups)
@@ -549,11 +553,10 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
 
     @contextmanager
     def _stopping(self, runs: list[Run[Any]]) -> Iterator[None]:
-        """Stop the work of `runs` when the block ends by an error or an interrupt.
+        """Stop `runs` if the block raises an error or is interrupted.
 
-        The block fills the list. It is empty afterwards: no frame of a traceback may keep a future, which keeps the
-        error, since the loop that the error leaves would keep its stream, and that its slot, until the next collection
-        of garbage.
+        The block fills the list, which is empty afterwards: a frame of the traceback that refers to a future, and so to
+        the error, would form a cycle that keeps a stream open, and its slot busy, until the next garbage collection.
         """
         __tracebackhide__ = True
         try:
@@ -567,10 +570,10 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             runs.clear()
 
     def _shown(self) -> AbstractContextManager[None]:
-        """A context to wait in, during which the console shows how far the pool is."""
+        """Return a context for waiting, in which the console shows progress."""
         return nullcontext() if self._console is None else self._console
 
-    def _look(self) -> PoolSnapshot | None:
+    def _current(self) -> PoolSnapshot | None:
         pool = self._pool
         return None if pool is None or not pool.is_known else pool.snapshot()
 
@@ -588,20 +591,20 @@ class Compute(RightSide, Shared, Heard, EventSource, Shown):
             )
         return self._pool
 
-    if not TYPE_CHECKING:  # the type checkers would take every name for an attribute
+    if not TYPE_CHECKING:  # type checkers would accept any attribute
 
         async def __aenter__(self) -> NoReturn:
             raise UsageError(
-                "A pool is no asynchronous context: write `with sky.Compute(...) as pool:`, also in a coroutine, which "
-                "can wait for its tasks with `await (f(x) > pool)`."
+                "A pool is not an asynchronous context manager: write `with sky.Compute(...) as pool:`, also in a "
+                "coroutine, and wait for tasks with `await (f(x) > pool)`."
             )
 
         async def __aexit__(self, *_: object) -> None:
             """See `__aenter__`."""
 
         def __getattr__(self, name: str) -> object:
-            instead = OF_A_POOL.get(name)
-            hint = "" if instead is None else f": {instead}"
+            replacement = OF_A_POOL.get(name)
+            hint = "" if replacement is None else f": {replacement}"
             raise AttributeError(f"A pool has no {name!r}{hint}.", name=name, obj=self)
 
     def __repr__(self) -> str:
@@ -616,7 +619,7 @@ def _check_call(pending: object) -> None:
 
 
 def _stop(runs: Sequence[Run[Any]]) -> str:
-    """Stop what has not ended, wait a little for the nodes to say that it has, and return what was done."""
+    """Stop unfinished runs, wait briefly for the nodes to confirm, and return a sentence about the outcome."""
     asked = stop_all(runs)
     try:
         running = asked.result()
@@ -639,4 +642,4 @@ def _refuse_on_node() -> None:
     import os
 
     if "SKYWARD_NODE" in os.environ:
-        raise NotOnNodeError("A pool cannot be opened from inside a task; open it in the notebook or script instead.")
+        raise OnNodeError("A pool cannot be opened from inside a task; open it in the notebook or script instead.")

@@ -1,4 +1,4 @@
-"""From pending functions to tasks on the loop: pickling on the calling thread, futures for what comes back."""
+"""Dispatch of pending functions to tasks on the loop: pickles on the calling thread, returns futures."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ __all__ = ["Dispatcher"]
 
 
 class Dispatcher:
-    """Sends pending functions to one pool."""
+    """Dispatcher of pending functions to one pool."""
 
     def __init__(self, pool: Pool, options: Options) -> None:
         self._pool = pool
@@ -45,14 +45,13 @@ class Dispatcher:
     ) -> None:
         """Send tasks, in order. A function that occurs several times is pickled once.
 
-        Those that have not ended `within` so many seconds are stopped, wherever they are.
-
         Args:
+            within: seconds after which unfinished tasks are stopped; None for no limit.
             waits: see `Compute.start`.
-            runs: what follows the tasks is added to it before any of them is sent.
+            runs: the runs of the tasks are added to it before any task is sent.
 
         Raises:
-            PayloadError: one cannot travel; none was sent.
+            PayloadError: a task cannot be sent; none was sent.
         """
         codes: dict[int, PreparedCode] = {}
         works = [self._work(pending, sink, codes, waits=waits) for pending in pendings]
@@ -66,7 +65,7 @@ class Dispatcher:
     def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode], *, waits: bool) -> Work:
         function = pending.fn
         streams = is_generator(function)
-        as_is = waits and not streams  # whose caller goes on between its elements
+        as_is = waits and not streams  # the caller of a stream continues between its elements
         code = codes.get(id(function))
         if code is None:
             code = codes[id(function)] = prepare_code(function, as_is=as_is)
@@ -111,13 +110,13 @@ class Dispatcher:
 
         Args:
             waits: see `Compute.start`.
-            runs: what follows the broadcast is added to it before any task is sent.
+            runs: the run of the broadcast is added to it before any task is sent.
 
         Raises:
-            PayloadError: it cannot travel; nothing was sent.
+            PayloadError: the task cannot be sent; nothing was sent.
         """
         if stream_parameters(pending.fn):
-            raise SpecError("An iterator cannot be broadcast: every node would take its own elements. Pass a list.")
+            raise SpecError("An iterator cannot be broadcast: each element would reach only one node. Pass a list.")
         template = self._work(pending, sink, {}, waits=waits)
         pool = self._pool
         future: TaskFuture[list[Any]] = TaskFuture()
@@ -155,7 +154,7 @@ class Dispatcher:
         background.call_soon(pool.broadcast, broadcast)
 
     def gathered(self, runs: Sequence[Run[Any]]) -> TaskFuture[tuple[Any, ...]]:
-        """A future of what `runs` give; ends at the first error, which stops the others. Streams are not waited for."""
+        """Return a future of the results of `runs`; the first error stops the others. Streams are not awaited."""
         future: TaskFuture[tuple[Any, ...]] = TaskFuture()
         future.name = "a group"
         given = [run.given() for run in runs]
@@ -169,7 +168,7 @@ class Dispatcher:
 
         def end() -> None:
             stop()
-            runs.clear()  # their callbacks keep these lists, and so what their errors keep
+            runs.clear()  # callbacks refer to these lists, and so to tracebacks of errors
             given.clear()
 
         def one_done(ended: Future[Any]) -> None:
@@ -201,13 +200,13 @@ class Dispatcher:
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """Results that are decoded when the future of their group is asked for them."""
+    """Results that are decoded when the result of their group is read."""
 
     futures: Sequence[Future[Any]]
     make: Callable[[Iterable[Any]], Any]
 
     def decode(self) -> Any:
-        """The results, in order."""
+        """Return the results, in order."""
         return self.make(future.result() for future in self.futures)
 
 
@@ -229,7 +228,7 @@ def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
 def _encode_call(
     args: tuple[Any, ...], kwargs: dict[str, Any], name: str, *, as_is: bool
 ) -> tuple[Outgoing, tuple[Future[Any], ...]]:
-    """The arguments ready to send, and the futures whose values are to be put in the places of markers in them."""
+    """Encode the arguments; return them with the futures whose values replace the markers in them."""
     if not any(map(may_hold_futures, (*args, *kwargs.values()))):
         try:
             return encode_call(args, kwargs, name, as_is=as_is), ()
@@ -251,7 +250,7 @@ def _error(work: Work) -> BaseException | None:
 def _split_streams(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Feeder, ...]]:
-    """The arguments with markers in the place of iterators, and what feeds those."""
+    """Replace iterators in the arguments by markers; return the arguments and the feeders of the streams."""
     streams = stream_arguments(function, args, kwargs)
     if not streams:
         return args, kwargs, ()

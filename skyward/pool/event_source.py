@@ -1,4 +1,4 @@
-"""The part of a pool's face that tells what happens: `pool.events()`."""
+"""Mixin of a pool with its event stream: `pool.events()`."""
 
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,7 +12,7 @@ __all__ = ["EventSource"]
 
 
 class EventSource:
-    """Lets the events of a pool be read."""
+    """Mixin of a pool with its event stream."""
 
     _bus: "EventBus"
 
@@ -31,18 +31,18 @@ class EventSource:
     @overload
     def events(self, *kinds: type[BaseEvent], replay: bool = False) -> "EventStream[Event]": ...
     def events(self, *kinds: type[BaseEvent], replay: bool = False) -> EventStream[Any]:
-        """Return an iterator over what happens to the pool, for `for` and `async for`, until it is closed.
+        """Return an iterator over the events of the pool, for `for` and `async for`, until it is closed.
 
-        Subscribe before `open()` to see the pool start. A reader that is slower than 10,000 events gets an
-        `EventsDropped` in place of the oldest; it never slows the pool.
+        Subscribe before `open()` to see the pool start. A subscriber that falls 10,000 events behind gets an
+        `EventsDropped` in place of the oldest; it never slows down the pool.
 
         Args:
             kinds: only events of these classes, such as `sky.events.NodeLost` or the base class `sky.events.TaskEvent`.
-            replay: begin with the latest events there were, up to 2,000 of tasks and 2,000 others; also after the pool
-                was closed.
+            replay: start with the latest past events, up to 2,000 of tasks and 2,000 others; also after the pool was
+                closed.
 
         Raises:
-            UsageError: a kind is no class of event.
+            UsageError: a kind is not an event class.
 
         Example:
             >>> pool = sky.Compute(nodes=2)
@@ -52,6 +52,6 @@ class EventSource:
         """
         for kind in kinds:
             if not (isinstance(kind, type) and issubclass(kind, BaseEvent)):
-                raise UsageError(f"{kind!r} is no kind of event; take classes of `sky.events`, such as NodeReady.")
+                raise UsageError(f"{kind!r} is not an event class; use classes of `sky.events`, such as NodeReady.")
         bus = self._bus
         return EventStream(bus.subscribe(*(kinds or (BaseEvent,)), replay=replay), bus.unsubscribe)

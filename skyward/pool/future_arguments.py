@@ -1,6 +1,6 @@
-"""Futures among the arguments of a call: a marker travels in the place of each, and its value joins it on the node.
+"""Futures among the arguments of a call: each is replaced by a marker, and the marker by its value on the node.
 
-A future stands for its value as an argument of its own, and inside lists, tuples, named tuples and dicts.
+Futures are found as arguments, and inside lists, tuples, named tuples and dicts.
 """
 
 from collections.abc import Mapping
@@ -16,18 +16,18 @@ from skyward.wire.payloads.arguments import ResultMarker
 __all__ = ["Taken", "may_hold_futures"]
 
 _DEPTH = 20
-"""Levels of containers in which futures are looked for."""
+"""Levels of nested containers that are searched for futures."""
 
 _GLANCE = 8
-"""Elements of a container that are looked at before it is known to hold any."""
+"""Elements of a container that the quick check looks at."""
 
 _GLANCE_DEPTH = 3
 
 
 def may_hold_futures(value: object, depth: int = _GLANCE_DEPTH) -> bool:
-    """Return whether a glance at `value` finds a future: at the first elements of containers, a few levels deep.
+    """Return whether a quick check of `value` finds a future, in the first elements of containers, a few levels deep.
 
-    What it misses cannot be pickled, and is looked for then.
+    A future that it misses cannot be pickled, which triggers a full search.
     """
     if isinstance(value, Future):
         return True
@@ -38,10 +38,10 @@ def may_hold_futures(value: object, depth: int = _GLANCE_DEPTH) -> bool:
 
 
 class Taken:
-    """The futures whose values a call takes.
+    """Futures whose values a call takes as arguments.
 
     Attributes:
-        futures: each once, by the index of its marker.
+        futures: distinct futures, by the index of their markers.
     """
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ class Taken:
         self._containers: dict[int, tuple[object, object]] = {}
 
     def replace(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with markers in the places of futures.
+        """Return the arguments with futures replaced by markers.
 
         Raises:
-            SpecError: one is the future of a stream.
+            SpecError: a future is that of a stream.
         """
         placed = tuple(self._replace(value, _DEPTH) for value in args)
         return placed, {name: self._replace(value, _DEPTH) for name, value in kwargs.items()}
@@ -80,7 +80,7 @@ class Taken:
         return kind._make(parts) if hasattr(kind, "_make") else kind(parts)
 
     def _stand_in(self, future: Future[Any], depth: int) -> Any:
-        """What travels in the place of a future: a marker, or its value where that has been taken out here."""
+        """Return the replacement of a future: a marker, or its value if the client has it."""
         if isinstance(future, TaskFuture) and future.members is not None:
             return tuple(self._replace(member, depth) for member in future.members)
         lent = isinstance(future, TaskFuture) and future.lend()

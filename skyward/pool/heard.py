@@ -1,4 +1,4 @@
-"""What is heard of the nodes of a pool besides results: their output, and what they use of their machines."""
+"""Mixin of a pool with its telemetry: output of tasks and nodes, and resource usage."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from skyward.values.validation import shown
 if TYPE_CHECKING:
     from skyward.control.act.pool import Pool
 
-__all__ = ["Heard"]
+__all__ = ["Telemetry"]
 
 
-class Heard(ABC):
-    """The part of a pool's face that reads."""
+class Telemetry(ABC):
+    """Mixin of a pool with its output and resource usage."""
 
     _pool: "Pool | None"
 
     @abstractmethod
     def _ready(self) -> "Pool":
-        """The open pool."""
+        """Return the open pool."""
 
     def logs(
         self,
@@ -35,20 +35,19 @@ class Heard(ABC):
         since: int = 0,
         tail: int | None = None,
     ) -> Logs:
-        """What tasks and nodes have written, the oldest first; also after the pool was closed.
+        """Return the output of tasks and nodes, oldest first; also after the pool was closed.
 
-        The log holds 16 million characters; `dropped` of what comes says how much of the pool's output is not there
-        any more.
+        The log holds 16 million characters; `dropped` of the result is the number of characters that were dropped.
 
         Args:
-            task: only of the task of this number (`Run.tasks`); 0 for what nodes have written by themselves.
-            node: only of the node of this rank.
-            stream: only of this one.
-            since: only from this offset of the stream on; for one stream of one task, or of one node itself.
-            tail: the last so many pieces at most.
+            task: only output of the task of this number (`Run.tasks`); 0 for output of the nodes themselves.
+            node: only output of the node of this rank.
+            stream: only this stream.
+            since: only output from this offset of the stream on; for one stream of one task, or of one node itself.
+            tail: maximum number of pieces, the last ones.
 
         Raises:
-            UsageError: there is no such stream, or `since` is given without saying of which one.
+            UsageError: there is no such stream, or `since` is given without a single stream.
         """
         wanted = _wanted(task, node, stream, since)
         return Logs() if self._pool is None else background.call(partial(self._pool.log.read, wanted, tail))
@@ -62,30 +61,30 @@ class Heard(ABC):
         since: int = 0,
         tail: int | None = None,
     ) -> Follower:
-        """An iterator over what there is in the log, as `logs` gives it, and then over what is written, as it comes.
+        """Return an iterator over the log, as `logs` returns it, and then over new output as it arrives.
 
         It ends with the pool; with `task=`, with that task.
 
         Raises:
-            UsageError: there is no such stream, or `since` is given without saying of which one.
+            UsageError: there is no such stream, or `since` is given without a single stream.
             PoolClosedError: the pool is not open.
         """
         return background.call(partial(self._ready().follow, _wanted(task, node, stream, since), tail))
 
     def start_log(self, node: int) -> str:
-        """What the node of a rank has said while it started, the last few times, a line for each phase; where one
-        failed, all that it printed. Empty where it was never started.
+        """Return the startup log of the node of a rank, for its last few starts: a line per phase, and all output of a
+        failed phase. Empty if the node was never started.
         """
         return "" if self._pool is None else background.call(partial(self._pool.boots.log, node))
 
     def metrics(self, node: int | None = None) -> Mapping[int, tuple[NodeMetrics, ...]]:
-        """What nodes have used of their machines in the last five minutes, the oldest first, by rank.
+        """Return the resource usage of nodes in the last five minutes, oldest first, by rank.
 
         Args:
             node: only the node of this rank.
         """
-        told = {} if self._pool is None else background.call(self._pool.metrics)
-        return told if node is None else {rank: history for rank, history in told.items() if rank == node}
+        usage = {} if self._pool is None else background.call(self._pool.metrics)
+        return usage if node is None else {rank: history for rank, history in usage.items() if rank == node}
 
 
 def _wanted(task: int | None, node: int | None, stream: StreamName | None, since: int) -> Wanted:
@@ -93,7 +92,7 @@ def _wanted(task: int | None, node: int | None, stream: StreamName | None, since
         raise UsageError(f"stream must be 'stdout' or 'stderr', but got {shown(stream)}.")
     if since and (stream is None or not (task or (task == 0 and node is not None))):
         raise UsageError(
-            "since= is an offset of one stream: say which, `task=N, stream='stdout'`, or `task=0, node=N, stream=...` "
-            "for what the node wrote by itself."
+            "since= is an offset in one stream: name it, `task=N, stream='stdout'`, or `task=0, node=N, stream=...` "
+            "for output of the node itself."
         )
     return Wanted(task, node, stream, since)

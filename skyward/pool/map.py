@@ -1,4 +1,4 @@
-"""`pool.map`: its calls, several in one task where that is wanted, and errors that name their item."""
+"""`pool.map`: calls in chunks, and errors that name their item."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -14,35 +14,35 @@ _OF_ITEM = "It was raised for item"
 
 
 class Chunk:
-    """Several calls of `fn`, one after the other, as one task."""
+    """Consecutive calls of `fn` as one task."""
 
     def __init__(self, fn: Callable[..., Any], name: str) -> None:
         self.fn = fn
         self.__name__ = self.__qualname__ = name
 
     def __call__(self, first: int, calls: Sequence[tuple[Any, ...]]) -> Any:
-        """The list of their results, or a coroutine of it; an exception says which item of the map it is of.
+        """Return the list of results, or a coroutine of it; exceptions get a note with their item.
 
         Args:
-            first: place in the map of the first item.
-            calls: the arguments of each call, the item last.
+            first: position of the first item in the map.
+            calls: arguments of each call, with the item last.
         """
         results: list[Any] = []
-        for place, args in enumerate(calls):
+        for position, args in enumerate(calls):
             try:
                 result = self.fn(*args)
             except Exception as error:
-                _note(error, first + place, args[-1])
+                _note(error, first + position, args[-1])
                 raise
             if isinstance(result, Coroutine):
-                return self._go_on(first + place, calls[place:], results, result)
+                return self._continue(first + position, calls[position:], results, result)
             results.append(result)
         return results
 
-    async def _go_on(
+    async def _continue(
         self, first: int, calls: Sequence[tuple[Any, ...]], results: list[Any], begun: Coroutine[Any, Any, Any] | None
     ) -> list[Any]:
-        """Await the coroutine that the first of these calls has returned, and do the others."""
+        """Await the coroutine that the first of these calls returned, and run the others."""
         for index, args in enumerate(calls, first):
             try:
                 result, begun = self.fn(*args) if begun is None else begun, None
@@ -54,11 +54,11 @@ class Chunk:
 
 
 def calls_of_map(call: SkyFunction[..., Any], items: Sequence[Any], size: int) -> list[PendingFunction[Any]]:
-    """The calls of a map: one for each item, or one for each `size` items, whose result is a list.
+    """Return the calls of a map: one for each item, or one for each `size` items, whose result is a list.
 
     Raises:
         OperatorError: `call` is a generator function.
-        SpecError: `size` is no number of items, or cannot be more than one here.
+        SpecError: `size` is not a number of items, or must be one because the function takes an iterator.
     """
     whole(size, "chunksize", least=1)
     if is_generator(call.fn):
@@ -82,14 +82,16 @@ def calls_of_map(call: SkyFunction[..., Any], items: Sequence[Any], size: int) -
 
 
 def note_items(error: BaseException, first: int, items: Sequence[Any]) -> None:
-    """Say in a note of `error`, raised by the task of `items`, which items of a map these are, unless one does."""
+    """Add a note with the items of a map to `error`, raised by their task, unless it has one."""
     if any(note.startswith(_OF_ITEM) for note in getattr(error, "__notes__", ())):
         return
     if len(items) == 1:
         _note(error, first, items[0])
     else:
         last = first + len(items) - 1
-        BaseException.add_note(error, f"It was raised for items {first} to {last} of pool.map, which one task had.")
+        BaseException.add_note(
+            error, f"It was raised for one of the items {first} to {last} of pool.map, which ran in one task."
+        )
 
 
 def _note(error: BaseException, index: int, item: object) -> None:

@@ -1,4 +1,4 @@
-"""The pools that this process has open: they are closed as it ends. A notebook kernel observes them."""
+"""Registry of the open pools of this process, which are closed at exit. A notebook kernel observes them."""
 
 import atexit
 import os
@@ -17,25 +17,25 @@ __all__ = ["Observer", "observe_with", "observed", "opened"]
 opened: "weakref.WeakSet[Compute]" = weakref.WeakSet()
 
 type Observer = Callable[[Compute], AbstractContextManager[object]]
-"""Makes a context that a pool opens in, whoever opens it. Entering it raises a `SkywardError` to refuse the pool, of
-which nothing exists by then; it is left once the pool has opened, or has failed to."""
+"""Function that returns a context in which each pool is opened. Entering may raise a `SkywardError` to refuse the pool
+before anything is launched; the context exits when the pool is open or has failed to open."""
 
 _observer: Observer | None = None
 
 
 def observe_with(observer: Observer | None) -> None:
-    """Have `observer` see each pool that opens from now on; None for nobody."""
+    """Set the observer of pools that are opened; None for none."""
     global _observer
     _observer = observer
 
 
 def observed(pool: "Compute") -> AbstractContextManager[object]:
-    """A context to open a pool in."""
+    """Return a context in which to open a pool."""
     return nullcontext() if _observer is None else _observer(pool)
 
 
 def _after_fork() -> None:
-    """Forget the pools: they are the parent's, which closes and observes them."""
+    """Clear the registry in a forked child: the pools belong to the parent."""
     opened.clear()
     observe_with(None)
 

@@ -1,4 +1,4 @@
-"""Who shows how far a group of tasks is while its caller waits. In a script nobody does; a notebook has a bar."""
+"""Hook for showing the progress of a group while its caller waits. Scripts have none; a notebook has a bar."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -8,20 +8,20 @@ from typing import Any
 __all__ = ["LEAST", "Watcher", "watch_with", "watched"]
 
 LEAST = 10
-"""Tasks from which a group is worth watching: fewer are seen to end one by one."""
+"""Minimum number of tasks of a group with a progress bar."""
 
 type Watcher = Callable[[Sequence[Future[Any]]], AbstractContextManager[object]]
-"""Makes a context that shows, while it lasts, how many of the futures are done."""
+"""Function that returns a context which shows how many of the futures are done."""
 
 _watcher: Watcher | None = None
 
 
 def watch_with(watcher: Watcher | None) -> None:
-    """Have `watcher` show groups from now on; None for nobody."""
+    """Set the watcher of groups; None for none."""
     global _watcher
     _watcher = watcher
 
 
 def watched(futures: Sequence[Future[Any]]) -> AbstractContextManager[object]:
-    """A context to wait for a group in."""
+    """Return a context in which to wait for a group."""
     return nullcontext() if _watcher is None or len(futures) < LEAST else _watcher(futures)

@@ -1,4 +1,4 @@
-"""Giving back what processes have left behind: pools on record whose owner is gone."""
+"""Reaping of orphans: pools in the journal whose owner process is gone."""
 
 import contextlib
 import time
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 __all__ = ["Orphan", "Reaped", "orphans", "reap", "reap_pool", "told"]
 
 SLACK = 660.0
-"""Seconds beyond its lease after which a node has ended itself: what runs has 600 to finish."""
+"""Seconds after its lease by which a node has terminated itself: running tasks have 600 to finish."""
 
 _REACH_WITHIN = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A pool whose owner is gone.
+    """Pool whose owner process is gone.
 
     Attributes:
-        id: unique; its name, and a number.
-        host, pid: of the process that had it.
-        silent: seconds since that was last seen.
-        machines: that are on record; more may have been asked for.
-        due: whether its lease is over, so that nobody can attach to it any more.
-        seen: when its owner was last seen, in Unix time.
-        lease: seconds that its nodes outlive that.
-        per_hour: what the machines on record cost an hour, USD.
-        attachable: whether there is a node on record that can be entered again.
-        unreadable: why it is not known what is on record of it; empty where it is.
+        id: unique id: its name and a number.
+        host, pid: host and process id of its owner.
+        silent: seconds since the owner was last seen.
+        machines: number of recorded machines; more may have been requested.
+        due: True if its lease has expired, so that it can no longer be attached to.
+        seen: Unix time at which its owner was last seen.
+        lease: seconds that its nodes outlive their owner.
+        per_hour: price of the recorded machines, USD per hour.
+        attachable: True if at least one recorded node can be attached to.
+        unreadable: reason why its records cannot be read; empty if they can.
     """
 
     id: str
@@ -56,28 +56,33 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What became of an orphan. `error`: why some of it may be left; it stays on record then."""
+    """Result of reaping an orphan.
+
+    Attributes:
+        orphan: the orphan.
+        error: reason why machines may be left, in which case it stays in the journal; empty if all are terminated.
+    """
 
     orphan: Orphan
     error: str = ""
 
 
 def told(found: Orphan | Reaped) -> str:
-    """An orphan, or what became of it, in a sentence."""
+    """Return a sentence about an orphan, or about the result of reaping it."""
     orphan = found if isinstance(found, Orphan) else found.orphan
     machines = f"{orphan.machines} machine{'' if orphan.machines == 1 else 's'}"
     if isinstance(found, Orphan):
         if orphan.unreadable:
-            machines = f"what is on record of it cannot be read here ({orphan.unreadable})"
+            machines = f"its records cannot be read here ({orphan.unreadable})"
         owner = f"process {orphan.pid} on {orphan.host}, last seen {orphan.silent:.0f} s ago"
-        return f"{orphan.name}: {machines}, of {owner}"
+        return f"{orphan.name}: {machines}, owned by {owner}"
     if found.error:
         return f"{orphan.name}: {machines} may be left: {found.error}"
-    return f"{orphan.name}: {machines} given back"
+    return f"{orphan.name}: {machines} terminated"
 
 
 def orphans() -> list[Orphan]:
-    """The pools on record whose owner is gone, the one opened first coming first.
+    """Return the pools in the journal whose owner is gone, oldest first.
 
     Raises:
         JournalError: the journal cannot be read.
@@ -97,7 +102,7 @@ def _orphan(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
     unreadable = ""
     try:
         machines = journal.machines(entry.id)
-    except Exception as error:  # it was pickled where there were other packages
+    except Exception as error:  # pickled in an environment with other packages
         machines, unreadable = [], str(error) or type(error).__name__
     return Orphan(
         entry.id,
@@ -116,13 +121,18 @@ def _orphan(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
 
 
 def reap(names: str | Sequence[str] = (), *, due: bool = False) -> list[Reaped]:
-    """Give back all that is left of orphans, of those with one of `names` where they are given. What was done.
+    """Terminate the machines of orphans, and return the results.
 
     Args:
-        due: of those only that nobody can attach to any more.
+        names: names of the pools to reap; empty for all.
+        due: reap only pools whose lease has expired, so that they can no longer be attached to.
 
     Raises:
         JournalError: the journal cannot be read.
+
+    Example:
+        >>> for reaped in sky.reap():
+        ...     print(reaped.orphan.name, reaped.error)
     """
     names = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Sequence) else (names,)
     if wrong := [name for name in names if not isinstance(name, str) or not name]:
@@ -145,14 +155,14 @@ def reap(names: str | Sequence[str] = (), *, due: bool = False) -> list[Reaped]:
 
 
 def reap_pool(journal: Journal, entry: PoolEntry, claim: Claim) -> str:
-    """Give back all that is left of one pool that is ours; why some of it may be left, or nothing."""
+    """Terminate the machines of one claimed pool; return why some may be left, or an empty string."""
     errors = []
     try:
         for cluster in journal.clusters(entry.id):
             try:
                 background.run(_reap(cluster, entry.id)).result()
                 journal.forget_cluster(cluster.number)
-            except Exception as error:  # whatever a provider says: it is tried again later
+            except Exception as error:  # any error of a provider: the next reap tries again
                 errors.append(str(error) or type(error).__name__)
         if not errors:
             journal.forget_pool(entry.id)
@@ -165,13 +175,13 @@ def reap_pool(journal: Journal, entry: PoolEntry, claim: Claim) -> str:
 
 
 async def _reap(entry: ClusterEntry, pool: str) -> None:
-    """Give back the machines of one place, those among them that nobody has heard of, and what they shared."""
+    """Terminate the machines of one cluster, including unrecorded ones, and its shared resources."""
     from skyward.link.ssh.worker import end_workers
 
     offered: Offered = entry.offered
     provider = offered.provider
     cluster = entry.cluster
-    if cluster is None:  # it may have been prepared all the same; asked again, it is the same
+    if cluster is None:  # it may have been prepared; `prepare` is idempotent
         cluster = await provider.prepare(offered.spec, offered.offer, pool)
         cluster = replace(cluster, tags={"skyward-pool": pool})
     for machine in entry.machines:
@@ -179,13 +189,13 @@ async def _reap(entry: ClusterEntry, pool: str) -> None:
             with contextlib.suppress(NodeStartError):  # it is gone, or its worker ends with its lease
                 await end_workers(machine.instance.access, pool, _REACH_WITHIN)
     known = [machine.instance.id for machine in entry.machines]
-    unheard_of = [instance.id for instance in await provider.find(cluster)]
-    await provider.terminate(cluster, list(dict.fromkeys((*known, *unheard_of))))
+    unrecorded = [instance.id for instance in await provider.find(cluster)]
+    await provider.terminate(cluster, list(dict.fromkeys((*known, *unrecorded))))
     await provider.teardown(cluster)
 
 
 def _clear_keys(pools: set[str]) -> None:
-    """Remove the keys of pools that did not even get on record."""
+    """Remove the keys of pools that were never recorded."""
     for path in (data_directory() / "pools").iterdir():
         unknown = path.name not in pools and time.time() - path.stat().st_mtime > SLACK
         if unknown and (claim := Claim.take(path.name)) is not None:

@@ -1,11 +1,11 @@
-"""`sky.request_resources`: what a pool must have room for, before any task asks for it."""
+"""`sky.request_resources`: capacity that a pool keeps before any task needs it."""
 
 import os
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import NoPoolError, NotOnNodeError, OperatorError, SpecError
+from skyward.errors import NoPoolError, OnNodeError, OperatorError, SpecError
 from skyward.functions.target import current_pool, described, sky
 from skyward.values.needs import Needs, Resources, resource_map
 from skyward.values.validation import shown, whole
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["request_resources"]
 
 type Bundle = Resources | tuple[Resources, int]
-"""Amounts that one node must have, or such amounts and how many times."""
+"""Amounts that one node must have, or such amounts with a count."""
 
 _EXAMPLE = "`sky.request_resources({'GPU': 1}, ({'CPU': 4}, 10))`"
 
@@ -25,10 +25,10 @@ _EXAMPLE = "`sky.request_resources({'GPU': 1}, ({'CPU': 4}, 10))`"
 def request_resources(
     *wanted: Bundle, bundles: Iterable[Bundle] | None = None, pool: "Destination | None" = None
 ) -> None:
-    """Keep room for these bundles at once, whether they are used or not, until the next call. None at all ends that.
+    """Request capacity for these bundles, used or not, until the next call. A call without bundles releases it.
 
-    The pool grows to have them in all, counting nodes that are busy, and does not shrink below; each bundle is on one
-    node. It returns at once.
+    The pool scales up until its nodes, busy or not, have all of them, and does not scale down below; each bundle fits
+    on one node. Returns at once.
 
     Args:
         wanted: bundles: the amounts of each, such as `{"GPU": 1}`; or `({"GPU": 1}, 4)` for four of them.
@@ -36,10 +36,13 @@ def request_resources(
         pool: the pool; None for the one in scope.
 
     Raises:
-        SpecError: a bundle is not one.
-        NoGroupFitsError: no node of the pool can ever have a bundle.
+        SpecError: a bundle is not valid.
+        NoGroupFitsError: no node of the pool can have a bundle.
         NoPoolError: no pool is in scope.
-        NotOnNodeError: this is a node.
+        OnNodeError: called on a node.
+
+    Example:
+        >>> sky.request_resources(({"CPU": 1}, 2), pool=pool)  # two bundles of one CPU each
     """
     if bundles is not None:
         if wanted:
@@ -49,7 +52,7 @@ def request_resources(
         wanted = tuple(bundles)
     floor = _demands(wanted)
     if (node := os.environ.get("SKYWARD_NODE")) is not None:
-        raise NotOnNodeError(
+        raise OnNodeError(
             f"`sky.request_resources` was used inside node {node}: a node has no pool; call it on the client."
         )
     in_scope = pool is None or pool is sky or (isinstance(pool, ModuleType) and pool.__name__ == "skyward")
@@ -65,7 +68,7 @@ def request_resources(
 
 
 def _demands(wanted: Iterable[Bundle]) -> "list[Demand]":
-    """One demand for each shape, in the order in which they were first given."""
+    """Return one demand for each shape, in order of first occurrence."""
     from skyward.scaling.snapshot import Demand
 
     counts: dict[Needs, int] = {}

@@ -1,4 +1,4 @@
-"""Displaying a pool: live in a notebook, as text elsewhere. The views load when one is asked for."""
+"""Display of a pool: live in a notebook, as text elsewhere. Views load on first use."""
 
 import contextlib
 import sys
@@ -15,7 +15,7 @@ __all__ = ["Shown", "watch"]
 
 
 class Shown:
-    """The part of a pool's face that is looked at."""
+    """Mixin of a pool with its display methods."""
 
     if TYPE_CHECKING:
         report: Any
@@ -23,41 +23,43 @@ class Shown:
     _at_close: list[Callable[[], object]] | None = None
 
     def when_closed(self, call: Callable[[], object]) -> None:
-        """Call `call` once, when the pool has been closed, or left to another process, on the thread that did so."""
+        """Call `call` once after the pool was closed or left, on the thread that did so."""
         self._at_close = [*(self._at_close or ()), call]
 
     def _was_closed(self) -> None:
         calls, self._at_close = self._at_close or (), None
         for call in calls:
-            with contextlib.suppress(Exception):  # a view that cannot be ended must not keep machines from ending
+            with contextlib.suppress(Exception):  # a failing view must not keep machines from being terminated
                 call()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """The pool at this moment, as HTML and as text."""
+        """Return the current state of the pool as HTML and text."""
         from skyward.views.static import bundle
 
         return bundle(self.report())
 
     def _ipython_display_(self) -> None:
-        """Show the pool live, where that can be done; IPython shows what `_repr_mimebundle_` gives elsewhere."""
+        """Show a live view of the pool; without one, IPython falls back to `_repr_mimebundle_`."""
         from skyward.views.live import show_live
 
         if not show_live(self):
-            raise NotImplementedError  # what IPython takes for "not this way"
+            raise NotImplementedError  # makes IPython fall back
 
 
 def watch(pool: "Compute", *, every: float = 0.5) -> None:
-    """Show a pool as it changes: its nodes, its tasks, what it costs, and why it grows and shrinks.
+    """Show a live view of a pool: nodes, tasks, cost and scaling decisions.
 
-    A notebook shows it live below the cell, and this returns at once. A terminal shows a table that is drawn anew,
-    until the pool is closed or you press Ctrl-C, which only ends the watching. Where output goes to neither, such as to
-    a file, the pool is written once, as it is now.
+    In a notebook, returns at once and updates a view below the cell. In a terminal, updates a table until the pool is
+    closed or you press Ctrl-C, which only ends the view. Other output, such as a file, gets the current state once.
 
     Args:
-        every: seconds between two looks, in a terminal.
+        every: seconds between updates, in a terminal.
 
     Raises:
-        SpecError: `every` is no number of seconds.
+        SpecError: `every` is not a number of seconds.
+
+    Example:
+        >>> sky.watch(pool)
     """
     number(every, "every", least=limits.INTERVAL, most=limits.SECONDS)
     from skyward.views.live import watch_live

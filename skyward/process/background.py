@@ -1,4 +1,4 @@
-"""The library's event loop, on a daemon thread of its own, started at first use. Nothing of the user's runs on it."""
+"""The library's event loop, on its own daemon thread, started at first use. No user code runs on it."""
 
 import asyncio
 import threading
@@ -19,10 +19,10 @@ _thread: threading.Thread | None = None
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """The loop, running.
+    """Return the running loop; start it at first use.
 
     Raises:
-        UsageError: this process was forked from one that had it.
+        UsageError: this process was forked from one in which the loop runs.
     """
     global _loop, _thread
     refuse_forked()
@@ -39,41 +39,44 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def run[T](coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine on the loop; its future, for other threads to wait on."""
+    """Run a coroutine on the loop. Return its future, on which other threads can wait."""
     try:
-        running = loop()
+        event_loop = loop()
     except UsageError:
         coroutine.close()
         raise
-    return asyncio.run_coroutine_threadsafe(coroutine, running)
+    return asyncio.run_coroutine_threadsafe(coroutine, event_loop)
 
 
 def call_soon(call: Callable[..., object], *args: object) -> None:
-    """Call on the loop, soon, from any thread."""
+    """Schedule a call on the loop, from any thread."""
     loop().call_soon_threadsafe(call, *args)
 
 
 def call_when_gone(owner: object, call: Callable[..., object], *args: object) -> None:
-    """Call on the loop, soon after `owner` is gone; not at the end of the program, nor in a process forked from it."""
+    """Schedule a call on the loop for when `owner` is garbage-collected.
 
-    def forget() -> None:
+    Nothing is called at exit of the interpreter, nor in a process forked from this one.
+    """
+
+    def call_on_loop() -> None:
         if not is_forked():
             call_soon(call, *args)
 
-    finalize(owner, forget).atexit = False
+    finalize(owner, call_on_loop).atexit = False
 
 
 def call[T](function: Callable[[], T]) -> T:
-    """What `function` gives on the loop; waits for it. On the loop, as in a callback of a task's future, calls it."""
+    """Call `function` on the loop, wait, and return its result. On the loop's own thread, call it directly."""
     if on_loop():
         return function()
 
-    async def called() -> T:
+    async def coroutine() -> T:
         return function()
 
-    return run(called()).result()
+    return run(coroutine()).result()
 
 
 def on_loop() -> bool:
-    """Whether the caller is on the loop's thread, where it must not wait."""
+    """Return whether the caller is on the loop's thread, where it must not block."""
     return threading.current_thread() is _thread

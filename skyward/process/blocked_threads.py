@@ -1,4 +1,4 @@
-"""The threads of this process that wait for a task or a stream, without a limit of time."""
+"""Registry of the threads of this process that wait for a task or a stream without a timeout."""
 
 import itertools
 import threading
@@ -12,11 +12,11 @@ _waits: "dict[threading.Thread, Wait]" = {}
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One wait.
+    """One wait of a thread.
 
     Attributes:
-        number: tells it from other waits, of any thread.
-        on: a future, the buffer of a stream, or a tuple of futures, of which any ends the wait.
+        number: unique among the waits of this process.
+        on: a future, the buffer of a stream, or a tuple of futures, any of which ends the wait.
     """
 
     number: int
@@ -24,7 +24,7 @@ class Wait:
 
 
 class Blocked:
-    """A context in which the calling thread waits on `on`."""
+    """Context manager: registers that the calling thread waits on `on`."""
 
     __slots__ = ("_before", "_wait")
 
@@ -33,18 +33,18 @@ class Blocked:
         self._before: Wait | None = None
 
     def __enter__(self) -> None:
-        me = threading.current_thread()
-        self._before = _waits.get(me)  # of what a signal handler interrupts
-        _waits[me] = self._wait
+        thread = threading.current_thread()
+        self._before = _waits.get(thread)  # the wait that a signal handler interrupts
+        _waits[thread] = self._wait
 
     def __exit__(self, *_: object) -> None:
-        me = threading.current_thread()
+        thread = threading.current_thread()
         if self._before is None:
-            _waits.pop(me, None)
+            _waits.pop(thread, None)
         else:
-            _waits[me] = self._before
+            _waits[thread] = self._before
 
 
 def waits() -> dict[threading.Thread, Wait]:
-    """Return the waits now, by thread. An identifier would not do: a new thread gets that of one that has ended."""
+    """Return the current waits by thread. Keys are thread objects, because thread identifiers are reused."""
     return dict(_waits)

@@ -1,4 +1,4 @@
-"""Processes that were forked from one that uses pools: nothing of a pool works there, and each use says so."""
+"""Detection of processes that were forked from one that uses pools. Pools do not work there, and each use raises."""
 
 import os
 
@@ -11,7 +11,7 @@ _forked = False
 
 
 def begin_use() -> None:
-    """Note that this process uses pools, so that its forks cannot."""
+    """Record that this process uses pools, so that its forks cannot."""
     global _used
     _used = True
 
@@ -30,7 +30,7 @@ def refuse_forked() -> None:
     if _forked:
         raise UsageError(
             "Pools do not work in a process that was forked from one that uses them: use them in the parent, or start "
-            'this process afresh, as with `multiprocessing.get_context("spawn")` or `subprocess`.'
+            'a new process, as with `multiprocessing.get_context("spawn")` or `subprocess`.'
         )
 
 

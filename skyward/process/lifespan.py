@@ -1,4 +1,4 @@
-"""Opening and closing, once each, whoever asks for them, however often, and while the other is under way."""
+"""Opening and closing of a pool: each happens once, however many callers ask for it and whether or not they overlap."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,15 +11,18 @@ from skyward.process.switch_interval import short_switch_interval
 __all__ = ["Lifespan", "Say"]
 
 type Say = Callable[[str], None]
-"""Tells the user something, in one line."""
+"""Shows the user a one-line notice."""
 
 
 class Lifespan:
-    """The life of a pool, as tasks, all of it brisk. Lives on the library's loop.
+    """The opening and closing of a pool, as asyncio tasks. Lives on the library's loop.
+
+    The thread switch interval is short in between.
 
     Args:
         name: of the pool.
-        give_back: gives back all that there is, at the end.
+        give_back: releases all that the pool holds; runs once, at the end.
+        say: shows the user a notice.
     """
 
     def __init__(self, name: str, give_back: Callable[[], Coroutine[Any, Any, None]], say: Say) -> None:
@@ -28,15 +31,15 @@ class Lifespan:
         self._say = say
         self._opening: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._brisk = ExitStack()
+        self._switch_interval = ExitStack()
 
     async def open(self, opening: Coroutine[Any, Any, None]) -> None:
-        """Open. If that fails, or the caller is cancelled, all is given back before this returns.
+        """Open the pool. If that fails, or the caller is cancelled, the pool is closed before this returns.
 
         Raises:
-            PoolClosedError: it was closed meanwhile.
+            PoolClosedError: the pool was closed while it was opening.
         """
-        self._brisk.enter_context(short_switch_interval())
+        self._switch_interval.enter_context(short_switch_interval())
         self._opening = asyncio.get_running_loop().create_task(opening)
         try:
             await self._opening
@@ -44,20 +47,20 @@ class Lifespan:
             closed = self._closing is not None
             try:
                 await self.close()
-            except Exception as left:  # the caller is to hear why it could not be opened
-                self._say(str(left))
+            except Exception as close_error:  # the caller needs the error of the opening
+                self._say(str(close_error))
             if closed and isinstance(error, asyncio.CancelledError):
                 raise PoolClosedError(f"Pool {self._name!r} was closed while it was opening.") from None
             raise
 
     async def close(self) -> None:
-        """Close. It goes on where the caller is cancelled; later callers wait for the same end."""
+        """Close the pool. Closing continues if the caller is cancelled; later callers wait for the same closing."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        with self._brisk:
+        with self._switch_interval:
             if self._opening is not None and not self._opening.done():
                 self._opening.cancel()
                 await asyncio.wait([self._opening])

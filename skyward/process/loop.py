@@ -1,4 +1,4 @@
-"""The event loop of both ends: uvloop's where it is installed, which is faster by a quarter, else asyncio's."""
+"""The event loop of client and worker: uvloop's where it is installed (about 25 % faster), else asyncio's."""
 
 import asyncio
 
@@ -8,11 +8,11 @@ __all__ = ["new_event_loop"]
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A fresh loop, not running. Its time is not that of a task which replaces `time.monotonic`."""
+    """Return a new loop, not running. Its clock is unaffected by tasks that replace `time.monotonic`."""
     try:
         import uvloop
     except ImportError:
         loop = asyncio.new_event_loop()
-        loop.time = clock.monotonic  # type: ignore[method-assign]  # the method looks `time.monotonic` up anew
+        loop.time = clock.monotonic  # type: ignore[method-assign]  # the method looks up `time.monotonic` at each call
         return loop
     return uvloop.new_event_loop()

@@ -1,4 +1,4 @@
-"""Room on the disk for what memory should not hold: a file that nobody else sees, and that goes with its process."""
+"""Scratch space on disk for what memory should not hold: a private file that is removed with its process."""
 
 import os
 import shutil
@@ -10,13 +10,13 @@ __all__ = ["ScratchFile"]
 
 
 class ScratchFile:
-    """Bytes, written at the end and read anywhere. It has no name, so nothing of it is left however its process ends.
+    """File of bytes: append-only, random reads. It has no name, so nothing of it remains however its process ends.
 
     Args:
-        directory: on the disk that it is to be on; that of temporary files where it is None.
+        directory: a directory on the disk to use; None for that of temporary files.
 
     Raises:
-        OSError: there can be no file.
+        OSError: the file cannot be created.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -27,14 +27,14 @@ class ScratchFile:
 
     @property
     def free(self) -> int:
-        """Bytes that its disk has room for."""
+        """Free bytes on the file's disk."""
         return shutil.disk_usage(self._fd).free
 
     def append(self, data: bytes) -> int:
-        """Write `data` at the end, all of it or nothing; where it begins.
+        """Append all of `data` or nothing. Return the offset of its first byte.
 
         Raises:
-            OSError: there is no room for it.
+            OSError: the disk is full.
         """
         start, rest = self.size, memoryview(data)
         try:
@@ -47,7 +47,7 @@ class ScratchFile:
         return start
 
     def read(self, start: int, length: int) -> bytes:
-        """`length` bytes from `start`, as many as there are."""
+        """Return up to `length` bytes from offset `start`; fewer at the end of the file."""
         parts = []
         while length > 0 and (part := os.pread(self._fd, length, start)):
             parts.append(part)
@@ -55,10 +55,10 @@ class ScratchFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def clear(self) -> None:
-        """Forget what was written, and give its room back."""
+        """Drop the content and free its disk space."""
         os.ftruncate(self._fd, 0)
         self.size = 0
 
     def close(self) -> None:
-        """Give it up. Twice does no harm."""
+        """Close the file. Idempotent."""
         self._close()

@@ -1,4 +1,4 @@
-"""Waiting in a coroutine for what happens on another thread, without a thread of its own."""
+"""An event that coroutines wait for and other threads set, without a thread for each wait."""
 
 import asyncio
 from contextlib import suppress
@@ -11,28 +11,30 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadEvent"]
 
-_LOOK = 0.2
-"""Seconds between wakes of a loop in which somebody waits. A notebook's kernel handles an interrupt in Python code of
-the loop's thread, which does not run while the loop sleeps, and the cancel that follows from it does not wake the loop.
+_WAKE_INTERVAL = 0.2
+"""Seconds between wakes of a loop with waiters.
+
+A notebook's kernel handles an interrupt in Python code of the loop's
+thread, which does not run while the loop sleeps, and the cancel that follows from it does not wake the loop.
 """
 
 
 class ThreadEvent:
-    """Wakes the coroutines that wait for it, of any loop; it may be rung from any thread."""
+    """Event that wakes the coroutines waiting for it, on any loop. It may be set from any thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._wakes: list[Callable[[], None]] = []
 
     def ring(self, *_: object) -> None:
-        """Wake those that wait now."""
+        """Wake the current waiters."""
         with self._lock:
             wakes, self._wakes = self._wakes, []
         for wake in wakes:
             wake()
 
     def rung(self) -> asyncio.Future[None]:
-        """Return a future of the running loop that ends when the bell is rung next."""
+        """Return a future of the running loop that ends at the next `ring`."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
 
@@ -41,7 +43,7 @@ class ThreadEvent:
                 waiting.set_result(None)
 
         def wake() -> None:
-            with suppress(RuntimeError):  # the loop is closed, so nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so there is no waiter
                 loop.call_soon_threadsafe(end)
 
         with self._lock:
@@ -50,17 +52,17 @@ class ThreadEvent:
         return waiting
 
     async def until(self, is_true: "Callable[[], object]") -> None:
-        """Wait until `is_true` says so: it is asked now, and whenever the bell is rung."""
+        """Wait until `is_true()` is true. It is checked now and after each `ring`."""
         while not is_true():
             rung = self.rung()
-            if is_true():  # by now
+            if is_true():  # set between the check and the subscription
                 rung.cancel()
                 return
             await rung
 
 
 class _Awake:
-    """Wakes the running loop now and then, while it has futures that are waited for."""
+    """Timer that wakes its loop periodically while the loop has waiters."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -71,10 +73,10 @@ class _Awake:
         self._count += 1
         waiting.add_done_callback(self._done)
         if self._timer is None:
-            self._look()
+            self._tick()
 
-    def _look(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look)
+    def _tick(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_WAKE_INTERVAL, self._tick)
 
     def _done(self, _: asyncio.Future[None]) -> None:
         self._count -= 1

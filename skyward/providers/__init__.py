@@ -1,4 +1,4 @@
-"""The provider protocol: what a provider implements, the values that cross it, and the registry of entry points.
+"""The provider protocol: its operations, its values, and the registry of providers.
 
 Imports errors and specs.
 """

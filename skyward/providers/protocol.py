@@ -1,8 +1,8 @@
-"""The provider protocol, and the values that cross it.
+"""The provider protocol, and its values.
 
-A provider turns "so many machines like this" into machines. It is configured by a frozen value such as `sky.Local()`,
-which names nothing but settings; what talks to the cloud is made from it when a pool opens. Providers are found through
-the entry-point group `skyward.providers`, so anyone can ship one.
+A provider launches machines that fit a spec. It is configured by a frozen value such as `sky.Local()`, which has
+nothing but settings; the client of the cloud is created from it when a pool opens. Providers are found through the
+entry-point group `skyward.providers`, so any package can ship one.
 
 Source: spec/ "Core concepts", Providers.
 """
@@ -50,12 +50,12 @@ type InstanceStatus = Literal["provisioning", "running", "exited"]
 
 @dataclass(frozen=True, slots=True)
 class LocalAccess:
-    """A "machine" that is a process here.
+    """Access to a "machine" that is a process on this machine.
 
     Attributes:
-        host: loopback address that it listens on, its own.
+        host: loopback address of its own, which it listens on.
         directory: its working directory.
-        python: the interpreter that runs it.
+        python: path of its interpreter.
     """
 
     host: str
@@ -65,25 +65,25 @@ class LocalAccess:
 
 @dataclass(frozen=True, slots=True)
 class SSHAccess:
-    """A machine that is entered over SSH. What is None is as the user's SSH configuration has it.
+    """Access to a machine over SSH. Fields that are None have the values of the user's SSH configuration.
 
-    Its host key is always checked: against `host_key`, else against `known_hosts`. With neither, a machine that is met
-    for the first time is taken at its word, which is said, and held to it from then on.
+    The host key is always checked: against `host_key`, else against `known_hosts`. With neither, trust on first use: a
+    new host's key is logged, then pinned.
 
     Attributes:
-        host: name or address; a name may be one of the configuration.
-        port: where its sshd listens.
-        user: who to be there.
-        client_keys: files of private keys to try, in this order; none for those of the configuration and the agent.
-        known_hosts: file of the host keys of machines.
+        host: address or name; a name may be an alias of the SSH configuration.
+        port: port of its sshd.
+        user: login name.
+        client_keys: files of private keys to try, in order; empty for those of the configuration and the agent.
+        known_hosts: file of known host keys.
         host_key: its host key, as a line "ssh-ed25519 AAAA...".
-        config: files of SSH configuration instead of the user's; "none" for none.
-        directory: what is Skyward's own there; None for "/opt/skyward", or "~/.skyward" where the user is not root.
+        config: file of SSH configuration instead of the user's; "none" for none.
+        directory: Skyward's directory on the machine; None for "/opt/skyward", or "~/.skyward" if the user is not root.
         grace: seconds without a connection after which the machine counts as lost.
-        python: an interpreter there that has what a worker needs; None to set one up.
-        answer_within: seconds that it has to answer, once it runs; None to leave that to Skyward.
-        retry_every: seconds between attempts to connect to it; None for some that grow from a fraction of one.
-        lent: whether the machine runs on when it is given back.
+        python: an interpreter on the machine with the packages that a worker needs; None to set one up.
+        answer_within: timeout in seconds of the first connection to a running machine; None for the default.
+        retry_every: seconds between attempts to connect; None for an exponential backoff.
+        lent: True if the machine keeps running after it is released.
     """
 
     host: str
@@ -102,24 +102,24 @@ class SSHAccess:
 
     @property
     def target(self) -> str:
-        """The machine, as an error names it: "user@host:port", of that what was given."""
+        """The machine as error messages name it: "user@host:port", with the parts that are set."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.user}@" * (self.user is not None) + host + f":{self.port}" * (self.port is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class ExecAccess:
-    """A machine that is entered by a command here which runs commands there, such as `docker exec -i NAME`.
+    """Access to a machine through a local command that runs commands on it, such as `docker exec -i NAME`.
 
-    Whoever may run it is who may enter: there are no keys.
+    There are no keys: every user who can run the command has access.
 
     Attributes:
-        command: its words; those of what to run there follow. It passes standard input, output and error.
-        name: the machine, as an error names it.
-        directory: what is Skyward's own there; None for "/opt/skyward", or "~/.skyward" where the user is not root.
+        command: the command's arguments; those of the remote command follow. It passes standard input, output, error.
+        name: the machine as error messages name it.
+        directory: Skyward's directory on the machine; None for "/opt/skyward", or "~/.skyward" if the user is not root.
         grace: seconds without a connection after which the machine counts as lost.
-        python: an interpreter there that has what a worker needs; None to set one up.
-        terminal: the words of a command that opens a shell there in a terminal; none where there is no such command.
+        python: an interpreter on the machine with the packages that a worker needs; None to set one up.
+        terminal: arguments of a command that opens a shell on the machine in a terminal; empty if there is none.
     """
 
     command: tuple[str, ...]
@@ -131,30 +131,30 @@ class ExecAccess:
 
     @property
     def target(self) -> str:
-        """The machine, as an error names it."""
+        """The machine as error messages name it."""
         return self.name
 
 
 type RemoteAccess = SSHAccess | ExecAccess
-"""How a machine is entered that has files and processes of its own."""
+"""Access to a machine with files and processes of its own."""
 
 type Access = LocalAccess | RemoteAccess
-"""How a machine is entered."""
+"""Access to a machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """A kind of machine, the same whatever it costs today.
+    """A type of machine, independent of its current price.
 
     Attributes:
-        name: the provider's name of it.
-        vcpus: virtual CPUs; 0 where they are not known.
-        memory_gb: memory in GiB; 0 where it is not known.
+        name: the provider's name of the type.
+        vcpus: number of virtual CPUs; 0 if unknown.
+        memory_gb: memory in GiB; 0 if unknown.
         accelerator: name of its accelerators in any common spelling, such as "NVIDIA A100-SXM4-80GB"; None for none,
-            and "" where it has some of an unknown model.
-        accelerator_count: how many; 0 where that is not known. A fraction is a share of one.
-        accelerator_memory_gb: memory of one accelerator in GB; None to take it from the name or the catalogue.
-        architecture: of the CPUs.
+            and "" for an unknown model.
+        accelerator_count: number of accelerators; 0 if unknown. A fraction is a share of one.
+        accelerator_memory_gb: memory of one accelerator in GiB; None to take it from the name or the catalogue.
+        architecture: architecture of the CPUs.
     """
 
     name: str
@@ -171,17 +171,17 @@ _UNITS_PER_HOUR: Final = {"second": 3600.0, "minute": 60.0, "hour": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Price and place of an instance type today. Compare prices by `hourly_price` only.
+    """Current prices and region of an instance type. Compare prices by `hourly_price` only.
 
     Attributes:
         id: the provider's name of the offer.
-        instance_type: the machine.
-        spot_price, on_demand_price: USD per `billing_unit`; None where it is not sold so. Where both are None, it is
+        instance_type: the type of machine.
+        spot_price, on_demand_price: USD per `billing_unit`; None if not sold in that market. If both are None, it is
             sold on demand at an unknown price.
         billing_unit: unit of time of both prices.
-        region: where, in the provider's own names; "" where that is not known.
-        specific: what the provider itself wants to remember.
-        open_ended: whether machines of other types may come of it too, so that its hardware excludes nothing.
+        region: the provider's name of the region; "" if unknown.
+        specific: data of the provider's own.
+        open_ended: True if machines of other types may be provisioned too, so that its hardware excludes nothing.
     """
 
     id: str
@@ -195,14 +195,14 @@ class Offer:
 
     @property
     def markets(self) -> tuple[Market, ...]:
-        """The markets that it is sold in."""
+        """Markets in which it is sold."""
         if self.spot_price is None and self.on_demand_price is None:
             return ("on-demand",)
         prices: dict[Market, float | None] = {"spot": self.spot_price, "on-demand": self.on_demand_price}
         return tuple(market for market, price in prices.items() if price is not None)
 
     def hourly_price(self, market: Market) -> float | None:
-        """Return the price of a machine in `market`, USD per hour; None where it is not known."""
+        """Return the price of a machine in `market` in USD per hour; None if unknown."""
         price = self.spot_price if market == "spot" else self.on_demand_price
         if price is None or not isfinite(price) or price < 0:
             return None
@@ -211,14 +211,17 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What `prepare` set up for one pool; handed to every call after it.
+    """The resources that `prepare` set up for one pool; passed to every later call.
 
     Attributes:
-        specific: what the provider itself wants to remember.
-        tags: what every machine is to be tagged with as it is created: "skyward-pool", unique among all pools, and
-            "skyward-request", the same where a request is made again.
-        notes: one sentence each on what the user should know of it. Fields that have no effect are not among them: the
-            pool derives that from `ActsOn`.
+        id: id of the cluster.
+        pool: id of the pool.
+        spec: the spec of its machines.
+        offer: the offer that was chosen.
+        specific: data of the provider's own.
+        notes: notices for the user, one sentence each. The pool adds those about ignored fields, from `ActsOn`.
+        tags: tags to set on each machine in the call that creates it: "skyward-pool", unique among all pools, and
+            "skyward-request", the same if a request is repeated.
     """
 
     id: str
@@ -235,8 +238,14 @@ class Instance:
     """One machine.
 
     Attributes:
-        access: how it is entered; known from "running" on.
-        address: what peers of the same pool reach it at, on their network `interface`.
+        id: the provider's id of the machine.
+        status: its state.
+        access: access to it; set once it is "running".
+        address: address at which peers of the same pool reach it, on their network `interface`.
+        public_address: address at which other machines reach it.
+        interface: network interface of `address`.
+        spot: True if it is a spot machine.
+        hourly_price: price in USD per hour.
     """
 
     id: str
@@ -250,40 +259,40 @@ class Instance:
 
 
 class Provider(Protocol):
-    """The operations of a cloud. Each may be called again after it failed, by another process too."""
+    """The operations of a cloud. Each may be repeated after a failure, also by another process."""
 
     def offers(self) -> AsyncIterator[Offer]:
-        """Everything on sale, unfiltered."""
+        """Return all offers, unfiltered."""
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
-        """Set up what the machines of one pool share. `pool` tells it from all others; asked again, it is the same.
+        """Set up the resources that the machines of one pool share. `pool` is a unique id, the same in a repeated call.
 
         Raises:
-            SkywardError: it cannot be, and nothing of it is left. Any other error leaves that open.
+            SkywardError: it failed, and nothing is left. After any other error, resources may be left.
         """
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
-        """Launch machines. Fewer than asked for may come back."""
+        """Launch machines. May return fewer than `count`."""
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
-        """How one machine is; None when there is none."""
+        """Return the current state of a machine; None if it does not exist."""
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
-        """The machines of a pool that there are, by their tags: whoever asked for them may not have heard of them."""
+        """Return the existing machines of a pool, by their tags. They may include machines of failed requests."""
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
-        """Give machines back. One that is gone already is no error."""
+        """Terminate machines. Idempotent."""
 
     async def teardown(self, cluster: Cluster) -> None:
-        """Remove what `prepare` set up."""
+        """Remove the resources that `prepare` set up."""
 
 
 @runtime_checkable
 class ProviderConfig(Protocol):
     """The settings of a provider: a frozen value.
 
-    A provider that does not act on all of `PROVIDER_FIELDS` declares what it acts on with a property `acts_on` that
-    returns an `ActsOn`. The pool tells its user about every other field that the spec sets.
+    A provider that does not act on all of `PROVIDER_FIELDS` declares the supported ones with a property `acts_on` that
+    returns an `ActsOn`. The pool warns about every other field that the spec sets.
     """
 
     @property
@@ -291,19 +300,19 @@ class ProviderConfig(Protocol):
         """Name of the provider, as `--provider` takes it."""
 
     def create_provider(self) -> Provider:
-        """What talks to the cloud. Loads the SDK."""
+        """Create the provider. Loads the cloud's SDK."""
 
 
 SKYWARD_FIELDS: Final = frozenset({
     "provider", "nodes", "allocation", "max_hourly_cost", "resources", "capabilities", "idle_timeout", "image.env",
 })  # fmt: skip  # one name a line says no more
-"""Fields of `Spec`, and of its `Image`, that Skyward acts on whatever the provider."""
+"""Fields of `Spec`, and of its `Image`, that Skyward acts on with any provider."""
 
 SETUP_FIELDS: Final = frozenset({
     "image.python", "image.pip", "image.pip_indexes", "image.apt", "image.shell_vars", "image.includes",
     "image.excludes", "image.skyward_source", "image.bootstrap_timeout",
 })  # fmt: skip  # as above
-"""Fields that act on a machine whose environment Skyward sets up, that is, whose access names no interpreter."""
+"""Fields that act on machines whose environment Skyward sets up: those whose access names no interpreter."""
 
 PROVIDER_FIELDS: Final = SETUP_FIELDS | {
     "accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region", "ttl", "volumes",
@@ -319,10 +328,10 @@ class ActsOn:
     """The fields that a provider acts on.
 
     Attributes:
-        fields: those of `PROVIDER_FIELDS`.
-        otherwise: why the others have no effect, as the first half of a sentence.
-        knows_hardware: whether its offers say what accelerators machines have. Then that is shown, and not what a spec
-            asks for, where that has no effect.
+        fields: the supported fields of `PROVIDER_FIELDS`.
+        otherwise: the reason why the others have no effect, as the first half of a sentence.
+        knows_hardware: True if its offers state the accelerators of machines. These are then shown in place of the
+            spec's, if the spec's have no effect.
     """
 
     fields: frozenset[str]
@@ -331,7 +340,7 @@ class ActsOn:
 
 
 def acts_on(config: ProviderConfig) -> ActsOn:
-    """Return what the provider of `config` acts on: all of `PROVIDER_FIELDS` where it declares nothing."""
+    """Return the fields that the provider of `config` acts on: all of `PROVIDER_FIELDS` if it declares nothing."""
     declared = getattr(config, "acts_on", None)
     return declared if isinstance(declared, ActsOn) else ActsOn(PROVIDER_FIELDS, f"Provider {config.name!r}")
 
@@ -360,15 +369,15 @@ def _entries() -> Mapping[str, Any]:
 
 
 def provider_names() -> tuple[str, ...]:
-    """The names of the installed providers."""
+    """Return the names of the installed providers."""
     return tuple(sorted(_entries()))
 
 
 def find_provider(name: str) -> type[Any]:
-    """The settings class of the provider called `name`, such as `sky.Local` for "local".
+    """Return the settings class of the provider called `name`, such as `sky.Local` for "local".
 
     Raises:
-        ProviderMissingError: there is none of that name, or what it needs is not installed.
+        ProviderMissingError: there is no such provider, or a package that it needs is not installed.
     """
     entry = _entries().get(name.lower())
     if entry is None:

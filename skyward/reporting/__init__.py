@@ -1,4 +1,4 @@
-"""What the user is told of a pool besides results: lines on the console, and records in the log, made from events."""
+"""Reports about a pool, made from its events: lines on the console, and records in the log."""
 
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,12 @@ __all__ = ["Console", "report"]
 
 
 def report(bus: "EventBus", options: "Options", snapshot: "Callable[[], PoolSnapshot | None]") -> Console:
-    """Report on a pool that is about to open, as its options say, until its last event; return its console."""
+    """Report on a pool from before it opens until its last event, as its options say; return its console."""
     console = Console(style_of(options.console), snapshot)
     console.attach(bus)
     if options.logging or options.console == "log":
         try:
             EventLog(file=options.logging).attach(bus)
-        except (OSError, JournalError) as error:  # no reason not to open a pool
+        except (OSError, JournalError) as error:  # a pool can open without a log
             bus.emit(events.PoolNote, f"The log {log_path()} cannot be written: {error}.")
     return console

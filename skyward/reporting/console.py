@@ -1,4 +1,4 @@
-"""The console: what a pool does, as lines on standard error, made from its events; see the option `console`."""
+"""Console: events of a pool as lines on standard error; see the option `console`."""
 
 import asyncio
 import logging
@@ -27,14 +27,14 @@ type Style = Literal["rich", "minimal", "notebook", "none"]
 DRAW_EVERY = 0.25
 PATIENCE = 0.5
 SHARE = 0.01
-"""Seconds between two drawings of the status line, and of waiting before the first; and the share of the time of the
-library's loop that drawing may take: to look at a thousand nodes takes a while."""
+"""Seconds between updates of the status line, seconds before the first one, and the maximum share of the loop's time
+that updates may take: a snapshot of a thousand nodes is slow."""
 
 _MARK = {logging.WARNING: "warning: "}
 
 
 def style_of(option: "bool | Option") -> Style:
-    """Return how the option `console` is met here: "rich" needs a terminal, and a notebook has views of its own."""
+    """Return the style for the option `console`: "rich" needs a terminal, and a notebook has its own views."""
     match option:
         case False | "silent" | "log":  # the log is `skyward.reporting.log`
             return "none"
@@ -53,13 +53,13 @@ def _in_notebook() -> bool:
 
 
 class Console:
-    """Shows one pool, from before it is opened until it is closed.
+    """Console of one pool, from before it is opened until it is closed.
 
-    A context in which the caller of a pool waits for it: meanwhile, with the style "rich", a status line is shown.
+    Also a context manager for callers that wait for the pool: the style "rich" shows a status line meanwhile.
 
     Args:
-        snapshot: the pool at this moment; None before it has a control plane. Called on the library's loop.
-        write: takes a line, with its newline.
+        snapshot: returns the current state of the pool; None before it has a control plane. Called on the loop.
+        write: function that writes a line, with its newline.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Console:
         self._opened = False
 
     def attach(self, bus: "EventBus") -> None:
-        """Show the events of a pool from now on."""
+        """Subscribe to the events of a pool."""
         bus.when_ended(self._end)
         match self.style:
             case "none":
@@ -101,20 +101,20 @@ class Console:
         self._context.copy().run(notify, text)
 
     def _show(self, event: events.BaseEvent) -> None:
-        """Write a line, for what is worth one."""
+        """Write a line about an event, if it is important enough."""
         match event:
             case events.PoolReady():
                 self._opened = True
             case events.NodeReady(ready=ready, wanted=wanted) if not self._opened or ready != wanted:
-                return  # the opening pool has a line of its own, and of many new nodes only the last has one
+                return  # opening has its own line; of later nodes only the last one is shown
             case events.ScalingDecided(decision=decision) if decision.held_back or not decision.change:
                 return
             case _:
                 pass
         line = line_of(event)
-        who = "" if isinstance(event, events.PoolNote) else f"skyward: pool {event.pool!r}: "
-        # A context cannot be entered twice at once. That of who opened the pool is where a notebook shows the line.
-        self._context.copy().run(self._write, f"{who}{_MARK.get(line.level, '')}{line.text}\n")
+        prefix = "" if isinstance(event, events.PoolNote) else f"skyward: pool {event.pool!r}: "
+        # A context cannot be entered concurrently. That of the opener decides in which cell a notebook shows the line.
+        self._context.copy().run(self._write, f"{prefix}{_MARK.get(line.level, '')}{line.text}\n")
 
     # The status line.
 
@@ -156,7 +156,7 @@ class Console:
         if self._ended:
             return
         began = time.perf_counter()
-        with self._lock:  # so that nothing is drawn once nobody waits any more
+        with self._lock:  # so that nothing is drawn after the last waiter has left
             if self._waiting and time.monotonic() >= self._since + PATIENCE:
                 self._screen.draw(self._status())
         self._draw_later((time.perf_counter() - began) / SHARE)

@@ -1,4 +1,4 @@
-"""Events as lines of text, for the console and the log: one wording for both."""
+"""Text of events, shared by console and log."""
 
 import logging
 from typing import NamedTuple
@@ -24,7 +24,7 @@ LOGGED: tuple[type[events.BaseEvent], ...] = (
     events.CostChanged,
     events.BudgetReached,
 )
-"""Kinds of events that the log has. Tasks that go well are left out: there may be thousands a second."""
+"""Event classes in the log, without successful tasks: there may be thousands per second."""
 
 SHOWN: tuple[type[events.BaseEvent], ...] = (
     events.PoolProvisioning,
@@ -37,18 +37,18 @@ SHOWN: tuple[type[events.BaseEvent], ...] = (
     events.NodeValuesLost,
     events.ScalingDecided,
 )
-"""Kinds of events that the console has; of `NodeReady` only the one that completes the pool."""
+"""Event classes on the console; of `NodeReady`, only the one that completes the pool."""
 
 
 class Line(NamedTuple):
-    """One line of text, and its level, as `logging` counts levels."""
+    """Line of text with its `logging` level."""
 
     level: int
     text: str
 
 
 def line_of(event: events.BaseEvent) -> Line:
-    """Return an event as one line, without the name of its pool."""
+    """Return the line of an event, without the name of its pool."""
     match event:
         case (
             events.NodeLost()
@@ -89,7 +89,7 @@ def _text(event: events.BaseEvent) -> str:
         case events.ScalingDecided(decision=decision):
             return str(decision)
         case events.CostChanged(spent=spent, per_hour=per_hour):
-            return f"costs {money_text(per_hour)}/h from now on; {money_text(spent)} so far"
+            return f"now costs {money_text(per_hour)}/h; {money_text(spent)} spent so far"
         case events.BudgetReached(spent=spent, budget=budget):
             return f"reached its budget of {money_text(budget)}: {money_text(spent)} spent"
         case _:
@@ -99,7 +99,7 @@ def _text(event: events.BaseEvent) -> str:
 def _of_node(event: events.NodeEvent) -> str:
     match event:
         case events.NodeRequested(machine=machine, kind=kind, hourly_price=price):
-            return f"is requested as machine {machine}: {kind}" + (f", {money_text(price)}/h" if price else "")
+            return f"was requested as machine {machine}: {kind}" + (f", {money_text(price)}/h" if price else "")
         case events.NodeAllocated(machine=machine):
             return f"has machine {machine}"
         case events.NodePhaseStarted(phase=phase):
@@ -111,20 +111,20 @@ def _of_node(event: events.NodeEvent) -> str:
         case events.NodeDraining():
             return "is draining"
         case events.NodeDrainCancelled():
-            return "is not drained after all"
+            return "is no longer draining"
         case events.NodeLost(reason=reason, replaced=replaced):
             return f"was lost: {reason}" + ("; replacing it" if replaced else "")
         case events.NodeFailed(phase=phase, reason=reason, replaced=replaced):
             return f"failed in phase {phase!r}: {reason}" + ("; trying again" if replaced else "")
         case events.NodeGivenUp(reason=reason):
-            return f"is given up: {reason}"
+            return f"was given up: {reason}"
         case events.NodeRemoved(reason=reason):
-            return f"is removed: {reason}"
+            return f"was removed: {reason}"
         case events.NodeValuesLost(names=names, reason=reason):
-            was = "was" if len(names) == 1 else "were"
-            return f"is gone, and with it {joined(names)}, which {was} kept there: {reason}. Run what made it again"
+            values, them = ("value", "it") if len(names) == 1 else ("values", "them")
+            return f"is gone with the {values} {joined(names)}: {reason}. Run the code that made {them} again"
         case events.NodeTerminated(machine=machine):
-            return f"gave back machine {machine}"
+            return f"released machine {machine}"
         case _:
             return type(event).__name__
 
@@ -132,7 +132,7 @@ def _of_node(event: events.NodeEvent) -> str:
 def _of_task(event: events.TaskEvent) -> str:
     match event:
         case events.TaskRetried(retries=retries, reason=reason):
-            return f"is queued again (retry {retries}): {reason}"
+            return f"was requeued (retry {retries}): {reason}"
         case events.TaskFailed(error=error, reason=reason, node=node):
             where = "" if node is None else f" on node {node}"
             return f"failed{where}: {error}" + (f": {reason}" if reason else "")

@@ -1,11 +1,11 @@
-"""Lines that several nodes write at once: each is shown whole, with its node; one that is not ended is shown live.
+"""Interleaving of output of several nodes: complete lines are labelled with their node; an open line is shown live.
 
-Decides only, and writes nothing. A progress bar is a line that is written anew after each carriage return. On a
-terminal and in a notebook the bar of the lowest node stands at the end of the output, drawn over itself; elsewhere its
-last version is a line once the bar is done.
+This module decides what to write, and does no I/O. A progress bar is a line that is rewritten after each carriage
+return. On a terminal and in a notebook, the bar of the lowest rank is redrawn at the end of the output; elsewhere, only
+its last version is written, once it is complete.
 
-Lines keep the order in which they were ended, whichever stream they are on. A live line that stands on one stream is
-erased before lines are written to the other.
+Lines keep the order in which they were completed, across both streams. A live line on one stream is erased before lines
+are written to the other.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ type Piece = tuple[StreamName, str]
 """A stream, and what to write to it."""
 
 type Columns = Callable[[StreamName], int]
-"""Gives the characters that a live line may have on a stream; 0 where there is none."""
+"""Function that returns the width of a live line on a stream; 0 if it cannot have one."""
 
 LONGEST = 65536
-"""Characters of a line that is not ended after which what there is of it is a line."""
+"""Length of an open line at which it is written as a line."""
 
 EVERY = 0.1
-"""Seconds between two drawings of a bar."""
+"""Seconds between two updates of a bar."""
 
 
 def _no_live_line(_: StreamName) -> int:
@@ -33,10 +33,10 @@ def _no_live_line(_: StreamName) -> int:
 
 
 class LabelledLines:
-    """Lines of nodes, put together from what they write.
+    """Assembles labelled lines from the output of nodes.
 
     Args:
-        now: gives the time in seconds of a steady clock.
+        now: returns the seconds of a monotonic clock.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -46,7 +46,7 @@ class LabelledLines:
         self._drawn_at = float("-inf")
 
     def add(self, node: int, stream: StreamName, text: str, *, columns: Columns = _no_live_line) -> list[Piece]:
-        """Take what a node wrote; return what to write now, in order."""
+        """Add output of a node; return the pieces to write now, in order."""
         whole, newline, rest = (self._open.pop((node, stream), "") + text).rpartition("\n")
         if len(rest) > LONGEST:
             whole, newline, rest = whole + newline + rest, "\n", ""
@@ -56,7 +56,7 @@ class LabelledLines:
         return self._drawing([(stream, lines)] if lines else [], columns)
 
     def finish(self, node: int | None = None, *, columns: Columns = _no_live_line) -> list[Piece]:
-        """End the lines that a node, or any, has not ended; return what to write for them, in order."""
+        """Complete the open lines of a node, or of all; return the pieces to write, in order."""
         ended = sorted((key for key in self._open if node in (None, key[0])), key=lambda key: key[0])
         if not ended:
             return []
@@ -68,14 +68,14 @@ class LabelledLines:
         return self._drawing(lines, columns, now=True)
 
     def begun(self, node: int, stream: StreamName) -> bool:
-        """Return whether a node has written to a line that is not ended."""
+        """Return whether a node has an open line on a stream."""
         return (node, stream) in self._open
 
     def _drawing(self, lines: Sequence[Piece], columns: Columns, *, now: bool = False) -> list[Piece]:
-        """Return `lines`, with the live line erased before them and drawn again after them.
+        """Return `lines`, with the live line erased before them and redrawn after them.
 
-        Where they are on the other stream, it is drawn again when it is next due: a notebook shows what alternates
-        between the streams in as many boxes.
+        If they are on the other stream, it is redrawn only when the next update is due: each switch of streams makes a
+        new box in a notebook.
         """
         is_due = now or self._now() >= self._drawn_at + EVERY
         if not lines and not is_due:
@@ -93,9 +93,9 @@ class LabelledLines:
         return _joined(pieces)
 
     def _live(self, columns: Columns) -> Piece:
-        """Return the live line, and the stream that it belongs on."""
-        there = ((key, last_version(text)) for key, text in sorted(self._open.items()))
-        shown = [(*key, text, width) for key, text in there if text.strip() and (width := columns(key[1]))]
+        """Return the live line and its stream."""
+        latest = ((key, last_version(text)) for key, text in sorted(self._open.items()))
+        shown = [(*key, text, width) for key, text in latest if text.strip() and (width := columns(key[1]))]
         if not shown:
             return "stdout", ""
         node, stream, text, width = shown[0]
@@ -104,7 +104,7 @@ class LabelledLines:
 
 
 def _joined(pieces: Sequence[Piece]) -> list[Piece]:
-    """Return `pieces`, those of one stream that follow each other as one."""
+    """Merge adjacent pieces of the same stream."""
     joined: list[Piece] = []
     for stream, text in pieces:
         if joined and joined[-1][0] == stream:
@@ -115,11 +115,11 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def last_version(line: str) -> str:
-    r"""Return what is left of a line that was overwritten with `\r`."""
+    r"""Return the visible part of a line that was overwritten with `\r`."""
     return line.rstrip("\r").rpartition("\r")[2]
 
 
 def _latest(line: str) -> str:
-    """Return `line` without the versions that were overwritten."""
+    """Return `line` without its overwritten versions."""
     text = line.rstrip("\r")
     return text.rpartition("\r")[2] + line[len(text) :]

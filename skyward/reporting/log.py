@@ -1,7 +1,7 @@
-"""The log: the events of pools, and what `skyward`'s loggers have to say, in a file of this user's.
+"""Log file of this user: events of pools, and records of the `skyward` loggers.
 
-Records of events go to the logger `skyward.events`, so a program that configures `logging` gets them too. The file
-takes every one, whatever level that program has chosen. No level is changed, and the root logger is left alone.
+Events go to the logger `skyward.events`, so a program that configures `logging` gets them too. The file gets all of
+them, regardless of that program's levels. No level is changed, and the root logger is not touched.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ __all__ = ["EventLog", "log_path"]
 
 LARGEST = 50 * 1024 * 1024
 KEPT = 10
-"""Bytes of the file from which on a new one is begun, and how many former ones are kept."""
+"""Size of the file at which it is rotated, and the number of old files to keep."""
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
 
@@ -33,12 +33,12 @@ _skyward = logging.getLogger("skyward")
 
 
 def log_path() -> Path:
-    """The file: `logs/skyward.log`, where the journal of this user is."""
+    """Return the path of the file: `logs/skyward.log` in the data directory of this user."""
     return data_directory() / "logs" / "skyward.log"
 
 
 class _File(WatchedFileHandler):
-    """Appends to the file, which other processes append to as well. A record that cannot be written is dropped."""
+    """Handler that appends to the file, which processes share. A record that cannot be written is dropped."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,29 +48,29 @@ class _File(WatchedFileHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._begin_anew()
+            self._rotate()
             super().emit(record)
         except OSError:
             self.handleError(record)
 
-    def _begin_anew(self) -> None:
+    def _rotate(self) -> None:
         if self.stream is None or self.stream.tell() < LARGEST:
             return
         path = Path(self.baseFilename)
         with path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if path.exists() and path.stat().st_size >= LARGEST:  # no other process has done it meanwhile
+            if path.exists() and path.stat().st_size >= LARGEST:  # no other process has rotated it meanwhile
                 for number in range(KEPT - 1, 0, -1):
                     with contextlib.suppress(FileNotFoundError):
                         os.replace(f"{path}.{number}", f"{path}.{number + 1}")
                 os.replace(path, f"{path}.1")
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Go on without it: a full disk is no reason to write over the user's screen."""
+        """Drop the record: errors such as a full disk must not write to the user's screen."""
 
 
 class _LastResort(logging.Handler):
-    """Does what Python does with warnings where nobody has configured logging, as if the file were not there."""
+    """Handler of last resort, as without the file: prints warnings if the program has not configured logging."""
 
     def emit(self, record: logging.LogRecord) -> None:
         python = logging.lastResort
@@ -81,15 +81,15 @@ class _LastResort(logging.Handler):
 
 
 class _Shared:
-    """The handlers of this process: they are there while any pool has a log."""
+    """Reference-counted handlers of this process, installed while any pool has a log."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
         self._handlers: tuple[logging.Handler, ...] = ()
 
-    def take(self) -> logging.Handler:
-        """Return the file's handler; `give_back` it.
+    def acquire(self) -> logging.Handler:
+        """Install the handlers if needed, and return that of the file; pair with `release`.
 
         Raises:
             OSError: the file cannot be written.
@@ -102,8 +102,8 @@ class _Shared:
             self._users += 1
             return self._handlers[0]
 
-    def give_back(self) -> None:
-        """This user needs it no more."""
+    def release(self) -> None:
+        """Release the handlers; the last release removes them."""
         with self._lock:
             self._users -= 1
             if not self._users:
@@ -117,17 +117,17 @@ _shared = _Shared()
 
 
 class EventLog:
-    """The log of one pool.
+    """Log of one pool.
 
     Args:
-        file: whether its events are in the file, or only with the logger.
+        file: True to write events to the file, False to send them only to the logger.
     """
 
     def __init__(self, *, file: bool) -> None:
-        self._file: logging.Handler | None = _shared.take() if file else None
+        self._file: logging.Handler | None = _shared.acquire() if file else None
 
     def attach(self, bus: "EventBus") -> None:
-        """Log the events of a pool from now on, until its last."""
+        """Log the events of a pool until it ends."""
         bus.when_ended(self.close)
         bus.listen(self._log, *LOGGED)
 
@@ -141,7 +141,7 @@ class EventLog:
             self._file.handle(record)
 
     def close(self) -> None:
-        """Give the file back. Twice does no harm."""
+        """Release the file. Idempotent."""
         file, self._file = self._file, None
         if file is not None:
-            _shared.give_back()
+            _shared.release()

@@ -1,11 +1,11 @@
-"""Standard output and error of this process, with one status line below the cursor while somebody waits for a pool.
+"""Standard output and error of this process, with a status line below the cursor while a caller waits for a pool.
 
-The cursor stays where it was, so a line that was begun is continued after the status line is gone.
+The cursor does not move, so an unfinished line continues after the status line was erased.
 
-What is written to both streams keeps its order. A terminal and files get it at once. A notebook buffers each stream
-apart for a moment and shows them in separate boxes, so what one of them holds is sent before the other is written to. A
-server of Jupyter drops messages that come too fast. Where output alternates between the streams faster than that, a
-notebook has both as standard output for a while, in order, and a line says so.
+Output to both streams keeps its order. Terminals and files get it at once. A notebook buffers each stream separately
+and shows them in separate boxes, so the buffer of one stream is flushed before the other is written to. A Jupyter
+server drops messages above a rate limit. If output alternates between the streams faster than that, a notebook gets
+both as standard output for a while, in order, after a line that announces it.
 """
 
 import io
@@ -23,26 +23,26 @@ __all__ = ["ChangeLimit", "Screen", "is_notebook", "is_terminal", "notify", "scr
 type StreamName = Literal["stdout", "stderr"]
 
 BURST = 500
-"""Changes to standard error that a notebook shows at any speed. Each is two messages, one there and one back."""
+"""Burst of switches to standard error that a notebook shows. Each costs two messages, there and back."""
 
 PER_SECOND = 150.0
-"""Changes a second that it shows for long: a server of Jupyter drops output beyond 1000 messages a second."""
+"""Sustained rate of switches per second: a Jupyter server drops output above 1000 messages per second."""
 
 REGAINED = 50
-"""Changes that it must be able to show again before it shows the first of them."""
+"""Switches that must be available again before the first one is shown after the limit was exceeded."""
 
-_TOGETHER = "\n[stdout and stderr alternate too fast to be shown apart: for a while both are shown here, in order]\n"
+_TOGETHER = "\n[stdout and stderr alternate too fast to be shown separately; both are shown here for now, in order]\n"
 
 _MAKE_ROOM = "\x1bD\x1b[A"
 _BELOW = "\x1b7\x1b[B\r\x1b[2K{}\x1b8"
-"""Control sequences of VT100: scroll if there is no line below; go there, erase it, write, and come back."""
+"""VT100 control sequences: scroll if there is no line below; move there, erase it, write, and move back."""
 
 
 class ChangeLimit:
-    """Decides which changes to standard error a notebook shows.
+    """Token bucket for switches to standard error in a notebook.
 
     Args:
-        now: gives the time in seconds of a steady clock.
+        now: returns the seconds of a monotonic clock.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -52,7 +52,7 @@ class ChangeLimit:
         self._is_over = False
 
     def take(self) -> bool:
-        """Return whether one more change may be shown now."""
+        """Return whether one more switch may be shown now."""
         now = self._now()
         self._left = min(BURST, self._left + (now - self._at) * PER_SECOND)
         self._at = now
@@ -64,27 +64,27 @@ class ChangeLimit:
 
 
 class Screen:
-    """The standard streams and the status line. Methods may be called from any thread.
+    """Standard streams and status line. Methods may be called from any thread.
 
     Args:
-        now: gives the time in seconds of a steady clock.
+        now: returns the seconds of a monotonic clock.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.RLock()
         self._drawn: TextIO | None = None
-        self._held: Any = None
+        self._buffering: Any = None
         self._changes = ChangeLimit(now)
-        self._told: WeakSet[object] = WeakSet()
+        self._notified: WeakSet[object] = WeakSet()
 
     def put(self, stream: StreamName, text: str, writer: object) -> None:
-        """Write `text` to `sys.stdout` or `sys.stderr`, after all that was put to the other before.
+        """Write `text` to `sys.stdout` or `sys.stderr`, after all earlier output to the other stream.
 
         Args:
-            writer: who writes. Among the text of each, a line says once that its streams are shown together.
+            writer: source of the text. Each writer is notified once that its streams are shown together.
 
         Raises:
-            Exception: whatever a stream raises that cannot be written to.
+            Exception: any error of the stream.
         """
         if not text:
             return
@@ -93,23 +93,23 @@ class Screen:
             if not is_notebook(target):
                 self.write(target, text)
                 return
-            if stream == "stderr" and self._held is sys.stdout and not self._changes.take():
+            if stream == "stderr" and self._buffering is sys.stdout and not self._changes.take():
                 target = sys.stdout
-                if writer not in self._told:
-                    self._told.add(writer)
+                if writer not in self._notified:
+                    self._notified.add(writer)
                     text = _TOGETHER + text
-            if self._held is not None and self._held is not target:
-                self._held.flush()
-            self._held = target
-            self.write(target, text, flush=False)  # it is sent a few times a second; to wait for that is slow
+            if self._buffering is not None and self._buffering is not target:
+                self._buffering.flush()
+            self._buffering = target
+            self.write(target, text, flush=False)  # the kernel flushes a few times per second; waiting for that is slow
 
     def write(self, target: Any, text: str, *, flush: bool = True) -> None:
-        """Write `text` to a stream, with escapes for what its encoding lacks. None, as under `pythonw`, takes it.
+        """Write `text` to a stream, with escapes for characters that its encoding lacks.
 
-        Erases the status line first if that stands on the same terminal.
+        Erases the status line first if it is on the same terminal. A stream of None, as under `pythonw`, is ignored.
 
         Raises:
-            Exception: whatever a stream raises that cannot be written to.
+            Exception: any error of the stream.
         """
         if target is None or not text:
             return
@@ -125,7 +125,7 @@ class Screen:
                 target.flush()
 
     def draw(self, text: str) -> None:
-        """Draw the status line in place of the one that stands there."""
+        """Draw the status line, replacing the previous one."""
         target = sys.stderr
         columns = shutil.get_terminal_size().columns
         shown = "".join(c if c.isprintable() else "?" for c in text)[: max(1, columns - 1)]
@@ -136,7 +136,7 @@ class Screen:
                 self._drawn = target
 
     def erase(self) -> None:
-        """Take the status line away."""
+        """Erase the status line. Idempotent."""
         with self._lock:
             drawn, self._drawn = self._drawn, None
             if drawn is not None and is_terminal(drawn):
@@ -145,12 +145,12 @@ class Screen:
 
 
 def is_notebook(stream: object) -> bool:
-    """Return whether a stream is one of a Jupyter kernel."""
+    """Return whether a stream belongs to a Jupyter kernel."""
     return type(stream).__module__.startswith("ipykernel")
 
 
 def is_terminal(stream: object) -> bool:
-    """Return whether a stream is a terminal that knows control sequences."""
+    """Return whether a stream is a terminal that supports control sequences."""
     isatty = getattr(stream, "isatty", None)
     if isatty is None or getattr(stream, "closed", False):
         return False
@@ -158,7 +158,7 @@ def is_terminal(stream: object) -> bool:
 
 
 screen = Screen()
-"""That of this process."""
+"""The screen of this process."""
 
 
 def notify(text: str) -> None:

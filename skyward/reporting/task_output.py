@@ -1,4 +1,4 @@
-"""Output of tasks at the client: written where the code that sent them writes."""
+"""Output of tasks on the client, written to the streams of the code that sent them."""
 
 import shutil
 import sys
@@ -13,13 +13,13 @@ from skyward.reporting.screen import is_notebook, screen
 __all__ = ["ConsoleSink", "live_columns"]
 
 _NOTEBOOK = 120
-"""Characters of a live line in a notebook, which does not say how many it shows."""
+"""Width of a live line in a notebook, which does not report its own."""
 
 
 class ConsoleSink:
-    """Writes to `sys.stdout` and `sys.stderr` in the context it was made in, so that a notebook shows it in that cell.
+    """Sink that writes to `sys.stdout` and `sys.stderr` in the context of its creation, so in that cell of a notebook.
 
-    With `label`, every line says which node wrote it.
+    With `label`, every line is labelled with its node.
     """
 
     def __init__(self, *, label: bool = False) -> None:
@@ -28,7 +28,7 @@ class ConsoleSink:
         self._lock = Lock()
 
     def output(self, node: int, stream: StreamName, text: str) -> None:
-        """Write `text`, at once or, with labels, up to its last whole line."""
+        """Write `text` at once or, with labels, up to its last complete line."""
 
         def write() -> None:
             if self._lines is None:
@@ -47,11 +47,11 @@ class ConsoleSink:
         self.output(node, "stdout", f"{data.get('text/plain', '')}\n")
 
     def task_ended(self, node: int) -> None:
-        """Write what stands on lines of a node that were not ended."""
+        """Write the open lines of a node."""
         self.flush(node)
 
     def flush(self, node: int | None = None) -> None:
-        """Write what stands on lines that were not ended, those of one node or all."""
+        """Write the open lines of one node or all."""
 
         def write() -> None:
             if self._lines is not None:
@@ -62,16 +62,16 @@ class ConsoleSink:
         self._run(write)
 
     def _run(self, write: Any) -> None:
-        # A context cannot be entered twice at once, and two threads may write.
+        # A context cannot be entered concurrently, and two threads may write.
         self._context.copy().run(write)
 
 
 def live_columns(stream: StreamName) -> int:
-    r"""Return how many characters a line may have that is drawn over itself with `\r`; 0 where that is not possible."""
+    r"""Return the width of a line that can be redrawn with `\r`; 0 if that is not possible."""
     target = getattr(sys, stream)
     if is_notebook(target):
         return _NOTEBOOK
     try:
         return shutil.get_terminal_size().columns - 1 if target.isatty() else 0
-    except (AttributeError, ValueError):  # it is not quite a file, or is closed
+    except (AttributeError, ValueError):  # not a real file, or closed
         return 0

@@ -1,4 +1,4 @@
-"""How many nodes there should be: the policies, and what they see and answer. Values and arithmetic only."""
+"""Scaling policies, with their inputs (snapshots) and outputs (decisions). Values and arithmetic only."""
 
 from skyward.scaling.binpack import Binpack
 from skyward.scaling.bundles import floor_nodes

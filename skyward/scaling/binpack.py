@@ -1,4 +1,4 @@
-"""Ray's planner as a policy: nodes by what fits on them, resource by resource."""
+"""Ray's planner as a policy: bin packing by resources."""
 
 from dataclasses import dataclass, field, replace
 
@@ -14,10 +14,10 @@ HEAD = 0
 
 @dataclass(slots=True)
 class Binpack:
-    """Packs what waits on the nodes there are, and the rest on as few new ones as hold it, of the groups that fit best.
+    """Places waiting tasks on existing nodes, and the rest on as few new nodes as possible, of the best fitting groups.
 
-    A node goes when it was idle for its timeout and holds nothing of the plan; so does one that still boots when
-    nothing has needed it for as long.
+    A node is removed if it was idle for its timeout and the plan does not use it; a booting node likewise, if nothing
+    has needed it for as long.
     """
 
     name: str = "binpack"
@@ -25,7 +25,7 @@ class Binpack:
     _unneeded_since: dict[int, float] = field(default_factory=dict, init=False, repr=False)
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
         groups = {group.name: group for group in snapshot.groups}
         staying = [node for node in snapshot.nodes if node.stage != "leaving"]
         made = plan(
@@ -44,11 +44,11 @@ class Binpack:
             for node in staying
             if node.stage == "booting" and str(node.rank) not in made.needed
         }
-        there = dict.fromkeys(groups, 0)
+        current = dict.fromkeys(groups, 0)
         for node in staying:
-            there[node.group] += 1
+            current[node.group] += 1
         victims = tuple(int(rank) for rank, _ in made.terminate)
-        desired = {name: count + made.launch.get(name, 0) for name, count in there.items()}
+        desired = {name: count + made.launch.get(name, 0) for name, count in current.items()}
         for node in staying:
             desired[node.group] -= node.rank in victims
         return Decision(
@@ -60,7 +60,7 @@ class Binpack:
         )
 
     def _existing(self, node: NodeLoad, group: Group, snapshot: Snapshot, *, alone: bool) -> Existing:
-        """The node as the planner sees it. The head may go only when no other is left."""
+        """Return the node for the planner. The head may be removed only if it is the last node."""
         known = Existing(str(node.rank), node.group, head=node.rank == HEAD and not alone)
         if node.stage == "booting":
             since = self._unneeded_since.get(node.rank, snapshot.now)
@@ -77,17 +77,17 @@ def _reason(snapshot: Snapshot, made: Plan, nodes: dict[int, NodeLoad]) -> str:
         waiting += f" and a floor of {sum(demand.count for demand in snapshot.floor)}"
     for group in snapshot.groups:
         if more := made.launch.get(group.name, 0):
-            there = sum(node.group == group.name for node in nodes.values())
-            capped = f", capped at {group.max} by max" if made.infeasible and there + more >= group.max else ""
-            parts.append(f"{waiting} over {there} nodes -> +{more} {group.name}{capped}")
+            current = sum(node.group == group.name for node in nodes.values())
+            capped = f", capped at {group.max} by max" if made.infeasible and current + more >= group.max else ""
+            parts.append(f"{waiting} over {current} nodes -> +{more} {group.name}{capped}")
         for cause, why in _CAUSES.items():
             fewer = sum(nodes[int(rank)].group == group.name for rank, each in made.terminate if each == cause)
             if fewer:
                 parts.append(f"{why} -> -{fewer} {group.name}")
     if made.infeasible:
-        parts.append(f"{sum(count for _, count in made.infeasible)} queued find no place within the limits")
+        parts.append(f"{sum(count for _, count in made.infeasible)} queued cannot be placed within the limits")
     if made.infeasible_gangs:
-        parts.append(f"{len(made.infeasible_gangs)} gangs find no place as a whole")
+        parts.append(f"{len(made.infeasible_gangs)} gangs cannot be placed")
     if made.floor_infeasible:
         parts.append("the floor does not fit within the limits")
     return "; ".join(parts) or f"held: {waiting} fit on {len(nodes)} nodes"
@@ -96,5 +96,5 @@ def _reason(snapshot: Snapshot, made: Plan, nodes: dict[int, NodeLoad]) -> str:
 _CAUSES = {
     "IDLE": "idle past the timeout",
     "MAX_NUM_NODE_PER_TYPE": "over max",
-    "MAX_NUM_NODES": "over the limit of nodes in all",
+    "MAX_NUM_NODES": "over the limit of all nodes",
 }

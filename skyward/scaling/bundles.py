@@ -1,4 +1,4 @@
-"""Groups, nodes and needs in the words of the planner, where slots and capabilities are resources like any other."""
+"""Groups, nodes and needs in the terms of the planner, where slots and capabilities are resources too."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ SLOT = "slot"
 
 
 def node_type(group: Group, *, least: int | None = None) -> NodeType:
-    """The group as something to launch, with at least `least` of it in place of the group's min."""
+    """Return the group as a node type, with a minimum of `least` instead of the group's own."""
     return NodeType(
         free_of(group, group.resources, busy=0),
         group.min if least is None else least,
@@ -22,24 +22,24 @@ def node_type(group: Group, *, least: int | None = None) -> NodeType:
 
 
 def free_of(group: Group, free: Resources, *, busy: int) -> dict[str, float]:
-    """What a node of the group has left while it holds `busy` tasks and `free` of its resources is left."""
+    """Return the free resources of a node of the group with `busy` tasks, including slots and capabilities."""
     slots = float(max(group.slots - busy, 0))
     return {**free, SLOT: slots, **{f"can {name}": slots for name in sorted(group.capabilities)}}
 
 
 def bundle(needs: Needs) -> dict[str, float]:
-    """What a task takes of its node: a slot, one for each capability, and its resources."""
+    """Return what a task takes of its node: its resources, a slot, and one unit of each capability."""
     return {**needs.resources, SLOT: 1.0, **{f"can {name}": 1.0 for name in sorted(needs.capabilities)}}
 
 
 def floor_nodes(groups: Sequence[Group], floor: Sequence[Demand], counts: Mapping[str, int]) -> dict[str, int]:
-    """How many nodes each group must have at least, so that all of `floor` would fit at once were they empty.
+    """Return the minimum number of nodes per group with which all of `floor` fits at once on empty nodes.
 
-    All or nothing: a floor that cannot fit, whatever is launched, asks for no node. Groups that need none are left out.
+    All or nothing: a floor that can never fit requires no node. Groups that need no nodes are omitted.
 
     Args:
-        floor: shapes, each with how many of it.
-        counts: nodes of each group that there are or will be; they are used before new ones.
+        floor: shapes, each with its count.
+        counts: existing and requested nodes of each group; they are used before new ones.
     """
     if not floor:
         return {}

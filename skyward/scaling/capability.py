@@ -1,4 +1,4 @@
-"""Scaling by tasks per worker that can do what they ask, for each set of capabilities on its own."""
+"""Scaling by tasks per capable worker, for each set of capabilities separately."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,13 +22,13 @@ type Names = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class CapabilityRule:
-    """`vanilla` for each set of capabilities, against all workers that have them; starts go before shutdowns."""
+    """`vanilla` for each set of capabilities, with all workers that have them; starts precede shutdowns."""
 
     up: float = 5
     down: float = 0.5
 
     def commands(self, view: View) -> list[Command]:
-        """A start for each set that needs one; if none does, a shutdown for each set that can spare one."""
+        """Return a start for each set that needs one; if none does, a shutdown for each set that can spare one."""
         workers: dict[Names, int] = {}
         for offered in view.static:
             workers[frozenset(offered)] = workers.get(frozenset(offered), 0) + 1
@@ -72,7 +72,7 @@ class CapabilityRule:
                 continue
             left = able - len(least.queued)
             if waiting / left > self.up if left else waiting:
-                continue  # it would be started again at once, or nobody could do what waits
+                continue  # it would be started again at once, or no worker could run the waiting tasks
             commands.append(Shutdown(least.id, waiting, able))
         return commands
 
@@ -81,10 +81,10 @@ class CapabilityRule:
 class Capability:
     """Scaler's `capability`: `vanilla` for the tasks of each set of capabilities, on the nodes that have them.
 
-    What a task asks of resources counts as a capability of that name.
+    A resource that a task requests counts as a capability of that name.
 
     Raises:
-        SpecError: a ratio is no number of at least 0, or `down` is over `up`.
+        SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
     """
 
     up: float = 5
@@ -96,5 +96,5 @@ class Capability:
         check_ratios(self.up, self.down)
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
         return decide(snapshot, CapabilityRule(self.up, self.down))

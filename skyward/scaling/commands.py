@@ -1,4 +1,4 @@
-"""What the policies of OpenGRIS Scaler see and answer: tasks, groups of workers, and starts and shutdowns of groups."""
+"""Inputs and outputs of the policies of OpenGRIS Scaler: tasks, groups of workers, start and shutdown commands."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from skyward.values.validation import number
 __all__ = ["Command", "Rule", "Shutdown", "Start", "Tasks", "View", "WorkerGroup", "check_ratios", "least_queued"]
 
 type Capabilities = Mapping[str, float]
-"""What a task asks of its worker, or a worker offers. Only the names are compared."""
+"""Capabilities that a task requires or a worker offers. Only the names are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """So many tasks, waiting or running, that ask the same."""
+    """Number of tasks, waiting or running, with equal requirements."""
 
     count: int
     capabilities: Capabilities
@@ -26,7 +26,7 @@ class WorkerGroup:
     """Workers that start and stop together.
 
     Attributes:
-        queued: tasks that each connected worker holds; empty while none is connected.
+        queued: number of tasks of each connected worker; empty while none is connected.
     """
 
     id: str
@@ -36,12 +36,12 @@ class WorkerGroup:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One moment.
+    """State of a cluster at one moment.
 
     Attributes:
-        groups: those that may be shut down.
-        static: capabilities of each worker that belongs to none of them.
-        max_groups: most groups that there may be.
+        groups: groups that may be shut down.
+        static: capabilities of each worker outside these groups.
+        max_groups: maximum number of groups.
     """
 
     tasks: Sequence[Tasks] = ()
@@ -51,23 +51,23 @@ class View:
 
     @property
     def task_count(self) -> int:
-        """Tasks in all."""
+        """Total number of tasks."""
         return sum(tasks.count for tasks in self.tasks)
 
     @property
     def worker_count(self) -> int:
-        """Connected workers in all."""
+        """Total number of connected workers."""
         return len(self.static) + sum(len(group.queued) for group in self.groups)
 
     @property
     def full(self) -> bool:
-        """Whether no further group may start."""
+        """True if no further group may start."""
         return len(self.groups) >= self.max_groups
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start one group whose workers can do this. `tasks` and `workers` are what was compared."""
+    """Start one group with these capabilities. `tasks` and `workers` are the compared numbers."""
 
     capabilities: Capabilities
     tasks: int
@@ -76,7 +76,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Shut this group down. `tasks` and `workers` are what was compared."""
+    """Shut this group down. `tasks` and `workers` are the compared numbers."""
 
     group: str
     tasks: int
@@ -87,14 +87,14 @@ type Command = Start | Shutdown
 
 
 class Rule(Protocol):
-    """When to start and to shut down. May keep what it did."""
+    """Rule that starts groups and shuts them down. May have state."""
 
     def commands(self, view: View) -> list[Command]:
-        """What to do now."""
+        """Return the commands for this moment."""
 
 
 def least_queued(groups: Sequence[WorkerGroup]) -> WorkerGroup | None:
-    """The group that holds the fewest tasks, the first among equals."""
+    """Return the group with the fewest tasks; ties go to the first."""
     return min(groups, key=lambda group: sum(group.queued), default=None)
 
 
@@ -102,7 +102,7 @@ def check_ratios(up: object, down: object) -> None:
     """Check the numbers of tasks per worker above which a group starts and below which one stops.
 
     Raises:
-        SpecError: one is no number of at least 0, or `down` is over `up`.
+        SpecError: one is not a number of at least 0, or `down` is greater than `up`.
     """
     number(up, "up", zero=True)
     number(down, "down", zero=True)

@@ -1,4 +1,4 @@
-"""What fits where: tasks on nodes, shapes on groups."""
+"""Fitting of tasks on nodes, and of shapes on groups."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ __all__ = ["at_once", "cheapest", "never"]
 
 
 def at_once(group: Group, needs: Needs) -> int:
-    """Tasks of the shape that an empty node of the group runs at once; 0 where it can hold none."""
+    """Return how many tasks of the shape an empty node of the group runs at once; 0 if it cannot hold one."""
     if needs is NOTHING:
         return max(group.slots, 1)
     if not group.can_hold(needs):
@@ -19,7 +19,7 @@ def at_once(group: Group, needs: Needs) -> int:
 
 
 def cheapest(groups: Iterable[Group], needs: Needs) -> Group | None:
-    """The group of the lowest price that may have nodes and can hold the shape, the first among equals."""
+    """Return the cheapest group that may have nodes and can hold the shape; ties go to the first."""
     best: Group | None = None
     for group in groups:
         if (
@@ -32,7 +32,7 @@ def cheapest(groups: Iterable[Group], needs: Needs) -> Group | None:
 
 
 def never(snapshot: Snapshot) -> tuple[Needs, ...]:
-    """The shapes that wait and that no group can ever hold."""
+    """Return the waiting shapes that no group can hold."""
     shapes = dict.fromkeys(demand.needs for demand in snapshot.demands if demand.count)
     shapes |= dict.fromkeys(needs for gang in snapshot.gangs for needs in gang)
     return tuple(needs for needs in shapes if cheapest(snapshot.groups, needs) is None)

@@ -1,4 +1,4 @@
-"""Dedicated groups that start once and stay, and elastic ones for what is over."""
+"""Primary groups that start once and stay, and elastic groups for the rest of the load."""
 
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +12,7 @@ __all__ = ["FixedElastic", "FixedElasticRule"]
 
 @dataclass(slots=True)
 class FixedElasticRule:
-    """`vanilla` where several groups may be; where only one may, it is primary: started once and never shut down."""
+    """`vanilla` if several groups are allowed; a single group is primary: started once and never shut down."""
 
     up: float = 10
     down: float = 1
@@ -20,11 +20,11 @@ class FixedElasticRule:
 
     @property
     def started(self) -> bool:
-        """Whether the primary group was started."""
+        """True if the primary group was started."""
         return self._started
 
     def commands(self, view: View) -> list[Command]:
-        """One command, or none."""
+        """Return at most one command."""
         rule = VanillaRule(self.up, self.down)
         if view.max_groups != 1:
             return rule.commands(view)
@@ -43,7 +43,7 @@ class FixedElastic:
     included, go above `up`, and shrink below `down`.
 
     Raises:
-        SpecError: a ratio is no number of at least 0, or `down` is over `up`.
+        SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
     """
 
     up: float = 10
@@ -56,7 +56,7 @@ class FixedElastic:
         check_ratios(self.up, self.down)
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
         decisions = []
         for group in snapshot.groups:
             if group.max == 1:

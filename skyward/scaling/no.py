@@ -1,4 +1,4 @@
-"""No scaling: the nodes that there are stay, whatever waits."""
+"""No scaling: the number of nodes does not follow the load."""
 
 from dataclasses import dataclass
 
@@ -11,21 +11,21 @@ __all__ = ["No", "NoRule"]
 
 @dataclass(frozen=True, slots=True)
 class NoRule:
-    """Commands nothing."""
+    """Rule without commands."""
 
     def commands(self, view: View) -> list[Command]:
-        """None."""
+        """Return no commands."""
         del view
         return []
 
 
 @dataclass(frozen=True, slots=True)
 class No:
-    """Scaler's `no`: the number of nodes is left to whoever set it, `Nodes` or `pool.resize`."""
+    """Scaler's `no`: only `Nodes` and `pool.resize` set the number of nodes."""
 
     name: str = "no"
     interval: float | None = None
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """Every group as it is, within its bounds."""
+        """Return the current number of nodes of every group, within its bounds."""
         return decide(snapshot, NoRule())

@@ -1,7 +1,7 @@
-"""Packing shapes into nodes the way Ray does it: greedily, on the node of the highest score.
+"""Packing of shapes into nodes as Ray does it: greedily, on the node with the highest score.
 
-Nodes that own and have left the same are one candidate: it is tried once and scored once, however many of them there
-are, and tried again only when so much has been placed elsewhere that its last trial no longer holds.
+Nodes with equal total and free resources form one candidate, which is tried and scored once for all of them, and tried
+again only if placements elsewhere invalidate its last trial.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,18 +15,18 @@ from skyward.values.needs import Resources
 __all__ = ["Candidate", "Placed", "Room", "Rooms", "Score", "Shape", "fill", "largest_first", "score", "shapes_of"]
 
 CRUMB = 1e-9
-"""Amounts smaller than this are none: sums of fractions are not exact."""
+"""Amounts below this count as zero, since sums of fractions are inexact."""
 
 GPU = "GPU"
 
 
 class Score(NamedTuple):
-    """How well a node is used, compared from left to right; larger is better.
+    """Utilisation of a node, compared from left to right; larger is better.
 
     Attributes:
-        gpu_ok: false for a node with GPUs on which nothing asks for one.
-        kinds: resources of the node that something placed on it uses.
-        least, mean: of `total * (used / total) ** 3`, over every resource that the node owns.
+        gpu_ok: False for a node with GPUs on which no request uses one.
+        kinds: number of the node's resources that placed requests use.
+        least, mean: of `total * (used / total) ** 3`, over all resources of the node.
     """
 
     gpu_ok: bool
@@ -36,7 +36,7 @@ class Score(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """So many equal requests, each for these amounts."""
+    """Number of equal requests, each for these amounts."""
 
     bundle: Resources
     times: int
@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Room:
-    """What nodes of one kind own and have left, and what was placed on them. Made by `Rooms`, compared by identity."""
+    """Total and free resources of equal nodes, and what was placed on them. Made by `Rooms`, compared by identity."""
 
     total: Resources
     free: Resources
@@ -53,7 +53,7 @@ class Room:
 
 
 class Rooms:
-    """The rooms of one plan: equal ones are the same object."""
+    """Interning table of the rooms of one plan: equal rooms are the same object."""
 
     def __init__(self) -> None:
         self._totals: dict[tuple[tuple[str, float], ...], Resources] = {}
@@ -62,11 +62,11 @@ class Rooms:
     def get(
         self, total: Resources, free: Resources, kinds: frozenset[str] = frozenset(), gpu_asked: bool = False
     ) -> Room:
-        """The room of nodes that own `total` and have `free` left."""
+        """Return the room of nodes with these total and free resources."""
         return self._make(self._totals.setdefault(tuple(total.items()), total), free, kinds, gpu_asked)
 
     def after(self, room: Room, free: Resources, kinds: frozenset[str], gpu_asked: bool) -> Room:
-        """What `room` is when no more than `free` is left of it."""
+        """Return the room that `room` becomes when only `free` is left."""
         return self._make(room.total, free, kinds, gpu_asked)
 
     def _make(self, total: Resources, free: Resources, kinds: frozenset[str], gpu_asked: bool) -> Room:
@@ -77,7 +77,7 @@ class Rooms:
 
 
 class _Trial(NamedTuple):
-    """What of the shapes goes on a node, as (index, how many), and what the node is then."""
+    """Shapes that fit on a node, as (index, count), and the room and score of the node with them."""
 
     placed: tuple[tuple[int, int], ...]
     room: Room
@@ -86,12 +86,12 @@ class _Trial(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """Nodes that are alike.
+    """Equal nodes.
 
     Attributes:
-        room: what each has.
-        order: place of each among all candidates, ascending; of equal scores the lowest place wins.
-        left: how many there are.
+        room: room of each.
+        order: position of each among all candidates, ascending; ties in score go to the lowest position.
+        left: number of nodes left.
     """
 
     room: Room
@@ -103,7 +103,7 @@ class Candidate:
         self.at = next(self.order)
 
     def take(self) -> int:
-        """The place of the next one, which is gone then."""
+        """Remove the next node and return its position."""
         taken = self.at
         self.left -= 1
         if self.left:
@@ -112,7 +112,7 @@ class Candidate:
 
 
 class Placed(NamedTuple):
-    """One node got something: the candidate, its place, and what it is now."""
+    """Placement on one node: the candidate, the position of the node, and its new room."""
 
     candidate: Candidate
     at: int
@@ -120,13 +120,13 @@ class Placed(NamedTuple):
 
 
 def largest_first(shape: Shape) -> tuple[int, float, list[tuple[str, float]]]:
-    """The order in which shapes are placed, descending: kinds, their sum, then by name."""
+    """Return the sort key of a shape, for descending order: number of resources, their sum, then names."""
     bundle = shape.bundle
     return len(bundle), sum(bundle.values()), sorted(bundle.items())
 
 
 def shapes_of(requests: Iterable[tuple[Resources, int]]) -> list[Shape]:
-    """The requests, equal ones as one shape, largest first."""
+    """Return the requests as shapes, equal ones merged, largest first."""
     counts: dict[tuple[tuple[str, float], ...], Shape] = {}
     for bundle, number in requests:
         if number > 0:
@@ -137,7 +137,7 @@ def shapes_of(requests: Iterable[tuple[Resources, int]]) -> list[Shape]:
 
 
 def score(total: Resources, requests: Sequence[Resources]) -> tuple[Score, list[Resources]]:
-    """The score of an empty node on which the requests were placed in that order, and those that found no room."""
+    """Return the score of an empty node with the requests placed in order, and the requests that do not fit."""
     rooms = Rooms()
     counts = [1] * len(requests)
     trial = _try(rooms, rooms.get(total, total), [(r, _wanted(r)) for r in requests], counts, spread=False)
@@ -148,15 +148,15 @@ def score(total: Resources, requests: Sequence[Resources]) -> tuple[Score, list[
 def fill(
     rooms: Rooms, candidates: Sequence[Candidate], shapes: Sequence[Shape], *, most: int | None = None, spread: bool
 ) -> tuple[list[Placed], list[Shape]]:
-    """Place the shapes on the best candidate, what is left on the best of the others, and so on.
+    """Place the shapes on the best candidate, the rest on the next best, and so on.
 
     Args:
         shapes: largest first.
-        most: nodes that may be used.
-        spread: each node takes one request and no more.
+        most: maximum number of nodes to use.
+        spread: place at most one request on each node.
 
     Returns:
-        The nodes that got something, in that order, and what is left of the shapes.
+        The placements in order, and the shapes that were not placed.
     """
     wanted = [(shape.bundle, _wanted(shape.bundle)) for shape in shapes]
     counts = [shape.times for shape in shapes]
@@ -164,15 +164,15 @@ def fill(
     done: list[Placed] = []
     live: dict[Candidate, _Trial] = {}
     best: list[tuple[float, float, float, float, int, int, Candidate, _Trial]] = []
-    holds: list[list[tuple[int, int, Candidate, _Trial]]] = [[] for _ in shapes]
+    by_shape: list[list[tuple[int, int, Candidate, _Trial]]] = [[] for _ in shapes]
     known: dict[Room, _Trial] = {}
     serial = count()
 
-    def rank(candidate: Candidate, trial: _Trial) -> None:
+    def push(candidate: Candidate, trial: _Trial) -> None:
         gpu_ok, kinds, least, mean = trial.score
         heappush(best, (-gpu_ok, -kinds, -least, -mean, candidate.at, next(serial), candidate, trial))
 
-    def enter(candidate: Candidate) -> None:
+    def retry(candidate: Candidate) -> None:
         trial = known.get(candidate.room)
         if trial is None or any(number > counts[index] for index, number in trial.placed):
             trial = known[candidate.room] = _try(rooms, candidate.room, wanted, counts, spread=spread)
@@ -180,35 +180,35 @@ def fill(
             live.pop(candidate, None)
             return
         live[candidate] = trial
-        rank(candidate, trial)
+        push(candidate, trial)
         for index, number in trial.placed:
-            heappush(holds[index], (-number, next(serial), candidate, trial))
+            heappush(by_shape[index], (-number, next(serial), candidate, trial))
 
     for candidate in candidates:
-        enter(candidate)
+        retry(candidate)
     while remaining and best and (most is None or len(done) < most):
         *_, candidate, trial = heappop(best)
         if live.get(candidate) is not trial:
             continue
         done.append(Placed(candidate, candidate.take(), trial.room))
         if candidate.left:
-            rank(candidate, trial)
+            push(candidate, trial)
         else:
             del live[candidate]
         for index, number in trial.placed:
             counts[index] -= number
             remaining -= number
         for index, _ in trial.placed:
-            stale = holds[index]
+            stale = by_shape[index]
             while stale and -stale[0][0] > counts[index]:
                 *_, other, old = heappop(stale)
                 if live.get(other) is old:
-                    enter(other)
+                    retry(other)
     return done, [Shape(shape.bundle, left) for shape, left in zip(shapes, counts, strict=True) if left]
 
 
 def _wanted(bundle: Resources) -> tuple[tuple[str, float], ...]:
-    """What of a bundle takes room."""
+    """Return the positive amounts of a bundle."""
     return tuple((name, amount) for name, amount in bundle.items() if amount > 0)
 
 
@@ -220,7 +220,7 @@ def _try(
     *,
     spread: bool,
 ) -> _Trial:
-    """What of `wanted` goes on a node, in that order and without going back, and its score then."""
+    """Place as much of `wanted` on a node as fits, in order and without backtracking."""
     free = dict(room.free)
     placed: list[tuple[int, int]] = []
     kinds: set[str] = set()
@@ -230,9 +230,9 @@ def _try(
         if not fits:
             continue
         for name, amount in amounts:
-            there = free.get(name, 0.0)
-            if there < fits * amount - CRUMB:
-                fits = int((there + CRUMB) // amount)
+            available = free.get(name, 0.0)
+            if available < fits * amount - CRUMB:
+                fits = int((available + CRUMB) // amount)
                 if fits <= 0:
                     break
         if fits <= 0:
@@ -240,8 +240,8 @@ def _try(
         if spread:
             fits = 1
         for name, amount in amounts:
-            there = free[name] - fits * amount
-            free[name] = there if there > CRUMB else 0.0
+            rest = free[name] - fits * amount
+            free[name] = rest if rest > CRUMB else 0.0
             kinds.add(name)
         gpu_asked = gpu_asked or GPU in bundle
         placed.append((index, fits))

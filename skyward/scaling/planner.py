@@ -1,8 +1,8 @@
-"""Which nodes to launch and which to let go: the planner of Ray's autoscaler v2, decided without I/O.
+"""The planner of Ray's autoscaler v2, without I/O: nodes to launch and nodes to terminate.
 
-One round goes in the order of Ray: nodes of an outdated configuration go, minimums are added, maximums are enforced,
-then the floor, the gangs and the demands are placed, and nodes that idle and hold none of them go. Beside Ray's
-answers it keeps apart what Ray 2.48 mixes up: every node that a minimum adds is a node of its own.
+One round follows the order of Ray: outdated nodes are removed, minimums added, maximums enforced; then the floor, the
+gangs and the demands are placed, and idle nodes without placements are removed. One difference to Ray 2.48, which
+shares one object between the nodes that a minimum adds: here each of them is a separate node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,20 +16,20 @@ from skyward.values.needs import Resources
 __all__ = ["Cause", "Existing", "Gang", "NodeType", "Plan", "PlanRequest", "plan"]
 
 type Cause = Literal["OUTDATED", "MAX_NUM_NODE_PER_TYPE", "MAX_NUM_NODES", "IDLE"]
-"""Why a node goes, in the words of Ray."""
+"""Cause of a termination, in Ray's terms."""
 
 type Placement = Literal["none", "same_node", "different_nodes"]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeType:
-    """What can be launched.
+    """Type of node that can be launched.
 
     Attributes:
-        resources: what a node of it owns.
-        min, max: how many there may be, the head among them.
-        idle_timeout: seconds, in place of the plan's own.
-        launch_hash: of its configuration; nodes that were launched from another one are outdated.
+        resources: total resources of a node.
+        min, max: bounds of the number of nodes, including the head.
+        idle_timeout: seconds, instead of the timeout of the plan.
+        launch_hash: digest of its configuration; nodes launched from another configuration are outdated.
     """
 
     resources: Resources
@@ -41,14 +41,14 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A node that runs or that still can come to; others are no part of a plan.
+    """Node that runs or is being launched.
 
     Attributes:
-        running: it has a worker, and so a load; else it is a whole free node of its type.
-        head: it never goes.
-        total, free: what it owns and has left; None for its type's resources.
-        idle: seconds without work; of a node that does not run yet, seconds that nothing has needed it.
-        launch_hash: of the configuration that it was launched from.
+        running: True if it has a worker, and so a load; otherwise it counts as an empty node of its type.
+        head: True for the head, which is never removed.
+        total, free: its total and free resources; None for those of its type.
+        idle: seconds without work; for a node that does not run yet, seconds for which nothing has needed it.
+        launch_hash: digest of the configuration that it was launched from.
     """
 
     id: str
@@ -63,7 +63,7 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Requests that are placed all or none: anywhere, on one node together, or each on a node of its own."""
+    """Requests that are placed all or none: anywhere, all on one node, or each on a different node."""
 
     bundles: tuple[Resources, ...]
     placement: Placement = "none"
@@ -71,15 +71,15 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A cluster at one moment.
+    """State of a cluster at one moment.
 
     Attributes:
-        types: by name; ties go to the first.
-        demands, floor: requests, each with how many of it. The floor is all or nothing, held against what nodes own
-            and not against what they have left, and takes nothing from the demands.
-        max_nodes: most nodes over all types, the head among them; None for no limit.
-        idle_timeout: seconds after which an idle node goes; None for never.
-        check_launch_hash: whether outdated nodes go.
+        types: node types by name; ties go to the first.
+        demands, floor: requests, each with its count. The floor is all or nothing, compared with the total resources of
+            nodes instead of the free ones, and takes nothing from the demands.
+        max_nodes: maximum number of nodes over all types, including the head; None for no limit.
+        idle_timeout: seconds after which an idle node is removed; None for never.
+        check_launch_hash: True to remove outdated nodes.
     """
 
     types: Mapping[str, NodeType]
@@ -94,16 +94,16 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do.
+    """Changes to make.
 
     Attributes:
-        launch: nodes by type.
-        terminate: ids of nodes that go, and why.
-        infeasible: requests that found no place, each with how many of it.
-        infeasible_gangs: those that found no place as a whole.
-        floor_infeasible: the floor found no place as a whole.
-        needed: ids of the nodes on which something was placed.
-        floor_nodes: nodes that hold part of the floor, by type.
+        launch: number of nodes to launch, by type.
+        terminate: ids of nodes to remove, with causes.
+        infeasible: requests that cannot be placed, each with its count.
+        infeasible_gangs: gangs that cannot be placed.
+        floor_infeasible: True if the floor cannot be placed.
+        needed: ids of the nodes with placements.
+        floor_nodes: number of nodes with parts of the floor, by type.
     """
 
     launch: Mapping[str, int]
@@ -117,13 +117,13 @@ class Plan:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A node while the plan is made: one that exists, or one to launch.
+    """Node during planning: an existing one, or one to launch.
 
     Attributes:
-        given: what it is, None where it is still to launch.
-        room: for demands.
-        floor_room: for the floor.
-        cause: why it goes, None where it stays.
+        given: the existing node; None for one to launch.
+        room: room for demands.
+        floor_room: room for the floor.
+        cause: cause of its termination; None if it stays.
     """
 
     type: str
@@ -140,12 +140,12 @@ class _Node:
 
 
 def plan(request: PlanRequest) -> Plan:
-    """What to launch and to terminate for `request`. Time grows about linearly with nodes and with unequal shapes."""
+    """Return the plan for `request`. Time is about linear in the number of nodes and of distinct shapes."""
     return _Round(request).run()
 
 
 class _Round:
-    """One making of a plan. The order of `_nodes` is Ray's, because ties go to the first."""
+    """One planning round. `_nodes` keeps the order of Ray, because ties go to the first."""
 
     def __init__(self, request: PlanRequest) -> None:
         self._request = request
@@ -155,7 +155,7 @@ class _Round:
         self._nodes: list[_Node] = []
 
     def run(self) -> Plan:
-        """The plan."""
+        """Return the plan."""
         self._take_existing()
         self._add_minimums()
         self._keep_maximum_per_type()
@@ -164,7 +164,7 @@ class _Round:
         gangs = sorted(self._request.gangs, key=_hardest_first, reverse=True)
         infeasible_gangs = tuple(gang for gang in gangs if not self._place_gang(gang))
         infeasible = self._place(shapes_of(self._request.demands), floor=False)
-        self._let_idle_go()
+        self._remove_idle()
         launch = _count(node.type for node in self._nodes if node.given is None)
         return Plan(
             {name: launch[name] for name in self._types if name in launch},
@@ -177,11 +177,11 @@ class _Round:
         )
 
     def _take_existing(self) -> None:
-        """The nodes that exist; the outdated ones go, but never the head."""
+        """Add the existing nodes; mark outdated ones for removal, except the head."""
         for each in self._request.existing:
             known = self._types.get(each.type)
             if known is None and not each.running and not self._request.check_launch_hash:
-                continue  # nobody knows what it will own
+                continue  # its resources are unknown
             node = self._node(each, known)
             outdated = known is None or (known.launch_hash and known.launch_hash != each.launch_hash)
             if outdated and self._request.check_launch_hash and not each.head:
@@ -196,9 +196,9 @@ class _Round:
         return _Node(given.type, given, whole if free is total else self._rooms.get(total, free), whole)
 
     def _add_minimums(self) -> None:
-        there = _count(node.type for node in self._nodes if node.cause is None)
+        current = _count(node.type for node in self._nodes if node.cause is None)
         added = [
-            self._launched(name) for name, each in self._types.items() for _ in range(each.min - there.get(name, 0))
+            self._launched(name) for name, each in self._types.items() for _ in range(each.min - current.get(name, 0))
         ]
         self._nodes[:0] = added
 
@@ -229,7 +229,7 @@ class _Round:
         self._keep(going + victims + staying)
 
     def _keep(self, nodes: Sequence[_Node]) -> None:
-        """All but those that were to be launched and now are not."""
+        """Keep these nodes, without launches that were cancelled."""
         self._nodes = [node for node in nodes if node.given is not None or node.cause is None]
 
     def _place_gang(self, gang: Gang) -> bool:
@@ -248,26 +248,26 @@ class _Round:
     def _place(
         self, shapes: Sequence[Shape], *, floor: bool, spread: bool = False, whole: bool = False
     ) -> Sequence[Shape]:
-        """Place the shapes on the nodes, then on new ones; what is left. If anything is, `whole` places nothing.
+        """Place the shapes on the nodes, then on new ones; return the rest. With `whole`, place all or nothing.
 
-        A node that has to go takes its share too: its place is not free before it is gone, and what would have run
-        there is a demand of the next round.
+        Nodes to be removed get placements too: they count against the limits until they are gone, and their requests
+        become demands of the next round.
         """
         if not shapes:
             return ()
         alike: dict[Room, list[int]] = {}
         for at, node in enumerate(self._nodes):
             alike.setdefault(node.floor_room if floor else node.room, []).append(at)
-        here = [Candidate(room, iter(places), len(places)) for room, places in alike.items()]
-        used, left = fill(self._rooms, here, shapes, spread=spread)
+        candidates = [Candidate(room, iter(places), len(places)) for room, places in alike.items()]
+        used, left = fill(self._rooms, candidates, shapes, spread=spread)
         new: list[_Node] = []
         if left:
-            there = _count(node.type for node in self._nodes)
-            line = count()
+            current = _count(node.type for node in self._nodes)
+            order = count()
             names = {
-                Candidate(self._empty[name], line, each.max - there.get(name, 0)): name
+                Candidate(self._empty[name], order, each.max - current.get(name, 0)): name
                 for name, each in self._types.items()
-                if each.max > there.get(name, 0)
+                if each.max > current.get(name, 0)
             }
             most = None if self._request.max_nodes is None else max(0, self._request.max_nodes - len(self._nodes))
             bought, left = fill(self._rooms, list(names), left, most=most, spread=spread)
@@ -287,8 +287,8 @@ class _Round:
         ]
         return left
 
-    def _let_idle_go(self) -> None:
-        there = _count(node.type for node in self._nodes if node.cause is None)
+    def _remove_idle(self) -> None:
+        staying = _count(node.type for node in self._nodes if node.cause is None)
         for node in self._nodes:
             if node.given is None or node.cause is not None or node.head or node.held or node.floored:
                 continue
@@ -298,8 +298,8 @@ class _Round:
                 timeout = known.idle_timeout
             if timeout is None or node.given.idle <= timeout:
                 continue
-            if there[node.type] > (known.min if known else 0):
-                there[node.type] -= 1
+            if staying[node.type] > (known.min if known else 0):
+                staying[node.type] -= 1
                 node.cause = "IDLE"
 
 
@@ -311,7 +311,7 @@ def _put(node: _Node, room: Room, floor: bool) -> None:
 
 
 def _victims(nodes: list[_Node], number: int, cause: Cause) -> tuple[list[_Node], list[_Node]]:
-    """Those of `nodes` that go, and the rest: first what does not run yet, then the longest idle, then the emptiest."""
+    """Mark `number` nodes for removal, not running, longest idle and emptiest first; return them and the rest."""
     ordered = sorted(nodes, key=_cheapest_loss)
     heads = [node for node in ordered if node.head]
     others = [node for node in ordered if not node.head]

@@ -1,4 +1,4 @@
-"""The default policy: grow for what waits, at once; shrink what idles or is hardly used."""
+"""Default policy: scale up at once for waiting tasks; scale down idle or lightly used groups."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -11,15 +11,15 @@ from skyward.values.needs import Needs
 __all__ = ["LOW_UTILISATION", "Outcome", "Pressure", "desired_nodes"]
 
 LOW_UTILISATION = 0.3
-"""Share of busy slots below which nodes are given back."""
+"""Share of busy slots below which nodes are removed."""
 
 
 class Outcome(NamedTuple):
-    """How many nodes one group should have.
+    """Desired number of nodes of one group.
 
     Attributes:
-        reason: empty where nothing changes.
-        settled: it shrinks after a time of idleness, so no more has to be waited for.
+        reason: empty if nothing changes.
+        settled: True if it scales down after an idle timeout, so that no cooldown applies.
     """
 
     desired: int
@@ -41,22 +41,22 @@ def desired_nodes(
     capacity: int | None = None,
     worth: float | None = None,
 ) -> Outcome:
-    """How many nodes a group should have, by the first rule that applies.
+    """Return the desired number of nodes of a group, by the first rule that applies.
 
-    1. Tasks wait: as many nodes as are active and as many more as the waiting tasks fill, up to `max`. Never fewer
-       than were decided on before, so to repeat a report changes nothing.
-    2. Nothing runs, longer than `idle_timeout`: `min`.
-    3. Something runs, on less than 30 % of the slots: what the running tasks fill, and one more.
-    4. As it is.
+    1. Tasks wait: the active nodes plus the nodes that the waiting tasks fill, up to `max`. Never fewer than decided
+       before, so repeated calls are idempotent.
+    2. No task has run for longer than `idle_timeout`: `min`.
+    3. Tasks run on less than 30 % of the slots: the nodes that they fill, plus one.
+    4. Otherwise, no change.
 
     Args:
-        queued, inflight: tasks that wait for it, and that run on it.
-        nodes: those that are active.
-        desired: what was decided last.
-        slots: tasks that a node runs at once.
-        idle_for: seconds since it last held a task.
-        capacity: slots of the active nodes; `nodes * slots` unless given.
-        worth: nodes that the waiting tasks fill, where that is not `queued / slots`.
+        queued, inflight: numbers of waiting and of running tasks.
+        nodes: number of active nodes.
+        desired: the last decision.
+        slots: slots per node.
+        idle_for: seconds since it last had a task.
+        capacity: slots of the active nodes; `nodes * slots` by default.
+        worth: nodes that the waiting tasks fill; `queued / slots` by default.
     """
     slots = slots if slots > 0 else 1
     if queued > 0:
@@ -90,23 +90,23 @@ def _within(count: int, least: int, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Nodes by how many tasks wait and run: `desired_nodes` for each group.
+    """Scales each group by its waiting and running tasks; see `desired_nodes`.
 
-    A waiting task counts for the cheapest group whose nodes can hold it; among equals, for the first. Where none waits,
-    nodes that have held no task for the idle timeout go too, but for one: a pool at half its strength would else stay
-    as large as its busiest moment.
+    A waiting task counts for the cheapest group whose nodes can hold it; ties go to the first. If no task waits, nodes
+    that were idle for the idle timeout are removed too, except one; otherwise a pool at half load would keep its peak
+    size.
     """
 
     name: str = "pressure"
     interval: float | None = None
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
         queues, infeasible = _assign(snapshot)
         outcomes = {group.name: _outcome(group, queues.get(group.name, _NONE), snapshot) for group in snapshot.groups}
         if snapshot.max_nodes is not None:
             _cap(outcomes, snapshot, snapshot.max_nodes)
-        idle = {} if snapshot.queued else _let_idle_go(outcomes, snapshot)
+        idle = {} if snapshot.queued else _remove_idle(outcomes, snapshot)
         changes = [(name, each) for name, each in outcomes.items() if each.reason]
         shrinks = [each.settled for name, each in changes if each.desired < snapshot.counts[name].desired]
         alone = len(snapshot.groups) == 1
@@ -122,7 +122,7 @@ class Pressure:
 
 @dataclass(slots=True)
 class _Queue:
-    """What waits for one group: so many tasks, which fill so many of its nodes."""
+    """Waiting tasks of one group: their number, and the number of nodes that they fill."""
 
     tasks: int = 0
     nodes: float = 0.0
@@ -133,7 +133,7 @@ _NONE = _Queue()
 
 
 def _outcome(group: Group, queue: _Queue, snapshot: Snapshot) -> Outcome:
-    """What one group should have, were it alone."""
+    """Return the outcome for one group, regardless of the others."""
     counts = snapshot.counts[group.name]
     return desired_nodes(
         queued=queue.tasks,
@@ -149,8 +149,8 @@ def _outcome(group: Group, queue: _Queue, snapshot: Snapshot) -> Outcome:
     )
 
 
-def _let_idle_go(outcomes: dict[str, Outcome], snapshot: Snapshot) -> dict[int, float]:
-    """Have nodes go that no task has needed for the idle timeout; the idle nodes, and for how long they are."""
+def _remove_idle(outcomes: dict[str, Outcome], snapshot: Snapshot) -> dict[int, float]:
+    """Reduce groups by nodes that were idle for the idle timeout; return the idle time of each idle node."""
     idle = {
         node.rank: node.idle_for for node in snapshot.nodes if node.rank and node.stage == "active" and node.idle_for
     }
@@ -169,7 +169,7 @@ def _let_idle_go(outcomes: dict[str, Outcome], snapshot: Snapshot) -> dict[int, 
 
 
 def _cap(outcomes: dict[str, Outcome], snapshot: Snapshot, most: int) -> None:
-    """Let the groups grow, up to their mins and then the first before the others, until there are `most` in all."""
+    """Limit growth to `most` nodes in total: minimums first, then groups in order."""
     owed = {group.name: max(group.min, snapshot.counts[group.name].desired) for group in snapshot.groups}
     room = most - sum(min(owed[name], each.desired) for name, each in outcomes.items())
     for name, each in outcomes.items():
@@ -177,13 +177,13 @@ def _cap(outcomes: dict[str, Outcome], snapshot: Snapshot, most: int) -> None:
         given = max(0, min(more, room))
         if more > given:
             changed = owed[name] + given != snapshot.counts[name].desired
-            reason = f"{each.reason}, capped at {most} nodes in all" if changed else ""
+            reason = f"{each.reason}, capped at {most} nodes in total" if changed else ""
             outcomes[name] = Outcome(owed[name] + given, reason)
         room -= given
 
 
 def _assign(snapshot: Snapshot) -> tuple[dict[str, _Queue], tuple[Needs, ...]]:
-    """The tasks that wait for each group, and the shapes that no group can hold."""
+    """Return the waiting tasks of each group, and the shapes that no group can hold."""
     queues: dict[str, _Queue] = {}
     infeasible: dict[Needs, None] = {}
     waiting = snapshot.demands
@@ -205,7 +205,7 @@ def _assign(snapshot: Snapshot) -> tuple[dict[str, _Queue], tuple[Needs, ...]]:
 
 
 def _idle_for(group: Group, counts: Counts, snapshot: Snapshot) -> float:
-    """Seconds since the group last held a task: its own nodes are asked where another group is at work."""
+    """Return seconds since the group last had a task; from its own nodes if another group is busy."""
     if counts.busy or len(snapshot.groups) == 1 or snapshot.idle_for > 0:
         return snapshot.idle_for
     return min((node.idle_for for node in snapshot.nodes if node.group == group.name), default=0.0)

@@ -1,4 +1,4 @@
-"""Policies by name."""
+"""Registry of policies by name."""
 
 from collections.abc import Callable, Mapping
 
@@ -24,14 +24,14 @@ _MAKERS: Mapping[str, Callable[[], Policy]] = {
 }
 
 POLICIES = tuple(_MAKERS)
-"""Their names; the first is the default."""
+"""Names of the policies; the first is the default."""
 
 
 def find_policy(given: object) -> Policy:
-    """The policy of that name, made afresh, or `given` itself where it is a policy.
+    """Return a new policy of that name, or `given` itself if it is a policy.
 
     Raises:
-        SpecError: there is no such policy, or it is nothing that decides.
+        SpecError: there is no such policy, or the object is not a policy.
     """
     if isinstance(given, str):
         if (maker := _MAKERS.get(given)) is None:
@@ -45,4 +45,4 @@ def find_policy(given: object) -> Policy:
             f"The scaling policy must be a name, as in `policy='pressure'`, or an object with `name`, `interval` and "
             f"`decide(snapshot)`, but {given!r} has no {missing[0]!r}."
         )
-    return given  # type: ignore[return-value] # it has all that the protocol asks
+    return given  # type: ignore[return-value] # it has all attributes of the protocol

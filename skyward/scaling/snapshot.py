@@ -1,4 +1,4 @@
-"""What a policy sees, and what it answers: values only."""
+"""Inputs (snapshot) and outputs (decision) of a policy, as values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +13,15 @@ type NodeStage = Literal["booting", "active", "leaving"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that are alike, as far as scaling cares.
+    """Group of nodes that are equal for scaling.
 
     Attributes:
-        min, max: how many of them there may be.
-        slots: tasks that each runs at once.
-        resources: what each has, in all.
-        capabilities: what each can do.
-        hourly_price: of each, USD.
-        idle_timeout: seconds without a task before one may go; None for the pool's.
+        min, max: bounds of the number of nodes.
+        slots: slots per node.
+        resources: total resources of each node.
+        capabilities: capabilities of each node.
+        hourly_price: price of each node, USD per hour.
+        idle_timeout: seconds without a task before a node may be removed; None for the pool's.
     """
 
     name: str
@@ -34,18 +34,18 @@ class Group:
     idle_timeout: float | None = None
 
     def can_hold(self, needs: Needs) -> bool:
-        """Whether an empty node of the group could take such a task."""
+        """Return whether an empty node of the group could take such a task."""
         return needs.fit(self.resources, self.capabilities)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """One group at one moment.
+    """Counts of one group at one moment.
 
     Attributes:
-        active, booting, leaving: nodes that take tasks, that will, and that will not again.
-        busy: tasks that run on its nodes.
-        desired: nodes that were decided on last.
+        active, booting, leaving: numbers of nodes that take tasks, that will, and that no longer do.
+        busy: number of tasks running on its nodes.
+        desired: number of nodes of the last decision.
     """
 
     active: int = 0
@@ -57,13 +57,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoad:
-    """One node at one moment.
+    """Load of one node at one moment.
 
     Attributes:
-        rank: its number; 0 is the head.
-        busy: tasks that it holds.
-        free: what of its resources is left.
-        idle_for: seconds since it last held a task; 0 while it holds one.
+        rank: number of the node; 0 is the head.
+        busy: number of its tasks.
+        free: its free resources.
+        idle_for: seconds since it last had a task; 0 while it has one.
     """
 
     rank: int
@@ -76,7 +76,7 @@ class NodeLoad:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Waiting tasks of one shape; for `Snapshot.floor`, shapes that must fit whether they are used or not."""
+    """Waiting tasks of one shape; in `Snapshot.floor`, capacity to keep even if unused."""
 
     count: int
     needs: Needs = NOTHING
@@ -84,7 +84,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Staying:
-    """Nodes of a group that scaling down does not take, as they keep values: how many, and `why`, for people."""
+    """Number of nodes of a group that are not removed because they keep values, and the reason for users."""
 
     nodes: int
     why: str
@@ -92,21 +92,21 @@ class Staying:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One pool at one moment.
+    """State of a pool at one moment.
 
     Attributes:
-        now: seconds of a steady clock.
-        groups: in the order they were given; ties go to the first.
-        counts: of every group, by name.
-        demands: the tasks that wait, by shape, oldest shape first.
+        now: seconds of a monotonic clock.
+        groups: groups in the order given; ties go to the first.
+        counts: counts of every group, by name.
+        demands: waiting tasks by shape, oldest shape first.
         gangs: tasks that can only run together, each a list of shapes.
-        floor: what `request_resources` asked for.
-        idle_for: seconds since the pool last held a task; 0 while it does.
-        idle_timeout: seconds that a node, or the pool, stays idle before it may shrink.
-        max_nodes: the most nodes over all groups; None for no limit but theirs.
+        floor: capacity requested with `request_resources`.
+        idle_for: seconds since the pool last had a task; 0 while it has one.
+        idle_timeout: seconds that a node, or the pool, must be idle before it scales down.
+        max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.
         boot_seconds, task_seconds: recent means, None while unknown.
-        staying: of the groups that have such nodes, those that keep values for later tasks.
-        nodes: every node, by rank. May be made on demand: do not look unless needed.
+        staying: by group, nodes that keep values for later tasks.
+        nodes: every node, by rank. May be computed on demand: read it only if needed.
     """
 
     now: float
@@ -125,35 +125,35 @@ class Snapshot:
 
     @property
     def queued(self) -> int:
-        """Tasks that wait."""
+        """Number of waiting tasks."""
         return sum(demand.count for demand in self.demands)
 
     @property
     def inflight(self) -> int:
-        """Tasks that run."""
+        """Number of running tasks."""
         return sum(counts.busy for counts in self.counts.values())
 
     @property
     def capacity(self) -> int:
-        """Slots of the active nodes."""
+        """Number of slots of the active nodes."""
         return sum(self.counts[group.name].active * group.slots for group in self.groups)
 
     @property
     def desired(self) -> dict[str, int]:
-        """Nodes decided on last, by group."""
+        """Number of nodes of the last decision, by group."""
         return {group.name: self.counts[group.name].desired for group in self.groups}
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How many nodes there should be, and why.
+    """Desired number of nodes, and the reason.
 
     Attributes:
-        desired: by group; a group that is left out stays as it is.
-        reason: for people, with the numbers in it: "12 queued / 2 slots -> +6".
-        victims: ranks that should go first if nodes must go; the rest goes by highest rank.
-        settled: the decision to shrink rests on a time of observation already, so no more is waited for.
-        infeasible: shapes that wait and that no group can ever hold.
+        desired: number of nodes by group; an omitted group does not change.
+        reason: reason for users, with the numbers: "12 queued / 2 slots -> +6".
+        victims: ranks to remove first; the rest is removed by highest rank.
+        settled: True if a decision to scale down is already based on an idle time, so that no cooldown applies.
+        infeasible: waiting shapes that no group can hold.
     """
 
     desired: Mapping[str, int]
@@ -164,15 +164,15 @@ class Decision:
 
 
 class Policy(Protocol):
-    """How many nodes there should be. Has no clock and does no I/O; it may keep what it saw."""
+    """Scaling policy. Has no clock and does no I/O; may have state."""
 
     @property
     def name(self) -> str:
-        """What the decision log calls it."""
+        """Name in the decision log."""
 
     @property
     def interval(self) -> float | None:
-        """Seconds between looks while nothing happens; None for the pool's `autoscale_cooldown`."""
+        """Seconds between decisions while nothing happens; None for the pool's `autoscale_cooldown`."""
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The decision for `snapshot`. Bounds, cooldown and budget are applied to it afterwards."""
+        """Return the decision for `snapshot`. Bounds, cooldown and budget are applied to it afterwards."""

@@ -1,7 +1,7 @@
-"""From a snapshot to what Scaler's policies see, and from their commands back to a decision.
+"""Translation of a snapshot into the view of Scaler's policies, and of their commands into a decision.
 
-A node is a group of as many workers as it has slots. A node on its way counts as its workers do, idle ones: else every
-look at the pool while it boots would start another.
+A node is a group with one worker per slot. A booting node counts with idle workers; otherwise every decision during its
+boot would launch another node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ HEAD = 0
 
 
 def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None) -> Decision:
-    """What `rule` says to the nodes of `only`, or of all groups; nodes of the others are workers of nobody."""
+    """Apply `rule` to the nodes of `only`, or of all groups; nodes of other groups count as static workers."""
     groups = snapshot.groups if only is None else only
-    there = {group.name: _there(snapshot, group) for group in snapshot.groups}
+    nodes = {group.name: _active_or_booting(snapshot, group) for group in snapshot.groups}
     group_of = {str(node.rank): node.group for node in snapshot.nodes}
     desired = {group.name: _within(snapshot.counts[group.name].desired, group) for group in groups}
     reasons: list[str] = []
@@ -28,23 +28,23 @@ def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = Non
         ratio = f"{command.tasks} tasks / {command.workers} workers"
         match command:
             case Start(capabilities=capabilities):
-                name = _room(snapshot, groups, there, frozenset(capabilities))
+                name = _group_with_room(snapshot, groups, nodes, frozenset(capabilities))
                 if name is None:
                     continue
-                there[name] += 1
-                desired[name] = max(desired[name], there[name])
+                nodes[name] += 1
+                desired[name] = max(desired[name], nodes[name])
                 reasons.append(f"{ratio} -> +1 {name}")
             case Shutdown(group=rank):
                 name = group_of[rank]
-                there[name] -= 1
-                desired[name] = min(desired[name], there[name])
+                nodes[name] -= 1
+                desired[name] = min(desired[name], nodes[name])
                 victims.append(int(rank))
-                reasons.append(f"{ratio} -> -1 {name}, node {rank} has the least to do")
+                reasons.append(f"{ratio} -> -1 {name}, node {rank} is the least busy")
     return Decision(desired, "; ".join(reasons) or _held(snapshot), tuple(victims), infeasible=never(snapshot))
 
 
 def combine(decisions: Sequence[Decision]) -> Decision:
-    """Decisions over different groups as one."""
+    """Merge decisions about different groups into one."""
     desired: dict[str, int] = {}
     for each in decisions:
         desired |= each.desired
@@ -57,8 +57,8 @@ def combine(decisions: Sequence[Decision]) -> Decision:
 
 
 def _view(snapshot: Snapshot, groups: Sequence[Group]) -> View:
-    """Waiting and running tasks, and the nodes: those that may go as groups, the others as workers of nobody."""
-    spare = {group.name: _there(snapshot, group) - group.min for group in groups}
+    """Return waiting and running tasks, and the nodes: removable ones as groups, the others as static workers."""
+    spare = {group.name: _active_or_booting(snapshot, group) - group.min for group in groups}
     by_name = {group.name: group for group in snapshot.groups}
     elastic: list[WorkerGroup] = []
     static: list[dict[str, float]] = []
@@ -74,14 +74,14 @@ def _view(snapshot: Snapshot, groups: Sequence[Group]) -> View:
     tasks = [Tasks(demand.count, _asked(demand.needs)) for demand in snapshot.demands]
     tasks += [Tasks(1, _asked(needs)) for gang in snapshot.gangs for needs in gang]
     tasks += [Tasks(snapshot.counts[group.name].busy, _offered(group)) for group in snapshot.groups]
-    room = sum(max(group.max - _there(snapshot, group), 0) for group in groups)
+    room = sum(max(group.max - _active_or_booting(snapshot, group), 0) for group in groups)
     if snapshot.max_nodes is not None:
-        room = min(room, snapshot.max_nodes - sum(_there(snapshot, group) for group in snapshot.groups))
+        room = min(room, snapshot.max_nodes - sum(_active_or_booting(snapshot, group) for group in snapshot.groups))
     return View(tasks, elastic, static, len(elastic) + max(room, 0))
 
 
-def _there(snapshot: Snapshot, group: Group) -> int:
-    """Nodes of the group that run tasks or will."""
+def _active_or_booting(snapshot: Snapshot, group: Group) -> int:
+    """Return the number of nodes of the group that run tasks or will."""
     counts = snapshot.counts[group.name]
     return counts.active + counts.booting
 
@@ -90,11 +90,13 @@ def _within(count: int, group: Group) -> int:
     return max(group.min, min(count, group.max))
 
 
-def _room(snapshot: Snapshot, groups: Sequence[Group], there: Mapping[str, int], names: frozenset[str]) -> str | None:
-    """The cheapest group with room that can do all this, the first among equals."""
-    if snapshot.max_nodes is not None and sum(there.values()) >= snapshot.max_nodes:
+def _group_with_room(
+    snapshot: Snapshot, groups: Sequence[Group], nodes: Mapping[str, int], names: frozenset[str]
+) -> str | None:
+    """Return the cheapest group with room and all of these capabilities; ties go to the first."""
+    if snapshot.max_nodes is not None and sum(nodes.values()) >= snapshot.max_nodes:
         return None
-    able = [group for group in groups if there[group.name] < group.max and names <= _offered(group).keys()]
+    able = [group for group in groups if nodes[group.name] < group.max and names <= _offered(group).keys()]
     asking = [demand.needs for demand in snapshot.demands if demand.count and names == _asked(demand.needs).keys()]
     fitting = [group for group in able if not asking or any(group.can_hold(needs) for needs in asking)]
     best = min(fitting or able, key=lambda group: group.hourly_price, default=None)
@@ -110,7 +112,7 @@ def _asked(needs: Needs) -> dict[str, float]:
 
 
 def _spread(node: NodeLoad, slots: int) -> tuple[int, ...]:
-    """The tasks of a node, as evenly over its workers as they go."""
+    """Spread the tasks of a node evenly over its workers."""
     each, over = divmod(node.busy, slots)
     return tuple(each + (worker < over) for worker in range(slots))
 

@@ -1,4 +1,4 @@
-"""Scaling by tasks per worker, whatever they ask for."""
+"""Scaling by tasks per worker, regardless of their needs."""
 
 from dataclasses import dataclass, field
 
@@ -11,13 +11,13 @@ __all__ = ["Vanilla", "VanillaRule"]
 
 @dataclass(frozen=True, slots=True)
 class VanillaRule:
-    """A group more above `up` tasks per worker, or with tasks and no worker; one less below `down`."""
+    """Adds a group above `up` tasks per worker, or with tasks and no worker; removes one below `down`."""
 
     up: float = 10
     down: float = 1
 
     def commands(self, view: View) -> list[Command]:
-        """One command, or none."""
+        """Return at most one command."""
         tasks, workers = view.task_count, view.worker_count
         if tasks / workers > self.up if workers else tasks:
             return [] if view.full else [Start({}, tasks, workers)]
@@ -31,7 +31,7 @@ class Vanilla:
     """Scaler's `vanilla`: one node more above `up` tasks per slot, one less below `down`.
 
     Raises:
-        SpecError: a ratio is no number of at least 0, or `down` is over `up`.
+        SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
     """
 
     up: float = 10
@@ -43,5 +43,5 @@ class Vanilla:
         check_ratios(self.up, self.down)
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """The decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
         return decide(snapshot, VanillaRule(self.up, self.down))

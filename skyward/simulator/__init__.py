@@ -1,4 +1,4 @@
-"""A pool under virtual time, in a simulated cloud: the control plane of real pools, in seconds instead of days."""
+"""Simulator: the control plane of real pools under virtual time, against a simulated cloud."""
 
 from skyward.simulator.bound import Bound, lower_bound
 from skyward.simulator.faults import CALM, PRESETS, Faults, find_faults

@@ -1,15 +1,15 @@
-"""What a clairvoyant would pay: lower bounds on the cost of a workload, for somebody who knows every task beforehand.
+"""Lower bounds on the cost of a workload, for a clairvoyant scheduler that knows every task beforehand.
 
-Without waiting: every task starts when it comes. Then `ceil(running / slots)` nodes are needed at every moment; each
-has to boot before it is needed, and where one is not needed for a while it is either kept, or given back and booted
-again, whichever is cheaper. Level by level (the first node, the second, ...) this is what has to be paid: nodes are
-alike, so the one that is free longest is always the best one to give back. No policy under which no task waits can cost
-less: boots take their shortest, tasks move between nodes for free, and nodes go in the moment they are not needed.
-Where the pool's maximum makes tasks wait, they start as early as it lets them, in the order they come; then it is the
-cost of that schedule, and not a bound for every other. The minimum is paid for from the start to the last task's end.
+Without waiting, every task starts when it arrives. Then `ceil(running / slots)` nodes are needed at every moment. Each
+boots before it is needed; while it is not needed, it is either kept, or terminated and booted again, whichever is
+cheaper. The bound is the sum over levels (the first node, the second, ...): nodes are alike, so the one that is free
+longest is always the best one to terminate. No policy under which no task waits can cost less: boots take their
+shortest time, tasks move between nodes for free, and nodes are terminated the moment they are not needed. If the pool's
+maximum makes tasks wait, they start as early as it allows, in the order they arrive; the result is then the cost of
+that schedule, not a bound for every other. The minimum is paid for from the start to the end of the last task.
 
 With waiting: the slot seconds of all tasks at the cheapest price of a node that can hold them, and one boot. No policy
-can cost less, however long it makes tasks wait.
+can cost less, however long tasks wait.
 """
 
 import heapq
@@ -29,14 +29,13 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least that a workload costs, USD.
+    """Lower bounds on the cost of a workload, USD.
 
     Attributes:
-        no_wait: where no task waits longer than the maximum of the pool makes it wait; None for pools of several
-            groups, where it is not known.
-        any_wait: where tasks may wait as long as they like.
-        wait_p99: of the first, in seconds.
-        makespan: of the first, in seconds.
+        no_wait: bound if tasks wait only for the pool's maximum; None for pools of several groups, where it is unknown.
+        any_wait: bound if tasks may wait for any time.
+        wait_p99: of `no_wait`, in seconds.
+        makespan: of `no_wait`, in seconds.
     """
 
     no_wait: float | None
@@ -46,7 +45,7 @@ class Bound:
 
 
 def lower_bound(scenario: Scenario) -> Bound:
-    """The bounds for the workload of a scenario, in its pool and with its boot times."""
+    """Return the bounds for the workload of a scenario, in its pool and with its boot times."""
     from skyward.simulator.measures import percentile
 
     tasks, boot = scenario.tasks(), scenario.boot.least
@@ -64,7 +63,7 @@ def lower_bound(scenario: Scenario) -> Bound:
 
 
 def _starts(tasks: Sequence[Task], slots: int) -> list[float]:
-    """When each task starts on so many slots, first come, first served."""
+    """Return the start of each task on `slots` slots, first come, first served."""
     busy: list[float] = []
     starts: list[float] = []
     for task in tasks:
@@ -79,9 +78,9 @@ def _starts(tasks: Sequence[Task], slots: int) -> list[float]:
 
 
 def _node_seconds(starts: Iterable[float], ends: Iterable[float], group: Group, boot: float, horizon: float) -> float:
-    """Seconds of nodes: needed, kept over gaps that are shorter than a boot, and booting."""
+    """Return the seconds of nodes: needed, kept over gaps shorter than a boot, and booting."""
     changes = sorted([(at, 1) for at in starts] + [(at, -1) for at in ends])
-    free_since = [API_SECONDS.most] * group.min  # of what is up and not needed; what went last is at the end
+    free_since = [API_SECONDS.most] * group.min  # stack of active nodes that are not needed, the latest last
     running = needed = 0
     seconds = before = 0.0
     for at, change in changes:
@@ -102,7 +101,7 @@ def _node_seconds(starts: Iterable[float], ends: Iterable[float], group: Group, 
 
 
 def _any_wait(tasks: Sequence[Task], groups: tuple[Group, ...], boot: float) -> float:
-    """The work at the cheapest price there is for it, by the scarcest of what it needs."""
+    """Return the cost of the work at its cheapest price, by its scarcest resource."""
     by_kind: dict[str, float] = {}
     for task in tasks:
         able = [group for group in groups if group.max and group.can_hold(task.needs)]

@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen, in the order in which it will."""
+"""Virtual time: a clock that steps through scheduled events."""
 
 import heapq
 import itertools
@@ -8,7 +8,7 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """A heap of events. Events of the same moment happen in the order they were set.
+    """A heap of events. Events of the same moment run in the order in which they were scheduled.
 
     Attributes:
         now: seconds since the start.
@@ -22,27 +22,27 @@ class Clock:
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
-        """Events that are still to happen."""
+        """Return the number of scheduled events."""
         return len(self._events)
 
     @property
     def next(self) -> float | None:
-        """When the next event happens."""
+        """Time of the next event; None if there is none."""
         return self._events[0][0] if self._events else None
 
     def at(self, when: float, call: Callable[..., None], *arguments: object) -> None:
-        """Call at `when`, or now where that is past."""
+        """Schedule a call at `when`, or now if that is in the past."""
         heapq.heappush(self._events, (max(when, self.now), next(self._numbers), call, arguments))
 
     def after(self, seconds: float, call: Callable[..., None], *arguments: object) -> None:
-        """Call `seconds` from now."""
+        """Schedule a call `seconds` from now."""
         self.at(self.now + seconds, call, *arguments)
 
     def step(self) -> None:
-        """Go to the next event, and let it happen."""
+        """Advance to the next event, and run it."""
         self.now, _, call, arguments = heapq.heappop(self._events)
         call(*arguments)
 
     def wait(self, until: float) -> None:
-        """Go to `until`, where no event is due before."""
+        """Advance to `until`, if no event is due before."""
         self.now = max(self.now, until)

@@ -1,7 +1,7 @@
-"""A simulated cloud: machines that take time to come, cost money while they are there, and fail in every way.
+"""A simulated cloud: machines that take time to boot, cost money while they exist, and fail in every way.
 
-Launching is idempotent by the number of the machine, and terminating is final: a machine whose end was asked for before
-it came does not come.
+Launches are idempotent by machine number, and terminations are final: a machine that is terminated before it is
+launched is never launched.
 """
 
 from collections.abc import Callable
@@ -20,19 +20,19 @@ type Answer = Allocated | Refused | Joined | Failed | Lost | Gone
 
 HOUR = 3600.0
 API_SECONDS = Distribution(1.0, 0.7)
-"""What a call to the cloud takes, each way."""
+"""Latency of a call to the cloud, in each direction."""
 
 NOTICED = 1.0
-"""Seconds until a death that is not silent is known: a connection is reset, or the cloud sends a notice."""
+"""Seconds until a death that is not silent is reported, by a reset connection or a notice of the cloud."""
 
 
 @dataclass(slots=True, eq=False)
 class CloudMachine:
-    """One machine that is there, or was.
+    """One machine, alive or terminated.
 
     Attributes:
-        up_at: when it can be a node at the earliest.
-        until: when it ended; None while it is there.
+        up_at: earliest time at which it can become a node.
+        until: when it ended; None while it exists.
         price: USD an hour, from `since` to `until`.
     """
 
@@ -46,11 +46,11 @@ class CloudMachine:
 
     @property
     def alive(self) -> bool:
-        """Whether it is there, and costs."""
+        """True while it exists and costs money."""
         return self.until is None
 
     def cost(self, now: float) -> float:
-        """USD until `now`."""
+        """Return the USD until `now`."""
         return ((now if self.until is None else self.until) - self.since) * self.price / HOUR
 
 
@@ -59,9 +59,9 @@ class Cloud:
     """The machines by number.
 
     Attributes:
-        tell: gives an answer to the control plane.
-        ended: called when a machine ends, whether anybody is told or not.
-        living: those that are there, and cost.
+        tell: callback for answers to the control plane.
+        ended: callback for the end of a machine, reported or not.
+        living: machines that exist and cost money.
     """
 
     clock: Clock
@@ -78,24 +78,24 @@ class Cloud:
     _short_until: float = 0.0
 
     def open(self) -> None:
-        """Let time bring what it brings to all machines at once."""
+        """Schedule the faults that affect all machines."""
         if self.faults.until is not None:
             self.clock.at(self.faults.until, self.end_faults)
         self._again(self.faults.storms, self._storm)
         self._again(self.faults.shortages, self._shortage)
 
     def cost(self) -> float:
-        """USD that everything has cost until now."""
+        """Return the USD of all machines until now."""
         return self._spent + sum(machine.cost(self.clock.now) for machine in self.living.values())
 
-    # What is asked of it.
+    # Calls.
 
     def request(self, request: Request) -> None:
-        """Launch machines, a call's time from now."""
+        """Launch machines, after the latency of a call."""
         self.clock.after(API_SECONDS.draw(self.random), self._launch, request)
 
     def install(self, machine: int) -> None:
-        """Make a machine a node: `Joined` when it is up, `Failed` where it does not come up."""
+        """Make a machine a node: answer `Joined` when it is up, `Failed` if it does not come up."""
         found = self.machines.get(machine)
         if found is not None and not found.installing:
             found.installing = True
@@ -103,20 +103,20 @@ class Cloud:
             self.clock.at(found.up_at, self._boot_ended, found, fails)
 
     def terminate(self, machine: int) -> None:
-        """End a machine, or see to it that it never comes; `Gone` when that is so."""
+        """End a machine, or prevent its launch; answer `Gone` when done."""
         if not self._happens(self.faults.lost_terminates):
             self.clock.after(API_SECONDS.draw(self.random), self._terminate, machine)
 
     def kill(self, machine: int) -> None:
-        """Take a machine away now."""
-        self._die(self.living[machine], "the cloud took it back")
+        """End a machine now."""
+        self._die(self.living[machine], "the cloud reclaimed it")
 
     def end_faults(self) -> None:
-        """From now on nothing goes wrong any more."""
+        """End all faults."""
         self.faults = Faults()
         self._short_until = 0.0
 
-    # What it does.
+    # Effects.
 
     def _launch(self, request: Request) -> None:
         faults, carried_out = self.faults, True
@@ -140,7 +140,7 @@ class Cloud:
             for number in came:
                 self._answer(Allocated(number))
             if refused:
-                self._answer(Refused(tuple(refused), "the cloud has no such machine left"))
+                self._answer(Refused(tuple(refused), "the cloud is out of such machines"))
 
     def _has_one(self) -> bool:
         quota = self.faults.quota
@@ -163,12 +163,12 @@ class Cloud:
             self._answer(Failed(machine.id, "its bootstrap script failed") if fails else Joined(machine.id))
 
     def _take(self, number: int) -> None:
-        """The cloud takes a spot machine back."""
+        """Reclaim a spot machine."""
         if self.machines[number].alive and self.faults.spot_loss:
             self.kill(number)
 
     def _cut_off(self, number: int) -> None:
-        """A machine cannot be reached any more, though it is there."""
+        """Make a machine unreachable, though it exists."""
         if self.machines[number].alive and self.faults.false_alarms:
             self._answer(Lost(number, "it did not answer"))
 
@@ -197,12 +197,12 @@ class Cloud:
     def _storm(self) -> None:
         for machine in tuple(self.living.values()):
             if self._happens(self.faults.storm_share):
-                self._die(machine, "the cloud took many back")
+                self._die(machine, "the cloud reclaimed many machines")
 
     def _shortage(self) -> None:
         self._short_until = self.clock.now + self.faults.shortage_seconds
 
-    # How it speaks.
+    # Answers.
 
     def _answer(self, answer: Answer, after: float | None = None) -> None:
         delay = API_SECONDS.draw(self.random) if after is None else after
@@ -216,7 +216,7 @@ class Cloud:
         return share > 0 and self.random.random() < share
 
     def _again(self, rate: float, call: Callable[[], None]) -> None:
-        """Call at a rate an hour."""
+        """Schedule a call at a random time, at a rate an hour."""
         if rate > 0:
             self.clock.after(self.random.expovariate(rate / HOUR), self._and_again, rate, call)
 

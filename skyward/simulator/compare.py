@@ -1,4 +1,4 @@
-"""The same scenario under several policies, in as many processes as there are cores."""
+"""Comparison of policies: runs scenarios in parallel processes."""
 
 import multiprocessing
 import os
@@ -15,11 +15,11 @@ __all__ = ["compare"]
 def compare(
     scenarios: Sequence[Scenario], done: Callable[[Result, int], None] | None = None, processes: int | None = None
 ) -> list[Result]:
-    """The result of every scenario, in their order.
+    """Return the results of the scenarios, in their order.
 
     Args:
-        done: told of each as it ends, and how many are left.
-        processes: at most; None for the number of cores. One scenario, or one process, runs here.
+        done: callback for each result as it arrives, with the number of scenarios left.
+        processes: maximum; None for the number of cores. One scenario, or one process, runs in this process.
     """
     processes = min(len(scenarios), processes or os.cpu_count() or 1)
     results: list[Result | None] = [None] * len(scenarios)

@@ -1,4 +1,4 @@
-"""What goes wrong in the simulated cloud."""
+"""Faults of the simulated cloud."""
 
 from dataclasses import dataclass, fields
 
@@ -10,26 +10,26 @@ __all__ = ["CALM", "PRESETS", "Faults", "find_faults"]
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How often each thing goes wrong. Shares are of 1, rates an hour, times in seconds.
+    """Frequencies of faults. Shares are of 1, rates an hour, times in seconds.
 
     Attributes:
-        spot_loss: rate at which a machine is taken away.
-        storms: rate of moments when `storm_share` of all machines are taken away at once.
-        silent: share of deaths that nobody is told of until `detection` later; a machine that dies so while it boots
-            is never heard of again.
-        detection: until a silent death is noticed.
-        partial: share of the machines asked for that the cloud has not got.
+        spot_loss: rate at which a machine is reclaimed.
+        storms: rate of moments at which `storm_share` of all machines are reclaimed at once.
+        silent: share of deaths that are reported only `detection` later; a booting machine that dies silently is
+            never reported.
+        detection: seconds until a silent death is noticed.
+        partial: share of the requested machines that the cloud cannot launch.
         shortages: rate at which the cloud runs out of machines, for `shortage_seconds`.
-        quota: machines that may be up at once; None for any number.
+        quota: maximum number of machines; None for no limit.
         api_errors: share of the requests that fail.
-        phantoms: share of the requests that failed, as was said, and yet were carried out.
-        lost_replies: share of the answers that never arrive, though what was asked for was done.
-        duplicates: share of the messages that arrive twice.
-        reordered: share of the messages that arrive up to `late` late, after others that were sent later.
-        lost_terminates: share of the calls to terminate that do nothing.
-        slow_terminate: seconds until a terminated machine is gone, at most.
-        boot_failures: share of the machines that do not become a node.
-        false_alarms: rate at which a node is held to be dead that is not.
+        phantoms: share of the failed requests that are executed all the same.
+        lost_replies: share of the answers that are lost, though the call was executed.
+        duplicates: share of the messages that are delivered twice.
+        reordered: share of the messages that are delayed by up to `late`, past later ones.
+        lost_terminates: share of the calls to terminate that have no effect.
+        slow_terminate: maximum seconds until a terminated machine is gone.
+        boot_failures: share of the machines that fail to become a node.
+        false_alarms: rate at which a healthy node is reported dead.
         until: when the faults end; None for never.
     """
 
@@ -65,7 +65,7 @@ class Faults:
 
 
 CALM = Faults()
-"""Nothing goes wrong."""
+"""No faults."""
 
 PRESETS = {
     "calm": CALM,
@@ -102,7 +102,7 @@ PRESETS = {
 
 
 def find_faults(name: str) -> Faults:
-    """The preset of that name.
+    """Return the preset of that name.
 
     Raises:
         SpecError: there is none.

@@ -1,4 +1,4 @@
-"""What is measured of a run."""
+"""Measurements of a run."""
 
 import math
 from collections import deque
@@ -14,19 +14,19 @@ __all__ = ["Measures", "Result", "Sample", "percentile"]
 
 HOUR = 3600.0
 THRASH = 300.0
-"""Seconds within which a launch takes back a scale-down."""
+"""Seconds within which a launch counts as thrashing after a scale-down."""
 
 SAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The pool at one moment, all in nodes.
+    """The pool at one moment, in nodes.
 
     Attributes:
         at: seconds.
-        demand: what would run every task there is at once.
-        desired, active, booting: nodes.
+        demand: nodes that would run every task at once.
+        desired, active, booting: numbers of nodes.
     """
 
     at: float
@@ -38,19 +38,19 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a run went. Times in seconds, money in USD.
+    """Results of a run. Times in seconds, money in USD.
 
     Attributes:
-        finished, failed, unfinished: tasks that gave a result, that ended without one, and that did not end.
-        makespan: from the first task to the end of the last; None where some did not end.
-        node_hours: that were paid for.
-        wait_p50, wait_p99, wait_mean: how long tasks waited, over all tasks; those that did not end count with the
-            time they have waited so far.
-        over_provision: share of the paid slot hours in which no task ran; boots are part of it.
+        finished, failed, unfinished: numbers of tasks that gave a result, ended without one, and did not end.
+        makespan: from the first task to the end of the last; None if some did not end.
+        node_hours: paid hours of nodes.
+        wait_p50, wait_p99, wait_mean: waiting times over all tasks; tasks that did not end count with their time so
+            far.
+        over_provision: share of the paid slot hours without a task, including boots.
         thrash: nodes launched within five minutes of as many scaled down.
-        turns: how often the number of nodes wanted changed its direction.
-        launches, died: machines.
-        decisions: that changed the number of nodes wanted.
+        turns: times that the desired number of nodes changed its direction.
+        launches, died: numbers of machines.
+        decisions: number of decisions that changed the desired number of nodes.
         steps, wall_seconds: of the simulator itself.
     """
 
@@ -78,12 +78,12 @@ class Result:
     samples: tuple[Sample, ...] = field(default=(), repr=False)
 
     def row(self) -> dict[str, object]:
-        """The figures by name, without the samples."""
+        """Return the figures by name, without the samples."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "samples"}
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The value that `share` of `values` do not exceed; 0 of none."""
+    """Return the value that `share` of `values` do not exceed; 0 for no values."""
     ordered = sorted(values)
     if not ordered:
         return 0.0
@@ -91,7 +91,7 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 class Measures:
-    """Watches a run, and sums it up."""
+    """Collects the measurements of a run."""
 
     def __init__(self, groups: tuple[Group, ...], horizon: float) -> None:
         self.peak = self.thrash = self.turns = self.decisions = 0
@@ -103,7 +103,7 @@ class Measures:
         self._went: dict[str, deque[float]] = {group.name: deque() for group in groups}
 
     def decided(self, event: DecisionEvent) -> None:
-        """A decision was made."""
+        """Record a decision."""
         change = event.change
         if change and not event.held_back:
             self.decisions += 1
@@ -112,16 +112,16 @@ class Measures:
             self._direction = direction
 
     def shrunk(self, group: str, now: float) -> None:
-        """A node was found to be too much."""
+        """Record the removal of a surplus node."""
         self._went[group].append(now)
 
     def kept(self, group: str) -> None:
-        """One of those was kept after all."""
+        """Record that a removal was undone."""
         if self._went[group]:
             self._went[group].pop()
 
     def launched(self, group: str, count: int, now: float) -> None:
-        """Machines were asked for."""
+        """Record the launch of machines."""
         went = self._went[group]
         while went and now - went[0] > THRASH:
             went.popleft()
@@ -131,11 +131,11 @@ class Measures:
             went.popleft()
 
     def wants_sample(self, now: float) -> bool:
-        """Whether the last sample is old enough for another."""
+        """Return whether the next sample is due."""
         return now >= self._next_sample
 
     def sample(self, sample: Sample) -> None:
-        """Keep the pool as it is now."""
+        """Add a sample."""
         self._next_sample = sample.at + self._gap
         self.samples.append(sample)
 
@@ -154,7 +154,7 @@ class Measures:
         steps: int,
         wall_seconds: float,
     ) -> Result:
-        """Everything, at the end."""
+        """Return the results of the run."""
         measured = [run for run in runs if run.measured]
         waits = [run.waited for run in measured]
         unfinished = tasks - len(measured) + sum(run.given_up for run in measured)

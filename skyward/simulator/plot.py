@@ -1,4 +1,4 @@
-"""A picture of a run: demand, nodes wanted and nodes there, over time."""
+"""Plot of a run: demand, desired nodes and active nodes over time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
         axes.step(hours, desired, where="post", color="tab:red", linewidth=1.0, label="desired")
         axes.step(hours, current, where="post", color="tab:blue", linewidth=1.2, label="current")
         top = max([1, *desired, *coming])
-        axes.set_ylim(0, 1.5 * top)  # demand may be far above what the pool may grow to
+        axes.set_ylim(0, 1.5 * top)  # demand may be far above the pool's maximum
         axes.set_ylabel("nodes")
         axes.set_title(f"{result.policy}: ${result.cost:,.2f}, wait p99 {result.wait_p99:.0f} s", fontsize=10)
     rows[0].legend(loc="upper right", ncols=4, fontsize=8)

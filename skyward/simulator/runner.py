@@ -21,39 +21,39 @@ from skyward.simulator.workload import Task
 __all__ = ["Runner", "Watcher", "simulate"]
 
 SAME_MOMENT = 1000
-"""Ticks at one moment after which the control plane is taken to go round in circles."""
+"""Ticks at one moment after which the control plane is considered to be in an endless loop."""
 
 STOPPING = 600.0
-"""Seconds that what is cancelled in the end has to stop."""
+"""Seconds that tasks cancelled at the end have to stop."""
 
 CLOSING = 4 * 3600.0
-"""Seconds that the machines have to be gone after the end."""
+"""Seconds that machines have to be gone after the end."""
 
 
 class Watcher(Protocol):
-    """Looks on, and raises where something is not as it must be."""
+    """Checker of a run; its methods raise on a violation."""
 
     def stepped(self, runner: "Runner", message: Message, effects: list[Effect]) -> None:
-        """A step was made; its effects are still to be carried out."""
+        """Check a step, before its effects are executed."""
 
     def waited(self, runner: "Runner") -> None:
-        """The work had all the time there is; what is left is cancelled now."""
+        """Check the tasks after the maximum waiting time; unfinished ones are cancelled next."""
 
     def ended(self, runner: "Runner") -> None:
-        """The run is over, and everything is closed."""
+        """Check the world after the pool was closed."""
 
     def wrap(self, message: Message, error: Exception, now: float) -> Exception:
-        """What to raise where the control plane itself raises `error`."""
+        """Return the exception to raise when the control plane raises `error`."""
 
 
 def simulate(scenario: Scenario, progress: Callable[[float, int], None] | None = None) -> Result:
     """Run a scenario to its end.
 
     Args:
-        progress: told the time and the tasks that are over, now and then.
+        progress: called now and then with the time and the number of ended tasks.
 
     Raises:
-        InvariantError: `scenario.checked`, and something happened that must not.
+        InvariantError: `scenario.checked`, and an invariant was violated.
     """
     watcher: Watcher | None = None
     if scenario.checked:
@@ -64,13 +64,13 @@ def simulate(scenario: Scenario, progress: Callable[[float, int], None] | None =
 
 
 class Runner:
-    """One run. Everything that happens is an event of `clock`, or a tick that the control plane asked for.
+    """One run. Everything is an event of `clock`, or a tick that the control plane requested.
 
     Attributes:
         runs: the tasks by number.
         workers: the nodes by machine.
-        at_rank: the node that last got a rank.
-        told_lost: machines that the control plane was told it has lost.
+        at_rank: the latest node of each rank.
+        told_lost: machines that were reported lost to the control plane.
     """
 
     def __init__(
@@ -80,7 +80,9 @@ class Runner:
         self.clock = Clock()
         self.plane = ControlPlane(scenario.settings(), find_policy(scenario.policy))
         self.random = Random(f"cloud {scenario.seed}")
-        self.cloud = Cloud(self.clock, scenario.faults, scenario.boot, self.random, self._hear, self._machine_ended)
+        self.cloud = Cloud(
+            self.clock, scenario.faults, scenario.boot, self.random, self._from_cloud, self._machine_ended
+        )
         self.runs: dict[int, Run] = {}
         self.workers: dict[int, Worker] = {}
         self.at_rank: dict[int, Worker] = {}
@@ -98,7 +100,7 @@ class Runner:
         self._drained: set[int] = set()
         self.horizon = self._tasks[-1].at if self._tasks else 0.0
         self._measures = Measures(scenario.groups, self.horizon + 1)
-        self._carry_out: dict[type[Any], Callable[[Any], None]] = {
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
             tasks.Dispatch: self._send,
             tasks.Stop: lambda stop: self._at(stop.rank, Worker.stop, stop.task),
             tasks.Recall: lambda recall: self._at(recall.rank, Worker.recall, recall.task),
@@ -113,7 +115,7 @@ class Runner:
         }
 
     def run(self) -> Result:
-        """The whole run."""
+        """Run the scenario to its end."""
         started = time.perf_counter()
         self.start()
         self.advance(self.horizon + self.scenario.grace, self._has_work)
@@ -147,7 +149,7 @@ class Runner:
     # Time.
 
     def advance(self, until: float, condition: Callable[[], bool] = lambda: True) -> None:
-        """Let happen what is due by `until`, as long as `condition` holds."""
+        """Process everything that is due by `until`, while `condition` holds."""
         clock, plane, ticks = self.clock, self.plane, 0
         while condition():
             tick, event = plane.next_tick, clock.next
@@ -170,18 +172,18 @@ class Runner:
 
     @property
     def failed(self) -> bool:
-        """Whether the pool did not open, so that its user has got an error instead of a pool."""
+        """True if the pool failed to open."""
         return self.plane.hopeless and not self.plane.ready
 
     def close(self) -> None:
-        """Cancel what is left, give everything back, and wait until it is gone."""
+        """Cancel unfinished tasks, terminate every machine, and wait until they are gone."""
         if left := tuple(run.task for run in self.runs.values() if not run.outcome):
             for task in left:
                 self.runs[task].given_up = True
             self.tell(tasks.Cancel(left))
             self.advance(self.clock.now + STOPPING, lambda: self._open_tasks > 0)
         self.closing = True
-        self._done(tasks.CheckDeadlines(), self.plane.close(self.clock.now))
+        self._execute(tasks.CheckDeadlines(), self.plane.close(self.clock.now))
         self.advance(self.clock.now + CLOSING, lambda: bool(self.cloud.living) or not self.plane.reconciler.empty)
         if self._watcher is not None:
             self._watcher.ended(self)
@@ -189,27 +191,27 @@ class Runner:
     # Steps.
 
     def tell(self, message: Message) -> None:
-        """Give the control plane a message, and carry out what it says."""
+        """Send a message to the control plane, and execute its effects."""
         try:
             effects = self.plane.handle(message, self.clock.now)
         except Exception as error:
             if self._watcher is None:
                 raise
             raise self._watcher.wrap(message, error, self.clock.now) from error
-        self._done(message, effects)
+        self._execute(message, effects)
 
-    def _done(self, message: Any, effects: list[Effect]) -> None:
+    def _execute(self, message: Any, effects: list[Effect]) -> None:
         self.steps += 1
         if self._watcher is not None:
             self._watcher.stepped(self, message, effects)
         for effect in effects:
-            if (act := self._carry_out.get(type(effect))) is not None:
+            if (act := self._handlers.get(type(effect))) is not None:
                 act(effect)
         if self._measures.wants_sample(self.clock.now):
             self._sample()
 
-    def _hear(self, answer: Any) -> None:
-        """The cloud says something."""
+    def _from_cloud(self, answer: Any) -> None:
+        """Pass an answer of the cloud to the control plane."""
         if isinstance(answer, machines.Lost | machines.Failed):
             self.told_lost.add(answer.machine)
             if (worker := self.workers.get(answer.machine)) is not None:
@@ -222,7 +224,7 @@ class Runner:
     # Tasks.
 
     def _arrive(self) -> None:
-        """The tasks of this moment come; those of one shape together."""
+        """Submit the tasks of this moment, those of one shape together."""
         if self.closing:
             return
         all_tasks, first = self._tasks, self._coming
@@ -307,10 +309,10 @@ class Runner:
             worker.die()
             self._busy_seconds += worker.busy_seconds
 
-    # What the user does besides.
+    # User actions.
 
     def submit(self, new: Sequence[Task], target: int | None = None) -> None:
-        """Hand in tasks of one shape besides those of the scenario; they are not measured."""
+        """Submit tasks of one shape in addition to those of the scenario; they are not measured."""
         now = self.clock.now
         numbers = tuple(self._add(Task(now, task.seconds, task.needs), measured=False) for task in new)
         for number in numbers:
@@ -318,7 +320,7 @@ class Runner:
         self.tell(tasks.Submitted(numbers, target, needs=new[0].needs))
 
     def act(self, act: Act) -> None:
-        """Do what the user does."""
+        """Execute a user action."""
         if self.closing:
             return
         match act.kind:
@@ -336,9 +338,9 @@ class Runner:
             case "pin":
                 self.submit([Task(0.0, 30.0)] * act.most, act.least)
             case _:
-                raise ValueError(f"no user does {act.kind!r}")
+                raise ValueError(f"unknown action {act.kind!r}")
 
-    # Looking at it.
+    # Samples.
 
     def _sample(self) -> None:
         book, now = self.plane.reconciler.book, self.clock.now

@@ -1,4 +1,4 @@
-"""Everything that a simulated run is made from: the same scenario gives the same run."""
+"""Scenarios: all inputs of a simulated run. The same scenario gives the same run."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -18,17 +18,17 @@ __all__ = ["Act", "Scenario", "one_group"]
 
 HOUR = 3600.0
 LOOK_GAP = 1.0
-"""Seconds between looks that new tasks cause: events of a simulated hour are further apart than those of a real one."""
+"""Seconds between evaluations that new tasks trigger: simulated events are further apart than real ones."""
 
 
 def one_group(least: int, most: int, slots: int = 1, price: float = 0.0) -> tuple[Group, ...]:
-    """A pool of equal nodes."""
+    """Return a pool of one group of nodes."""
     return (Group("nodes", least, most, slots, hourly_price=price),)
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something that the user does in the middle of a run: a resize, a cancel, a floor.
+    """A user action in the middle of a run: a resize, a cancel, a floor.
 
     Attributes:
         at: when, in seconds.
@@ -48,13 +48,13 @@ class Scenario:
     """One run. Times in seconds, money in USD.
 
     Attributes:
-        work: the tasks, or how to make them.
-        policy: its name.
-        boot: from the launch of a machine to its first task.
-        grace: how long after the last task comes the run may go on.
-        checked: whether every invariant is checked after every step.
-        limits: of the reconciler; None for its own.
-        acts: what the user does besides.
+        work: the tasks, or the workload that generates them.
+        policy: name of the scaling policy.
+        boot: time from the launch of a machine to its first task.
+        grace: maximum time that the run continues after the last task arrives.
+        checked: True to check every invariant after every step.
+        limits: limits of the reconciler; None for its defaults.
+        acts: user actions.
     """
 
     work: Workload | tuple[Task, ...]
@@ -74,14 +74,14 @@ class Scenario:
 
     def __post_init__(self) -> None:
         if self.boot.least < 0:
-            raise SpecError(f"The boot time {self.boot} can come out below 0; make what follows ± at most the mean.")
+            raise SpecError(f"The boot time {self.boot} can be negative; the part after ± must not exceed the mean.")
 
     def tasks(self) -> list[Task]:
-        """The tasks, in the order they come."""
+        """Return the tasks, in the order they arrive."""
         return self.work.tasks(self.seed) if isinstance(self.work, Workload) else list(self.work)
 
     def settings(self) -> PlaneSettings:
-        """What the control plane is made with."""
+        """Return the settings of the control plane."""
         places: Mapping[str, tuple[MachineSource, ...]] = {
             group.name: (MachineSource("simulated", group.name, hourly_price=group.hourly_price),)
             for group in self.groups
@@ -98,5 +98,5 @@ class Scenario:
         )
 
     def under(self, policy: str) -> "Scenario":
-        """The same run under another policy."""
+        """Return the same scenario under another policy."""
         return replace(self, policy=policy)

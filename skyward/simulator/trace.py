@@ -1,6 +1,6 @@
 """Traces: workloads in a file, as CSV or as JSON lines.
 
-CSV has a header: `at` and `seconds`, and then as wanted `count` (that many tasks), `capabilities` (names, separated by
+CSV has a header: `at` and `seconds`, then optionally `count` (number of such tasks), `capabilities` (names separated by
 spaces), and a column for every resource, under its name. JSON lines hold one object each with `at`, `seconds`, `count`,
 `resources` (an object) and `capabilities` (a list).
 """
@@ -23,10 +23,10 @@ _OWN = ("at", "seconds", "count", "capabilities")
 
 
 def read_trace(path: Path) -> list[Task]:
-    """The tasks in a file, in the order they come.
+    """Return the tasks in a file, in the order they arrive.
 
     Raises:
-        SpecError: the file cannot be read, or a line of it; the message names the line, and says what to write.
+        SpecError: the file cannot be read or parsed; the message names the line and the fix.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -44,15 +44,17 @@ def read_trace(path: Path) -> list[Task]:
         needs = shapes.setdefault(task.needs, task.needs) if task.needs else NOTHING
         tasks += [task._replace(needs=needs)] * count
         if len(tasks) > MOST:
-            raise SpecError(f"The trace {path.name} has more than {MOST:,} tasks; cut it, or merge tasks into longer.")
+            raise SpecError(
+                f"The trace {path.name} has more than {MOST:,} tasks; cut it, or merge tasks into longer ones."
+            )
     if not tasks:
-        raise SpecError(f"The trace {path.name} has no tasks; give each a line, such as `0,30` under `at,seconds`.")
+        raise SpecError(f"The trace {path.name} has no tasks; add a line for each, such as `0,30` under `at,seconds`.")
     tasks.sort(key=lambda task: task.at)
     return tasks
 
 
 def write_trace(path: Path, tasks: Iterable[Task]) -> None:
-    """Write tasks as JSON lines where the name ends in `.jsonl`, else as CSV."""
+    """Write tasks as JSON lines if the name ends in `.jsonl`, else as CSV."""
     tasks = list(tasks)
     with path.open("w", newline="", encoding="utf-8") as file:
         if path.suffix == ".jsonl":
@@ -89,7 +91,7 @@ def _csv_lines(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if not {"at", "seconds"} <= set(header):
         raise SpecError("Line 1: a trace starts with its columns, such as `at,seconds` or `at,seconds,count,GPU`.")
     if len(set(header)) < len(header) or "" in header:
-        raise SpecError("Line 1: every column needs a name of its own.")
+        raise SpecError("Line 1: every column needs a unique name.")
     for cells in reader:
         if not any(cell.strip() for cell in cells):
             continue
@@ -104,17 +106,17 @@ def _csv_lines(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _task(row: Mapping[str, Any]) -> tuple[Task, int]:
-    """The task of a row, and how often it is meant.
+    """Return the task of a row, and its count.
 
     Raises:
-        ValueError: with a sentence that says what is wrong, and what would be right.
+        ValueError: the row is invalid; the message is a sentence with the fix.
     """
     for name in row:
         if name not in (*_OWN, "resources"):
-            raise ValueError(f"{name!r} is not known; put it under `resources` if it is one")
+            raise ValueError(f"{name!r} is unknown; put it under `resources` if it is one")
     for name in ("at", "seconds"):
         if name not in row:
-            raise ValueError(f"it has no `{name}`; give it a number of seconds")
+            raise ValueError(f"it has no `{name}`; add a number of seconds")
     at, seconds = _amount(row, "at"), _amount(row, "seconds")
     if seconds == 0:
         raise ValueError("`seconds` is 0; give the time that the task runs")
@@ -126,7 +128,7 @@ def _task(row: Mapping[str, Any]) -> tuple[Task, int]:
         raise ValueError('`resources` must be an object such as {"GPU": 1}, and `capabilities` a list of names')
     amounts = {name: _amount(resources, name) for name in resources}
     if not all(isinstance(name, str) and name.strip() for name in capabilities):
-        raise ValueError(f"`capabilities` must be a list of names, and it is {capabilities!r}")
+        raise ValueError(f"`capabilities` must be a list of names, not {capabilities!r}")
     return Task(at, seconds, Needs(amounts, capabilities)), int(count)
 
 

@@ -1,4 +1,4 @@
-"""A simulated node: it runs tasks for as long as they take, and says when they end."""
+"""A simulated node: runs tasks for their durations, and reports their ends."""
 
 from collections import deque
 from collections.abc import Callable
@@ -17,15 +17,15 @@ STOPPING = 0.1
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """What becomes of one task.
+    """State of one task.
 
     Attributes:
-        waiting_since: when it came, or its node died; None while it runs.
-        waited: seconds in all.
+        waiting_since: when it arrived, or its node died; None while it runs.
+        waited: total seconds.
         outcome: how it ended for its caller; empty until then.
-        given_up: whether the run ended before it did.
-        pinned: whether it can run on one node only.
-        measured: whether it is part of the workload, and not of what the user does besides.
+        given_up: True if the run ended before it did.
+        pinned: True if it can run on one node only.
+        measured: True if it is part of the workload, rather than a user action.
     """
 
     task: int
@@ -46,7 +46,7 @@ class Worker:
     """The node of one machine.
 
     Attributes:
-        reachable: whether the control plane hears it.
+        reachable: True while its reports reach the control plane.
         busy_seconds: of slots, until the last task ended.
     """
 
@@ -63,7 +63,7 @@ class Worker:
     _queue: deque[int] = field(default_factory=deque)
 
     def __len__(self) -> int:
-        """Tasks that it holds."""
+        """Return the number of tasks that it holds."""
         return len(self._runs)
 
     @property
@@ -72,7 +72,7 @@ class Worker:
         return self._runs
 
     def send(self, run: Run) -> None:
-        """Take a task; it starts when there is a slot."""
+        """Accept a task; it starts when there is a slot."""
         if not self.alive:
             return
         self._runs[run.task] = run
@@ -82,11 +82,11 @@ class Worker:
             self._queue.append(run.task)
 
     def recall(self, task: int) -> None:
-        """Give a task back, unless it has started."""
+        """Return a task, unless it has started."""
         if self.alive and task in self._runs and task not in self.running:
             self._queue.remove(task)
             del self._runs[task]
-            self._say(Ended(task, self.rank, "returned", 0.0))
+            self._report(Ended(task, self.rank, "returned", 0.0))
 
     def stop(self, task: int) -> None:
         """Stop a task."""
@@ -97,10 +97,10 @@ class Worker:
         else:
             self._queue.remove(task)
             del self._runs[task]
-            self._say(Ended(task, self.rank, "cancelled", 0.0))
+            self._report(Ended(task, self.rank, "cancelled", 0.0))
 
     def die(self) -> None:
-        """End, and everything that runs here."""
+        """End the node, and everything that runs on it."""
         now, self.alive = self.clock.now, False
         for since in self.running.values():
             self.busy_seconds += now - since
@@ -130,9 +130,9 @@ class Worker:
         if self._queue:
             following = self._runs[self._queue.popleft()]
             self._start(following)
-            self._say(Started(following.task))
-        self._say(ended)
+            self._report(Started(following.task))
+        self._report(ended)
 
-    def _say(self, message: Ended | Started) -> None:
+    def _report(self, message: Ended | Started) -> None:
         if self.reachable:
             self.clock.at(self.clock.now, self.tell, message)

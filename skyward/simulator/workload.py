@@ -1,4 +1,4 @@
-"""The work of a simulated day: when each task comes, how long it runs, and what it needs."""
+"""Workloads: arrival, duration and needs of each task of a simulated day."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 
 class Task(NamedTuple):
-    """One task: when it comes, in seconds from the start, and for how long it runs."""
+    """One task: its arrival, in seconds from the start, its duration and its needs."""
 
     at: float
     seconds: float
@@ -25,23 +25,23 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A time that varies: evenly over `mean - width .. mean + width`, in seconds."""
+    """A random time, uniform over `mean - width .. mean + width`, in seconds."""
 
     mean: float
     width: float = 0.0
 
     def draw(self, random: Random) -> float:
-        """One value."""
+        """Return a random value."""
         return self.mean if not self.width else random.uniform(self.mean - self.width, self.mean + self.width)
 
     @property
     def least(self) -> float:
-        """The smallest value there is."""
+        """The smallest possible value."""
         return self.mean - self.width
 
     @property
     def most(self) -> float:
-        """The largest value there is."""
+        """The largest possible value."""
         return self.mean + self.width
 
     def __str__(self) -> str:
@@ -54,10 +54,10 @@ class Workload:
 
     Attributes:
         name: one of `WORKLOADS`.
-        peak: tasks that run at once when demand is highest, if there are slots for them.
-        hours: how long tasks keep coming.
-        task_seconds: mean of how long a task runs; single ones vary around it as `exp(normal)` does.
-        varies: the sigma of that; 0 for tasks that all take as long.
+        peak: tasks that run at once at the highest demand, if there are slots for them.
+        hours: period during which tasks arrive.
+        task_seconds: mean duration of a task; durations are log-normal.
+        varies: the sigma of their distribution; 0 for equal durations.
 
     Raises:
         SpecError: there is no workload of that name.
@@ -74,7 +74,7 @@ class Workload:
             raise SpecError(f"There is no workload {self.name!r}; {closest(self.name, WORKLOADS)}")
 
     def tasks(self, seed: int) -> list[Task]:
-        """The tasks, in the order they come; the same for the same seed."""
+        """Return the tasks, in the order they arrive; the same for the same seed."""
         random = Random(f"{self.name} {seed}")
         tasks = [Task(at, self._seconds(random)) for at in WORKLOADS[self.name](self, random)]
         tasks.sort(key=lambda task: task.at)
@@ -84,7 +84,7 @@ class Workload:
         return self.task_seconds * math.exp(random.gauss(-(self.varies**2) / 2, self.varies))
 
     def arrivals(self, random: Random, start: float, end: float, level: Callable[[float], float]) -> Iterator[float]:
-        """Times between `start` and `end` such that `level(time)` tasks, up to `peak`, run at once on average."""
+        """Yield times between `start` and `end` such that `level(time)` tasks, up to `peak`, run at once on average."""
         fastest = self.peak / self.task_seconds
         at = start
         while (at := at + random.expovariate(fastest)) < end:
@@ -93,7 +93,7 @@ class Workload:
 
 
 def _burst(work: Workload, random: Random) -> Iterator[float]:
-    """A trickle of a fiftieth of the peak, and on it, every hour or two, a peak's worth of tasks within 30 s."""
+    """Yield a trickle of a fiftieth of the peak and, every hour or two, a peak's worth of tasks within 30 s."""
     end = work.hours * HOUR
     trickle = max(1.0, work.peak / 50)
     yield from work.arrivals(random, 0, end, lambda at: trickle)
@@ -104,7 +104,7 @@ def _burst(work: Workload, random: Random) -> Iterator[float]:
 
 
 def _diurnal(work: Workload, random: Random) -> Iterator[float]:
-    """A day: least at night, a tenth of the peak, and most in the early afternoon."""
+    """Yield a day of tasks: a tenth of the peak at night, and the peak in the early afternoon."""
     top, least = 0.9 * work.peak, 0.1 * work.peak
 
     def level(at: float) -> float:
@@ -115,7 +115,7 @@ def _diurnal(work: Workload, random: Random) -> Iterator[float]:
 
 
 def _sweep(work: Workload, random: Random) -> Iterator[float]:
-    """Parameter sweeps: each hands in all of its tasks at once, one to six for every slot of the peak."""
+    """Yield parameter sweeps: each submits all of its tasks at once, one to six for every slot of the peak."""
     at, end = 0.0, work.hours * HOUR
     while at < end:
         yield from [at] * math.ceil(work.peak * random.uniform(1.0, 6.0))
@@ -123,7 +123,7 @@ def _sweep(work: Workload, random: Random) -> Iterator[float]:
 
 
 def _phases(work: Workload, random: Random) -> Iterator[float]:
-    """A pipeline: phases of half an hour to two hours, each of another width, some with nothing to do."""
+    """Yield a pipeline: phases of half an hour to two hours, each of another width, some with nothing to do."""
     at, end, before = 0.0, work.hours * HOUR, -1.0
     while at < end:
         level = random.choice([share for share in (0.0, 0.1, 0.3, 0.6, 0.9) if share != before]) * work.peak
@@ -138,4 +138,4 @@ WORKLOADS: Mapping[str, Callable[[Workload, Random], Iterator[float]]] = {
     "sweep": _sweep,
     "phases": _phases,
 }
-"""The shapes by name."""
+"""The workload shapes by name."""

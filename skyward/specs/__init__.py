@@ -1,6 +1,6 @@
-"""What a pool is made of, as frozen values that are checked when they are made. No I/O.
+"""Parts of a pool as frozen values, validated on construction. No I/O.
 
-Names load when they are first used: a node knows what a task needs of it, and nothing of pools.
+Names load on first use, because a node needs only the modules about tasks.
 """
 
 TYPE_CHECKING = False
@@ -56,10 +56,10 @@ _HOMES = {
     "skyward.specs.spec": ("Allocation", "Architecture", "Spec", "SpecFields"),
     "skyward.values.validation": ("FrozenMap",),
 }
-"""The names of each module."""
+"""Names of each module."""
 
 
-if not TYPE_CHECKING:  # the type checkers would take every name for public
+if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> object:
         from importlib import import_module

@@ -1,4 +1,4 @@
-"""The environment that a node has before a task runs on it, and the storage that is mounted there."""
+"""Environment of a node, set up before tasks run, and the storage that is mounted on it."""
 
 import hashlib
 import json
@@ -39,10 +39,14 @@ _FORBIDDEN_MOUNTS = ("/", "/opt", "/opt/skyward", "/root", "/tmp")
 
 @dataclass(frozen=True, slots=True)
 class PipIndex(Value):
-    """A package index beside PyPI, used for `packages` only.
+    """Package index in addition to PyPI, used for `packages` only.
 
     Raises:
         SpecError: `url` is not an address, or `packages` is not a list of names.
+
+    Example:
+        >>> index = sky.PipIndex(url="https://wheels.example.com/simple", packages=("torch",))
+        >>> sky.Compute(image=sky.Image(pip=["torch"], pip_indexes=[index]))
     """
 
     url: str
@@ -62,23 +66,26 @@ class PipIndex(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image(Value):
-    """The environment of a node. Two equal images make the same environment.
+    """Environment of a node. Equal images produce the same environment.
 
     Attributes:
-        python: version of Python, or "auto" for that of this process.
+        python: version of Python, or "auto" for the version of this process.
         pip: packages to install.
-        pip_indexes: package indexes beside PyPI.
-        apt: packages of the system to install.
-        env: environment variables of the tasks. Their values are never shown, and never in the clear in the journal.
+        pip_indexes: package indexes in addition to PyPI.
+        apt: system packages to install.
+        env: environment variables of the tasks. Values are never shown, and never stored in plain text.
         shell_vars: variables whose values are commands, run on the node; `pip` may use them as `${NAME}`.
         includes: local folders and `.py` files to send.
-        excludes: patterns of what not to send, matched against each part of a path.
-        skyward_source: where a node gets Skyward from. "auto" is this copy where it is a development install.
-        metrics: what a node measures of itself: "default", a tuple of metrics, or None for nothing.
-        bootstrap_timeout: seconds that setting up may take.
+        excludes: patterns of files not to send, matched against each part of a path.
+        skyward_source: source from which a node installs Skyward. "auto" is this copy if it is a development install.
+        metrics: metrics that a node measures: "default", a tuple of metrics, or None for none.
+        bootstrap_timeout: seconds that the setup may take.
 
     Raises:
         SpecError: a field has a value that is not allowed.
+
+    Example:
+        >>> sky.Compute(image=sky.Image(pip=["scikit-learn>=1.5"], env={"OMP_NUM_THREADS": "1"}))
     """
 
     python: str = "auto"
@@ -134,22 +141,22 @@ class Image(Value):
 
     @property
     def resolved_python(self) -> str:
-        """The version of Python that "auto" stands for, or the one that was asked for."""
+        """Requested version of Python, with "auto" resolved."""
         return f"{sys.version_info.major}.{sys.version_info.minor}" if self.python == "auto" else self.python
 
     def env_hash(self) -> str:
-        """Identity of the environment: 12 hex digits, equal for images that make the same one."""
+        """Return a digest of the environment: 12 hex digits, equal for images with the same environment."""
         return _digest(self._environment())
 
     def content_hash(self) -> str:
-        """Identity of the environment together with the version of Skyward in it: 12 hex digits."""
+        """Return a digest of the environment and its version of Skyward: 12 hex digits."""
         from importlib.metadata import PackageNotFoundError, version  # slow to load, rarely used
 
         try:
-            ours = version("skyward-jupyter")
+            own_version = version("skyward-jupyter")
         except PackageNotFoundError:  # run from a checkout
-            ours = "local"
-        return _digest({**self._environment(), "skyward": ours})
+            own_version = "local"
+        return _digest({**self._environment(), "skyward": own_version})
 
     def _environment(self) -> dict[str, Any]:
         return {
@@ -184,17 +191,20 @@ def _check_python(version: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Volume(Value):
-    """A bucket, or the part of it under `prefix`, mounted on every node.
+    """Bucket, or the part of it under `prefix`, mounted on every node.
 
     Attributes:
         bucket: name of the bucket.
         mount: absolute path on the node.
         prefix: part of the bucket that is mounted.
-        read_only: whether tasks may only read it.
-        storage: where the bucket is; None for the provider's own storage.
+        read_only: True if tasks may only read it.
+        storage: location of the bucket; None for the provider's own storage.
 
     Raises:
-        SpecError: the bucket is empty, or the mount is not an absolute path or hides a folder of the node's own.
+        SpecError: the bucket is empty, or the mount is not an absolute path or hides a folder that the node needs.
+
+    Example:
+        >>> sky.Volume(bucket="datasets", mount="/data", prefix="images")
     """
 
     bucket: str
@@ -210,7 +220,10 @@ class Volume(Value):
             raise SpecError(f"Volume mount must be an absolute path, such as '/data', but got {shown(self.mount)}.")
         path = "/" + normpath(self.mount).lstrip("/")
         if path in _FORBIDDEN_MOUNTS or path.startswith("/opt/skyward/"):
-            raise SpecError(f"Volume mount {self.mount!r} would hide a folder that the node needs: use '/data' or so.")
+            raise SpecError(
+                f"Volume mount {self.mount!r} would hide a folder that the node needs: use another path, such as "
+                "'/data'."
+            )
         of_type(self.prefix, "Volume prefix", str, "prefix='train/'")
         of_type(self.read_only, "Volume read_only", bool, "read_only=False")
         self._set(mount=path)

@@ -1,4 +1,4 @@
-"""How many nodes, and what a node runs tasks with."""
+"""Number of nodes, and the worker of a node."""
 
 import re
 from dataclasses import dataclass
@@ -12,23 +12,26 @@ __all__ = ["Executor", "Nodes", "NodesLike", "Worker"]
 
 type Executor = Literal["auto", "thread", "process"]
 type NodesLike = int | tuple[int, int] | Nodes
-"""What is taken where a number of nodes is asked for: N, (MIN, MAX), or `Nodes`."""
+"""Accepted forms of a number of nodes: N, (MIN, MAX), or `Nodes`."""
 
 _TEXT = re.compile(r"(?:(?P<desired>[0-9]{1,18})/)?(?P<min>[0-9]{1,18})(?::(?P<max>[0-9]{1,18}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes(Value):
-    """How many nodes a pool has, and how many must be ready before work starts.
+    """Number of nodes of a pool, and the number that must be ready before work starts.
 
     Attributes:
-        min: how many are provisioned, and the fewest there will be. 0 only with `max`.
-        max: the most an elastic pool grows to; None for a fixed pool.
-        desired: how many must be ready before work starts; None for `min`. At most `min` in a fixed pool and `max` in
-            an elastic one.
+        min: nodes to provision at the start, and the minimum. 0 only with `max`.
+        max: maximum of an elastic pool; None for a fixed pool.
+        desired: nodes that must be ready before work starts; None for `min`. At most `min` in a fixed pool and `max`
+            in an elastic one.
 
     Raises:
-        SpecError: the three do not fit together.
+        SpecError: the three are inconsistent.
+
+    Example:
+        >>> sky.Compute(nodes=sky.Nodes(min=0, max=8))
     """
 
     min: int
@@ -54,25 +57,25 @@ class Nodes(Value):
 
     @property
     def elastic(self) -> bool:
-        """Whether the number of nodes follows the load."""
+        """True if the number of nodes follows the load."""
         return self.max is not None and self.max > self.min
 
     @property
     def threshold(self) -> int:
-        """Nodes that must be ready before work starts."""
+        """Number of nodes that must be ready before work starts."""
         return self.min if self.desired is None else self.desired
 
     @property
     def ceiling(self) -> int:
-        """The most nodes there will be."""
+        """Maximum number of nodes."""
         return self.min if self.max is None else self.max
 
     @classmethod
     def of(cls, value: NodesLike) -> "Nodes":
-        """`value` as `Nodes`.
+        """Return `value` as `Nodes`.
 
         Raises:
-            SpecError: it is no number of nodes.
+            SpecError: it is not a number of nodes.
         """
         match value:
             case Nodes():
@@ -89,10 +92,10 @@ class Nodes(Value):
 
     @classmethod
     def parse(cls, text: str) -> "Nodes":
-        """The nodes that `text` asks for: `N`, `MIN:MAX`, `DESIRED/MIN:MAX` or `DESIRED/N`.
+        """Parse `N`, `MIN:MAX`, `DESIRED/MIN:MAX` or `DESIRED/N`.
 
         Raises:
-            SpecError: `text` has another form, or asks for numbers that do not fit together.
+            SpecError: `text` has another form, or its numbers are inconsistent.
         """
         found = _TEXT.fullmatch(text.strip())
         if found is None:
@@ -103,23 +106,26 @@ class Nodes(Value):
         return cls(least or 0, most, desired)
 
     def __str__(self) -> str:
-        """The text that `parse` reads."""
+        """Return the text that `parse` reads."""
         desired = "" if self.desired is None else f"{self.desired}/"
         return f"{desired}{self.min}{'' if self.max is None else f':{self.max}'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Worker(Value):
-    """How each node runs tasks.
+    """Settings of the worker process of each node.
 
     Attributes:
-        concurrency: tasks that a node runs at a time.
-        executor: "thread" for threads of one process, "process" for a process per task slot; "auto" is "thread".
-        backlog_gb: GiB of what tasks print that a node keeps on its disk while nobody listens, and half of what is free
-            there at most. Of what is printed beyond, the last is kept.
+        concurrency: number of tasks that a node runs at a time.
+        executor: "thread" for threads of one process, "process" for one process per slot; "auto" is "thread".
+        backlog_gb: GiB of task output that a node buffers on its disk while no client is connected, at most half of the
+            free space. Beyond that, the oldest output is dropped.
 
     Raises:
-        SpecError: `concurrency` is less than 1, `executor` is none of these, or `backlog_gb` is less than 0.
+        SpecError: `concurrency` is less than 1, `executor` is unknown, or `backlog_gb` is less than 0.
+
+    Example:
+        >>> sky.Compute(worker=sky.Worker(concurrency=4, executor="process"))
     """
 
     concurrency: int = 1
@@ -133,5 +139,5 @@ class Worker(Value):
 
     @property
     def resolved_executor(self) -> Literal["thread", "process"]:
-        """The executor that "auto" stands for, or the one that was asked for."""
+        """Requested executor, with "auto" resolved."""
         return "process" if self.executor == "process" else "thread"

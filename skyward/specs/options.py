@@ -1,4 +1,4 @@
-"""How a pool behaves, whatever its nodes are like."""
+"""Options of a pool, independent of its machines."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
@@ -46,37 +46,40 @@ class OptionFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(Value):
-    """How a pool behaves. Times are in seconds; None leaves a choice to the provider, and then to Skyward.
+    """Behaviour of a pool. Times are in seconds; None takes the default of the provider, or else of Skyward.
 
     Attributes:
-        selection: among several specs, the "cheapest" offer or that of the "first" spec with one.
-        worker: how each node runs tasks.
-        provision_timeout: for a machine to run.
-        ssh_timeout: for a machine to answer.
-        bootstrap_timeout: for a machine to be set up.
-        provision_retry_delay: between attempts to get machines.
-        max_provision_attempts: how often to try.
-        ssh_retry_interval: between attempts to connect.
-        default_compute_timeout: that a task may run, where it does not say so itself. Not for generator functions:
-            a stream takes as long as its reader; a timeout of its own limits it as a whole, pauses included.
-        autoscale_cooldown: between decisions to shrink.
-        autoscale_idle_timeout: without a task before the pool shrinks to its minimum.
-        reconcile_tick_interval: between checks that there are as many nodes as there should be.
-        shutdown_timeout: that closing the pool may take.
-        console: how progress is shown on standard error: "rich" (a status line on a terminal), "minimal" (a few lines),
-            "log" (to the logger `skyward.events`) or "silent"; True for what suits the terminal, pipe or notebook.
-        logging: whether events and warnings are written to `logs/skyward.log` in the data directory of Skyward.
-        cluster: whether nodes form a cluster; False runs each on its own, without collections.
-        retry_on_interruption: how often a task is queued again after its node was lost.
-        policy: what decides how many nodes there are: the name of a policy, such as "binpack", or an object like one.
-        budget: the most that the pool may cost, USD in all; its nodes are given back before it is passed.
-        max_nodes: the most nodes, over all groups; None for no limit but that of each group.
-        upscaling_speed: nodes that may be launched at a time, per node that runs; at least one may. None for no limit.
-        max_concurrent_launches: the most nodes that are asked for at a time.
-        metrics_interval: between looks of a node at what it uses of its machine; None for no looks.
+        selection: with several specs, the "cheapest" offer, or an offer of the "first" spec that has one.
+        worker: settings of the worker of each node.
+        provision_timeout: time for a machine to start.
+        ssh_timeout: time for a machine to accept a connection.
+        bootstrap_timeout: time for the setup of a machine.
+        provision_retry_delay: time between attempts to launch machines.
+        max_provision_attempts: maximum number of attempts.
+        ssh_retry_interval: time between attempts to connect.
+        default_compute_timeout: timeout of tasks that set none. It does not apply to generator functions: a stream
+            takes as long as its reader; its own timeout covers the whole stream, including pauses.
+        autoscale_cooldown: minimum time between decisions to scale down.
+        autoscale_idle_timeout: time without a task before the pool scales down to its minimum.
+        reconcile_tick_interval: time between checks of the number of nodes.
+        shutdown_timeout: maximum time for closing the pool.
+        console: progress on standard error: "rich" (a status line on a terminal), "minimal" (a few lines), "log" (to
+            the logger `skyward.events`) or "silent"; True selects by terminal, pipe or notebook.
+        logging: True to write events and warnings to `logs/skyward.log` in the data directory of Skyward.
+        cluster: True for nodes that form a cluster; False for separate nodes, without collections.
+        retry_on_interruption: how many times a task is requeued after its node was lost.
+        policy: scaling policy: its name, such as "binpack", or an object that implements `Policy`.
+        budget: maximum total cost of the pool, USD; its nodes are terminated before the budget is exceeded.
+        max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.
+        upscaling_speed: nodes launched at a time, per running node, at least one; None for no limit.
+        max_concurrent_launches: maximum number of nodes requested at a time.
+        metrics_interval: time between measurements of a node; None for none.
 
     Raises:
         SpecError: a field has a value that is not allowed.
+
+    Example:
+        >>> sky.Compute(nodes=(0, 8), options=sky.Options(policy="binpack", budget=20))
     """
 
     selection: Selection = "cheapest"
@@ -103,7 +106,7 @@ class Options(Value):
     max_concurrent_launches: int = 100
     metrics_interval: float | None = 2.0
 
-    # Which fields were given: a knob given here and on Compute is an error even where the values are equal.
+    # Fields given explicitly: an option given both here and on Compute is an error, even if the values are equal.
     _given: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
@@ -143,7 +146,7 @@ class Options(Value):
 
 
 def _check_policy(policy: object) -> None:
-    """Check that `policy` is one, or the name of one. The policies are loaded for any but the default."""
+    """Check that `policy` is a policy or the name of one. The default loads no policies."""
     if policy == "pressure":
         return
     from skyward.scaling.registry import find_policy

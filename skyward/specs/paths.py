@@ -1,4 +1,4 @@
-"""Fields of a pool by their dotted paths, as command lines and files name them."""
+"""Fields of a pool by dotted path, as in command lines and files."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -13,11 +13,11 @@ _GROUPS: Mapping[str, Callable[..., object]] = {"image": Image, "worker": Worker
 
 
 def compute_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """`asked` as keywords for `Compute`.
+    """Return `asked` as keywords for `Compute`.
 
     Args:
-        asked: dotted path of a field of `Compute`, such as "nodes" or "image.pip", to its value: "image.pip" becomes
-            part of `image`, "worker.executor" of `worker`.
+        asked: values by dotted path of a field of `Compute`, such as "nodes" or "image.pip": "image.pip" becomes part
+            of `image`, "worker.executor" of `worker`.
     """
     fields: dict[str, Any] = {}
     groups: dict[str, dict[str, Any]] = {}
@@ -31,7 +31,7 @@ def compute_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def field_paths(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of `Compute` by paths, as `compute_fields` takes them: `image` and `worker` field by field."""
+    """Return keywords of `Compute` by path, as `compute_fields` takes them: `image` and `worker` field by field."""
     paths: dict[str, Any] = {}
     for name, value in given.items():
         if name in _GROUPS:

@@ -1,4 +1,4 @@
-"""Where a task is to run: `pool.start(on=...)`, `%%sky --on`."""
+"""Placement of a task: `pool.start(on=...)`, `%%sky --on`."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from skyward.values.validation import closest, shown
 __all__ = ["ALL", "On", "Several", "target_of"]
 
 type On = str | int | Iterable[int]
-"""One node: "one", "head" or a rank. Several nodes: "all", ranks, or the name of a group of the pool."""
+"""One node: "one" (any), "head" or a rank. Several nodes: "all", ranks, or the name of a group of the pool."""
 
 _TAKES = "on must be 'one', 'all', 'head', a rank, a list or range of ranks, or the name of a group"
 
@@ -29,10 +29,10 @@ ALL: Final = Several()
 
 
 def target_of(on: On, pool: str, groups: Collection[str]) -> int | Several | None:
-    """The node, or the nodes, of a task for the pool of that name; None for any one node.
+    """Return the rank or the nodes on which a task runs, in the pool of that name; None for any one node.
 
     Raises:
-        UsageError: `on` is nothing of that kind, or names a group that the pool does not have.
+        UsageError: `on` is not a placement, or names a group that the pool does not have.
     """
     if isinstance(on, str):
         match on:
@@ -61,4 +61,4 @@ def target_of(on: On, pool: str, groups: Collection[str]) -> int | Several | Non
 def _rank(value: object) -> int:
     if isinstance(value, (bool, str)):
         raise TypeError(value)
-    return index(value)  # type: ignore[arg-type]  # whatever is no integer is told of
+    return index(value)  # type: ignore[arg-type]  # raises TypeError for other types

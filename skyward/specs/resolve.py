@@ -1,4 +1,4 @@
-"""The arguments of `Compute`, made into groups of nodes and options."""
+"""Resolution of the arguments of `Compute` into groups of nodes and options."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from skyward.values.validation import FrozenMap, closest, shown
 __all__ = ["DEFAULT_GROUP", "ComputeFields", "GroupsLike", "Resolved", "resolve_groups"]
 
 DEFAULT_GROUP: Final = "default"
-"""The group of a pool that names none."""
+"""Name of the only group of a pool without named groups."""
 
 type GroupsLike = Mapping[str, Spec | Sequence[Spec]]
-"""What is taken for groups: by name, what the nodes of each are like, or several alternatives for that."""
+"""Accepted form of groups: by name, the spec of its nodes, or several alternative specs."""
 
 
 class ComputeFields(SpecFields, OptionFields, total=False):
-    """What `Compute` takes by keyword beside `name` and `options`."""
+    """Keywords of `Compute`, except `name` and `options`."""
 
     groups: GroupsLike
 
@@ -51,16 +51,16 @@ _MEANT = {
     "max": "nodes=(2, 16)",
     "min_nodes": "nodes=sky.Nodes(min=2)",
 }
-"""Names that users of other libraries try first, and what says the same here."""
+"""Argument names of other libraries, and their equivalents."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a pool is to be.
+    """Groups and options of a pool.
 
     Attributes:
-        groups: by name, the specs that its nodes may be of. Several are alternatives: the nodes are all of one.
-        options: how the pool behaves.
+        groups: by name, the specs of its nodes. Several are alternatives: all nodes are of one of them.
+        options: options of the pool.
     """
 
     groups: FrozenMap[str, tuple[Spec, ...]]
@@ -70,17 +70,18 @@ class Resolved:
 def resolve_groups(
     specs: Sequence[Spec], options: Options | None, given: Mapping[str, Any], name: str | None = None
 ) -> Resolved:
-    """The groups and the options that the arguments of `Compute` mean.
+    """Return the groups and options for the arguments of `Compute`.
 
     Args:
-        specs: positional arguments: alternatives for the nodes of one group. None at all, with no field of a spec and
-            no groups in `given`, is one local node.
-        options: the argument of that name.
-        given: the other keywords: groups, or fields of one `Spec`; and fields of `Options`.
-        name: the name of the pool, which is only checked.
+        specs: positional arguments: alternatives for the nodes of one group. Without any, and without fields of a spec
+            or groups in `given`, the pool is one local node.
+        options: argument of that name.
+        given: other keywords: groups, or fields of one `Spec`; and fields of `Options`.
+        name: name of the pool, which is only validated.
 
     Raises:
-        SpecError: a keyword is unknown, specs are given in two ways, a knob is given twice, or a value is not allowed.
+        SpecError: a keyword is unknown, specs are given in two ways, an option is given twice, or a value is not
+            allowed.
     """
     for keyword in given:
         if keyword not in _SPEC and keyword not in _OPTIONS and keyword != "groups":
@@ -128,7 +129,7 @@ def _group(name: object, given: object) -> tuple[Spec, ...]:
             raise SpecError(f"groups[{name!r}] must be `sky.Spec(...)`, or a list of them, but got {shown(spec)}.")
         if not spec.node_resources and not spec.node_capabilities:
             raise SpecError(
-                f"groups[{name!r}] has no resources, so no task can ask for it: give its Spec `vcpus=`, "
+                f"groups[{name!r}] has no resources, so no task can request it: give its Spec `vcpus=`, "
                 "`accelerator=`, or `resources=` such as {'CPU': 4}."
             )
     if not specs:

@@ -1,4 +1,4 @@
-"""How often a call that raises is run again, and for which exceptions."""
+"""Retries of calls that raise: how many, and for which exceptions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ type RetryOn = type[Exception] | Iterable[type[Exception]]
 
 _TO_NAME = (PayloadError, TaskExitError)
 _OWN = (RemoteError, TaskExitError)
-"""The errors among `TaskError` that stand for something that the function itself raised or called."""
+"""Subclasses of `TaskError` that stand for something that the function itself raised or called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a call that raises is run again.
+    """Retry policy of a call that raises.
 
     Attributes:
-        times: at most so often, the first run not counted. Losses of nodes are counted apart.
-        on: the exceptions after which it is.
+        times: maximum number of retries, without the first run. Losses of nodes are counted separately.
+        on: exceptions after which the call is retried.
     """
 
     times: int = 0
@@ -30,16 +30,16 @@ class Retries:
 
     @classmethod
     def of(cls, times: int, on: RetryOn | None) -> "Retries":
-        """Return what was asked for.
+        """Return the policy for the arguments `retries=` and `retry_on=`.
 
         Raises:
-            SpecError: `times` is no number of retries, or `on` holds what is no exception that a function raises.
+            SpecError: `times` is not a number of retries, or `on` has a class that no function raises.
         """
         whole(times, "retries", least=0)
         if on is None:
             return cls(times) if times else NO_RETRIES
         if not times:
-            raise SpecError("retry_on= says after which exceptions `retries=` runs a call again: give `retries=`, too.")
+            raise SpecError("retry_on= has no effect without `retries=`: give both.")
         kinds = (on,) if isinstance(on, type) else tuple(on) if isinstance(on, Iterable) else (on,)
         for kind in kinds:
             if not (isinstance(kind, type) and issubclass(kind, Exception)):
@@ -48,21 +48,19 @@ class Retries:
                 )
             if issubclass(kind, TaskError) and kind is not TaskError and not issubclass(kind, _OWN):
                 raise SpecError(
-                    f"retry_on takes exceptions that the function raises, and {kind.__name__} is how its task ends: a "
-                    "task that was cancelled or timed out does not run again; `retry_on_interruption=` of the pool is "
-                    "for lost nodes."
+                    f"retry_on takes exceptions that the function raises, but {kind.__name__} is raised by Skyward: a "
+                    "task that was cancelled or timed out is not retried; for lost nodes, set the pool's "
+                    "`retry_on_interruption=`."
                 )
         if not kinds:
-            raise SpecError(
-                "retry_on is empty, so nothing would ever be run again: name an exception, or leave it out."
-            )
+            raise SpecError("retry_on is empty, so no call would be retried: name an exception, or leave it out.")
         return cls(times, kinds)
 
     def covers(self, error: BaseException) -> bool:
-        """Whether a call that raised `error` is run again.
+        """Return whether a call that raised `error` is retried.
 
-        What would be no different the next time has to be named: a result that cannot travel, a module that is missing,
-        a call of `sys.exit()`.
+        Errors that would occur again must be named explicitly: a result that cannot be sent, a missing module, a call
+        of `sys.exit()`.
         """
         if not self.times or not isinstance(error, self.on):
             return False

@@ -1,4 +1,4 @@
-"""What the nodes of a pool are like."""
+"""Requirements on the machines of a pool."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ type Allocation = Literal["spot-if-available", "spot", "on-demand", "cheapest"]
 type Architecture = Literal["x86_64", "arm64"]
 
 _NO_GPUS = frozenset({"Gaudi", "Inferentia", "TPU", "Trainium"})
-"""Architectures of the catalogue that are no GPUs; tasks ask for them by these names."""
+"""Architectures of the catalogue that are not GPUs; tasks request them by these names."""
 
 
 class SpecFields(TypedDict, total=False):
@@ -45,29 +45,32 @@ class SpecFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec(Value):
-    """Which machines a pool is made of, and where they come from.
+    """Machines of a pool, and their provider.
 
     Attributes:
         provider: settings of a provider, such as `sky.Local()`; None for local nodes.
-        accelerator: accelerators of each node; a text such as "A100:4" is read as one.
-        nodes: how many nodes.
+        accelerator: accelerators of each node; a string such as "A100:4" is parsed.
+        nodes: number of nodes.
         vcpus: virtual CPUs of a node.
-        memory_gb: memory of a node, GB.
-        disk_gb: disk of a node, GB.
-        architecture: of the CPUs.
+        memory_gb: memory of a node, GiB.
+        disk_gb: disk of a node, GiB.
+        architecture: architecture of the CPUs.
         allocation: spot or on-demand machines.
         image: environment of a node.
-        region: where, in the provider's own names.
-        max_hourly_cost: the most that one node may cost, USD per hour.
-        ttl: seconds that a node outlives its client.
+        region: region, by the provider's own name.
+        max_hourly_cost: maximum price of one node, USD per hour.
+        ttl: lease in seconds: how long a node outlives its client.
         volumes: buckets to mount.
-        plugins: what to add to the environment and around the tasks.
-        resources: what each node has for tasks that ask for it, beside what `node_resources` derives; 0 hides that.
-        capabilities: what each node can do, for tasks that ask for it, beside what `node_capabilities` derives.
-        idle_timeout: seconds without a task before one of these nodes may go; None for `autoscale_idle_timeout`.
+        plugins: plugins that extend the environment and wrap the tasks; not supported yet.
+        resources: resources of each node that tasks can request, in addition to those derived; 0 hides a derived one.
+        capabilities: capabilities of each node that tasks can request, in addition to those derived.
+        idle_timeout: seconds without a task before a node may be removed; None for `autoscale_idle_timeout`.
 
     Raises:
         SpecError: a field has a value that is not allowed.
+
+    Example:
+        >>> sky.Compute(sky.Spec(provider=sky.SSH(hosts=["gpu1"]), accelerator="A100:4", nodes=2))
     """
 
     provider: object | None = None
@@ -95,9 +98,9 @@ class Spec(Value):
     def __post_init__(self) -> None:
         if isinstance(self.provider, type):
             name = self.provider.__name__
-            raise SpecError(f"provider must be the settings of a provider, and got the class: write `{name}()`.")
+            raise SpecError(f"provider must be the settings of a provider, but got the class: write `{name}()`.")
         if not (self.provider is None or isinstance(self.provider, str) or hasattr(self.provider, "create_provider")):
-            raise SpecError(f"{shown(self.provider)} is no provider; give one such as `sky.Local()`, or its name.")
+            raise SpecError(f"{shown(self.provider)} is not a provider; use one such as `sky.Local()`, or its name.")
         accelerator: object = self.accelerator
         if isinstance(accelerator, str):
             self._set(accelerator=parse_accelerator(accelerator))
@@ -133,9 +136,9 @@ class Spec(Value):
 
     @property
     def node_resources(self) -> FrozenMap[str, float]:
-        """What each node has: `resources`, and what the other fields say of "CPU", "memory" (GB) and accelerators.
+        """Resources of each node: `resources`, and "CPU", "memory" (GiB) and accelerators from the other fields.
 
-        Accelerators count as "GPU" and by their name; those that are no GPUs by their kind, such as "TPU".
+        Accelerators count as "GPU" and by their name; those that are not GPUs by their kind, such as "TPU".
         """
         derived: dict[str, float] = {}
         if self.vcpus is not None:
@@ -143,17 +146,17 @@ class Spec(Value):
         if self.memory_gb is not None:
             derived["memory"] = self.memory_gb
         if self.accelerator is not None:
-            derived |= dict.fromkeys(_called(self.accelerator), self.accelerator.count)
+            derived |= dict.fromkeys(_kind_and_name(self.accelerator), self.accelerator.count)
         return resource_map({**derived, **self.resources})
 
     @property
     def node_capabilities(self) -> frozenset[str]:
-        """What each node can do: `capabilities`, and the accelerators' kind and name, such as "gpu" and "a100"."""
-        derived = () if self.accelerator is None else _called(self.accelerator)
+        """Capabilities of each node: `capabilities`, and kind and name of accelerators, such as "gpu" and "a100"."""
+        derived = () if self.accelerator is None else _kind_and_name(self.accelerator)
         return self.capabilities | capability_set(derived)
 
 
-def _called(accelerator: Accelerator) -> tuple[str, str]:
-    """What tasks ask for it by: its kind and its name."""
+def _kind_and_name(accelerator: Accelerator) -> tuple[str, str]:
+    """Return the names by which tasks request an accelerator: its kind and its own name."""
     architecture = accelerator.metadata.get("architecture") if accelerator.metadata else None
     return architecture if architecture in _NO_GPUS else "GPU", accelerator.name

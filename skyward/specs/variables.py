@@ -1,4 +1,4 @@
-"""Environment variables that an image may not set, because the worker itself depends on them."""
+"""Environment variables that an image may not set, because the worker depends on them."""
 
 import codecs
 import re
@@ -39,40 +39,40 @@ _BREAKING: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
     "PYTHONUTF8": (_number(0, 1, ""), "must be 0 or 1"),
     "PYTHONHASHSEED": (_number(0, 2**32 - 1, "", "random"), "must be 'random' or a number below 2**32"),
 }
-"""Variables that a node's interpreter reads as it starts, each with the values that it can start with."""
+"""Variables that the node's interpreter reads when it starts, each with a check of its values and their rule."""
 
 _NEVER: Final = {
-    "PYTHONHOME": "name an interpreter with Image(python=...)",
-    "PYTHONPLATLIBDIR": "name an interpreter with Image(python=...)",
-    "PYTHONEXECUTABLE": "name an interpreter with Image(python=...)",
+    "PYTHONHOME": "choose the interpreter with Image(python=...)",
+    "PYTHONPLATLIBDIR": "choose the interpreter with Image(python=...)",
+    "PYTHONEXECUTABLE": "choose the interpreter with Image(python=...)",
 }
-"""Variables with which an interpreter does not find its own library, and what to do instead."""
+"""Variables that keep an interpreter from finding its own library, each with the alternative."""
 
 
 def check_variables(env: Mapping[str, str], computed: Iterable[str]) -> None:
-    """Check that a worker can start with the variables `env`, and that neither they nor `computed` are Skyward's own.
+    """Check that a worker can start with the variables `env`, and that `env` and `computed` set no reserved ones.
 
-    What tasks alone depend on, such as LD_PRELOAD, is left to the user.
+    Variables that affect only tasks, such as LD_PRELOAD, are not checked.
 
     Raises:
-        SpecError: it cannot, or they are. Names the variable and not its value, which may be a secret.
+        SpecError: a variable is not allowed. The message has its name and not its value, which may be a secret.
     """
     for field, names in (("env", env), ("shell_vars", computed)):
         for name in names:
             if _OURS.fullmatch(name):
-                raise SpecError(f"{field} must not set {name}, which is Skyward's own: take another name.")
+                raise SpecError(f"{field} must not set {name}, which is reserved for Skyward: use another name.")
             if name in _NEVER:
-                raise SpecError(f"{field} must not set {name}, or no worker could start: {_NEVER[name]}.")
+                raise SpecError(f"{field} must not set {name}, which keeps workers from starting: {_NEVER[name]}.")
     check_values("env", env)
 
 
 def check_values(field: str, values: Mapping[str, str]) -> None:
-    """Check that a worker can start with the variables that a field of an image has set.
+    """Check that a worker can start with the variables that a field of an image sets.
 
     Raises:
-        SpecError: it cannot. Names the variable and not its value, which may be a secret.
+        SpecError: it cannot. The message has the variable's name and not its value, which may be a secret.
     """
     for name, value in values.items():
         fits, rule = _BREAKING.get(name, (None, ""))
         if fits is not None and not fits(value):
-            raise SpecError(f"{field} sets {name} to a value with which no worker could start: it {rule}.")
+            raise SpecError(f"{field} sets {name} to a value that keeps workers from starting: it {rule}.")

@@ -1,9 +1,9 @@
-"""What a node knows of itself and of its pool."""
+"""The information that a node has about itself and its pool."""
 
 import os
 import socket
 from dataclasses import asdict, dataclass, field
-from json import dumps, loads  # held here: a task may replace those of the module
+from json import dumps, loads  # captured here: a task may replace those of the module
 from typing import Any
 
 from skyward.errors import NotOnNodeError, SpecError
@@ -21,12 +21,12 @@ __all__ = [
 ]
 
 HEAD_PORT = 29500
-"""The port that distributed frameworks meet at on the head node, by their own convention."""
+"""Port on the head node where distributed frameworks rendezvous, by their own convention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A node of the pool, as its peers reach it."""
+    """A node of the pool, with the addresses at which its peers reach it."""
 
     node: int
     private_ip: str = ""
@@ -35,7 +35,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorInfo:
-    """The accelerators of one node: their type, how many, and the memory of each in GB (0 where it is not known)."""
+    """The accelerators of one node: type, count, and the memory of each in GiB (0 if unknown)."""
 
     type: str
     count: float = 1
@@ -53,22 +53,28 @@ class NetworkInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceInfo:
-    """The pool as one worker of one node sees it.
+    """The pool as seen by one worker process of one node.
 
     Attributes:
         node: rank of this node; the head node is 0.
         worker: index of this worker process on the node.
         total_nodes: nodes in the pool.
         workers_per_node: worker processes on each node that run tasks.
-        vcpus, memory_gb: CPUs and memory (GiB) of this node; 0 where they are not known.
-        accelerators: accelerators of this node.
-        total_accelerators: accelerators of the pool.
+        vcpus, memory_gb: CPUs and memory (GiB) of this node; 0 if unknown.
+        accelerators: number of accelerators of this node.
+        total_accelerators: number of accelerators of the pool.
         head_addr: address of the head node, for the other nodes.
-        head_port: port on it that distributed frameworks meet at.
+        head_port: port on the head node where distributed frameworks rendezvous.
         job_id: identity of the pool.
-        peers: every node of the pool, this one included, in order of rank.
-        accelerator: what the accelerators of this node are, if it has any.
-        network: the network between the nodes, where it is known.
+        peers: every node of the pool, including this one, in order of rank.
+        accelerator: type and memory of this node's accelerators; None without any.
+        network: the network between the nodes; None if unknown.
+
+    Example:
+        @sky.function
+        def rank() -> int:
+            info: sky.InstanceInfo = sky.instance_info()
+            return info.node
     """
 
     node: int
@@ -98,7 +104,7 @@ class InstanceInfo:
 
     @property
     def is_head(self) -> bool:
-        """Whether this is the head node. A broadcast runs once per node, so exactly one of its tasks sees True."""
+        """True on the head node. A broadcast runs once per node, so exactly one of its tasks sees True."""
         return self.node == 0
 
     @property
@@ -107,15 +113,15 @@ class InstanceInfo:
         return socket.gethostname()
 
     def to_json(self) -> str:
-        """The text that `from_json` reads; the value of the variable `COMPUTE_POOL` on a node."""
+        """Return the text that `from_json` reads: the value of the environment variable `COMPUTE_POOL` on a node."""
         return dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "InstanceInfo":
-        """The information that `text` holds. Fields that this version does not know are left out.
+        """Return the information in `text`. Unknown fields are ignored.
 
         Raises:
-            SpecError: it is not the JSON of an instance information.
+            SpecError: `text` is not the JSON of an `InstanceInfo`.
         """
         try:
             values = loads(text)
@@ -133,32 +139,44 @@ def _read[T](kind: type[T], values: dict[str, Any]) -> T:
 
 
 current_share: TaskVar[tuple[int, int] | None] = TaskVar("skyward_current_share", default=None)
-"""(index, count) of this node in the broadcast that runs, fixed when it was sent; None outside a broadcast."""
+"""(index, count) of this node in the running broadcast, fixed at dispatch; None outside a broadcast."""
 
 _info: InstanceInfo | None = None
 
 
 def set_instance_info(info: InstanceInfo | None) -> None:
-    """From now on `instance_info()` of this process gives `info`. The worker of a node calls it."""
+    """Set what `instance_info()` of this process returns. Called by the worker."""
     global _info
     _info = info
 
 
 def instance_info() -> InstanceInfo:
-    """The pool as this node sees it now.
+    """Return the pool as this node sees it now.
 
     Raises:
         NotOnNodeError: this is not a node.
+
+    Example:
+        @sky.function
+        def where() -> str:
+            info = sky.instance_info()
+            return f"node {info.node} of {info.total_nodes}"
     """
     if _info is not None:
         return _info
     if text := os.environ.get("COMPUTE_POOL"):
         return InstanceInfo.from_json(text)
     raise NotOnNodeError(
-        "`sky.instance_info()` is known on a node only: call it inside a `@sky.function` that was sent to a pool."
+        "`sky.instance_info()` works only on a node: call it inside a `@sky.function` that was sent to a pool."
     )
 
 
 def is_head(info: InstanceInfo) -> bool:
-    """Whether `info` is that of the head node; fits `sky.stdout(only=sky.is_head)`."""
+    """Return whether `info` is that of the head node.
+
+    Example:
+        @sky.stdout(only=sky.is_head)
+        @sky.function
+        def train() -> None: ...
+    """
     return info.is_head

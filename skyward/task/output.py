@@ -1,4 +1,4 @@
-"""Which nodes a function may print from. The rule is decided on the node, per task."""
+"""Rules for which nodes a function prints from. The node applies them, per task."""
 
 import contextlib
 import functools
@@ -16,15 +16,15 @@ from skyward.task.variables import TaskVar
 __all__ = ["Only", "muted", "silent", "stderr", "stdout"]
 
 type Only = Literal["head"] | Callable[[InstanceInfo], bool]
-"""The nodes that print: the head node, or those that the predicate is true for."""
+"""The nodes that print: the head node, or those for which the predicate is true."""
 
 muted: TaskVar[frozenset[str]] = TaskVar("skyward_muted", default=frozenset())
-"""The streams, of "stdout" and "stderr", that the running task does not write to. The worker's streams ask it."""
+"""The streams ("stdout", "stderr") that the running task does not write to. The worker's streams read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A decorator: functions under it write to `streams` on the nodes of `only`, and on no node when it is None."""
+    """Decorator: functions under it write to `streams` on the nodes of `only`, or on no node if that is None."""
 
     streams: frozenset[str]
     only: Only | None
@@ -40,7 +40,7 @@ class _Rule:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside, the running task is mute as the rule says. Off a node nothing is."""
+        """Apply the rule to the running task inside the context. Off a node, nothing is muted."""
         token = muted.set(muted.get() | self.streams) if self._mutes() else None
         try:
             yield
@@ -59,38 +59,57 @@ class _Rule:
 
 
 def stdout(*, only: Only) -> _Rule:
-    """A decorator: the function prints to stdout on the nodes of `only`; on the others that output goes nowhere.
+    """Return a decorator that lets a function print to stdout only on the nodes of `only`.
 
-    It may stand above or below `@sky.function`.
+    On other nodes, its stdout is discarded. It may stand above or below `@sky.function`.
 
     Args:
-        only: "head", or a function of the node's `InstanceInfo` that says whether it prints.
+        only: "head", or a predicate of the node's `InstanceInfo`.
 
     Raises:
         SpecError: `only` is neither.
+
+    Example:
+        @sky.stdout(only="head")
+        @sky.function
+        def train() -> None:
+            print("printed once per broadcast")
     """
     return _Rule(frozenset({"stdout"}), _checked(only, "stdout"))
 
 
 def stderr(*, only: Only) -> _Rule:
-    """The same as `stdout`, for stderr."""
+    """Return a decorator like `stdout`, for stderr.
+
+    Example:
+        @sky.stderr(only=lambda info: info.node < 2)
+        @sky.function
+        def train() -> None: ...
+    """
     return _Rule(frozenset({"stderr"}), _checked(only, "stderr"))
 
 
 def silent[F: Callable[..., Any]](fn: F) -> F:
-    """The function, which prints nothing on any node. It may stand above or below `@sky.function`."""
+    """Decorate a function so that it prints nothing on any node. It may stand above or below `@sky.function`.
+
+    Example:
+        @sky.silent
+        @sky.function
+        def train() -> None: ...
+    """
     return _Rule(frozenset({"stdout", "stderr"}), None)(fn)
 
 
 def _checked(only: Only, name: str) -> Only:
     if only != "head" and not callable(only):
         raise SpecError(
-            f'`sky.{name}(only=...)` takes "head" or a function of InstanceInfo that gives a bool, but got {only!r}.'
+            f'`sky.{name}(only=...)` takes "head" or a function from InstanceInfo to bool, but got {only!r}.'
         )
     return only
 
 
-# The wrappers use globals that are functions of this module only: those travel by name, a context variable not at all.
+# The wrappers use only functions of this module as globals: functions are pickled by name; a context variable cannot be
+# pickled at all.
 
 
 def _filtered(rule: _Rule, fn: Callable[..., Any]) -> Any:
@@ -138,7 +157,7 @@ async def _awaited(rule: _Rule, coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def _stepped_async(rule: _Rule, stream: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
-    """`stream`, with the rule applied while it runs and lifted while it waits at a `yield`."""
+    """Run `stream` with the rule applied while it runs and lifted while it is suspended at a `yield`."""
     try:
         while True:
             with rule.applied():
@@ -153,7 +172,7 @@ async def _stepped_async(rule: _Rule, stream: AsyncGenerator[Any, Any]) -> Async
 
 
 def _stepped(rule: _Rule, stream: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """`stream`, with the rule applied while it runs and lifted while it waits at a `yield`."""
+    """Run `stream` with the rule applied while it runs and lifted while it is suspended at a `yield`."""
     step: Callable[[], Any] = functools.partial(next, stream)
     while True:
         with rule.applied():

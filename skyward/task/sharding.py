@@ -1,7 +1,7 @@
-"""`sky.shard`: the part of some data that belongs to the node that asks.
+"""`sky.shard`: the calling node's part of some data.
 
-Every node computes the same permutation and takes its own places of it, so nothing is coordinated. NumPy, PyTorch and
-pandas are used through the data itself, and never imported.
+Every node computes the same permutation and takes its own positions of it, so no coordination is needed. NumPy,
+PyTorch and pandas are used through the data itself, and never imported.
 """
 
 import random
@@ -69,41 +69,47 @@ def shard(
     node: int | None = None,
     total_nodes: int | None = None,
 ) -> Any:
-    """This node's part of `data`: of the same type, and for several inputs a tuple of the same places of each.
+    """Return this node's part of `data`, of the same type; for several inputs, a tuple of the same positions of each.
 
     A list, tuple, array, tensor, series or frame gives one of its kind, any other sequence a list. Arrays and tensors
-    are copied, along their first axis. In a broadcast the places are those of the nodes that it was sent to; a node
-    that joins it later gets nothing.
+    are copied, along their first axis. In a broadcast, the positions are divided among the nodes that it was sent to; a
+    node that joins it later gets nothing.
 
     Args:
         data: one or more inputs of equal length n.
-        shuffle: permute the places before they are dealt out, in the same way on every node.
-        seed: of that permutation.
-        drop_last: give each node one block of n // total_nodes places, and leave the rest out. Otherwise the places
-            node, node + total_nodes, ...: parts differ in length by at most one.
-        node: instead of the rank of this node.
-        total_nodes: instead of the number of nodes.
+        shuffle: permute the positions before they are divided, in the same way on every node.
+        seed: seed of that permutation.
+        drop_last: give each node one block of n // total_nodes positions, and drop the rest. Otherwise a node gets the
+            positions node, node + total_nodes, ...: parts differ in length by at most one.
+        node: overrides the rank of this node.
+        total_nodes: overrides the number of nodes.
 
     Raises:
-        SpecError: the inputs differ in length or have no order, or `node` is not one of `total_nodes`.
+        SpecError: the inputs differ in length or have no order, or `node` is not less than `total_nodes`.
         NotOnNodeError: this is not a node, and `node` and `total_nodes` are not both given.
+
+    Example:
+        @sky.function
+        def train(x: list[float], y: list[int]) -> float:
+            x, y = sky.shard(x, y, shuffle=True)
+            return fit(x, y)
     """
     if not data:
-        raise SpecError("`sky.shard` needs data: `sky.shard(x)`, or `sky.shard(x, y)` for the same places of both.")
+        raise SpecError("`sky.shard` needs data: `sky.shard(x)`, or `sky.shard(x, y)` for the same positions of both.")
     rank, count = _position(node, total_nodes)
     lengths = [_length(item) for item in data]
     if len(set(lengths)) > 1:
         raise SpecError(
-            f"`sky.shard` takes the same places of each input, but their lengths are {', '.join(map(str, lengths))}: "
+            f"`sky.shard` needs inputs of equal length, but their lengths are {', '.join(map(str, lengths))}: "
             "shard them one by one, or make them equal."
         )
-    places = _places(lengths[0], rank, count, shuffle, seed, drop_last)
-    parts = tuple(_take(item, places) for item in data)
+    positions = _positions(lengths[0], rank, count, shuffle, seed, drop_last)
+    parts = tuple(_take(item, positions) for item in data)
     return parts[0] if len(parts) == 1 else parts
 
 
 def _position(node: int | None, total_nodes: int | None) -> tuple[int, int]:
-    """(rank, count) of this node. Only a position of the node's own may lie past the end: it came late."""
+    """Return (rank, count) of this node. Its own rank may be past the end, if it joined a broadcast late."""
     own: tuple[int, int] | None = None
     if node is None or total_nodes is None:
         own = current_share.get()
@@ -121,7 +127,7 @@ def _own_position() -> tuple[int, int]:
         info = instance_info()
     except NotOnNodeError:
         raise NotOnNodeError(
-            "`sky.shard` asks the node it runs on for its place: call it inside a `@sky.function` that was sent to a "
+            "`sky.shard` needs the rank of the node it runs on: call it inside a `@sky.function` that was sent to a "
             "pool, or give both `node=` and `total_nodes=`."
         ) from None
     return info.node, info.total_nodes
@@ -140,17 +146,17 @@ def _whole(value: Any, name: str, least: int) -> int:
 def _length(data: Any) -> int:
     kind = type(data).__name__
     if isinstance(data, (Mapping, Set)):
-        raise SpecError(f"`sky.shard` needs data with an order, but got a {kind}: pass a list of it.")
+        raise SpecError(f"`sky.shard` needs data with an order, but got a {kind}: convert it to a list.")
     shape = getattr(data, "shape", None)
     try:
-        # Sparse matrices have a shape, and no length.
+        # Sparse matrices have a shape but no length.
         return int(shape[0]) if isinstance(shape, Sequence) and shape else len(data)
     except TypeError:
         raise SpecError(f"`sky.shard` needs data with a length, but got a {kind}: pass a list or an array.") from None
 
 
-def _places(length: int, rank: int, count: int, shuffle: bool, seed: int, drop_last: bool) -> slice | list[int]:
-    """The places of `rank`: a slice, or the indices themselves where they are shuffled."""
+def _positions(length: int, rank: int, count: int, shuffle: bool, seed: int, drop_last: bool) -> slice | list[int]:
+    """Return the positions of `rank`: a slice, or the shuffled indices."""
     if rank >= count:
         return slice(0, 0)
     block = length // count
@@ -164,34 +170,34 @@ def _places(length: int, rank: int, count: int, shuffle: bool, seed: int, drop_l
     return order[mine]
 
 
-def _take(data: Any, places: slice | list[int]) -> Any:
+def _take(data: Any, positions: slice | list[int]) -> Any:
     match data:
         case list() | tuple():
-            return _of_items(data, places, tuple if isinstance(data, tuple) else list)
+            return _of_items(data, positions, tuple if isinstance(data, tuple) else list)
         case _ if _made_by(data, "numpy"):
-            part = data[places]
-            return part.copy() if isinstance(places, slice) else part
+            part = data[positions]
+            return part.copy() if isinstance(positions, slice) else part
         case _ if _made_by(data, "torch") and hasattr(data, "clone"):
-            part = data[places]
-            return part.clone() if isinstance(places, slice) else part
+            part = data[positions]
+            return part.clone() if isinstance(positions, slice) else part
         case _ if hasattr(data, "iloc"):
-            return data.iloc[places]
+            return data.iloc[positions]
         case _ if _made_by(data, "datasets") and hasattr(data, "select"):
-            return data.select(range(len(data))[places] if isinstance(places, slice) else places)
+            return data.select(range(len(data))[positions] if isinstance(positions, slice) else positions)
         case _ if getattr(data, "shape", None):
-            return data[places if isinstance(places, slice) else _as_array(places)]
+            return data[positions if isinstance(positions, slice) else _as_array(positions)]
         case _:
-            return _of_items(data, places, list)
+            return _of_items(data, positions, list)
 
 
-def _of_items(data: Any, places: slice | list[int], kind: Callable[[Iterable[Any]], Any]) -> Any:
-    return kind(map(data.__getitem__, range(len(data))[places] if isinstance(places, slice) else places))
+def _of_items(data: Any, positions: slice | list[int], kind: Callable[[Iterable[Any]], Any]) -> Any:
+    return kind(map(data.__getitem__, range(len(data))[positions] if isinstance(positions, slice) else positions))
 
 
-def _as_array(places: list[int]) -> Any:
-    """`places` as other array libraries take them: JAX refuses a list."""
+def _as_array(positions: list[int]) -> Any:
+    """Return `places` as an array, for array libraries that refuse a list, such as JAX."""
     numpy = sys.modules.get("numpy")
-    return numpy.asarray(places, dtype=int) if numpy else places
+    return numpy.asarray(positions, dtype=int) if numpy else positions
 
 
 def _made_by(data: Any, package: str) -> bool:

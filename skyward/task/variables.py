@@ -1,8 +1,8 @@
-"""Context variables of a task that the threads which it starts see too.
+"""Context variables of a task that are visible to the threads it starts.
 
-A new thread starts with an empty context (before Python 3.14, always). On a node, `skyward.worker.tasks.threads` has
-each thread that a task starts begin with the values that `snapshot` gives at its start. They are kept beside the
-context of the thread, so that the context variables of the task's own code are those of any Python process.
+A new thread starts with an empty context (before Python 3.14, always). On a node, `skyward.worker.tasks.threads` starts
+each thread of a task with the values that `snapshot` returns at its start. They are kept beside the thread's context,
+so that the context variables of the task's own code behave as in any Python process.
 """
 
 import threading
@@ -16,9 +16,9 @@ _UNSET: Any = object()
 
 
 class _Thread(threading.local):
-    """The values that a thread began with."""
+    """The values that a thread started with."""
 
-    values: Mapping["TaskVar[Any]", Any] = {}  # never changed, only replaced
+    values: Mapping["TaskVar[Any]", Any] = {}  # replaced, never mutated
 
 
 _thread = _Thread()
@@ -26,7 +26,7 @@ _variables: list["TaskVar[Any]"] = []
 
 
 class TaskVar[T]:
-    """A context variable whose value a thread has from the task that started it, until it sets another.
+    """Context variable that a thread inherits from the task that started it, until the thread sets its own value.
 
     Args:
         name: of the context variable.
@@ -39,7 +39,7 @@ class TaskVar[T]:
         _variables.append(self)
 
     def get(self) -> T:
-        """Return the value in the context, else the one that the thread began with, else the default."""
+        """Return the value in the context, else the inherited one, else the default."""
         value: T = self._context.get(_UNSET)
         if value is _UNSET:
             value = _thread.values.get(self, self._default)
@@ -55,24 +55,24 @@ class TaskVar[T]:
 
     @property
     def is_set(self) -> bool:
-        """Whether the calling code has a value, from its context or from the start of its thread."""
+        """True if the calling code has a value, from its context or inherited."""
         return self._context.get(_UNSET) is not _UNSET or self in _thread.values
 
     @property
     def is_inherited(self) -> bool:
-        """Whether the calling code has the value that its thread began with."""
+        """True if the calling code uses the value that its thread inherited."""
         return self._context.get(_UNSET) is _UNSET and self in _thread.values
 
 
 def snapshot() -> Mapping[TaskVar[Any], Any]:
-    """Return the values of the calling code; empty outside of a task."""
+    """Return the values of the calling code; empty outside a task."""
     return {variable: variable.get() for variable in _variables if variable.is_set}
 
 
 def run_with[**P, R](
     values: Mapping[TaskVar[Any], Any], call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
 ) -> R:
-    """Call `call` on the calling thread, which has `values` meanwhile."""
+    """Call `call` on the calling thread with `values` as the inherited ones."""
     before, _thread.values = _thread.values, values
     try:
         return call(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The basis of all frozen values: validation with one-sentence errors, limits, and the resource needs of a task.
+"""Foundation of all frozen values: validation with one-sentence errors, limits, and the resource needs of a task.
 
 Imports errors and formatting.
 """

@@ -1,4 +1,4 @@
-"""What a task asks of the node that it runs on."""
+"""Resources and capabilities that a task requests of its node."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,30 +10,30 @@ from skyward.values.validation import FrozenMap, Value, number, of_type, shown
 __all__ = ["NOTHING", "Needs", "Resources", "capability_set", "held", "resource_map"]
 
 type Resources = Mapping[str, float]
-"""Amounts by name, such as {"CPU": 4, "GPU": 1}. Names are the user's own; amounts may be fractions."""
+"""Amounts by name, such as {"CPU": 4, "GPU": 1}. Any name is allowed; amounts may be fractions."""
 
 
 def resource_map(given: object, name: str = "resources", *, zeros: bool = False) -> FrozenMap[str, float]:
-    """`given` as amounts by name, in the order of the names; without zeros unless they are kept.
+    """Return `given` as amounts by name, sorted by name; zeros are dropped unless `zeros` is set.
 
     Raises:
-        SpecError: it is no mapping of names to amounts.
+        SpecError: it is not a mapping of names to amounts.
     """
     if not isinstance(given, Mapping):
         raise SpecError(f"{name} must be amounts by name, as in `{name}={{'GPU': 1}}`, but got {shown(given)}.")
     for key, amount in given.items():
         of_type(key, f"a name in {name}", str, f"{name}={{'GPU': 1}}")
         if not key.strip():
-            raise SpecError(f"{name} must name what it counts, as in `{name}={{'GPU': 1}}`, but it names {key!r}.")
+            raise SpecError(f"{name} must not have an empty name, as in `{name}={{'GPU': 1}}`, but got {key!r}.")
         number(amount, f"{name}[{key!r}]", zero=True)
     return FrozenMap({key: float(amount) for key, amount in sorted(given.items()) if amount or zeros})
 
 
 def capability_set(given: object, name: str = "capabilities") -> frozenset[str]:
-    """`given` as a set of names, in lower case.
+    """Return `given` as a set of names, in lower case.
 
     Raises:
-        SpecError: it is no collection of names.
+        SpecError: it is not a collection of names.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise SpecError(f"{name} must be a set of names, as in `{name}={{'gpu'}}`, but got {shown(given)}.")
@@ -41,27 +41,28 @@ def capability_set(given: object, name: str = "capabilities") -> frozenset[str]:
     for each in names:
         of_type(each, f"an entry of {name}", str, f"{name}={{'gpu'}}")
         if not each.strip():
-            raise SpecError(f"{name} must hold names, as in `{name}={{'gpu'}}`, but it holds {each!r}.")
+            raise SpecError(f"{name} must not have an empty name, as in `{name}={{'gpu'}}`, but got {each!r}.")
     return frozenset(each.strip().lower() for each in names)
 
 
 def held(resources: Resources, capabilities: Iterable[str]) -> str:
-    """What a node has, for a sentence: "4 CPU, 1 GPU and can 'gpu'"."""
+    """Return the resources of a node for a sentence: "4 CPU, 1 GPU and capability 'gpu'"."""
     amounts = ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items()))
-    able = ", ".join(map(repr, sorted(capabilities)))
-    return f"{amounts or 'no resources'}{f' and can {able}' if able else ''}"
+    names = [repr(name) for name in sorted(capabilities)]
+    able = f" and {'capability' if len(names) == 1 else 'capabilities'} {', '.join(names)}" if names else ""
+    return f"{amounts or 'no resources'}{able}"
 
 
 @dataclass(frozen=True, slots=True)
 class Needs(Value):
-    """What a task holds while it runs, beside the slot that every task takes.
+    """Resources that a task holds while it runs, in addition to its slot, and the capabilities it requires.
 
     Attributes:
         resources: amounts of the node's resources.
-        capabilities: what the node must be able to do; it may be able to do more.
+        capabilities: capabilities that the node must have, at least.
 
     Raises:
-        SpecError: a name is no text, or an amount no number of at least 0.
+        SpecError: a name is not a string, or an amount not a number of at least 0.
     """
 
     resources: FrozenMap[str, float] = field(default_factory=FrozenMap)
@@ -78,7 +79,7 @@ class Needs(Value):
             self._set(capabilities=capability_set(self.capabilities))
 
     def fit(self, free: Resources, capabilities: frozenset[str]) -> bool:
-        """Whether a node with this much free, and able to do this, can take the task."""
+        """Return whether a node with these free resources and capabilities can take the task."""
         return self.capabilities <= capabilities and all(
             free.get(name, 0.0) + 1e-9 >= amount for name, amount in self.resources.items()
         )
@@ -88,9 +89,9 @@ class Needs(Value):
 
     def __str__(self) -> str:
         parts = [f"{amount:g} {name}" for name, amount in self.resources.items()]
-        parts += [f"a node that can {name!r}" for name in sorted(self.capabilities)]
+        parts += [f"capability {name!r}" for name in sorted(self.capabilities)]
         return " and ".join(parts) or "a slot"
 
 
 NOTHING = Needs()
-"""A slot on any node."""
+"""Needs of a task that takes only a slot, on any node."""

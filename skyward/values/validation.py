@@ -1,4 +1,4 @@
-"""What the frozen values have in common: they say what is wrong with them, and what would be right."""
+"""Base class and checks of the frozen values; each error names the problem and the fix."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class FrozenMap[K, V](Mapping[K, V]):
-    """A mapping that cannot change, and so can be hashed and shared."""
+    """Immutable mapping, which can be hashed and shared."""
 
     __slots__ = ("_hash", "_items")
 
@@ -55,7 +55,7 @@ class FrozenMap[K, V](Mapping[K, V]):
 
 
 class Secret(str):
-    """A text that is not shown: its `repr`, and so that of whatever holds it, is three stars."""
+    """String whose `repr` is three stars, so that the `repr` of a container does not reveal it."""
 
     __slots__ = ()
 
@@ -79,13 +79,13 @@ class Value:
         return super().__new__(cls)
 
     def _set(self, **values: Any) -> None:
-        """Set fields of this frozen value while it is made."""
+        """Set fields of this frozen value during construction."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence: the known names close to `name`, or all of them where none is."""
+    """Return the end of a sentence: the known names close to `name`, or all known names."""
     import difflib  # only for an error
 
     names = sorted(known)
@@ -97,10 +97,10 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """Return `repr(value)` for a sentence: short, and whatever its `repr` does."""
+    """Return `repr(value)` for a sentence, truncated; a `repr` that raises is replaced by the type."""
     try:
         text = repr(value)
-    except Exception:  # of any type a user may have written; of an integer with too many digits, too
+    except Exception:  # a `repr` of the user, or of an integer with too many digits
         return f"a value of type {type(value).__name__}"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
@@ -112,7 +112,7 @@ def whole(value: object, name: str, *, least: int, most: int = limits.ATTEMPTS) 
     """Check that `value` is an integer from `least` to `most`.
 
     Raises:
-        SpecError: it is not.
+        SpecError: the value is not allowed.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise SpecError(f"{name} must be a whole number of at least {least}, but got {shown(value)}.")
@@ -129,10 +129,10 @@ def number(
     least: float = 0,
     most: float = limits.AMOUNT,
 ) -> None:
-    """Check that `value` is a number above zero, from `least` to `most`; `zero` allows zero, `optional` None.
+    """Check that `value` is a positive number from `least` to `most`; `zero` allows 0, `optional` allows None.
 
     Raises:
-        SpecError: it is not.
+        SpecError: the value is not allowed.
     """
     if value is None and optional:
         return
@@ -149,10 +149,10 @@ def number(
 
 
 def seconds(value: object, name: str, *, zero: bool = False, optional: bool = False, least: float = 0) -> None:
-    """Check that `value` is a number of seconds, of ten years at most; see `number`.
+    """Check that `value` is a number of seconds, at most ten years; see `number`.
 
     Raises:
-        SpecError: it is not.
+        SpecError: the value is not allowed.
     """
     number(value, name, zero=zero, optional=optional, least=least, most=limits.SECONDS)
 
@@ -161,7 +161,7 @@ def choice(value: object, name: str, alias: Any, *, optional: bool = False) -> N
     """Check that `value` is one of the values of the literal type `alias`.
 
     Raises:
-        SpecError: it is not.
+        SpecError: the value is not allowed.
     """
     allowed = get_args(getattr(alias, "__value__", alias))
     if not (value is None and optional) and not any(type(value) is type(item) and value == item for item in allowed):
@@ -170,7 +170,7 @@ def choice(value: object, name: str, alias: Any, *, optional: bool = False) -> N
 
 
 def of_type(value: object, name: str, kind: type[Any] | tuple[type[Any], ...], example: str) -> None:
-    """Check that `value` is a `kind`, or one of several.
+    """Check that `value` is an instance of `kind`.
 
     Raises:
         SpecError: it is not; the message shows `example`.
@@ -182,27 +182,27 @@ def of_type(value: object, name: str, kind: type[Any] | tuple[type[Any], ...], e
 
 
 def strings(value: object, name: str, example: str) -> tuple[str, ...]:
-    """`value` as a tuple of texts, none of them empty.
+    """Return `value` as a tuple of strings, none of them empty.
 
     Raises:
-        SpecError: it is one text, or holds something else.
+        SpecError: it is a single string, or has an element that is not a string.
     """
     if isinstance(value, str):
-        raise SpecError(f"{name} must be a list, but got the text {value!r}; write `{name}=[{value!r}]`.")
+        raise SpecError(f"{name} must be a list, but got the string {value!r}; write `{name}=[{value!r}]`.")
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
-        raise SpecError(f"{name} must be a list of texts, as in `{name}={example}`, but got {shown(value)}.")
+        raise SpecError(f"{name} must be a list of strings, as in `{name}={example}`, but got {shown(value)}.")
     items = tuple(value)
     for item in items:
         if not isinstance(item, str) or not item.strip():
-            raise SpecError(f"{name} must hold texts only, as in `{name}={example}`, but it holds {shown(item)}.")
+            raise SpecError(f"{name} must be a list of strings, as in `{name}={example}`, but it has {shown(item)}.")
     return items
 
 
 def listed(value: object, name: str, example: str, single: type[Any] | None = None) -> tuple[Any, ...]:
-    """Return `value` as a tuple; one value of type `single` stands for a list of it.
+    """Return `value` as a tuple; a single value of type `single` becomes a tuple of one.
 
     Raises:
-        SpecError: it is no list.
+        SpecError: it is not a list.
     """
     if single is not None and isinstance(value, single):
         return (value,)
@@ -212,21 +212,21 @@ def listed(value: object, name: str, example: str, single: type[Any] | None = No
 
 
 def text_map(value: object, name: str, example: str) -> FrozenMap[str, str]:
-    """`value` as a mapping of names of variables to texts.
+    """Return `value` as a mapping of environment variables to strings.
 
     Raises:
-        SpecError: it is not a mapping, a name is not one that a shell takes, or a value is not a text.
+        SpecError: it is not a mapping, a name is not a valid shell variable, or a value is not a string.
     """
     if not isinstance(value, Mapping):
         raise SpecError(f"{name} must be a dict, as in `{name}={example}`, but got {shown(value)}.")
     for key, item in value.items():
         if not isinstance(key, str) or not key.isascii() or not key.isidentifier():
             raise SpecError(
-                f"{name} must name variables of a shell (letters, digits and _), but it names {shown(key)}."
+                f"{name} must have names of shell variables (letters, digits and _), but it has {shown(key)}."
             )
         # The value is not shown: it may be a secret.
         if isinstance(item, str) and any(each == "\0" or "\ud800" <= each <= "\udfff" for each in item):
-            raise SpecError(f"{name} gives {key} a text that no variable can have: it has a NUL or a lone surrogate.")
+            raise SpecError(f"{name} sets {key} to a string with a NUL or a lone surrogate: remove it.")
         if not isinstance(item, str):
-            raise SpecError(f"{name} must give {key} a text, but it gives {type(item).__name__}; write {key}='...'.")
+            raise SpecError(f"{name} must set {key} to a string, but it is {type(item).__name__}; write {key}='...'.")
     return FrozenMap(value)

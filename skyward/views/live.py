@@ -1,4 +1,4 @@
-"""Live views, which front ends register as entry points of the group `skyward.views`."""
+"""Registry of live views: entry points of the group `skyward.views`, provided by front ends."""
 
 from functools import cache
 from importlib.metadata import entry_points
@@ -8,22 +8,22 @@ __all__ = ["View", "show_live", "watch_live"]
 
 
 class View(Protocol):
-    """A front end's view of pools."""
+    """Live view of a front end."""
 
     def show(self, pool: Any) -> bool:
-        """Show a pool live where the user looks; False where this front end is not in use, or cannot."""
+        """Show a pool live; return False if this front end is not in use, or cannot."""
 
     def watch(self, pool: Any) -> bool:
-        """Show a pool as well as this front end can; False where it is not in use."""
+        """Show a pool as well as this front end can; return False if it is not in use."""
 
 
 def show_live(pool: object) -> bool:
-    """Show a pool live; return False where no front end can."""
+    """Show a pool live; return False if no front end can."""
     return any(view.show(pool) for view in _views())
 
 
 def watch_live(pool: object) -> bool:
-    """Show a pool in the front end in use; return False where there is none."""
+    """Show a pool in the front end in use; return False if there is none."""
     return any(view.watch(pool) for view in _views())
 
 

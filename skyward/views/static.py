@@ -1,4 +1,4 @@
-"""A pool at one moment, as text and as HTML that needs no script: what stays in a saved notebook."""
+"""Static view of a pool as text and as HTML without scripts, as in a saved notebook."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from skyward.formatting import money_text
+from skyward.formatting import money_text, size_text
 from skyward.views.tables import decision_table, node_table
 
 if TYPE_CHECKING:
@@ -17,21 +17,21 @@ __all__ = ["NODES", "bundle", "describe", "page"]
 
 NODES: Final = 20
 DECISIONS: Final = 5
-"""How many nodes and how many decisions, the latest, are shown."""
+"""Maximum numbers of nodes and of latest decisions to show."""
 
-# Neither colours nor classes: every front end has its own theme, and some strip style sheets.
+# No colours and no classes: every front end has its own theme, and some strip style sheets.
 _CARD = "max-width:760px;padding:8px 12px;border:1px solid rgba(128,128,128,.35);border-radius:6px"
 _QUIET = "opacity:.7"
 _TABLE = "margin:8px 0 0;border-collapse:collapse"
 
 
 def bundle(report: "PoolReport") -> dict[str, str]:
-    """The pool as HTML and as text, by media type: no kernel and no script is needed to show it."""
+    """Return the pool as HTML and text, by media type."""
     return {"text/html": page(report), "text/plain": describe(report)}
 
 
 def describe(report: "PoolReport") -> str:
-    """The pool in lines of text."""
+    """Return the pool as lines of text."""
     pool = report.snapshot
     parts = ["\n".join((f"{pool.name}: {', '.join(_headline(pool))}", *_facts(pool)))]
     if pool.nodes:
@@ -44,7 +44,7 @@ def describe(report: "PoolReport") -> str:
 
 
 def page(report: "PoolReport") -> str:
-    """The pool as a piece of HTML."""
+    """Return the pool as an HTML fragment."""
     pool = report.snapshot
     lines = [
         f"<div><b>{escape(pool.name)}</b> · {escape(' · '.join(_headline(pool)))}</div>",
@@ -55,7 +55,7 @@ def page(report: "PoolReport") -> str:
     if len(pool.nodes) > NODES:
         lines.append(f'<div style="{_QUIET}">and {len(pool.nodes) - NODES} more</div>')
     if decisions := report.decisions[-DECISIONS:]:
-        lines.append(_table(("time", "nodes", "why it scales"), map(_decision, reversed(decisions))))
+        lines.append(_table(("time", "nodes", "reason"), map(_decision, reversed(decisions))))
     if pool.at:
         at = time.strftime("%H:%M:%S", time.localtime(pool.at))
         lines.append(f'<div style="margin-top:6px;{_QUIET};font-size:smaller">as of {at}</div>')
@@ -78,9 +78,9 @@ def _facts(pool: "PoolSnapshot") -> Iterable[str]:
     if pool.per_hour or pool.spent or pool.budget is not None:
         left = "" if pool.budget is None else f", {money_text(max(0.0, pool.budget - pool.spent))} left"
         rate = "" if pool.state == "closed" else f"{money_text(pool.per_hour)}/h, "
-        yield f"money: {rate}{money_text(pool.spent)} spent{left}"
+        yield f"cost: {rate}{money_text(pool.spent)} spent{left}"
     if pool.failure:
-        yield f"trouble: {pool.failure}"
+        yield f"error: {pool.failure}"
 
 
 def _nodes(pool: "PoolSnapshot") -> Iterable[Sequence[str]]:
@@ -99,7 +99,7 @@ def _gauges(node: "NodeView") -> tuple[str, str, str]:
     if metrics is None:
         return "", "", ""
     gpu = f"{sum(each.busy for each in metrics.gpus) / len(metrics.gpus):.0%}" if metrics.gpus else ""
-    memory = "" if metrics.memory is None else f"{metrics.memory / 1e9:.1f} GB"
+    memory = "" if metrics.memory is None else size_text(metrics.memory)
     return f"{metrics.cpu / metrics.cpus:.0%}", gpu, memory
 
 
@@ -111,7 +111,7 @@ def _decision(event: "DecisionEvent") -> Sequence[str]:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows under a header, without the columns that have nothing in them."""
+    """Return an HTML table without empty columns."""
     body = list(rows)
     shown = [column for column in range(len(header)) if any(row[column] for row in body)]
     cell = '<{0} style="padding:1px 12px 1px 0;text-align:left">{1}</{0}>'

@@ -1,4 +1,4 @@
-"""Pools, nodes and background cells as plain tables, which look the same in every front end."""
+"""Plain text tables of pools, nodes, tasks and decisions, equal in every front end."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows under a header, in columns: numbers to the right, all else to the left."""
+    """Return rows under a header, in columns: numbers right-aligned, everything else left-aligned."""
     body = [[str(value) for value in row] for row in rows]
     grid = [list(header), *body]
     widths = [max(len(row[column]) for row in grid) for column in range(len(header))]
@@ -34,7 +34,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def pool_table(pools: Iterable["PoolSnapshot"]) -> str:
-    """One line for each pool."""
+    """Return a table with one line per pool."""
     header = ("pool", "state", "provider", "nodes", "queued", "running", "done", "failed")
     return table(
         header,
@@ -46,29 +46,36 @@ def pool_table(pools: Iterable["PoolSnapshot"]) -> str:
 
 
 def node_table(pool: "PoolSnapshot") -> str:
-    """One line for each node of a pool."""
-    told = any(node.metrics is not None for node in pool.nodes)
+    """Return a table with one line per node of a pool."""
+    has_metrics = any(node.metrics is not None for node in pool.nodes)
     keeps = any(node.kept for node in pool.nodes)
-    header = ("node", "state", "tasks", *(("cpu", "memory") if told else ()), *(("keeps",) if keeps else ()), "address")
+    header = (
+        "node",
+        "state",
+        "tasks",
+        *(("cpu", "memory") if has_metrics else ()),
+        *(("keeps",) if keeps else ()),
+        "address",
+    )
     rows = []
     for node in pool.nodes:
         busy = f"{node.busy} of {node.slots}"
-        used, kept = _used(node) if told else (), (_kept(node),) if keeps else ()
+        used, kept = _used(node) if has_metrics else (), (_kept(node),) if keeps else ()
         rows.append((node.rank, node.state, busy, *used, *kept, node.address))
     return table(header, rows)
 
 
 def _kept(node: "NodeView") -> str:
-    """What a node keeps for later tasks: names and sizes."""
+    """Return names and sizes of the values that a node keeps."""
     return ", ".join(f"{view.name} {size_text(view.nbytes)}" for view in node.kept)
 
 
 def kept_table(views: "Iterable[tuple[str, KeptView]]", variables: "Mapping[str, Sequence[str]]") -> str:
-    """One line for each value that a node keeps, with the name of its pool.
+    """Return a table with one line per value that a node keeps.
 
     Args:
-        views: the values.
-        variables: by key, the names of the notebook that stand for them.
+        views: the values, each with the name of its pool.
+        variables: by key, the notebook's variables that refer to the value.
     """
     rows = [
         (
@@ -82,54 +89,54 @@ def kept_table(views: "Iterable[tuple[str, KeptView]]", variables: "Mapping[str,
         )
         for pool, view in views
     ]
-    return table(("name", "type", "size", "pool", "node", "kept until", "here"), rows)
+    return table(("name", "type", "size", "pool", "node", "kept until", "variables"), rows)
 
 
 def _until(view: "KeptView") -> str:
-    """Until when scaling down leaves the node of a value alone."""
+    """Return the time until which scaling down spares the node of a value."""
     if view.in_use:
         return "in use"
-    return time.strftime("%H:%M", time.localtime(view.until)) if view.until > time.time() else "node may go"
+    return time.strftime("%H:%M", time.localtime(view.until)) if view.until > time.time() else "expired"
 
 
 def _used(node: "NodeView") -> tuple[str, str]:
-    """The part of its cores that a node keeps busy, and its memory."""
+    """Return the CPU utilisation of a node, and its used memory."""
     metrics = node.metrics
     if metrics is None:
         return "", ""
-    memory = "" if metrics.memory is None else f"{metrics.memory / 1e9:.1f} GB"
-    of = "" if metrics.memory is None or metrics.memory_total is None else f" of {metrics.memory_total / 1e9:.0f}"
-    return f"{metrics.cpu / metrics.cpus:.0%}", memory.replace(" GB", f"{of} GB")
+    memory = "" if metrics.memory is None else size_text(metrics.memory)
+    total = "" if metrics.memory is None or metrics.memory_total is None else f" of {size_text(metrics.memory_total)}"
+    return f"{metrics.cpu / metrics.cpus:.0%}", f"{memory}{total}"
 
 
 def decision_table(events: Iterable["DecisionEvent"]) -> str:
-    """One line for each decision about the number of nodes, the newest first."""
+    """Return a table with one line per scaling decision, newest first."""
     rows = []
     for event in events:
         before, after = sum(event.before.values()), sum(event.after.values())
-        why = f"{event.reason} (held back: {event.held_back})" if event.held_back else event.reason
-        rows.append((time.strftime("%H:%M:%S", time.localtime(event.at)), event.by, f"{before} -> {after}", why))
-    return table(("time", "by", "nodes", "why"), reversed(rows))
+        reason = f"{event.reason} (held back: {event.held_back})" if event.held_back else event.reason
+        rows.append((time.strftime("%H:%M:%S", time.localtime(event.at)), event.by, f"{before} -> {after}", reason))
+    return table(("time", "by", "nodes", "reason"), reversed(rows))
 
 
 def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
-    """One line for each task that was recovered with a pool; nothing for none."""
+    """Return a table with one line per task that was recovered with a pool; empty without tasks."""
     tasks = list(tasks)
     rows = [
-        (index, _cell(task.origin), _what(task.name, task.origin), task.node, task.state, task.printed)
+        (index, _cell(task.origin), _code(task.name, task.origin), task.node, task.state, task.printed)
         for index, task in enumerate(tasks)
     ]
     if not rows:
         return ""
     return (
-        table(("task", "cell", "what", "node", "state", "characters printed"), rows)
+        table(("task", "cell", "code", "node", "state", "characters printed"), rows)
         + _former(task.origin for task in tasks)
-        + "\n`pool.recovered[TASK]` has its `.result()` and `.output`; `%sky attach` gives the pool."
+        + "\n`pool.recovered[TASK]` has `.result()` and `.output` of a task; `%sky attach` returns the pool."
     )
 
 
 def task_table(tasks: Iterable["TaskView"]) -> str:
-    """One line for each task; what it has cost, where any of them cost something."""
+    """Return a table with one line per task, with a cost column if any task has a cost."""
     tasks = list(tasks)
     priced = any(task.cost for task in tasks)
     rows = (
@@ -139,26 +146,26 @@ def task_table(tasks: Iterable["TaskView"]) -> str:
             "" if task.node is None else task.node,
             _cell(task.origin),
             *((money_text(task.cost) if task.cost else "",) if priced else ()),
-            _what(task.name, task.origin),
+            _code(task.name, task.origin),
         )
         for task in tasks
     )
-    listed = table(("task", "state", "node", "cell", *(("cost",) if priced else ()), "what"), rows)
+    listed = table(("task", "state", "node", "cell", *(("cost",) if priced else ()), "code"), rows)
     return listed + _former(task.origin for task in tasks)
 
 
 def _former(origins: "Iterable[Origin | None]") -> str:
-    """What the mark beside the number of a cell means, where there is one."""
-    return "\n* in the kernel before this one" if any(origin and origin.former for origin in origins) else ""
+    """Return the footnote for cells of a previous kernel, if there are any."""
+    return "\n* in the previous kernel" if any(origin and origin.former for origin in origins) else ""
 
 
 def _cell(origin: "Origin | None") -> str:
-    """The number of a cell, with a mark where that ran in another kernel."""
+    """Return the number of a cell, with a mark if it ran in another kernel."""
     return "" if origin is None else f"{origin.number}{'*' * origin.former}"
 
 
-def _what(name: str, origin: "Origin | None") -> str:
-    """What a task does: its function, or how its cell begins."""
+def _code(name: str, origin: "Origin | None") -> str:
+    """Return the function of a task, or the first line of its cell."""
     return name if origin is None or name not in ("run_cell", "stream_cell") else origin.code
 
 

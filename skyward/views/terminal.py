@@ -1,4 +1,4 @@
-"""A pool in a terminal: a table that is drawn over itself."""
+"""Live table of a pool in a terminal."""
 
 import shutil
 import threading
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 __all__ = ["watch_here"]
 
 _UP_AND_CLEAR: Final = "\x1b[{}F\x1b[J"
-"""Moves to the start of the line so many lines up, and clears what is below."""
+"""Control sequence that moves up some lines and clears everything below."""
 
 
 def watch_here(pool: "Compute", out: TextIO, every: float) -> None:
-    """Draw the pool until it is closed or the user interrupts; once, where `out` is no terminal."""
+    """Draw the pool until it is closed or the user interrupts; only once if `out` is not a terminal."""
     if not out.isatty():
         out.write(f"{describe(pool.report())}\n")
         return
@@ -26,10 +26,10 @@ def watch_here(pool: "Compute", out: TextIO, every: float) -> None:
     try:
         while True:
             report = pool.report()
-            lines = _fitting(describe(report))
+            lines = _clipped(describe(report))
             if lines != drawn:
-                back = _UP_AND_CLEAR.format(len(drawn)) if drawn else ""
-                out.write(f"{back}{'\n'.join(lines)}\n")
+                erase = _UP_AND_CLEAR.format(len(drawn)) if drawn else ""
+                out.write(f"{erase}{'\n'.join(lines)}\n")
                 out.flush()
                 drawn = lines
             if report.snapshot.state in ("idle", "closed"):
@@ -39,8 +39,8 @@ def watch_here(pool: "Compute", out: TextIO, every: float) -> None:
         out.write("\n")
 
 
-def _fitting(text: str) -> list[str]:
-    """The lines of a text as the terminal has room for them; what a terminal would take for a command is shown as ?"""
+def _clipped(text: str) -> list[str]:
+    """Clip a text to the size of the terminal; control characters are replaced by `?`."""
     columns, rows = shutil.get_terminal_size()
     lines = ["".join(c if c.isprintable() else "?" for c in line)[: columns - 1] for line in text.splitlines()]
     return lines if len(lines) < rows else [*lines[: rows - 2], "..."]

@@ -1,1 +1,1 @@
-"""What crosses between client and node: messages typed once, payloads, content addresses."""
+"""Communication between client and node: typed messages, payloads, content addresses."""

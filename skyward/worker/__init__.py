@@ -1,1 +1,1 @@
-"""What runs on a node. Imports nothing but the standard library, cloudpickle and the engine."""
+"""The worker of a node. Imports nothing but the standard library, cloudpickle and the engine."""

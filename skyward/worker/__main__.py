@@ -1,16 +1,22 @@
 """The worker process of a node: `python -m skyward.worker.supervisor`, configured by its environment.
 
-It listens on `SKYWARD_HOST`, at `SKYWARD_PORT` or wherever it can, and says where on one line of standard output, as
-JSON. It ends when told to, or when whoever started it is gone. That is so when its standard input ends; or, with a
-lease, when no message of the pool has come for so long, and what was running then is finished.
+The worker listens on `SKYWARD_HOST`, at `SKYWARD_PORT` or at any free port, and prints its addresses on standard output
+as one line of JSON. It ends on request, or when the process that started it is gone: when standard input reaches its
+end, or, with a lease, when no message of the pool has arrived for that long and the running tasks have finished.
 
-Environment: SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR;
-SKYWARD_METRICS, seconds between looks at the machine, and SKYWARD_METRICS_SCOPE, of what; SKYWARD_LEASE, its seconds;
-SKYWARD_BACKLOG, bytes of what tasks print that may wait on the disk while nobody listens; SKYWARD_SCRATCH, a directory
-to remove when whoever started it is gone and cannot; SKYWARD_SHARED_FILES, set where it has the disk of its client;
-SKYWARD_USES, files to hold, one a line; SKYWARD_PIP, the requirements that were installed for it, as JSON, and
-SKYWARD_APT, the system packages that it should have and was not given; and SKYWARD_PASS, the secrets by which it and
-its client know each other, which is removed once it is read, so that no task inherits it.
+Environment:
+    SKYWARD_NODE_ID, SKYWARD_HOST, SKYWARD_PORT, SKYWARD_WORKERS_PER_NODE, SKYWARD_WORKER_EXECUTOR: as they say.
+    SKYWARD_METRICS: seconds between samples of the machine.
+    SKYWARD_METRICS_SCOPE: scope of the samples, the machine or the worker's processes.
+    SKYWARD_LEASE: seconds of the lease.
+    SKYWARD_BACKLOG: bytes of task output that may wait on disk while no client listens.
+    SKYWARD_SCRATCH: directory to remove where the process that started the worker is gone and cannot remove it.
+    SKYWARD_SHARED_FILES: set where the worker has the disk of its client.
+    SKYWARD_USES: files to hold a shared lock on, one a line.
+    SKYWARD_PIP: requirements that were installed for the worker, as JSON.
+    SKYWARD_APT: system packages that were requested and not installed.
+    SKYWARD_PASS: secrets that authenticate the worker and its client to each other. Removed once they are read, so that
+        no task inherits them.
 """
 
 import asyncio
@@ -52,15 +58,15 @@ from skyward.worker.supervisor import BEAT
 from skyward.worker.tasks.folder import remember
 from skyward.worker.tasks.threads import bind_threads
 
-_LEAVES_WITHIN = 2.0
-"""Seconds until a worker that was told to end exits, whatever its tasks do."""
+_EXIT_WITHIN = 2.0
+"""Seconds until a worker that was asked to end exits, whatever its tasks do."""
 
 _read, _write = os.read, os.write  # tasks may replace the attributes of the module
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the environment says."""
+    """Settings of a worker, from its environment."""
 
     node: int
     host: str
@@ -76,7 +82,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls) -> "Settings":
-        """Read the environment, and take the secret out of it."""
+        """Read the environment, and remove the secrets from it."""
         env = os.environ
         return cls(
             node=int(env["SKYWARD_NODE_ID"]),
@@ -94,11 +100,11 @@ class Settings:
 
 
 def _ignore(_: object) -> None:
-    """What the engine reports of itself is no output of a task."""
+    """Discard the engine's own reports: they are not output of a task."""
 
 
 async def _listen(settings: Settings, agent: Agent, announce: int, ended: asyncio.Event) -> None:
-    """Serve the engine until `ended`; says where on descriptor `announce` once it does."""
+    """Serve the engine until `ended`; write the addresses to descriptor `announce` once it listens."""
     receive_with(agent.receive if settings.lease is None else _leased(settings, agent, settings.lease))
     agent.replies.beat()
     bulk = BulkServer(settings.host, settings.secrets.key, agent.store, agent.arrivals)
@@ -123,7 +129,7 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
 
 
 def _leased(settings: Settings, agent: Agent, seconds: float) -> Callable[[Commands | Exchange], None]:
-    """Return what takes the messages of a worker with a lease: each renews it."""
+    """Return the receiver of messages for a worker with a lease, which each message renews."""
     beat = os.environ.pop(BEAT, None)
     lease = Lease(
         seconds,
@@ -147,29 +153,29 @@ def _beat(descriptor: int) -> None:
 
 
 def _take_lifeline() -> int:
-    """The descriptor that ends with whoever started us. What tasks read from standard input ends at once."""
+    """Return a descriptor that ends with the process that started us; standard input is empty for tasks from now on."""
     lifeline = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     return lifeline
 
 
 def _end_with_parent(agent: Agent, lifeline: int, scratch: Path | None) -> None:
-    """Leave when `lifeline` ends."""
+    """End the worker when `lifeline` ends."""
     while _read(lifeline, 4096):
         continue
     _leave(agent, scratch)
 
 
 def _leave(agent: Agent, scratch: Path | None) -> None:
-    """End the worker, and leave nothing behind."""
+    """End the worker, and remove its files."""
     if scratch is not None:
         shutil.rmtree(scratch, ignore_errors=True)
-        with contextlib.suppress(OSError):  # other nodes of the pool are still there, and the last one succeeds
+        with contextlib.suppress(OSError):  # not empty while other nodes of the pool exist
             scratch.parent.rmdir()
     agent.stop()
-    Thread(target=_exit_in, args=(_LEAVES_WITHIN,), name="skyward-exit", daemon=True).start()
+    Thread(target=_exit_in, args=(_EXIT_WITHIN,), name="skyward-exit", daemon=True).start()
 
 
 def _exit_in(seconds: float) -> None:
@@ -185,7 +191,7 @@ def main() -> None:
     hold(os.environ.pop("SKYWARD_USES", ""))
     os.environ["SKYWARD_NODE"] = str(settings.node)
     os.environ["COMPUTE_POOL"] = (
-        ""  # so that setting it later adds none, which a process being started would not survive
+        ""  # so that setting it later adds no variable, which would crash a process that is being started
     )
     announce = os.dup(1)
     loop = new_event_loop()
@@ -220,7 +226,7 @@ def main() -> None:
 
 
 def run() -> None:
-    """Be the worker."""
+    """Run the worker with a short thread switch interval."""
     with short_switch_interval():
         main()
 

@@ -1,4 +1,4 @@
-"""A cell before it is sent and after it is back: its names, what it captures, the manifest, the notebook's originals.
+"""Cells before they are sent and after they have run: names, captured values, manifest, the notebook's originals.
 
 Imports the wire formats of cells.
 """

@@ -1,4 +1,4 @@
-"""Taking the names that a cell reads out of the notebook, ready to travel."""
+"""Capture of the names that a cell reads, packed to be sent."""
 
 import builtins
 import difflib
@@ -40,28 +40,28 @@ from skyward_jupyter.failures.presentation import stated
 __all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of", "refuse_binding"]
 
 _REMEMBERED = 1 << 20
-"""Bytes of arrays up to which a copy tells, once a cell is over, whether the notebook has changed them meanwhile."""
+"""Most bytes of arrays that are copied, to detect changes by the notebook while a cell runs."""
 
 CAPTURE_LIMIT = 1 << 30
-"""Bytes that a cell may take along, and bring back, unless the user raises it."""
+"""Default limit on the bytes that a cell sends, and on those that it returns."""
 
 _MOST_TEXT = 256 << 10
-"""Characters of the sources of functions that go along with a cell."""
+"""Limit on the characters of function sources that are sent with a cell."""
 _NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Capture:
-    """A cell with everything that goes with it. Nothing has been sent.
+    """A cell with everything that it needs, ready to be sent.
 
     Attributes:
-        manifest: what goes along.
-        request: what the node is asked to run.
-        values: the packed values, as `request.roots` says.
+        manifest: the contents, for the user.
+        request: the request to the node.
+        values: the packed values, in the order of `request.roots`.
         originals: the objects in them.
-        notices: what is to be said before the cell is sent.
-        is_stream: the cell yields.
-        each: with `--map`, the name and its values, one run for each.
+        notices: sentences to show before the cell is sent.
+        is_stream: True if the cell yields.
+        each: with `--map`, the name and its values, one for each run.
     """
 
     manifest: Manifest
@@ -74,7 +74,7 @@ class Capture:
 
     @property
     def captured(self) -> Mapping[str, Packed]:
-        """By the names of what is in them, the packed values."""
+        """The packed values, by the joined names of the values in them."""
         named = (", ".join(name for root in roots for name in root.names) for roots in self.request.roots)
         return {names: packed for names, packed in zip(named, self.values, strict=True) if names}
 
@@ -85,7 +85,7 @@ class Capture:
 
     @cached_property
     def pendings(self) -> list[PendingFunction[Any]]:
-        """The calls to send: one for each element with `--map`, and otherwise only `pending`."""
+        """The calls to send: one for each element with `--map`, otherwise only `pending`."""
         if self.each is None:
             return [self.pending]
         name, values = self.each
@@ -108,50 +108,51 @@ def capture(
     keep_for: float = KEEP_FOR,
     local: Mapping[str, Any] = _NO_LOCALS,
 ) -> Capture:
-    """The cell `code` with the values of `user_ns` that it reads.
+    """Pack the cell `code` with the values of `user_ns` that it reads.
 
     Args:
         code: the cell.
         user_ns: the names of the notebook.
-        limit: bytes that may go along, and that may come back.
-        holds: tells which nodes hold a blob.
+        limit: most bytes to send, and to return.
+        holds: returns the nodes that hold a blob.
         nodes: ranks of the nodes of the pool.
-        map_name: the name that stands for one element after the other (`--map`).
-        in_place: whether the objects of the notebook take over what the cell changes in them; with several runs of
-            it they cannot.
-        is_next: whether the notebook waits for this one run: then the cell goes on with its random numbers.
+        map_name: the name that is bound to one element in each run (`--map`).
+        in_place: apply changes to the objects of the notebook; not possible for several runs.
+        is_next: the notebook waits for this one run, so the cell continues the notebook's random numbers.
         keep: names whose values the node keeps after the cell (`--keep`).
-        keep_for: seconds after their last use in which scaling down does not take the node.
-        local: the variables of the function in which the cell is; they come before the names of the notebook.
+        keep_for: seconds after the last use of a kept value for which scaling down spares the node.
+        local: the variables of the function that the cell is in; they take precedence over the notebook's names.
 
     Raises:
-        NameError: the cell reads a name that is not there.
-        UsageError: a name may not be taken along, or one of the options is not there.
-        NotPicklableError: a value cannot travel; the message names it and the path inside it.
-        TooLargeError: it is more than `limit`; the message names the largest value.
+        NameError: the cell reads a name that does not exist.
+        UsageError: a name must not be captured, or a name in an option does not exist.
+        NotPicklableError: a value cannot be pickled; the message names it and the path inside it.
+        TooLargeError: the values exceed `limit`; the message names the largest one.
     """
     elsewhere = _held_elsewhere(keep, user_ns)
     refuse_binding(code.assigned, code.deletes, local)
-    taking = _Taking(user_ns, local)
-    code = replace(code, captures=(*code.captures, *_kept_as_they_are(keep, code, taking.scope)))
+    collector = _Collector(user_ns, local)
+    code = replace(code, captures=(*code.captures, *_only_kept(keep, code, collector.scope)))
     each = None
     if map_name is not None:
-        values = _elements(map_name, code, taking.scope)
-        each = (map_name, tuple(taking.pack(f"{map_name}[{i}]", value) for i, value in enumerate(values)))
-        taking.entries.append(Entry(map_name, f"{len(values)} elements", each[1], "one for each run"))
+        values = _elements(map_name, code, collector.scope)
+        each = (map_name, tuple(collector.pack(f"{map_name}[{i}]", value) for i, value in enumerate(values)))
+        collector.entries.append(Entry(map_name, f"{len(values)} elements", each[1], "one for each run"))
         code = code.narrow(without=(map_name,))
-    taking.names(code, frozenset() if map_name is None else frozenset({map_name}))
-    sources = source_bundle(sorted({*code.imports, *taking.local, *taking.uses}))
-    taking.process_wide({*code.imports, *imports_of(sources)}, with_generators=is_next)
-    parts = taking.parts()
+    collector.names(code, frozenset() if map_name is None else frozenset({map_name}))
+    sources = source_bundle(sorted({*code.imports, *collector.local, *collector.uses}))
+    collector.process_wide({*code.imports, *imports_of(sources)}, with_generators=is_next)
+    parts = collector.parts()
     is_in_place = in_place and each is None
     assigned = (*code.assigned, *code.changes) if is_in_place else code.assigned
     outputs = dict.fromkeys(assigned if code.only is None else code.only)
     manifest = Manifest(
         entries=tuple(
-            sorted([*taking.entries, *(part.entry for part in parts if part.is_named)], key=lambda entry: -entry.nbytes)
+            sorted(
+                [*collector.entries, *(part.entry for part in parts if part.is_named)], key=lambda entry: -entry.nbytes
+            )
         ),
-        modules=tuple(taking.modules.items()),
+        modules=tuple(collector.modules.items()),
         sources=tuple(name for name, module in sources.items() if module.filename),
         outputs=tuple(name for name in outputs if name not in code.deletes or code.only is not None),
         holds=holds,
@@ -166,7 +167,7 @@ def capture(
         only=code.only,
         deletes=code.deletes,
         incidental=code.incidental,
-        modules=taking.modules,
+        modules=collector.modules,
         sources=pack(sources) if sources else None,
         limit=limit,
         run=uuid.uuid4().hex,
@@ -174,27 +175,27 @@ def capture(
         in_place=is_in_place,
         shows=each is None,
         keep=tuple(keep),
-        elsewhere=(*elsewhere, *taking.parts_of_others(keep)),
+        elsewhere=(*elsewhere, *collector.parts_of_others(keep)),
         keep_for=keep_for,
-        texts=_texts_of(taking.files),
+        texts=_texts_of(collector.files),
     )
     packed = tuple(part.shared.packed for part in parts)
-    apart = taking.apart
-    taken = {name: value for name, value in local.items() if name in taking.taken}
+    apart = collector.apart
+    taken = {name: value for name, value in local.items() if name in collector.taken}
     originals = Originals(
         [part.shared.memo for part in parts],
         taken,
         apart,
         [{name: each.value for each in part.values for name in each.names} for part in parts],
-        {name: user_ns[name] for name in (*taking.taken, *taking.modules, *code.deletes) if name in user_ns},
+        {name: user_ns[name] for name in (*collector.taken, *collector.modules, *code.deletes) if name in user_ns},
         [part.is_as_sent for part in parts],
     )
-    notices = (*map(not_shared, () if is_in_place else apart), *taking.missed(code), *_changed_modules(sources))
+    notices = (*map(not_shared, () if is_in_place else apart), *collector.missed(code), *_changed_modules(sources))
     return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
 
 
 def _texts_of(files: Collection[str]) -> dict[str, str]:
-    """The sources of functions that go along, by their files, for `inspect.getsource`; the smallest first."""
+    """Return the source files of captured functions, for `inspect.getsource`; the smallest first."""
     own = [file for file in sorted(files) if is_local_file(file) or not os.path.isfile(file)]
     texts = [("".join(linecache.getlines(file)), file) for file in own]
     found: dict[str, str] = {}
@@ -207,28 +208,28 @@ def _texts_of(files: Collection[str]) -> dict[str, str]:
 
 
 def _changed_modules(sources: Mapping[str, ModuleSource]) -> Iterator[str]:
-    """One sentence for each variable of a local module that was assigned to since it was imported."""
+    """Yield a sentence for each variable of a local module that was assigned to since its import."""
     for name, source in sources.items():
         module = sys.modules.get(name)
         for variable, written in {} if module is None else source.constants.items():
             value = vars(module).get(variable, written)
             if type(value) is not type(written) or value != written:
                 yield (
-                    f"{name}.{variable} is {shown(value)} here, and {shown(written)} on the node, which has it from "
+                    f"{name}.{variable} is {shown(value)} here, but {shown(written)} on the node, which takes it from "
                     f"{os.path.basename(source.filename)}. Pass it as a variable, or assign it in the cell."
                 )
 
 
 @dataclass(slots=True)
 class _Value:
-    """A value that goes along, packed on its own at first.
+    """A captured value, packed on its own at first.
 
     Attributes:
         names: its names.
-        value: it.
-        shared: as it travels.
-        reason: why it goes along, where that is not simply that the cell reads it.
-        key: the id of a class of the notebook.
+        value: the value.
+        shared: its pickle.
+        reason: the reason for its capture, unless the cell simply reads it.
+        key: id of a class of the notebook; empty for any other value.
     """
 
     names: list[str]
@@ -239,7 +240,7 @@ class _Value:
 
     @property
     def root(self) -> Root:
-        """What the node is told of it."""
+        """The description of the value for the node."""
         return Root(tuple(self.names), self.key)
 
 
@@ -248,10 +249,10 @@ class _Part:
     """Values that travel in one pickle.
 
     Attributes:
-        values: they.
+        values: the values.
         shared: the pickle.
-        pack: pickles values of this side anew.
-        memory: the bytes of arrays as they were sent; None if they are more than `_REMEMBERED`.
+        pack: pickles the current values again.
+        memory: the bytes of arrays as they were sent; None if they exceed `_REMEMBERED`.
     """
 
     values: tuple[_Value, ...]
@@ -260,7 +261,7 @@ class _Part:
     memory: tuple[bytes, ...] | None
 
     def is_as_sent(self) -> bool:
-        """Return whether they are still what was sent; False where that is not known."""
+        """Return whether the values are still as they were sent; False if unknown."""
         if self.memory is None:
             return False
         try:
@@ -271,7 +272,7 @@ class _Part:
 
     @property
     def is_named(self) -> bool:
-        """Whether it is more than what the notebook's process has for all."""
+        """True unless it only has process-wide state, such as settings of libraries."""
         return any(each.names or each.key for each in self.values)
 
     @property
@@ -280,7 +281,7 @@ class _Part:
 
     @property
     def entry(self) -> Entry:
-        """Its line of the manifest."""
+        """The line of the manifest for this part."""
         names = [", ".join(each.names) or getattr(each.value, "__qualname__", "") for each in self.values]
         kinds = dict.fromkeys(_kind(each.value) for each in self.values)
         reason = next((each.reason for each in self.values if each.reason), "") if len(self.values) == 1 else ""
@@ -299,8 +300,8 @@ def _bytes_of(packed: Packed) -> tuple[bytes, ...]:
 
 
 @dataclass
-class _Taking:
-    """What has been taken out of the notebook so far."""
+class _Collector:
+    """The values captured from the notebook so far."""
 
     user_ns: dict[str, Any]
     variables: Mapping[str, Any] = _NO_LOCALS
@@ -322,30 +323,30 @@ class _Taking:
         self._side = Side(self.user_ns, is_home=True)
 
     def names(self, code: CellCode, given: Collection[str]) -> None:
-        """Take the names that `code` reads, and those that functions among them use."""
+        """Capture the names that `code` reads, and those that functions among them use."""
         _check_unbound(code, self.scope, given)
         explicit = code.withheld == "-i"
         for name in (*code.captures, *code.shadowing):
             if name in self.scope and not _is_machinery(name, self.scope[name]):
                 if not explicit and HISTORY.fullmatch(name):
                     raise UsageError(
-                        f"{name} is part of the notebook's own history, which stays here. "
-                        f"Give the value a name of its own, or take it along with `-i {name}`."
+                        f"{name} is part of the notebook's own history, which is not sent. "
+                        f"Bind the value to another name, or send it with `-i {name}`."
                     )
                 self._take(name, "")
-        self._take_what_those_use(given)
+        self._take_dependencies(given)
         if code.withheld is None:
             self._take_by_string(code, given)
 
-    def _take_what_those_use(self, given: Collection[str]) -> None:
-        """Take the names that functions use which are taken already."""
+    def _take_dependencies(self, given: Collection[str]) -> None:
+        """Capture the names that captured functions use."""
         done: set[str] = set()
         while self._waiting:
             name, user = self._waiting.pop()
             if name in self.variables and name in self.user_ns and self.variables[name] is not self.user_ns[name]:
                 raise UsageError(
-                    f"{user} uses {name} of the notebook, and here {name} is a variable of the function: one of them "
-                    "needs another name."
+                    f"{user} uses the notebook's {name}, but {name} is also a variable of the function here: rename "
+                    "one of them."
                 )
             fresh = name not in done and name in self.user_ns and name not in given
             done.add(name)
@@ -353,7 +354,7 @@ class _Taking:
                 self._take(name, f"used by {user}")
 
     def _take_by_string(self, code: CellCode, given: Collection[str]) -> None:
-        """Take the names that the cell, or a function that is taken, may find by a string."""
+        """Capture the names that the cell, or a captured function, may look up by a string."""
         tried = {*given, *self.taken, *self.modules}
         while new := [name for name in sorted(self._words(code)) if name in self.scope and name not in tried]:
             tried.update(new)
@@ -362,7 +363,7 @@ class _Taking:
                     self._take_if_possible(name, given)
 
     def _words(self, code: CellCode) -> set[str]:
-        """What may be names in strings by which the cell, or a function that is taken, finds variables."""
+        """Return possible names in strings by which the cell, or a captured function, looks up variables."""
         for function in self._functions[len(self._lookups) :]:
             self._lookups.append(lookups_of(function))
         lookups = [code.lookups, *self._lookups]
@@ -373,19 +374,19 @@ class _Taking:
         return words.union(*(words_in(text) for value in values for text in texts_in(value) or ()))
 
     def _take_if_possible(self, name: str, given: Collection[str]) -> None:
-        """Take a name that a string has, with all it uses, unless some of that cannot go along."""
-        mine = ("taken", "_values", "_seen", "_classes", "_waiting", "_functions", "local", "modules")
-        before = {each: copy(getattr(self, each)) for each in mine}
+        """Capture a name found in a string, with everything it uses, unless a part of it cannot be sent."""
+        state = ("taken", "_values", "_seen", "_classes", "_waiting", "_functions", "local", "modules")
+        before = {each: copy(getattr(self, each)) for each in state}
         try:
             self._take(name, "named in a string")
-            self._take_what_those_use(given)
+            self._take_dependencies(given)
         except (NotPicklableError, UsageError) as error:
             for each, value in before.items():
                 setattr(self, each, value)
-            self._left.append(f"{name}, which a string names, is not there on the node: {error}")
+            self._left.append(f"{name}, which is named in a string, was not sent to the node: {error}")
 
     def missed(self, code: CellCode) -> Iterator[str]:
-        """One sentence for each name in a string that cannot go along, and one if there are names nobody can know."""
+        """Yield a sentence for each name in a string that cannot be sent, and one if some names are unknown."""
         yield from self._left
         if code.withheld is not None:
             return
@@ -397,7 +398,7 @@ class _Taking:
             if not blind.unless or any(texts_in(self.scope.get(name)) is None for name in blind.unless):
                 yield (
                     f"{blind.what} finds only those variables of the notebook that the cell reads or names in a "
-                    "string. `-i NAMES` says instead which ones go along: name all that it needs."
+                    "string. List all the names that it needs with `-i NAMES`."
                 )
                 return
 
@@ -426,7 +427,7 @@ class _Taking:
         self._seen[id(value)] = own
 
     def _class(self, key: str, kind: type, user: str) -> None:
-        """Take a class of the notebook, which travels once, and not with each object of it."""
+        """Capture a class of the notebook. It is sent once, not with each of its instances."""
         if key in self._classes:
             return
         known = self._classes[key] = _Value(
@@ -436,17 +437,17 @@ class _Taking:
         known.shared = self._shared(kind.__qualname__, kind, whole={key})
 
     def process_wide(self, imported: Iterable[str], *, with_generators: bool) -> None:
-        """Take what the notebook's process has for all and the cell may use: settings of libraries, random numbers.
+        """Capture process-wide state that the cell may use: settings of libraries, random number generators.
 
         Args:
-            imported: modules that the cell imports, and those that local modules do.
-            with_generators: whether the random numbers go along.
+            imported: modules that the cell or local modules import.
+            with_generators: capture the random number generators too.
         """
         modules = [*self.modules.values(), *imported, *self.uses]
         modules += [str(getattr(each.value, "__module__", None) or "") for each in self._values]
         modules += [type(each.value).__module__ for each in self._values]
         if any(value is warnings for value in self.user_ns.values()):
-            modules.append("warnings")  # its filters are set once, for all code
+            modules.append("warnings")  # its filters apply to all code
         packages = {module.partition(".")[0] for module in modules}
         generators = generators_used_by(packages) if with_generators else ()
         for each in (*settings_used_by(packages), *generators):
@@ -454,12 +455,12 @@ class _Taking:
 
     @property
     def uses(self) -> set[str]:
-        """Modules of the objects in the values, and those that the code of functions in them imports."""
+        """Modules of the objects in the values, and modules that functions in them import."""
         return {module for each in self._values for module in each.shared.uses}
 
     @property
     def apart(self) -> list[tuple[str, str]]:
-        """The names of values that share memory here, and will not on the node; one name twice, if it is inside one."""
+        """Pairs of names whose values share memory here, but not on the node; one name twice for one value."""
         if not any(each.shared.apart or each.shared.inside for each in self._values):
             return []
         known = [
@@ -473,17 +474,17 @@ class _Taking:
         for extent, key, each, form in sorted(known, key=lambda one: one[0].start):
             reaching = [one for one in reaching if one[0].end > extent.start]
             for _, other_key, other, other_form in reaching:
-                is_told = key != other_key and (_APART in (form, other_form) or form != other_form)
+                is_reported = key != other_key and (_APART in (form, other_form) or form != other_form)
                 if each is other and _INSIDE in (form, other_form):
-                    is_told = False  # pandas sees to that
-                if is_told and extent.end > extent.start and each.names and other.names:
+                    is_reported = False  # pandas handles this
+                if is_reported and extent.end > extent.start and each.names and other.names:
                     one, two = sorted([other.names[0], each.names[0]])
                     found.add((one, two))
             reaching.append((extent, key, each, form))
         return sorted(found)
 
     def parts_of_others(self, names: Collection[str]) -> list[str]:
-        """Those of the names whose values refer to what other names of the notebook stand for."""
+        """Return the names whose values refer to values of other names of the notebook."""
         mine = {id(each.value) for each in self._values if not set(each.names).isdisjoint(names)}
         others = {id(value) for name, value in self.user_ns.items() if not name.startswith("_")} - mine
         return [
@@ -494,7 +495,7 @@ class _Taking:
         ]
 
     def parts(self) -> list[_Part]:
-        """All values, those in one pickle that refer to the same objects or share memory."""
+        """Pack all values; those that refer to the same objects or share memory go into one pickle."""
         groups, views = _joined(self._values)
         parts = []
         pack = partial(_pack_together, side=self._side, views=views)
@@ -506,13 +507,13 @@ class _Taking:
         return parts
 
     def pack(self, name: str, value: Any) -> Packed:
-        """`value`, packed; what it needs beside itself is noted."""
+        """Pack `value`, and record what else it needs."""
         return self._shared(name, value).packed
 
     def _shared(self, name: str, value: Any, whole: Collection[str] = ()) -> Shared:
         if any(kind.__name__ == "InteractiveShell" for kind in type(value).__mro__):
             raise NotPicklableError(
-                f"{name} cannot be sent to a node: it is the shell of this notebook. Leave it out of the cell."
+                f"{name} cannot be sent to a node: it is the IPython shell of this notebook. Leave it out of the cell."
             )
         shared = pack_shared(value, self._side, name, whole=whole)
         self._waiting += ((need, name) for need in sorted(shared.needs))
@@ -526,7 +527,7 @@ class _Taking:
         return shared
 
     def _used_by(self, handle: Kept[Any]) -> None:
-        """Take what a value uses that stays on its node."""
+        """Capture what a value kept on a node uses."""
         self._waiting += ((need, handle.name) for need in handle.needs)
         for key in handle.classes:
             if (kind := self._side.find(key)) is not None:
@@ -535,11 +536,11 @@ class _Taking:
 
 _NOTHING = Packed(b"")
 _APART, _INSIDE = 1, 2
-"""Arrays by their place among those of a value: after `arrays`, its `apart` and its `inside`."""
+"""Indexes of a value's lists of arrays: `arrays`, `apart`, `inside`."""
 
 
 def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, View]]:
-    """The values in groups that share objects or memory; and the arrays that are views of memory they share."""
+    """Return groups of values that share objects or memory, and the arrays that are views of shared memory."""
     leaders = list(range(len(values)))
 
     def leader(number: int) -> int:
@@ -581,12 +582,12 @@ def _joined(values: Sequence[_Value]) -> tuple[list[list[_Value]], dict[int, Vie
 
 
 def _is_by_name(module: ModuleType) -> bool:
-    """Whether importing its name gives `module`; a module made in the notebook travels by value."""
+    """Return whether importing its name gives `module`; a module created in the notebook is sent by value."""
     return isinstance(module, LazyModule) or sys.modules.get(module.__name__) is module
 
 
 def _is_machinery(name: str, value: Any) -> bool:
-    """Whether the name was put there by IPython, and a node has its own or has no use for it."""
+    """Return whether IPython has bound the name, and a node has its own or does not need it."""
     if name in PROVIDED and name != "display":
         return True
     owner = getattr(value, "__module__", None) or type(value).__module__
@@ -604,7 +605,7 @@ def _kind(value: object) -> str:
 
 
 def _held_elsewhere(names: Iterable[str], user_ns: Mapping[str, Any]) -> list[str]:
-    """Those of the names whose objects are referred to by more than names of the notebook."""
+    """Return the names whose objects have references other than names of the notebook."""
     found = []
     for name in names:
         if name in user_ns and is_shared_visibly(user_ns[name]):
@@ -615,8 +616,8 @@ def _held_elsewhere(names: Iterable[str], user_ns: Mapping[str, Any]) -> list[st
     return found
 
 
-def _kept_as_they_are(keep: Sequence[str], code: CellCode, user_ns: Mapping[str, Any]) -> list[str]:
-    """The names of `--keep` that the cell does not mention: their values go along to be kept."""
+def _only_kept(keep: Sequence[str], code: CellCode, user_ns: Mapping[str, Any]) -> list[str]:
+    """Return the names of `--keep` that the cell does not mention, whose values are sent to be kept."""
     found = []
     for name in keep:
         if name not in code.assigned and name not in code.captures:
@@ -627,19 +628,19 @@ def _kept_as_they_are(keep: Sequence[str], code: CellCode, user_ns: Mapping[str,
 
 
 def _elements(name: str, code: CellCode, user_ns: Mapping[str, Any]) -> list[Any]:
-    """The elements of `--map name`."""
+    """Return the elements for `--map name`."""
     if name not in user_ns:
         raise UsageError(f"--map {name}: {_not_there(name, user_ns)}")
     if name not in code.captures:
         raise UsageError(
             f"--map {name}: the cell does not read {name}, so every run would be the same. "
-            f"Use {name} in the cell: there it stands for one element."
+            f"Use {name} in the cell, where it is bound to one element."
         )
     return elements_of(name, user_ns)
 
 
 def refuse_binding(assigned: Iterable[str], deletes: Iterable[str], local: Mapping[str, Any]) -> None:
-    """Refuse to bind a variable of the function that the cell is in, which only the function can do.
+    """Check that the cell binds no variable of the function that it is in, which only the function can do.
 
     Raises:
         UsageError: the cell binds one of `local`.
@@ -647,16 +648,16 @@ def refuse_binding(assigned: Iterable[str], deletes: Iterable[str], local: Mappi
     for name in (*assigned, *deletes):
         if name in local:
             raise UsageError(
-                f"{name} is a variable of the function, which %sky! cannot bind: give it the value of the expression, "
-                f"`{name} = %sky! ...`."
+                f"{name} is a variable of the function, which %sky! cannot bind: assign it the value of the "
+                f"expression, `{name} = %sky! ...`."
             )
 
 
 def elements_of(name: str, user_ns: Mapping[str, Any]) -> list[Any]:
-    """The elements of the value of a name of the notebook.
+    """Return the elements of a value of the notebook.
 
     Raises:
-        UsageError: there is no such name, or its value has no elements.
+        UsageError: the name does not exist, or its value is not iterable.
     """
     if name not in user_ns:
         raise UsageError(f"--map {name}: {_not_there(name, user_ns)}")
@@ -668,7 +669,7 @@ def elements_of(name: str, user_ns: Mapping[str, Any]) -> list[Any]:
 
 
 def _check_unbound(code: CellCode, user_ns: Mapping[str, Any], given: Collection[str]) -> None:
-    """Tell of names that the cell will certainly miss, before anything is sent."""
+    """Raise for names that the cell certainly needs and that do not exist, before anything is sent."""
     if code.withheld == "-i":
         for name in code.captures:
             if name not in user_ns:
@@ -679,10 +680,9 @@ def _check_unbound(code: CellCode, user_ns: Mapping[str, Any], given: Collection
         if name not in user_ns:
             raise stated(NameError(f"line {line}: the cell reads {name}, but {_not_there(name, user_ns)}", name=name))
         if code.withheld is not None and name not in code.captures:
-            fix = f"Add {name} to -i" if code.withheld == "-i" else "Leave --no-capture out"
+            fix = f"Add {name} to -i" if code.withheld == "-i" else "Leave out --no-capture"
             raise UsageError(
-                f"line {line}: the cell reads {name}, which {code.withheld} keeps from it. "
-                f"{fix}, or assign it in the cell."
+                f"line {line}: the cell reads {name}, which {code.withheld} excludes. {fix}, or assign it in the cell."
             )
 
 
@@ -696,7 +696,7 @@ def _check_size(manifest: Manifest, limit: int) -> None:
     if manifest.nbytes > limit:
         largest = manifest.entries[0]
         raise TooLargeError(
-            f"the cell takes {size_text(manifest.nbytes)} along, which is over the limit of {size_text(limit)}; "
+            f"the cell sends {size_text(manifest.nbytes)}, which is over the limit of {size_text(limit)}; "
             f"the largest value is {largest.name} ({largest.kind}, {size_text(largest.nbytes)}). Make it on the node, "
             "leave it out with -i, or raise the limit with --capture-limit."
         )

@@ -1,4 +1,4 @@
-"""What a cell is before it runs: its source as Python, the names that go with it and the names that come back."""
+"""Analysis of a cell before it runs: its source as Python, the names to send and the names to return."""
 
 import ast
 import builtins
@@ -17,35 +17,35 @@ from skyward_jupyter.cells.node_magics import local_magics, magic_of
 __all__ = ["CellCode", "EmptyBody", "Shape", "analyse", "blank_lines", "transform_cell"]
 
 type Shape = Literal["single", "all", "map"]
-"""The runs of a cell: one on one node, one on all nodes, or one for each element."""
+"""The runs of a cell: one run on one node, one run on each node, or one run for each element."""
 
-_EVERYWHERE = (frozenset(dir(builtins)) | PROVIDED) - {"_"}
+_ON_EVERY_NODE = (frozenset(dir(builtins)) | PROVIDED) - {"_"}
 """Names that every node has."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellCode:
-    """A cell that was looked at.
+    """The result of the analysis of a cell.
 
     Attributes:
         source: its text as plain Python.
-        filename: what its tracebacks call it.
-        captures: names that it reads and that it has not certainly bound by then.
-        shadowing: builtins that it reads; they are captured only where the notebook has its own in their place.
+        filename: the file name in its tracebacks.
+        captures: names that it reads and has not certainly bound by then.
+        shadowing: builtins that it reads; captured only if the notebook has rebound them.
         assigned: names that it binds.
         changes: names through which it assigns to an item or an attribute.
-        incidental: names that it binds by the way, as `with` and `for` do.
+        incidental: names that it only binds as targets of `with` and `for`.
         deletes: names that it may unbind.
         definitions: names bound by an import, a function or a class.
         imports: dotted names of the modules that it may import.
-        unbound: for each name that is certainly read before anything in the cell binds it, the line.
-        is_stream: it has a `yield` of its own.
-        is_async: it has an `await` of its own.
-        shows_value: its last expression is displayed.
-        only: the names that `-o` asks back; None for all.
-        withheld: the option that keeps names of the notebook from the cell, if any.
-        packages: those that a `%pip install` in it asks for.
-        lookups: how it finds variables by their names in strings.
+        unbound: the line of each name that is certainly read before anything in the cell binds it.
+        is_stream: True if it has a `yield` outside functions.
+        is_async: True if it has an `await` outside functions.
+        shows_value: True if its last expression is displayed.
+        only: the names that `-o` returns; None for all.
+        withheld: the option that excludes names of the notebook from the capture, if any.
+        packages: packages of `%pip install` in it.
+        lookups: lookups of variables by names in strings.
     """
 
     source: str
@@ -75,13 +75,13 @@ class CellCode:
         capture: bool = True,
         without: Sequence[str] = (),
     ) -> "CellCode":
-        """The cell with less, or other, names around it.
+        """Return the cell with fewer, or other, names to send and return.
 
         Args:
-            inputs: the only names to take along (`-i`).
-            outputs: the only names to bring back (`-o`), whether or not the cell seems to bind them.
-            capture: whether names are taken along at all (`--no-capture`).
-            without: names that the cell is given some other way.
+            inputs: the only names to send (`-i`).
+            outputs: the only names to return (`-o`), whether or not the cell seems to bind them.
+            capture: send names at all; False for `--no-capture`.
+            without: names that the cell gets in another way.
         """
         code = self
         if not capture:
@@ -95,13 +95,13 @@ class CellCode:
 
 
 class EmptyBody:
-    """Gives a `%%sky` line that stands alone an empty line below it: IPython refuses a cell magic without one."""
+    """Adds an empty line below a single `%%sky` line: IPython refuses a cell magic without a body."""
 
     has_side_effects = True
-    """Keeps IPython from asking it whether a cell is complete: in a terminal the next lines are still to come."""
+    """Excludes it from IPython's check for complete cells: in a terminal the next lines are yet to be typed."""
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """The lines of a cell as IPython is to have them."""
+        """Return the lines of a cell for IPython."""
         return [*lines, "\n"] if len(lines) == 1 and _MAGIC_LINE.match(lines[0]) else lines
 
 
@@ -109,7 +109,7 @@ _MAGIC_LINE = re.compile(r"%%sky\s")
 
 
 def transform_cell(raw: str) -> str:
-    """The cell `raw` as plain Python: `!command` and `%magic` become calls of `get_ipython()`, below `%%time` too."""
+    """Return the cell as plain Python: `!command` and `%magic` become calls of `get_ipython()`, also below `%%time`."""
     transform: Callable[[str], str] = (
         import_module("IPython.core.inputtransformer2").TransformerManager().transform_cell
     )
@@ -124,21 +124,21 @@ def transform_cell(raw: str) -> str:
 
 
 def blank_lines(raw: str) -> int:
-    """The number of lines at the beginning that hold nothing; IPython leaves them out."""
+    """Return the number of leading blank lines, which IPython strips."""
     return raw[: len(raw) - len(raw.lstrip())].count("\n")
 
 
 def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -> CellCode:
-    """The names and the nature of the cell `source`, which `transform_cell` made plain Python.
+    """Analyse the cell `source`, as returned by `transform_cell`.
 
     Args:
         source: the text of the cell.
-        filename: what its tracebacks call it.
+        filename: the file name in its tracebacks.
         first_line: number of the line on which the source starts, for the line numbers of tracebacks.
 
     Raises:
-        SyntaxError: it is not Python, or it returns.
-        UsageError: it uses a magic that nodes do not have.
+        SyntaxError: the cell is not Python, or has a `return`.
+        UsageError: the cell uses a magic that nodes do not have.
     """
     source = "\n" * (first_line - 1) + source
     tree = ast.parse(source, filename)
@@ -151,15 +151,15 @@ def analyse(source: str, *, filename: str = "<sky cell>", first_line: int = 1) -
     return CellCode(
         source=source,
         filename=filename,
-        captures=tuple(name for name in names.reads if name not in _EVERYWHERE),
-        shadowing=tuple(name for name in names.reads if name in _EVERYWHERE),
+        captures=tuple(name for name in names.reads if name not in _ON_EVERY_NODE),
+        shadowing=tuple(name for name in names.reads if name in _ON_EVERY_NODE),
         assigned=tuple(names.binds),
         changes=tuple(names.changes),
         incidental=tuple(names.incidental),
         deletes=tuple(names.deletes),
         definitions=tuple(names.defines),
         imports=_unique(name for each in (tree, *magics.timed) for name in imported_names(each)),
-        unbound=tuple(pair for pair in names.unbound.items() if pair[0] not in _EVERYWHERE),
+        unbound=tuple(pair for pair in names.unbound.items() if pair[0] not in _ON_EVERY_NODE),
         is_stream=program.is_stream,
         is_async=program.is_async,
         shows_value=program.shows_value,
@@ -173,7 +173,7 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _without(statements: Iterable[ast.Expr], source: str) -> str:
-    """The source with `pass` in the place of each of `statements`, on as many lines as it had."""
+    """Return the source with each of `statements` replaced by `pass`, on the same number of lines."""
     lines = source.split("\n")
     for node in statements:
         end = node.end_lineno or node.lineno

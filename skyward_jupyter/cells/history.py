@@ -1,4 +1,4 @@
-"""The notebook's own history of inputs and outputs, which stays as IPython has it."""
+"""IPython's history of inputs and outputs, which cells do not capture."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Code that finds variables by their names in strings: `globals()["x"]`, `eval("x + 1")`, `df.query("a > @x")`."""
+"""Detection of variable lookups by strings: `globals()["x"]`, `eval("x + 1")`, `df.query("a > @x")`."""
 
 import ast
 import dis
@@ -13,28 +13,28 @@ from types import CodeType, FunctionType
 __all__ = ["NO_LOOKUPS", "Blind", "Lookups", "find_lookups", "lookups_of", "texts_in", "words_in"]
 
 _LOCAL = frozenset({"locals", "vars", "dir"})
-"""Functions that give the variables of the notebook only where they are called outside of any function."""
+"""Functions that return the notebook's variables only if they are called outside any function."""
 
 _RUNNERS = frozenset({"eval", "exec"})
 _METHODS = frozenset({"query", "eval", "sql"})
-"""Methods of libraries, as pandas and DuckDB, that find variables of their caller by name."""
+"""Methods of libraries, such as pandas and DuckDB, that look up variables of their caller by name."""
 
 _KEYED = frozenset({"get", "pop", "setdefault", "__getitem__", "__contains__", "__delitem__"})
 _SAME_TEXT = frozenset({"compile", "dedent", "strip"})
-"""Functions and methods whose result has the names that their first argument, or their object, has."""
+"""Functions and methods whose result contains the same names as their first argument, or their object."""
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _LONGEST = 100_000
-"""Characters of a text of the notebook, and elements of a collection of texts, that are looked through."""
+"""Limit on the characters of a string, and on the elements of a collection of strings, that are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blind:
-    """A lookup whose names are not in the code.
+    """A lookup of names that do not occur in the code.
 
     Attributes:
-        what: what is called, and where: `line 3: dir()`.
-        unless: it is none if the notebook has texts under all of these names; empty if it is one in any case.
+        what: the call and its line: `line 3: dir()`.
+        unless: names of the notebook; not blind if all of them are bound to strings. Empty if it always is.
     """
 
     what: str
@@ -43,14 +43,14 @@ class Blind:
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """How some code finds variables by name.
+    """Lookups of variables by name in some code.
 
     Attributes:
-        words: what may be names in its strings.
-        in_namespace: it looks into the namespace, as `globals()` and `eval` do, perhaps for names that it was given.
-        by_method: it calls a method that may look for names.
-        arguments: variables that are given to these methods.
-        blind: lookups of names that are not in the code.
+        words: possible names in its strings.
+        in_namespace: it uses the namespace, as `globals()` and `eval` do, possibly for names from its arguments.
+        by_method: it calls a method that may look up names.
+        arguments: variables that are passed to these methods.
+        blind: lookups of names that do not occur in the code.
     """
 
     words: frozenset[str] = frozenset()
@@ -64,12 +64,12 @@ NO_LOOKUPS = Lookups()
 
 
 def words_in(text: str) -> set[str]:
-    """What may be names in `text`."""
+    """Return all possible names in `text`."""
     return set(_WORD.findall(text))
 
 
 def texts_in(value: object) -> Iterator[str] | None:
-    """The texts in `value`, if it is one or a collection of them, and not too long; otherwise None."""
+    """Return the strings in `value` if it is a string, or a collection of strings, and not too long; otherwise None."""
     if isinstance(value, str):
         return iter((value,)) if len(value) <= _LONGEST else None
     if isinstance(value, (list, tuple, set, frozenset, dict)) and 0 < len(value) <= _LONGEST:
@@ -78,7 +78,7 @@ def texts_in(value: object) -> Iterator[str] | None:
 
 
 def find_lookups(trees: Iterable[ast.Module]) -> Lookups:
-    """The lookups of a cell, all of whose code is in `trees`."""
+    """Find the lookups of a cell whose whole code is in `trees`."""
     finder = _Finder()
     for tree in trees:
         finder.look(tree)
@@ -86,7 +86,7 @@ def find_lookups(trees: Iterable[ast.Module]) -> Lookups:
 
 
 def lookups_of(function: FunctionType) -> Lookups:
-    """The lookups of a function, found in its code. Names that it is given are in the code of its callers."""
+    """Find the lookups in a function's code. Names passed to it as arguments are in the code of its callers."""
     codes = list(_codes(function.__code__))
     in_namespace = any(not {"globals", *_RUNNERS}.isdisjoint(code.co_names) for code in codes)
     by_method = any(not _METHODS.isdisjoint(code.co_names) and _calls_method(code) for code in codes)
@@ -96,7 +96,7 @@ def lookups_of(function: FunctionType) -> Lookups:
 
 
 def _blind_in(function: FunctionType) -> tuple[Blind, ...]:
-    """The lookups in `function` of names that are neither in its code nor given to it, if its source is known."""
+    """Find the blind lookups in `function`, if its source is known."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError, TypeError):
@@ -112,7 +112,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _calls_method(code: CodeType) -> bool:
-    """Whether one of `_METHODS` is called with arguments; `model.eval()` of PyTorch has none."""
+    """Return whether one of `_METHODS` is called with arguments; `model.eval()` of PyTorch has none."""
     steps = list(dis.get_instructions(code))
     return any(
         step.opname == "LOAD_ATTR" and step.argval in _METHODS and not (after.opname == "CALL" and after.arg == 0)
@@ -121,7 +121,7 @@ def _calls_method(code: CodeType) -> bool:
 
 
 def _constants(code: CodeType) -> Iterator[str]:
-    """The strings that `code` uses as values: no docstrings, and no names of keywords and imports."""
+    """Yield the strings that `code` uses as values: no docstrings, and no names of keywords and imports."""
     steps = list(dis.get_instructions(code))
     for step, after in zip(steps, [*steps[1:], None], strict=True):
         if step.opname not in ("LOAD_CONST", "RETURN_CONST"):
@@ -157,10 +157,10 @@ class _Finder:
         for node, _ in nodes:
             self._note(node)
         for node, is_inner in nodes:
-            self._look_at(node, is_inner)
+            self._visit(node, is_inner)
 
     def _note(self, node: ast.AST) -> None:
-        """Note texts, and where variables come from."""
+        """Record strings, and the expressions that variables are bound to."""
         match node:
             case ast.Constant(value=str(text)) if not isinstance(self._parents[id(node)], ast.Expr):
                 self._words |= words_in(text)
@@ -173,7 +173,7 @@ class _Finder:
                     case _:
                         self._origins.setdefault(name, []).append(None)
 
-    def _look_at(self, node: ast.AST, is_inner: bool) -> None:
+    def _visit(self, node: ast.AST, is_inner: bool) -> None:
         match node:
             case ast.Call(func=ast.Name(id=name), args=[code, *spaces], keywords=keywords) if name in _RUNNERS:
                 space = next(iter([*spaces, *(each.value for each in keywords if each.arg == "globals")]), None)
@@ -189,13 +189,13 @@ class _Finder:
                 self._namespace(node, is_inner)
 
     def _namespace(self, node: ast.expr, is_inner: bool) -> None:
-        """Look at what is done with a namespace."""
+        """Record the lookup that is made in a namespace."""
         parent = self._parents[id(node)]
         above = self._parents.get(id(parent))
         key: ast.expr | None = None
         match parent:
             case _ if any(_runs_code(each) for each in self._around(node)):
-                return  # that is looked at itself
+                return  # handled as a call of its own
             case ast.Subscript(slice=key, ctx=ast.Store()) if not isinstance(above, ast.AugAssign):
                 return
             case ast.Subscript(slice=key):
@@ -214,21 +214,21 @@ class _Finder:
         self._key(key, f"line {node.lineno}: {called}", is_inner)
 
     def _around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The expressions that `node` is part of, the nearest first."""
+        """Yield the expressions that contain `node`, innermost first."""
         above = self._parents.get(id(node))
         while isinstance(above, (ast.expr, ast.keyword)):
             yield above
             above = self._parents.get(id(above))
 
     def _key(self, key: ast.expr | None, what: str, is_inner: bool) -> None:
-        """Note a lookup by `key`."""
+        """Record a lookup by `key`."""
         self._in_namespace = True
         unless = None if key is None else self._texts(key, is_inner, frozenset())
         if unless is None or unless:
             self._blind.append(Blind(what, unless or frozenset()))
 
     def _texts(self, node: ast.expr, is_inner: bool, seen: frozenset[str]) -> frozenset[str] | None:
-        """The variables of the notebook on which it depends what text `node` is; None if that cannot be said."""
+        """Return the notebook's variables that determine the string `node`; None if it cannot be determined."""
         parts: list[ast.expr | None]
         match node:
             case ast.Constant(value=str() | bytes()):
@@ -259,7 +259,7 @@ class _Finder:
 
 
 def _walk(node: ast.AST, *, is_inner: bool) -> Iterator[tuple[ast.AST, bool]]:
-    """The nodes below `node`, each with whether it is in a function or a class."""
+    """Yield the nodes below `node`, each with whether it is in a function or a class."""
     is_inner = is_inner or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
     for child in ast.iter_child_nodes(node):
         yield child, is_inner
@@ -267,7 +267,7 @@ def _walk(node: ast.AST, *, is_inner: bool) -> Iterator[tuple[ast.AST, bool]]:
 
 
 def _is_namespace(node: ast.AST, is_inner: bool) -> bool:
-    """Whether `node` gives the variables of the notebook."""
+    """Return whether `node` evaluates to the variables of the notebook."""
     match node:
         case ast.Call(func=ast.Name(id=name), args=[], keywords=[]):
             return name == "globals" or (name in _LOCAL and not is_inner)

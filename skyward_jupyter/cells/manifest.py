@@ -1,4 +1,4 @@
-"""What goes with a cell, shown before it goes."""
+"""The manifest of a cell: what is sent with it, shown beforehand."""
 
 import html
 from collections.abc import Callable, Collection, Sequence
@@ -12,7 +12,7 @@ from skyward.wire.payloads.payload import Addresses, Packed
 __all__ = ["SHOWN_FROM", "Entry", "Manifest"]
 
 SHOWN_FROM = 16 << 20
-"""Bytes from which a manifest is shown without being asked for."""
+"""Bytes from which a manifest is shown without a request."""
 
 type HolderLookup = Callable[[bytes], Collection[int]]
 
@@ -24,9 +24,9 @@ class Entry:
     Attributes:
         name: its name in the notebook.
         kind: its type.
-        packed: the value as it travels; several for a name whose elements travel one by one.
-        reason: why it goes along, where that is not simply that the cell reads it.
-        where: where it stays, if a node keeps it.
+        packed: the pickled value; several for a name whose elements are sent one by one.
+        reason: the reason for its capture, unless the cell simply reads it.
+        where: the node that keeps it, in words; empty if none does.
     """
 
     name: str
@@ -37,21 +37,21 @@ class Entry:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the value as it travels."""
+        """Bytes of the pickled value."""
         return sum(packed.nbytes for packed in self.packed)
 
     @cached_property
     def addresses(self) -> tuple[Addresses, ...]:
-        """The content addresses of the values. To find them takes a look at every byte."""
+        """The content addresses of the values. Computed from every byte."""
         return tuple(packed.addresses() for packed in self.packed)
 
     @property
     def digest(self) -> str:
-        """The start of its content address, in hexadecimal; empty for several values."""
+        """The start of the content address, in hexadecimal; empty for several values."""
         return self.addresses[0].whole.hex()[:12] if len(self.packed) == 1 else ""
 
     def held_by(self, holds: HolderLookup) -> frozenset[int] | None:
-        """Ranks of the nodes that hold every large part of it; None if it is small and travels each time."""
+        """Return the ranks of the nodes that hold all its blobs; None for a small value, which is sent each time."""
         keys = [key for addresses in self.addresses for key in addresses.keys]
         if not keys:
             return None
@@ -60,15 +60,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Everything that goes with a cell.
+    """Everything that is sent with a cell.
 
     Attributes:
         entries: the captured values, largest first.
         modules: by name in the cell, the modules that the node imports.
-        sources: names of the local modules whose sources go along.
-        outputs: names that are to come back.
-        files: the files that go along, in words.
-        holds: tells which nodes hold a blob.
+        sources: names of the local modules whose sources are sent.
+        outputs: names to return.
+        files: the files to send, in words.
+        holds: returns the nodes that hold a blob.
         nodes: ranks of the nodes of the pool.
     """
 
@@ -87,12 +87,12 @@ class Manifest:
 
     @property
     def to_send(self) -> int:
-        """Bytes that are sent to a node that does not have them: all but what every node holds."""
+        """Bytes of the values that not every node holds."""
         return sum(entry.nbytes for entry in self.entries if not self._is_everywhere(entry))
 
     @property
     def worth_showing(self) -> bool:
-        """Whether so much goes along that the user should see it."""
+        """True if the values are so large that the user should see the manifest."""
         return self.nbytes > SHOWN_FROM
 
     def _is_everywhere(self, entry: Entry) -> bool:
@@ -110,7 +110,7 @@ class Manifest:
         return "held" if self._is_everywhere(entry) else "held by " + ", ".join(map(str, sorted(held)))
 
     def _to_the_holder(self) -> str:
-        """Return how much is to be sent to the node that holds the most, where that is less than to another."""
+        """Return the bytes to send to the node that holds the most, if they are fewer than for another node."""
         least, rank = min(((self._missing_on(rank), rank) for rank in self.nodes), default=(self.to_send, 0))
         return f" ({size_text(least)} to node {rank})" if least < self.to_send else ""
 
@@ -133,7 +133,7 @@ class Manifest:
         if self.files:
             notes.append(f"files: {self.files}")
         if self.outputs:
-            notes.append("to come back: " + ", ".join(self.outputs))
+            notes.append("returned: " + ", ".join(self.outputs))
         return notes
 
     def __str__(self) -> str:

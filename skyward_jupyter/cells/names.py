@@ -1,8 +1,8 @@
-"""Which names a cell reads, binds, changes and deletes, found without running it.
+"""Names that a cell reads, binds, changes and deletes, found without running it.
 
-The walk follows the order in which the cell runs. A name that is certainly bound by then is the cell's own; any other
-that it reads comes from the notebook. What a function reads counts when the function is first used, not when it is
-defined: only then must the names be there.
+The analysis follows the order of execution. A name that is certainly bound by then is the cell's own; any other name
+that it reads comes from the notebook. The names that a function reads count when the function is first used, not when
+it is defined: only then must they exist.
 """
 
 import ast
@@ -16,12 +16,12 @@ from skyward_jupyter.cells.scopes import Inner, Key, inner_scopes
 __all__ = ["Names", "find_names"]
 
 _OPAQUE = frozenset({"exec", "eval", "globals", "locals", "vars"})
-"""Functions that can bind names unseen."""
+"""Functions that can bind names invisibly."""
 
 
 @dataclass(slots=True)
 class Names:
-    """The names of a cell, each in the order in which it is first met.
+    """The names of a cell, in order of first occurrence.
 
     Attributes:
         reads: read before the cell itself has certainly bound them.
@@ -30,8 +30,8 @@ class Names:
         incidental: bound only as the target of a `for` or a `with`.
         deletes: unbound by the cell.
         defines: bound by an import, a function or a class.
-        unbound: for each name that is certainly read before anything binds it, the line.
-        opaque: the cell may bind names that cannot be seen here.
+        unbound: the line of each name that is certainly read before anything binds it.
+        opaque: True if the cell may bind names that the analysis cannot see.
     """
 
     reads: dict[str, None] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Names:
 
 
 def find_names(tree: ast.Module, source: str, filename: str) -> Names:
-    """The names of the cell `tree`, parsed from `source`."""
+    """Find the names of the cell `tree`, parsed from `source`."""
     walk = _Walk(inner_scopes(source, filename))
     walk.block(tree.body)
     names = walk.names
@@ -78,7 +78,7 @@ class _Walk(ast.NodeVisitor):
             self.visit(statement)
 
     def _branches(self, *branches: Iterable[ast.AST], exhaustive: bool) -> None:
-        """Bodies of which one runs, or perhaps none: what every one binds is bound afterwards."""
+        """Visit alternatives, of which one runs, or none: names that all of them bind are bound afterwards."""
         before, sure, ended = self._bound, self._sure, self._ended
         self._sure = False
         outcomes = [] if exhaustive else [before]
@@ -92,7 +92,7 @@ class _Walk(ast.NodeVisitor):
         self._ended = ended or (exhaustive and not outcomes)
         self._sure = sure and not self._ended
 
-    def _perhaps(self, *nodes: ast.AST) -> None:
+    def _maybe(self, *nodes: ast.AST) -> None:
         self._branches(nodes, exhaustive=False)
 
     def _end(self, node: ast.AST) -> None:
@@ -111,23 +111,23 @@ class _Walk(ast.NodeVisitor):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         self.visit(node.values[0])
-        self._perhaps(*node.values[1:])
+        self._maybe(*node.values[1:])
 
     def visit_Compare(self, node: ast.Compare) -> None:
         self.visit(node.left)
         self.visit(node.comparators[0])
-        self._perhaps(*node.comparators[1:])
+        self._maybe(*node.comparators[1:])
 
     def visit_While(self, node: ast.While) -> None:
         self.visit(node.test)
-        self._perhaps(*node.body)
-        self._perhaps(*node.orelse)
+        self._maybe(*node.body)
+        self._maybe(*node.orelse)
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
         self._targets.update(map(id, ast.walk(node.target)))
-        self._perhaps(node.target, *node.body)
-        self._perhaps(*node.orelse)
+        self._maybe(node.target, *node.body)
+        self._maybe(*node.orelse)
 
     visit_For = visit_AsyncFor = _for
 
@@ -238,14 +238,14 @@ class _Walk(ast.NodeVisitor):
             self.names.opaque = True
 
     def _command(self, node: ast.Call) -> None:
-        """A `!command`, in which `$name` and `{expression}` stand for values."""
+        """Visit a `!command`, with its placeholders `$name` and `{expression}`."""
         for text in node.args:
             if isinstance(text, ast.Constant) and isinstance(text.value, str):
                 for name in names_in_command(text.value):
                     self._read(name, node.lineno, sure=False)
 
     def _magic(self, magic: Magic) -> None:
-        """A magic that runs on the node, with the code behind or below it."""
+        """Visit a magic that runs on the node, with the code after or below it."""
         for name in (*magic.reads, *names_in_command(magic.expanded)):
             self._read(name, magic.lineno, sure=False)
         if magic.runs:
@@ -253,7 +253,7 @@ class _Walk(ast.NodeVisitor):
             self.block(ast.parse(magic.runs).body)
 
     def visit_Global(self, node: ast.Global) -> None:
-        """At the top of a cell it says nothing new."""
+        """Do nothing: at the top of a cell, `global` has no effect."""
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
@@ -296,7 +296,7 @@ class _Walk(ast.NodeVisitor):
         self._define(node, bool(node.decorator_list or node.keywords))
 
     def _class_body(self, node: ast.ClassDef) -> None:
-        """The body runs at once, in a scope of its own, and leaves nothing bound outside it."""
+        """Visit the body, which runs at once in its own scope and binds nothing outside it."""
         outer, bound, deferred = self.names, set(self._bound), dict(self._deferred)
         self.names = Names()
         self._bound |= _type_parameters(node)
@@ -317,10 +317,10 @@ class _Walk(ast.NodeVisitor):
     def visit_Lambda(self, node: ast.Lambda) -> None:
         for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
             self.visit(default)
-        self._all_of("lambda", node.lineno)
+        self._maybe_read_all("lambda", node.lineno)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
-        """Its first iterable is evaluated here; the rest in a scope of its own, perhaps never."""
+        """Visit the first iterable, which is evaluated here, and the rest, which runs in its own scope, if at all."""
         bound, sure = set(self._bound), self._sure
         for part in node.generators:
             self.visit(part.iter)
@@ -337,10 +337,10 @@ class _Walk(ast.NodeVisitor):
 
     def visit_TypeAlias(self, node: ast.TypeAlias) -> None:
         assert isinstance(node.name, ast.Name)
-        self._all_of(node.name.id, node.lineno)
+        self._maybe_read_all(node.name.id, node.lineno)
         self._bind(node.name.id)
 
-    # -- what is noted
+    # -- records
 
     def _inside(self, name: str, line: int) -> Inner:
         inner = self._inner.get((name, line), Inner(frozenset(), frozenset()))
@@ -349,8 +349,8 @@ class _Walk(ast.NodeVisitor):
         self.names.opaque |= not _OPAQUE.isdisjoint(inner.reads)
         return inner
 
-    def _all_of(self, name: str, line: int) -> None:
-        """Everything that an inner scope reads is read here, if it runs at all."""
+    def _maybe_read_all(self, name: str, line: int) -> None:
+        """Record that everything that an inner scope reads may be read here."""
         for read in sorted(self._inside(name, line).reads):
             self._read(read, line, sure=False)
 
@@ -390,7 +390,7 @@ def _type_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def _root(node: ast.expr) -> str | None:
-    """The name that a chain of attributes, items and calls starts from: `df` of `df.loc[0].x`."""
+    """Return the name that a chain of attributes and items starts from: `df` of `df.loc[0].x`."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None

@@ -1,4 +1,4 @@
-"""The magics inside a `%%sky` cell: which of them run on a node, and what their code means for its names."""
+"""The magics inside a `%%sky` cell: their checks, and the names that their code uses."""
 
 import ast
 import shlex
@@ -21,13 +21,13 @@ _FUNCTION = "__skyward_timeit__"
 
 @dataclass(frozen=True, slots=True)
 class Magic:
-    """One magic of a cell, as IPython has made a call of it.
+    """One magic of a cell, parsed from the call that IPython has made of it.
 
     Attributes:
-        name: without its percent signs.
-        line: what stands behind it.
-        body: what stands below a cell magic; None for a line magic.
-        lineno: the line it is on.
+        name: its name without percent signs.
+        line: the text after it.
+        body: the text below a cell magic; None for a line magic.
+        lineno: its line number.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Magic:
 
     @property
     def runs(self) -> str:
-        """Code that it runs as if it stood in the cell, on the lines where it stands."""
+        """Code that it runs like code of the cell, with the line numbers of the cell."""
         if self.name != "time":
             return ""
         above = "\n" * (self.lineno - 1)
@@ -48,7 +48,7 @@ class Magic:
 
     @property
     def reads(self) -> frozenset[str]:
-        """Names that it reads without binding any: those of code that it measures."""
+        """Names that `%timeit` reads; it binds none."""
         if self.name != "timeit":
             return frozenset()
         asked = repeated(self.line, self.body)
@@ -57,20 +57,20 @@ class Magic:
 
     @property
     def expanded(self) -> str:
-        """Text in which `$name` and `{expression}` stand for values."""
+        """Text with the placeholders `$name` and `{expression}`."""
         return "" if self.name in ("time", "timeit") else self.line
 
     def check(self, filename: str) -> None:
-        """Check that a node can do this.
+        """Check that a node can run the magic.
 
         Raises:
             SyntaxError: its code is not Python.
-            UsageError: it is a magic that only the notebook has, or it has options that nodes do not know.
+            UsageError: only the notebook has this magic, or it has options that nodes do not support.
         """
         if self.name not in (LINE_MAGICS if self.body is None else CELL_MAGICS):
             instead = _INSTEAD.get(self.name, "run it in a cell without %%sky")
             raise UsageError(
-                f"line {self.lineno}: {self} is a magic of the notebook, which nodes do not have; {instead}."
+                f"line {self.lineno}: {self} is a magic of the notebook that nodes do not have; {instead}."
             )
         match self.name:
             case "time":
@@ -88,11 +88,11 @@ class Magic:
 
 @dataclass(frozen=True, slots=True)
 class LocalMagics:
-    """What is done here about the magics of a cell, before it goes to a node.
+    """The magics of a cell, as handled by the client before the cell is sent.
 
     Attributes:
-        left_out: the statements that mean nothing on a node.
-        packages: those that `%pip install` names.
+        left_out: statements without effect on a node.
+        packages: the packages of `%pip install`.
         timed: the code of `%time`.
         measured: the code of `%timeit`.
     """
@@ -104,11 +104,11 @@ class LocalMagics:
 
 
 def local_magics(tree: ast.Module, filename: str) -> LocalMagics:
-    """What is done here about the magics in `tree`.
+    """Check the magics in `tree`, and collect what the client handles.
 
     Raises:
-        SyntaxError: the code of one is not Python.
-        UsageError: a node cannot do what one says.
+        SyntaxError: the code of a magic is not Python.
+        UsageError: a node cannot run a magic.
     """
     left_out: list[ast.Expr] = []
     packages: list[str] = []
@@ -131,7 +131,7 @@ def local_magics(tree: ast.Module, filename: str) -> LocalMagics:
             code = ast.parse(magic.runs, filename)
             inner = local_magics(code, filename)
             if inner.packages:
-                raise UsageError(f"line {magic.lineno}: %pip cannot stand below {magic}: put it in a cell of its own.")
+                raise UsageError(f"line {magic.lineno}: %pip is not allowed below {magic}: put it in its own cell.")
             timed += [code, *inner.timed]
             measured += inner.measured
         elif magic.name == "timeit":
@@ -141,7 +141,7 @@ def local_magics(tree: ast.Module, filename: str) -> LocalMagics:
 
 
 def magic_of(node: ast.AST) -> Magic | None:
-    """The magic that `node` calls, if it does."""
+    """Return the magic that `node` calls; None if it calls none."""
     match node:
         case ast.Call(
             func=ast.Attribute(
@@ -158,10 +158,10 @@ def magic_of(node: ast.AST) -> Magic | None:
 
 
 def _packages(magic: Magic) -> list[str]:
-    """What `%pip install NAMES` names.
+    """Return the packages of `%pip install NAMES`.
 
     Raises:
-        UsageError: it says anything else.
+        UsageError: it is any other command.
     """
     try:
         command, *words = shlex.split(magic.line) or [""]

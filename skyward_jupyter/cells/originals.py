@@ -1,4 +1,4 @@
-"""The objects of the notebook that a cell took along, which take over what it changed in their copies."""
+"""The notebook's objects that a cell captured, to which its changes are applied."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -16,15 +16,15 @@ _MISSING = object()
 
 
 class Originals:
-    """Finds the objects by their places in what was sent.
+    """Access to the captured objects by their places in the pickles.
 
     Args:
-        memos: of each pickle that was sent, the memo, which keeps its objects alive; None if it came packed.
-        local: the variables of the function in which the cell is, that it took along: nothing can be bound to them.
-        apart: names of values that share memory here, and not on the node; one name twice, if it is inside one.
-        roots: of each pickle, its values by their names.
-        names: the values of names that the cell takes along or unbinds, as they were.
-        as_sent: of each pickle, what tells whether its objects are still what was sent, but for memory of arrays.
+        memos: the memo of each pickle, which keeps its objects alive; None for a value that was already packed.
+        local: captured variables of the function that the cell is in: these cannot be rebound.
+        apart: pairs of names whose values share memory here, but not on the node; one name twice for sharing inside it.
+        roots: for each pickle, its values by their names.
+        names: the values of names that the cell captured or unbinds, when it was sent.
+        as_sent: for each pickle, returns whether its objects are still as they were sent, except memory of arrays.
     """
 
     def __init__(
@@ -47,40 +47,40 @@ class Originals:
         self._numbers: dict[int, dict[int, int]] = {}
 
     def at(self, places: Iterable[tuple[int, int]]) -> list[Any]:
-        """The objects at `places`: the number of a pickle, and that of an object in it."""
+        """Return the objects at `places`: the number of a pickle, and the memo number of an object in it."""
         return [self._part(part)[number] for part, number in places]
 
     def is_bound_as_before(self, name: str, user_ns: Mapping[str, Any]) -> bool:
-        """Whether a name stands for what it stood for when the cell was sent, or for nothing now."""
+        """Return whether a name is unbound, or bound to the same object as when the cell was sent."""
         here = user_ns.get(name, _MISSING)
         return self._names is None or here is _MISSING or here is self._names.get(name, _MISSING)
 
     def names_of(self, value: Any, part: int) -> list[str]:
-        """The names under which an object was sent, or under which those were that it travelled with."""
+        """Return the names of a captured object, or the names of the values in the same pickle."""
         roots = self._roots[part] if part < len(self._roots) else {}
         return [name for name, root in roots.items() if root is value] or list(roots)
 
     def is_name_of(self, name: str, value: Any) -> bool:
-        """Whether a name stood for an object."""
+        """Return whether `value` was captured under this name."""
         return any(roots.get(name, _MISSING) is value for roots in self._roots)
 
     def is_root(self, value: Any, part: int) -> bool:
-        """Whether any name stood for an object."""
+        """Return whether `value` was captured under any name."""
         return part < len(self._roots) and any(root is value for root in self._roots[part].values())
 
     def has(self, holder: Any) -> bool:
-        """Whether it is one of these collections, and none of the notebook's."""
+        """Return whether `holder` is a collection of this object, and not of the notebook."""
         ours = (*self._roots, self._names, *self._objects.values(), *self._numbers.values())
         return any(holder is each for each in ours)
 
     def is_as_sent(self, part: int) -> bool:
-        """Whether the objects of a pickle are what was sent. To be asked before anything is put into them."""
+        """Return whether the objects of a pickle are still as they were sent. Call before any change is applied."""
         if part not in self._known_as_sent:
             self._known_as_sent[part] = part < len(self._as_sent) and self._as_sent[part]()
         return self._known_as_sent[part]
 
     def likeness(self, part: int, side: Side) -> Likeness:
-        """What compares values of the notebook with what stands for values of a pickle."""
+        """Return a comparison of the notebook's values with stand-ins for values of a pickle."""
 
         def number_of(value: Any) -> int | None:
             return number_to_compare(self._numbers_in(part), value)
@@ -91,7 +91,7 @@ class Originals:
         return Likeness(original, partial(digest_of, side=side, number_of=number_of, content_of=lambda view: view))
 
     def release(self) -> None:
-        """Keep nothing alive any more: the cell is over."""
+        """Drop all references once the cell has ended. Idempotent."""
         self._memos = self._roots = self._as_sent = ()
         self._names = None
         self._objects.clear()
@@ -109,14 +109,14 @@ class Originals:
 
 
 def not_shared(names: tuple[str, str]) -> str:
-    """The sentence about values of these names, which share memory here, and not on the node."""
+    """Return a notice about values that share memory here, but not on the node."""
     one, other = names
     if one == other:
         return (
-            f"Arrays in {one} share memory here, and not on the node: what the cell changes in one of them does not "
-            "show in the other. Make them in the cell."
+            f"Arrays in {one} share memory here, but not on the node: a change of one of them in the cell does not "
+            "show in the other. Create them in the cell."
         )
     return (
-        f"{one} and {other} share memory here, and not on the node: what the cell changes in one of them does not show "
-        f"in the other. Make {other} in the cell."
+        f"{one} and {other} share memory here, but not on the node: a change of one of them in the cell does not show "
+        f"in the other. Create {other} in the cell."
     )

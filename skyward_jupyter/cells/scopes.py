@@ -1,4 +1,4 @@
-"""What the functions and classes of a cell take from its globals, as Python itself resolves it."""
+"""Globals used by the functions and classes of a cell, as Python itself resolves them."""
 
 import symtable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ __all__ = ["Inner", "Key", "inner_scopes"]
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """What a function, class or comprehension, with all inside it, takes from the globals, and what it binds there."""
+    """Globals that a function, class or comprehension reads and binds, including the scopes inside it."""
 
     reads: frozenset[str]
     binds: frozenset[str]
@@ -19,7 +19,7 @@ type Key = tuple[str, int]
 
 
 def inner_scopes(source: str, filename: str) -> dict[Key, Inner]:
-    """The scopes inside the cell `source`, by name and line. Scopes of one name on one line count as one."""
+    """Return the scopes inside the cell `source`, by name and line. Scopes with the same key are merged."""
     found: dict[Key, Inner] = {}
 
     def visit(table: symtable.SymbolTable) -> Inner:
@@ -30,7 +30,7 @@ def inner_scopes(source: str, filename: str) -> dict[Key, Inner]:
                 continue
             bound = symbol.is_assigned() or symbol.is_imported()
             if symbol.is_referenced() or bound:
-                reads.add(symbol.get_name())  # `global n; n += 1` reads n too, though the table does not say so
+                reads.add(symbol.get_name())  # `global n; n += 1` reads n too, which the table omits
             if bound:
                 binds.add(symbol.get_name())
         for child in table.get_children():

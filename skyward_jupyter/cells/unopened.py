@@ -1,6 +1,7 @@
-"""What came back from a node and cannot be opened here, and modules that a cell imported there.
+"""Values from a node that cannot be unpickled here, and modules that a cell imported there.
 
-Both have their names in the notebook, so the next `%%sky` cell can use them; used here, they say what is missing.
+Both are bound in the notebook, so that the next `%%sky` cell can use them. Using them here raises an error that names
+what is missing.
 """
 
 import importlib
@@ -20,11 +21,11 @@ __all__ = ["LazyModule", "StayedBehind", "UnopenedValue", "module_here"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class UnopenedValue(Nested):
-    """A value of a node that this side cannot open. It travels to nodes as it came.
+    """A value from a node that cannot be unpickled here. It is sent to nodes unchanged.
 
     Attributes:
-        reason: why it cannot be opened.
-        module: the module that is missing here, if that is why.
+        reason: the reason why it cannot be unpickled.
+        module: the module that is missing here, if that is the reason.
     """
 
     packed: Packed
@@ -36,10 +37,10 @@ class UnopenedValue(Nested):
     seeds: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<value of a node, {self.packed.nbytes:,} bytes: {self.reason}>"
+        return f"<value from a node, {self.packed.nbytes:,} bytes: {self.reason}>"
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__") or name.startswith(("_repr_", "_ipython_")):  # asked by machinery, not by the user
+        if name.startswith("__") or name.startswith(("_repr_", "_ipython_")):  # not looked up by the user
             raise AttributeError(name)
         self._refuse()
 
@@ -47,7 +48,7 @@ class UnopenedValue(Nested):
         self._refuse()
 
     def others(self, names: Mapping[str, Any]) -> list[str]:
-        """The names of other values that came with this one: they may refer to one another, so they stay together."""
+        """Return the names of other values in the same pickle, which may refer to one another and stay together."""
         return [
             name
             for name, value in names.items()
@@ -55,7 +56,7 @@ class UnopenedValue(Nested):
         ]
 
     def become(self, new: "UnopenedValue") -> None:
-        """Stand for what the value is after a cell has changed it, for everyone who refers to this object."""
+        """Replace the contents with the value after a cell has changed it, for all references to this object."""
         for each in fields(self):
             object.__setattr__(self, each.name, getattr(new, each.name))
 
@@ -65,27 +66,27 @@ class UnopenedValue(Nested):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StayedBehind:
-    """Stands for the value of a cell that was displayed and did not come back.
+    """Placeholder for a displayed value of a cell that was not returned.
 
     Attributes:
-        reason: why it did not.
+        reason: the reason.
     """
 
     reason: str
 
     def __repr__(self) -> str:
-        return f"<a value that did not come back from its node: {self.reason}>"
+        return f"<a value that was not returned from its node: {self.reason}>"
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__") or name.startswith(("_repr_", "_ipython_")):  # asked by machinery, not by the user
+        if name.startswith("__") or name.startswith(("_repr_", "_ipython_")):  # not looked up by the user
             raise AttributeError(name)
         raise UsageError(
-            f"this value did not come back from its node: {self.reason}. Assign it to a name in its %%sky cell."
+            f"this value was not returned from its node: {self.reason}. Assign it to a name in its %%sky cell."
         )
 
 
 class LazyModule(ModuleType):
-    """A module that a cell imported on a node: imported here when it is first used here."""
+    """A module that a cell imported on a node. Imported here on first use."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name.startswith(("_repr_", "_ipython_")):
@@ -116,5 +117,5 @@ class LazyModule(ModuleType):
 
 
 def module_here(name: str) -> ModuleType:
-    """The module `name`; if it is not loaded yet, one that loads it on first use, so that no cell waits for it."""
+    """Return the module `name`; if it is not loaded yet, a lazy one, so that no cell waits for the import."""
     return sys.modules.get(name) or LazyModule(name)

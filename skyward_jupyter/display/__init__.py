@@ -1,4 +1,4 @@
 """Output of cells in the notebook: streams, progress, plots, sections, the footer and tables.
 
-Imports reporting and snapshots of the library.
+Imports the library's reporting and snapshots.
 """

@@ -1,6 +1,6 @@
-"""Curves as a picture (SVG) and as a line of text.
+"""Rendering of curves as an SVG picture and as a line of text.
 
-Text, axes and grid have the colour of the text around the picture, so that it is readable on light and on dark.
+Text, axes and grid inherit the colour of the surrounding text, so the picture is readable in light and dark themes.
 """
 
 import html
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["COLOURS", "caption", "picture", "ticks"]
 
 COLOURS = ("#0077bb", "#ee7733", "#009988", "#cc3311", "#aa4499")
-"""Of the curves. They are told apart by people who do not see all colours, and stand out on white and on black."""
+"""Colours of the curves. They are colour-blind safe and stand out on white and on black."""
 
 _DASHES = ("", "6 3", "1.5 3")
-"""Of the curves beyond the first five, and beyond the first ten."""
+"""Dash patterns: solid for the first five curves, then one pattern for each further five."""
 
 _WIDTH, _HEIGHT = 640, 260
 _TOP, _RIGHT, _BOTTOM = 8, 10, 34
 _CHARACTER = 6.4
 _ROW = 17
-"""Pixels; a character is as wide as most are in the font."""
+"""Sizes in pixels; `_CHARACTER` is the average width of a character of the font."""
 
 _LONGEST_KEY = 30
 
 
 def caption(curves: "Curves") -> str:
-    """What it has come to: `loss 0.12, accuracy 0.97 (100 elements)`."""
+    """Return the latest values as text: `loss 0.12, accuracy 0.97 (100 elements)`."""
     parts = [f"{_short(key)} {curve.last:.5g}" for key, curve in curves.curves.items()]
     parts += [f"{_short(key)}: {_brief(value)}" for key, value in curves.remarks.items()]
     if curves.unseen:
@@ -42,7 +42,7 @@ def caption(curves: "Curves") -> str:
 
 
 def picture(curves: "Curves") -> str:
-    """The curves over the number of the element, from 0 on, with axes and a legend."""
+    """Return an SVG of the curves over the index of the element, with axes and a legend."""
     low, high = _range(curves)
     marks = ticks(low, high, 7)
     labels = _labels(marks)
@@ -73,11 +73,11 @@ def picture(curves: "Curves") -> str:
         'stroke-opacity=".6"/>'
         f'<text x="{(plot.left + plot.right) / 2:.1f}" y="{_HEIGHT - 3}" text-anchor="middle">element</text>'
     )
-    sheer = ' stroke-opacity=".75"' if curves.step > 1 else ""  # what lies behind a dense curve is seen
+    opacity = ' stroke-opacity=".75"' if curves.step > 1 else ""  # curves behind a dense one stay visible
     for number, curve in enumerate(curves.curves.values()):
         if path := _path(curve, plot, curves.step, curves.count):
             parts.append(
-                f'<path d="{path}" fill="none" {_stroke(number)}{sheer} '
+                f'<path d="{path}" fill="none" {_stroke(number)}{opacity} '
                 'stroke-linejoin="round" stroke-linecap="round"/>'
             )
     parts.append("</svg>")
@@ -85,7 +85,7 @@ def picture(curves: "Curves") -> str:
 
 
 class _Frame:
-    """Where a number lies in the picture."""
+    """Mapping of positions and values to pixels of the picture."""
 
     def __init__(self, left: float, top: float, low: float, high: float, last: int) -> None:
         self.left, self.right = left, _WIDTH - _RIGHT
@@ -101,7 +101,7 @@ class _Frame:
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:
-    """Round numbers from `low` to `high`, some `about` of them, evenly apart. `low` is less than `high`."""
+    """Return about `about` round, evenly spaced numbers from `low` to `high`; `low` must be less than `high`."""
     rough = (high - low) / about
     scale = 10.0 ** math.floor(math.log10(rough))
     step = next((factor * scale for factor in (1, 2, 2.5, 5) if factor * scale >= rough), 10 * scale)
@@ -110,7 +110,7 @@ def ticks(low: float, high: float, about: int) -> list[float]:
 
 
 def _range(curves: "Curves") -> tuple[float, float]:
-    """The least and the greatest number, a little apart if they are the same."""
+    """Return the least and the greatest number with a margin, also if they are equal."""
     lows = [low for curve in curves.curves.values() for _, low, _ in curve.stretches if not math.isnan(low)]
     highs = [high for curve in curves.curves.values() for _, _, high in curve.stretches if not math.isnan(high)]
     low, high = min(lows, default=0.0), max(highs, default=1.0)
@@ -123,7 +123,7 @@ def _range(curves: "Curves") -> tuple[float, float]:
 
 
 def _labels(marks: list[float]) -> list[str]:
-    """The numbers with as many digits as tell them apart."""
+    """Format the numbers with as few digits as keep them distinct."""
     size = max(map(abs, marks))
     step = min((abs(b - a) for a, b in itertools.pairwise(marks)), default=size) or 1.0
     if step >= 1e-4 and size < 1e7:
@@ -134,14 +134,14 @@ def _labels(marks: list[float]) -> list[str]:
 
 
 def _positions(last: int) -> Iterator[tuple[float, str]]:
-    """Where the axis of the elements has marks, and what they say."""
+    """Yield the ticks of the element axis, each with its label."""
     for mark in ticks(0, last, 6):
         if mark == int(mark):
             yield mark, f"{int(mark):,}"
 
 
 def _legend(curves: "Curves", left: float) -> tuple[list[str], float]:
-    """The legend, and how far down it goes."""
+    """Return the SVG parts of the legend and the y coordinate below it."""
     parts: list[str] = []
     x, y = left, float(_TOP)
     entries: list[tuple[str, int | None]] = [
@@ -151,8 +151,8 @@ def _legend(curves: "Curves", left: float) -> tuple[list[str], float]:
     if curves.unseen:
         entries.append((f"{len(curves.unseen)} more not drawn", None))
     for text, number in entries:
-        wide = _CHARACTER * len(text) + (28 if number is not None else 0)
-        if x > left and x + wide > _WIDTH - _RIGHT:
+        width = _CHARACTER * len(text) + (28 if number is not None else 0)
+        if x > left and x + width > _WIDTH - _RIGHT:
             x, y = left, y + _ROW
         if y > _HEIGHT / 2:
             break
@@ -160,7 +160,7 @@ def _legend(curves: "Curves", left: float) -> tuple[list[str], float]:
             parts.append(f'<path d="M{x:.1f} {y + 5:.1f}h18" {_stroke(number)}/>')
         start = x if number is None else x + 23
         parts.append(f'<text x="{start:.1f}" y="{y + 9:.1f}">{html.escape(text)}</text>')
-        x += wide + 14
+        x += width + 14
     return parts, y + _ROW + 3
 
 
@@ -171,7 +171,7 @@ def _stroke(number: int) -> str:
 
 
 def _path(curve: "Curve", plot: _Frame, step: int, count: int) -> str:
-    """The points of a curve: each stretch from the end that is nearer to the one before to the other."""
+    """Return the SVG path of a curve; each stretch begins at the end that is nearer to the stretch before."""
     parts: list[str] = []
     before: float | None = None
     for stretch, low, high in curve.stretches:
@@ -186,7 +186,7 @@ def _path(curve: "Curve", plot: _Frame, step: int, count: int) -> str:
         if to != y:
             parts.append(f"V{to:.1f}")
         elif before is None:
-            parts.append("h0")  # a point alone is seen, too
+            parts.append("h0")  # makes a single point visible
         before = to
     return "".join(parts)
 

@@ -1,7 +1,7 @@
-"""What `--plot` keeps of the numbers that a cell yields: for each key the extremes of stretches of elements.
+"""Downsampled curves for `--plot`: for each key, the extremes of consecutive stretches of elements.
 
-The stretches grow with the number of elements, so that a million of them take no more room, and no more time to draw,
-than a thousand.
+The stretches grow with the number of elements, so that a million elements take no more memory and no more time to
+draw than a thousand.
 """
 
 import math
@@ -13,13 +13,13 @@ from typing import Any
 __all__ = ["COLUMNS", "KEYS", "Curve", "Curves", "numbers_of"]
 
 COLUMNS = 600
-"""Stretches of a curve, at most."""
+"""Maximum number of stretches of a curve."""
 
 KEYS = 15
-"""Curves that are drawn, at most; the first ones."""
+"""Maximum number of curves that are drawn: those of the first keys."""
 
 _LARGEST = 1e300
-"""Numbers beyond it are taken for it, so that differences of them are finite."""
+"""Bound to which numbers are clamped, so that their differences are finite."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Curve:
     """The numbers of one key.
 
     Attributes:
-        stretches: number of the stretch, least and greatest number in it, in order. Both are NaN where there was
+        stretches: index of the stretch, its minimum and its maximum, in order. Both are NaN if the stretch has
             nothing but NaN and infinities.
         last: the latest number.
     """
@@ -37,14 +37,14 @@ class Curve:
 
 
 class Curves:
-    """Takes the elements of a stream. It is not safe for several threads.
+    """Curves of the elements of a stream. Not thread-safe.
 
     Attributes:
-        count: elements that were taken.
-        step: how many elements one stretch has.
-        curves: by key, in the order in which the keys came.
-        unseen: keys beyond the first `KEYS`, which are not kept.
-        remarks: by key, the latest value that is no number.
+        count: number of elements that were added.
+        step: number of elements of one stretch.
+        curves: by key, in order of first appearance.
+        unseen: keys beyond the first `KEYS`, which are not recorded.
+        remarks: by key, the latest value that is not a number.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Curves:
         self.remarks: dict[str, Any] = {}
 
     def add(self, element: object) -> bool:
-        """Take an element; whether there is a number in it. If not, it is not counted."""
+        """Add an element and return whether it holds a number; one without is not counted."""
         numbers, rest = numbers_of(element)
         if not numbers:
             return False
@@ -87,7 +87,7 @@ class Curves:
             curve.stretches.append((stretch, drawn, drawn))
 
     def _merge(self) -> None:
-        """Make one stretch of every two."""
+        """Merge every two adjacent stretches into one."""
         self.step *= 2
         for curve in self.curves.values():
             merged: list[tuple[int, float, float]] = []
@@ -101,10 +101,10 @@ class Curves:
 
 
 def numbers_of(element: object) -> tuple[dict[str, float], dict[str, Any]]:
-    """The numbers of an element by their keys, and what else a mapping has. Nothing where the element is not drawn.
+    """Return the numbers of an element by key, and the other items of a mapping; both empty if it cannot be drawn.
 
-    A number has the key "value"; the items of a tuple, all of which must be numbers, have their positions or, in a
-    named tuple, their names.
+    A bare number has the key "value". The items of a tuple, all of which must be numbers, have their positions as keys
+    or, in a named tuple, their names.
     """
     if isinstance(element, Mapping):
         return _sorted_out((str(key), value) for key, value in element.items())
@@ -129,13 +129,13 @@ def _sorted_out(items: Iterable[tuple[str, Any]]) -> tuple[dict[str, float], dic
 
 
 def _number(value: Any) -> float | None:
-    """`value` as a float; None where it is no real number, nor an array of none."""
+    """Return `value` as a float; None unless it is a real number or a zero-dimensional array of one."""
     if type(value) is float:
         return value
     if isinstance(value, Real) or getattr(value, "shape", None) == ():
         try:
             return float(value)
-        except Exception:  # an array of something else, or an int beyond all floats
+        except Exception:  # an array of another type, or an int beyond the range of floats
             return None
     return None
 

@@ -1,4 +1,4 @@
-"""The elements of a stream that are kept: the last ones, up to a number and a size."""
+"""Bounded buffer of the last elements of a stream."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,25 +8,25 @@ from typing import Any
 __all__ = ["HEAVIEST", "MOST", "Elements", "counted", "weight"]
 
 MOST = 100_000
-"""Elements of a stream that are kept, the last ones."""
+"""Maximum number of elements of a stream that are kept: the last ones."""
 
 HEAVIEST = 1 << 30
-"""Bytes of a stream that are kept, as far as `weight` sees them; the last element is kept whatever it weighs."""
+"""Maximum size in bytes of the kept elements, as `weight` counts it; the last element is kept whatever its size."""
 
 _LEAST_FREED = 1024
 
 
 class Elements:
-    """The last elements of a stream, in order. It may be used from any thread.
+    """The last elements of a stream, in order. Thread-safe.
 
     Args:
-        most: elements that are kept.
-        heaviest: bytes that are kept.
-        on_drop: called once, by the thread that adds, as soon as an element is not kept any more.
+        most: maximum number of elements.
+        heaviest: maximum size of the elements, bytes.
+        on_drop: called once, by the thread that adds, when the first element is dropped.
 
     Attributes:
-        count: how many elements there were.
-        is_over: whether no more will come.
+        count: number of elements that were added.
+        is_over: True once the stream has ended.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Elements:
         self._most = most
         self._heaviest = heaviest
         self._kept: list[tuple[Any, int] | None] = []
-        self._gone = 0  # so many of `_kept`, the first ones, are dropped, and None
+        self._gone = 0  # number of leading entries of `_kept` that are dropped, and None
         self._bytes = 0
         self._changed = Condition()
         self._watchers: list[Callable[[], object]] = []
@@ -44,7 +44,7 @@ class Elements:
         self.is_over = False
 
     def add(self, value: Any, nbytes: int) -> None:
-        """Keep an element that weighs `nbytes`, and drop the oldest ones as needed."""
+        """Append an element of `nbytes` bytes, and drop the oldest ones as needed."""
         with self._changed:
             had_dropped = self.dropped
             self._kept.append((value, nbytes))
@@ -53,41 +53,41 @@ class Elements:
             while self._length > self._most or (self._bytes > self._heaviest and self._length > 1):
                 self._drop()
             starts_to_drop = bool(self.dropped) and not had_dropped
-            self._tell()
+            self._notify()
         if starts_to_drop:
             self._on_drop()
 
     def finish(self) -> None:
-        """No more will come."""
+        """Mark the end of the stream."""
         with self._changed:
             self.is_over = True
-            self._tell()
+            self._notify()
 
     @property
     def dropped(self) -> int:
-        """How many elements, the first ones, are not kept any more."""
+        """Number of leading elements that were dropped."""
         return self.count - self._length
 
     def kept(self) -> list[Any]:
-        """The elements that are kept, in order."""
+        """Return the elements that are kept, in order."""
         with self._changed:
             return [entry[0] for entry in self._kept[self._gone :] if entry is not None]
 
     def wait(self, position: int) -> tuple[int, Any] | None:
-        """The element at `position`, or the first one behind it that is kept, once there is one; None at the end."""
+        """Wait for the element at `position`, or the first kept one after it, and return both; None at the end."""
         with self._changed:
             while (found := self._at(position)) is None and not self.is_over:
                 self._changed.wait()
             return found
 
     def get(self, position: int) -> tuple[int, Any] | None:
-        """As `wait`, but None where there is no such element yet."""
+        """Return the same as `wait` without waiting; None if there is no such element yet."""
         with self._changed:
             return self._at(position)
 
     @contextmanager
     def watched(self, changed: Callable[[], object]) -> Iterator[None]:
-        """Inside, `changed` is called for each element and at the end, by the thread that adds them."""
+        """Call `changed` within the context for each element and at the end, from the thread that adds them."""
         with self._changed:
             self._watchers.append(changed)
         try:
@@ -105,12 +105,12 @@ class Elements:
         if position >= self.count:
             return None
         entry = self._kept[self._gone + position - self.dropped]
-        assert entry is not None, "what is not dropped is there"
+        assert entry is not None, "only dropped entries are None"
         return position, entry[0]
 
     def _drop(self) -> None:
         entry = self._kept[self._gone]
-        assert entry is not None, "what is not dropped is there"
+        assert entry is not None, "only dropped entries are None"
         self._kept[self._gone] = None
         self._gone += 1
         self._bytes -= entry[1]
@@ -118,14 +118,14 @@ class Elements:
             del self._kept[: self._gone]
             self._gone = 0
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.notify_all()
         for changed in self._watchers:
             changed()
 
 
 def weight(value: object) -> int:
-    """Bytes of an element, as far as arrays, texts and bytes show them, also one level down in a container."""
+    """Return the size of an element in bytes: that of arrays, strings and bytes, also one level down in a container."""
     own = _own_weight(value)
     if isinstance(value, dict):
         return own + sum(_own_weight(each) for each in value.values())
@@ -135,7 +135,7 @@ def weight(value: object) -> int:
 
 
 def counted(number: int) -> str:
-    """A number of elements, in words."""
+    """Return a number of elements as text."""
     return f"{number:,} element{'' if number == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""The line below what a cell has put out: where it ran, for how long, and what it has cost."""
+"""The footer of a cell: the nodes it ran on, its duration and its cost."""
 
 import html
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ __all__ = ["Footer", "footer_of"]
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """One cell that ran, in one line: `node 3, A100, 12.4 s, $0.011`, or `8 nodes, A100, 12.4 s, 2 of 8 failed`.
+    """Summary of a cell in one line: `node 3, A100, 12 s, $0.0110`, or `8 nodes, A100, 12 s, 2 of 8 failed`.
 
     Attributes:
-        nodes: their ranks; none where it ran in the notebook itself.
-        hardware: what they are: accelerators, or a provider.
-        seconds: from when it was sent until it was over.
-        cost: of its tasks, USD; 0 where the machines have no price.
-        tasks: how many it had.
-        failed: how many of them have failed.
+        nodes: ranks of its nodes; empty for a cell that ran in the notebook itself.
+        hardware: accelerators of the nodes, or their provider.
+        seconds: time from sending the cell to its end.
+        cost: cost of its tasks, USD; 0 if the machines have no price.
+        tasks: number of its tasks.
+        failed: number of its tasks that failed.
     """
 
     nodes: tuple[int, ...]
@@ -35,8 +35,8 @@ class Footer:
     failed: int = 0
 
     def __str__(self) -> str:
-        some = f"node {self.nodes[0]}" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
-        where = some if self.nodes else "here"
+        nodes = f"node {self.nodes[0]}" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
+        where = nodes if self.nodes else "here"
         price = money_text(self.cost) if self.cost > 0 else ""
         failed = f"{self.failed} of {self.tasks} failed" if self.tasks > 1 else "failed"
         parts = (where, " and ".join(self.hardware), duration_text(self.seconds), price, failed if self.failed else "")
@@ -48,7 +48,7 @@ class Footer:
 
 
 def footer_of(runs: "Iterable[Run[Any]]", seconds: float) -> Footer | None:
-    """The line below a cell whose work is over; None where none of it came to a node."""
+    """Return the footer of a cell that has ended; None if none of its runs reached a node."""
     runs = list(runs)
     nodes = tuple(sorted({rank for run in runs for rank in run.nodes}))
     if not nodes:

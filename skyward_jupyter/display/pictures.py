@@ -1,4 +1,4 @@
-"""Figures of matplotlib as pictures, also where no backend of the notebook is in use: a figure may come from a node."""
+"""Rendering of matplotlib figures that come from nodes, also where no matplotlib backend is active in the notebook."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,14 @@ _FIGURE = "matplotlib.figure.Figure"
 
 
 def draw_figures(shell: "InteractiveShell") -> None:
-    """Have `shell` show figures as PNG, unless something else is set. `%matplotlib inline` takes its place."""
+    """Register a PNG formatter for figures in `shell`, unless there is one. `%matplotlib inline` replaces it."""
     formatter = _formatter(shell)
     if _current(formatter) is None:
         formatter.for_type(_FIGURE, _png)
 
 
 def leave_figures(shell: "InteractiveShell") -> None:
-    """Take it back. Twice does no harm."""
+    """Unregister the PNG formatter. Idempotent."""
     formatter = _formatter(shell)
     if _current(formatter) is _png:
         formatter.pop(_FIGURE)

@@ -1,4 +1,4 @@
-"""`--plot`: the numbers that a cell yields, drawn in place while they arrive."""
+"""Live plot of the numbers that a cell yields, for `--plot`."""
 
 import html
 from collections.abc import Callable
@@ -19,14 +19,14 @@ __all__ = ["LivePlot"]
 
 
 class LivePlot:
-    """A display of the numbers of a stream, which are added while its `with` block lasts.
+    """A display of the numbers of a stream, which are added within its context.
 
-    In a notebook it is drawn again as they come, and the last state is saved; a terminal has that state, as text.
+    In a notebook it is redrawn as numbers arrive, and the last state is saved. A terminal shows the last state as text.
 
     Args:
         shell: the shell of the cell.
-        notify: takes a sentence for the user.
-        tape: keeps the picture for `%sky show`.
+        notify: shows a sentence to the user.
+        tape: records the picture for `%sky show`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LivePlot:
         self._curves = Curves()
         self._lock = Lock()
         self._drawn = 0
-        self._passed_over = False
+        self._skipped = False
         self._confirmed = self._placed = False
         self._redrawing = Redrawing(self._draw)
 
@@ -51,22 +51,22 @@ class LivePlot:
     def __exit__(self, *_: object) -> None:
         self._redrawing.__exit__()
         self._publish()
-        if self._passed_over and not self._drawn:
-            self._notify("--plot has drawn nothing: no element was a number, nor a tuple or dict of numbers.")
+        if self._skipped and not self._drawn:
+            self._notify("--plot drew nothing: no element was a number, or a tuple or dict of numbers.")
 
     def place(self) -> None:
-        """Have the display stand in the cell that runs now, before there is a number."""
+        """Place the display in the current cell, before there is a number."""
         if self._live:
             self._put("--plot: no numbers yet", "")
 
     def add(self, element: object) -> bool:
-        """Take an element; whether there is a number in it, so that it is drawn."""
+        """Add an element and return whether it holds a number, and is drawn."""
         with self._lock:
             is_drawn = self._curves.add(element)
         if is_drawn:
             self._redrawing.changed()
         else:
-            self._passed_over = True
+            self._skipped = True
         return is_drawn
 
     def _draw(self) -> None:
@@ -74,9 +74,9 @@ class LivePlot:
             self._publish()
 
     def confirm(self) -> None:
-        """Draw the last state from the cell that runs now, once.
+        """Draw the last state once more, from the current cell.
 
-        What executes notebooks without a front end (nbclient) takes updates only from the cell that it waits for.
+        Programs that execute notebooks without a front end (nbclient) accept updates only from the current cell.
         """
         if self._live and self._drawn and not self._confirmed:
             self._confirmed = True

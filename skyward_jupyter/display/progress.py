@@ -1,7 +1,7 @@
-"""One line of progress under a cell, updated in place.
+"""One line of progress below a cell, updated in place.
 
-In a notebook it is a display of its own: nothing else that the cell shows is touched. Its last state stays, so a saved
-notebook says what the cell has waited for. In a terminal it is the status line below the cursor, and is erased.
+In a notebook it is a display of its own, whose last state stays, so that a saved notebook shows what the cell waited
+for. In a terminal it is the status line below the cursor, and is erased at the end.
 """
 
 import os
@@ -33,14 +33,14 @@ class _Line(Protocol):
 
 
 class Progress:
-    """Shows `text()` while its `with` block lasts, if that is longer than `after`.
+    """A progress line that shows `text()` within its context, once that has lasted longer than `after`.
 
     Args:
         shell: the shell of the cell.
-        text: what to show now; called from another thread.
-        last: what a notebook shows from then on; `text` if None.
-        after: seconds before it is first shown.
-        enabled: whether it is shown at all.
+        text: returns the current text; called from another thread.
+        last: returns the text that a notebook shows at the end; `text` if None.
+        after: seconds before the line is first shown.
+        enabled: whether the line is shown at all.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Progress:
 
 
 class Shows(Protocol):
-    """The settings of progress: see `%config SkyMagics`."""
+    """The settings of progress lines: see `%config SkyMagics`."""
 
     @property
     def show_progress(self) -> bool: ...
@@ -89,7 +89,7 @@ class Shows(Protocol):
 
 
 def opening(shell: "InteractiveShell", pool: "Compute", settings: Shows, *, enabled: bool = True) -> Progress:
-    """Progress of a pool that is being opened, where its own console does not show it."""
+    """Return the progress line of a pool that opens; it stays hidden where the pool's own console shows progress."""
     started = time.monotonic()
 
     def nodes() -> tuple[int, int]:
@@ -102,10 +102,10 @@ def opening(shell: "InteractiveShell", pool: "Compute", settings: Shows, *, enab
 
     def last() -> str:
         if not pool.is_open:
-            return f"Pool {pool.name!r} was not opened; given up after {elapsed()}"
+            return f"Pool {pool.name!r} was not opened; gave up after {elapsed()}"
         ready, wanted = nodes()
-        there = count_text(ready) if ready >= wanted else f"{ready} of {count_text(wanted)}"
-        return f"Pool {pool.name!r}: {there} ready in {elapsed()}"
+        count = count_text(ready) if ready >= wanted else f"{ready} of {count_text(wanted)}"
+        return f"Pool {pool.name!r}: {count} ready in {elapsed()}"
 
     def elapsed() -> str:
         return duration_text(time.monotonic() - started)
@@ -115,7 +115,7 @@ def opening(shell: "InteractiveShell", pool: "Compute", settings: Shows, *, enab
 
 
 def meter(done: int, total: int, seconds: float) -> str:
-    """How far many tasks are: ` 30%|###       | 3/10 [00:02<00:05,  1.40it/s]`."""
+    """Return the progress bar of a group of tasks: ` 30%|###       | 3/10 [00:02<00:05,  1.40it/s]`."""
     from tqdm import tqdm  # type: ignore[import-untyped]  # it has no types of its own
 
     return str(tqdm.format_meter(done, total, seconds, ncols=72, ascii=" -=#"))

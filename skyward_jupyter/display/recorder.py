@@ -1,4 +1,4 @@
-"""What a cell in the background has put out so far, so that it can be shown again."""
+"""Recorder of the output of a background cell, so that it can be shown again."""
 
 import itertools
 from collections import deque
@@ -11,10 +11,10 @@ from skyward.reporting.screen import screen
 __all__ = ["OutputRecorder"]
 
 LONGEST = 1 << 20
-"""Characters of text that are kept, the last ones."""
+"""Maximum number of characters of text that are kept: the last ones."""
 
 MOST = 100
-"""Displays that are kept, the last ones."""
+"""Maximum number of displays that are kept: the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class _Text:
 
 
 class OutputRecorder:
-    """Keeps texts, up to `longest` characters, and displays, in order. It may be used from any thread."""
+    """Record of texts, up to `longest` characters, and displays, in order. Thread-safe."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         self._longest = longest
@@ -42,7 +42,7 @@ class OutputRecorder:
         self._lock = Lock()
 
     def text(self, stream: Literal["stdout", "stderr"], text: str) -> None:
-        """The cell wrote."""
+        """Record text that the cell wrote."""
         with self._lock:
             last = self._pieces[-1] if self._pieces else None
             if isinstance(last, _Text) and last.stream == stream and len(last.parts) < 100:
@@ -53,7 +53,7 @@ class OutputRecorder:
             self._shorten()
 
     def display(self, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool) -> None:
-        """The cell displayed something, or displayed it anew."""
+        """Record a display of the cell, or the update of one."""
         new = _Display(data, metadata, display_id)
         with self._lock:
             if update:
@@ -66,19 +66,19 @@ class OutputRecorder:
             self._shorten()
 
     def clear(self) -> None:
-        """The cell took back what it had put out."""
+        """Drop the record: the cell cleared its output."""
         with self._lock:
             self._pieces.clear()
             self._length = self._displays = 0
             self._cut = False
 
     def pieces(self) -> "list[tuple[Literal['stdout', 'stderr', 'display'], str | dict[str, Any]]]":
-        """What is kept, in order: texts with their stream, and the data of displays."""
+        """Return the record in order: texts with their stream, and the data of displays."""
         with self._lock:
             kept, cut = tuple(self._pieces), self._cut
         found: list[tuple[Literal["stdout", "stderr", "display"], str | dict[str, Any]]] = []
         if cut:
-            found.append(("stdout", "[... what came before was not kept]\n"))
+            found.append(("stdout", "[... earlier output was dropped]\n"))
         for stream, group in itertools.groupby(kept, key=_stream):
             if stream == "display":
                 found.extend((stream, piece.data) for piece in group if isinstance(piece, _Display))
@@ -88,7 +88,7 @@ class OutputRecorder:
         return found
 
     def replay(self, publisher: Any) -> None:
-        """Put all of it out again, in the cell that runs now."""
+        """Show the whole record again, in the current cell."""
         for stream, content in self.pieces():
             if isinstance(content, str):
                 screen.put("stderr" if stream == "stderr" else "stdout", content, self)
@@ -97,10 +97,10 @@ class OutputRecorder:
 
     def _shorten(self) -> None:
         while len(self._pieces) > 1 and (self._length > self._longest or self._displays > MOST):
-            gone = self._pieces.popleft()
+            dropped = self._pieces.popleft()
             self._cut = True
-            if isinstance(gone, _Text):
-                self._length -= sum(map(len, gone.parts))
+            if isinstance(dropped, _Text):
+                self._length -= sum(map(len, dropped.parts))
             else:
                 self._displays -= 1
 

@@ -1,4 +1,4 @@
-"""Drawing something again while it changes, a few times a second."""
+"""Throttled redrawing of something that changes."""
 
 import time
 from collections.abc import Callable
@@ -10,11 +10,11 @@ __all__ = ["Redrawing"]
 
 _EVERY = 0.25
 _SHARE = 0.1
-"""Seconds between two drawings, and the part of the time that drawing may take."""
+"""Minimum seconds between two drawings, and the share of the time that drawing may take."""
 
 
 class Redrawing:
-    """While its `with` block lasts, calls `draw` on a thread of its own after changes, and once more in the end."""
+    """A context that calls `draw` on a thread of its own after changes, and once more at the end."""
 
     def __init__(self, draw: Callable[[], object]) -> None:
         self._draw = draw
@@ -33,7 +33,7 @@ class Redrawing:
         self._thread.join()
 
     def changed(self) -> None:
-        """There is something to draw."""
+        """Request a redraw."""
         if not self._changed.is_set():
             self._changed.set()
 

@@ -1,4 +1,4 @@
-"""The output of `--on all --by-node`: a section for each node, the head's first, instead of lines as they come."""
+"""Output of `--on all --by-node`: a section for each node, the head's first, instead of interleaved lines."""
 
 import html
 import re
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["NodeSections"]
 
 OPEN = 4
-"""Sections up to which all of them are unfolded; of more, the head's only."""
+"""Maximum number of sections that are all unfolded; of more, only the head's is."""
 
 LONGEST = 1 << 18
-"""Characters that are kept of each node, the last ones."""
+"""Maximum number of characters that are kept for each node: the last ones."""
 
 _EVERY = 0.25
 _SHARE = 0.1
-"""Seconds between two drawings while the nodes put something out, and the part of the time that drawing may take."""
+"""Minimum seconds between two drawings, and the share of the time that drawing may take."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
 
 
 class NodeSections:
-    """Takes what a cell puts out on its nodes, and shows it in one display. It may be called from any thread.
+    """One display with the output of a cell on its nodes. Thread-safe.
 
-    In a notebook the display changes while the cell runs; a terminal has it in the end.
+    In a notebook the display is updated while the cell runs; a terminal shows it at the end.
     """
 
     def __init__(self, shell: "InteractiveShell") -> None:
@@ -43,21 +43,21 @@ class NodeSections:
         self._live = hasattr(shell, "kernel")
         self._id = uuid4().hex
         self._context = copy_context()
-        self._tapes: dict[int, OutputRecorder] = {}
+        self._recorders: dict[int, OutputRecorder] = {}
         self._lock = Lock()
         self._drawing = Lock()
         self._draw_from = float("-inf")
         self._drawn = self._changed = False
 
     def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
-        """A node wrote."""
+        """Add text that a node wrote."""
         self._of(node).text(stream, text)
         self.refresh()
 
     def display(
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
     ) -> None:
-        """A node displayed something, or took back what it had put out."""
+        """Add a display of a node, or clear the node's section."""
         if CLEAR_MIME in data:
             self._of(node).clear()
         else:
@@ -65,25 +65,25 @@ class NodeSections:
         self.refresh()
 
     def task_ended(self, node: int) -> None:
-        """Nothing waits here for the end of a line."""
+        """Do nothing: partial lines are drawn at once."""
 
     def refresh(self) -> None:
-        """Draw what has changed, unless that was done just now."""
+        """Redraw if something has changed and the last drawing is not too recent."""
         if self._live and time.monotonic() >= self._draw_from:
             self._draw()
 
     def finish(self) -> None:
-        """The output is complete: draw what has changed since. Twice does no harm."""
+        """Draw the complete output. Idempotent."""
         self._draw()
 
     def replay(self, publisher: Any) -> None:
-        """Show it again, in the cell that runs now."""
+        """Show the sections again, in the current cell."""
         publisher.publish(data=self._data(), metadata={})
 
     def _of(self, node: int) -> OutputRecorder:
         with self._lock:
             self._changed = True
-            return self._tapes.setdefault(node, OutputRecorder(LONGEST))
+            return self._recorders.setdefault(node, OutputRecorder(LONGEST))
 
     def _draw(self) -> None:
         with self._drawing:
@@ -104,13 +104,13 @@ class NodeSections:
 
     def _data(self) -> dict[str, str]:
         with self._lock:
-            tapes = sorted(self._tapes.items())
+            recorders = sorted(self._recorders.items())
         return {
-            "text/plain": "\n".join(f"{_title(node)}:\n{_plain(tape)}".rstrip() for node, tape in tapes),
+            "text/plain": "\n".join(f"{_title(node)}:\n{_plain(recorder)}".rstrip() for node, recorder in recorders),
             "text/html": "".join(
-                f"<details{' open' if len(tapes) <= OPEN or not position else ''}>"
-                f'<summary style="cursor:pointer">{_title(node)}</summary>{_rich(tape)}</details>'
-                for position, (node, tape) in enumerate(tapes)
+                f"<details{' open' if len(recorders) <= OPEN or not position else ''}>"
+                f'<summary style="cursor:pointer">{_title(node)}</summary>{_rich(recorder)}</details>'
+                for position, (node, recorder) in enumerate(recorders)
             ),
         }
 
@@ -119,16 +119,16 @@ def _title(node: int) -> str:
     return f"node {node} (head)" if node == 0 else f"node {node}"
 
 
-def _plain(tape: OutputRecorder) -> str:
+def _plain(recorder: OutputRecorder) -> str:
     parts = []
-    for _, content in tape.pieces():
+    for _, content in recorder.pieces():
         parts.append(_legible(content) if isinstance(content, str) else f"{content.get('text/plain', '')}\n")
     return "".join(parts)
 
 
-def _rich(tape: OutputRecorder) -> str:
+def _rich(recorder: OutputRecorder) -> str:
     parts = []
-    for stream, content in tape.pieces():
+    for stream, content in recorder.pieces():
         if isinstance(content, str):
             style = ' style="color:var(--jp-error-color1,#b71c1c)"' if stream == "stderr" else ""
             parts.append(f"<pre{style}>{html.escape(_legible(content))}</pre>")
@@ -138,7 +138,7 @@ def _rich(tape: OutputRecorder) -> str:
 
 
 def _displayed(data: "Mapping[str, Any]") -> str:
-    """The richest form of a display that a section can hold."""
+    """Return the richest form of a display that a section can hold, as HTML."""
     for kind in ("text/html", "image/svg+xml"):
         if kind in data:
             return f"<div>{data[kind]}</div>"
@@ -149,5 +149,5 @@ def _displayed(data: "Mapping[str, Any]") -> str:
 
 
 def _legible(text: str) -> str:
-    r"""The text as it stands in the end: without colours, and without what was overwritten with `\r`."""
+    r"""Return the final state of the text: without colours, and without parts overwritten with `\r`."""
     return _OVERWRITTEN.sub("", _COLOURS.sub("", text).replace("\r\n", "\n"))

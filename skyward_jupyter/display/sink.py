@@ -1,4 +1,4 @@
-"""What nodes print and display, put into the cell that asked for it."""
+"""Output of nodes, written into the cell that sent the work."""
 
 import time
 from collections.abc import Callable
@@ -21,14 +21,14 @@ __all__ = ["CellSink"]
 
 
 class CellSink:
-    """Takes what a cell prints and displays on its nodes. It may be called from any thread.
+    """Sink for the output of a cell on its nodes. Thread-safe.
 
-    The context of the cell is kept: Jupyter finds the right cell by it, also when another cell runs by then.
+    It writes in the context of the cell, by which Jupyter finds the right cell even if another one runs by then.
 
     Args:
         shell: the shell of the cell.
-        label: whether each line, and each display, says which node it is from.
-        tape: keeps what is put out; nothing is kept if None.
+        label: whether each line and each display is labelled with its node.
+        tape: records the output; nothing is recorded if None.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class CellSink:
         self._lock = Lock()
 
     def output(self, node: int, stream: StreamName, text: str) -> None:
-        """Write what a node wrote: at once, or, with labels, up to its last whole line."""
+        """Write text of a node: at once or, with labels, up to its last complete line."""
         if self._lines is None:
             self._put(stream, text)
             return
@@ -57,7 +57,7 @@ class CellSink:
     def display(
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
     ) -> None:
-        """Display what a node displayed."""
+        """Show a display of a node."""
         if CLEAR_MIME in data:
             wait = bool(data[CLEAR_MIME].get("wait"))
             self._run(lambda: self._publisher.clear_output(wait))
@@ -77,24 +77,24 @@ class CellSink:
 
     @property
     def _publisher(self) -> Any:
-        return self._shell.display_pub  # looked up each time: `%%capture` puts its own in place
+        return self._shell.display_pub  # looked up each time: `%%capture` replaces it
 
     def refresh(self) -> None:
-        """Nothing is put together here, so there is nothing to do."""
+        """Do nothing: output is written at once."""
 
     def task_ended(self, node: int) -> None:
-        """Write what stands on lines of a node that were not ended."""
+        """Write the incomplete lines of a node."""
         self.finish(node)
 
     def finish(self, node: int | None = None) -> None:
-        """Write what stands on lines that were not ended, those of one node or all."""
+        """Write the incomplete lines of one node, or of all."""
         if self._lines is not None:
             with self._lock:
                 for piece in self._lines.finish(node, columns=self._columns):
                     self._put(*piece)
 
     def _columns(self, stream: StreamName) -> int:
-        """Characters of a live line; 0 where there is none, as on a tape."""
+        """Return the width of a live line in characters; 0 if there is none, as with a recorder."""
         return 0 if self._tape is not None else live_columns(stream)
 
     def _put(self, stream: StreamName, text: str) -> None:
@@ -105,5 +105,5 @@ class CellSink:
         self._run(partial(screen.put, stream, text, self))
 
     def _run(self, write: Callable[[], object]) -> None:
-        # A context cannot be entered twice at once, and several threads may write.
+        # A context cannot be entered by two threads at once.
         self._context.copy().run(write)

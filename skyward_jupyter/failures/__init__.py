@@ -1,4 +1,4 @@
-"""Errors of cells as IPython shows its own: tracebacks with node frames, and user errors as one sentence.
+"""Errors of cells, displayed by IPython like its own: tracebacks with node frames, and user errors as one sentence.
 
-Imports failures as they travel.
+Imports the wire formats of failures.
 """

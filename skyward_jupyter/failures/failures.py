@@ -1,4 +1,4 @@
-"""The errors of a cell that failed in several places: the first is raised, and here is what is told of the others."""
+"""Errors of a cell with several failed runs: the first one is raised, with notes on the others."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 __all__ = ["tell_the_others", "tell_where"]
 
-_TOLD = 5
-"""Kinds of errors beside the first that are told of."""
+_MOST_NOTES = 5
+"""Most kinds of errors, besides the first, that notes describe."""
 
 
 def tell_where(error: BaseException, node: int) -> None:
-    """Add to `error` which node has raised it."""
+    """Add a note to `error` that names its node."""
     error.add_note(f"Raised on node {node}.")
 
 
 def tell_the_others(error: BaseException, results: "Sequence[CellResult]") -> None:
-    """Add to `error`, which the first of `results` that failed has raised, what became of the others that failed.
+    """Add notes to `error`, raised by the first failed result, about the other failures in `results`.
 
-    Those that are alike are told of once, with their nodes; one from another line of the cell with its traceback. Where
-    it ran on several nodes, that of the first is told, too.
+    Equal failures share one note with their nodes. A failure in another line of the cell gets its traceback. If the
+    cell ran on several nodes, a note names the node of the first failure too.
     """
     kinds: dict[object, list[tuple[int, Failure]]] = {}
     for result in results:
@@ -39,15 +39,15 @@ def tell_the_others(error: BaseException, results: "Sequence[CellResult]") -> No
     if len(first) > 1:
         error.add_note(_same(first[1:]))
     frames = _frames(first[0][1])
-    for kind in others[:_TOLD]:
-        for line in _told(kind, frames):
+    for kind in others[:_MOST_NOTES]:
+        for line in _notes(kind, frames):
             error.add_note(line)
-    if left := sum(map(len, others[_TOLD:])):
+    if left := sum(map(len, others[_MOST_NOTES:])):
         error.add_note(f"... and {left} more.")
 
 
-def _told(kind: "Sequence[tuple[int, Failure]]", known: "tuple[Frame, ...]") -> Iterator[str]:
-    """What is told of errors that are alike, where the reader has seen the frames `known`."""
+def _notes(kind: "Sequence[tuple[int, Failure]]", known: "tuple[Frame, ...]") -> Iterator[str]:
+    """Yield the notes on equal failures, for a reader who has seen the frames `known`."""
     _, failure = kind[0]
     if _frames(failure) != known:
         yield with_cell_names(failure.render())

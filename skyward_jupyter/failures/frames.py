@@ -1,11 +1,11 @@
-"""Frames of a node, made anew in the notebook, for IPython to show and its debugger to look into.
+"""Frames of a node, recreated in the notebook, for IPython to display and its debugger to inspect.
 
-A frame cannot be made by itself: its code has to be called. So the code object of the node is called here with a trace
-function that raises as soon as the frame is there, before any of its instructions. What is left is a frame with the
-code, the variables and the line that the other one had.
+A frame object cannot be created directly: its code has to be called. So the code object from the node is called here
+with a trace function that raises as soon as the frame exists, before its first instruction. The result is a frame with
+the code, the variables and the line of the original.
 
-Where Python does not trace, no frame is made: the code would run here. It does not trace what a trace function calls,
-such as what is typed at the prompt of a debugger.
+If Python does not call trace functions, no frame is created, because the code would run here. This is so for code
+called by a trace function, such as input at the prompt of a debugger.
 """
 
 import inspect
@@ -23,24 +23,24 @@ from skyward.wire.failures.frames import FrameState, NodeValue
 __all__ = ["TracebackMaker", "is_of_node"]
 
 _MARK = "__skyward_node__"
-"""The global variable that a frame of a node has: the rank of the node."""
+"""Global variable that marks a frame of a node. Its value is the rank of the node."""
 
 _BY_NAME = (FunctionType, BuiltinFunctionType, type, ModuleType)
-"""What the notebook has as the node had it, if it has it under the same name."""
+"""Types of values that the notebook can supply by name, because its own are equivalent to the node's."""
 
 
 def is_of_node(frame: FrameType) -> bool:
-    """Return whether a frame was made here for one of a node."""
+    """Return whether a frame was recreated from a frame of a node."""
     return _MARK in frame.f_globals
 
 
 class TracebackMaker:
-    """Makes tracebacks of the frames that a cell had on a node.
+    """Factory of tracebacks from the frames that a cell had on a node.
 
     Args:
         node: rank of the node.
         names: the variables of the notebook.
-        home: names among them whose values have come home from this cell.
+        home: names whose values were returned by this cell.
     """
 
     def __init__(self, node: int, names: Mapping[str, Any], home: Collection[str]) -> None:
@@ -54,7 +54,7 @@ class TracebackMaker:
         return {name: value for name, value in self._names.items() if isinstance(value, _BY_NAME)}
 
     def __call__(self, frames: tuple[Frame, ...]) -> TracebackType | None:
-        """Return the traceback with these frames, outermost first; None for none, and where none can be made."""
+        """Return a traceback with these frames, outermost first; None if there are none, or none can be created."""
         made: TracebackType | None = None
         for frame in reversed(frames):
             made = self._entry(frame, made)
@@ -64,7 +64,7 @@ class TracebackMaker:
         if frame.state is not None:
             try:
                 return self._whole(frame, frame.state, following)
-            except Exception:  # odd code must not hide what it raised
+            except Exception:  # unusual code must not hide its exception
                 pass
         filename = self._file(frame.filename, frame.line, [f"{frame.text}\n"] if frame.text else [])
         made = _frame(_empty_code(filename, frame.function, frame.line), {_MARK: self._node}, {}, self._node)
@@ -73,7 +73,7 @@ class TracebackMaker:
         return TracebackType(following, made, made.f_lasti, frame.line)
 
     def _whole(self, frame: Frame, state: FrameState, following: TracebackType | None) -> TracebackType | None:
-        """An entry with the code and the variables of its frame."""
+        """Return a traceback entry with the code and the variables of its frame."""
         filename = self._file(frame.filename, state.code.first_line, state.code.lines)
         code = state.code.load()
         lasti = None if code is None else state.lasti
@@ -91,7 +91,7 @@ class TracebackMaker:
         return TracebackType(following, made, made.f_lasti if lasti is None else lasti, frame.line)
 
     def _resolved(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of names of the notebook: the notebook's own, where the node's came home, or are known by name."""
+        """Return the values of names: the notebook's own if they were returned, or are equivalent by name."""
         found = {}
         for name, value in values.items():
             is_here = isinstance(value, NodeValue) and (name in self._home or name in self._by_name)
@@ -99,7 +99,7 @@ class TracebackMaker:
         return found
 
     def _file(self, filename: str, first_line: int, lines: list[str]) -> str:
-        """The name under which the source of a frame is known here: another one, where this machine has other lines."""
+        """Return the file name for the source of a frame: a new one if the file on this machine differs."""
         place = slice(first_line - 1, first_line - 1 + len(lines))
         if not lines or _is_interactive(filename):
             return filename
@@ -115,7 +115,7 @@ class TracebackMaker:
 
 
 class _CellVariables(dict[str, Any]):
-    """The variables of a cell: those that it names as they were on its node, all others as they are in the notebook."""
+    """The variables of a cell: recorded ones as they were on the node, all others as they are in the notebook."""
 
     def __init__(self, names: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         super().__init__(own)
@@ -126,11 +126,11 @@ class _CellVariables(dict[str, Any]):
 
 
 class _MadeError(Exception):
-    """The frame is there."""
+    """Raised by the trace function once the frame exists."""
 
 
 def _is_traced() -> bool:
-    """Whether a trace function is called just now, so that it can stop what is called."""
+    """Return whether Python calls trace functions at the moment, so that one can stop a call."""
     seen: list[CodeType] = []
 
     def probe() -> None:
@@ -149,9 +149,10 @@ def _is_traced() -> bool:
 
 
 def _frame(code: CodeType, own: dict[str, Any], variables: dict[str, Any], node: int) -> FrameType | None:
-    """A frame that runs `code`, with these globals and local variables, before its first instruction.
+    """Create a frame that runs `code` with these globals and local variables, stopped before its first instruction.
 
-    None where it could not be stopped there.
+    Returns:
+        The frame; None if Python does not call trace functions, so that the code could not be stopped.
     """
     if not _is_traced():
         return None
@@ -189,16 +190,16 @@ def _frame(code: CodeType, own: dict[str, Any], variables: dict[str, Any], node:
         sys.settrace(tracing)
     while entry is not None and entry.tb_frame.f_code is not code:
         entry = entry.tb_next
-    assert entry is not None  # the trace function has stopped it
+    assert entry is not None  # the trace function has raised
     return entry.tb_frame
 
 
 @lru_cache(maxsize=1024)
 def _empty_code(filename: str, function: str, line: int) -> CodeType:
-    """Code that stands for what could not be sent, or was not."""
+    """Return a placeholder for code that was not sent."""
     code = compile("", filename, "exec").replace(co_name=function, co_qualname=function)
     if function != "<module>":
-        code = code.replace(co_firstlineno=line)  # where the function begins is not known
+        code = code.replace(co_firstlineno=line)  # the first line of the function is unknown
     return code.replace(co_linetable=_located(code, line))
 
 
@@ -209,9 +210,9 @@ def _is_interactive(filename: str) -> bool:
 
 
 def _located(code: CodeType, line: int) -> bytes:
-    """The table of positions of `code` with the instruction at which a frame of it starts on `line`.
+    """Return the table of positions of `code`, with the first instruction of a frame located on `line`.
 
-    The form of the table is told in `Objects/locations.md` of CPython; each entry has its long form here.
+    `Objects/locations.md` of CPython describes the format; all entries have the long form here.
     """
     table = bytearray()
     start = code.co_code[::2].index(opmap["RESUME"])
@@ -233,7 +234,7 @@ def _located(code: CodeType, line: int) -> bytes:
 
 
 _LONG, _NO_COLUMNS, _NO_PLACE = (0x80 | kind << 3 for kind in (14, 13, 15))
-"""First bytes of entries for one unit of code."""
+"""First bytes of entries that cover one code unit."""
 
 
 def _unsigned(number: int) -> bytes:
@@ -245,7 +246,7 @@ def _signed(number: int) -> bytes:
 
 
 def _groups(number: int) -> Iterator[int]:
-    """A number in groups of six bits, the lowest first; all but the last are marked."""
+    """Yield a number in groups of six bits, the lowest first; all but the last have a continuation bit."""
     while number >= 64:
         yield 64 | number & 63
         number >>= 6

@@ -1,6 +1,7 @@
-"""How mistakes look that a user makes with `%%sky`: as a sentence, where errors of cells have a traceback.
+"""Display of user errors in `%%sky`: one sentence, while errors of cells have a traceback.
 
-IPython asks an exception for `_render_traceback_` before it draws one itself. The exceptions keep their own types.
+IPython calls `_render_traceback_` of an exception, if it has one, instead of its own formatter. The exceptions keep
+their types.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,9 +16,9 @@ __all__ = ["interrupted", "presented", "reworded", "stated"]
 
 @contextmanager
 def presented() -> Iterator[None]:
-    """Inside, exceptions that concern the user get a short form. Any other is a defect, and keeps its traceback.
+    """Give user errors that leave the block a short form. Any other exception is a defect, and keeps its traceback.
 
-    IPython keeps the last exception. It keeps no value of the notebook alive in frames of ours that are over.
+    IPython keeps the last exception alive. Clear the frames of this library in it, so that they keep no values alive.
     """
     try:
         yield
@@ -30,23 +31,23 @@ def presented() -> Iterator[None]:
 
 
 def interrupted(text: str) -> KeyboardInterrupt:
-    """A `KeyboardInterrupt` that shows as one line that says what came of the work."""
+    """Return a `KeyboardInterrupt` that is displayed as one line with the outcome of the work."""
     error = KeyboardInterrupt(text)
     _show_as(error, [f"Interrupted: {text}"])
     return error
 
 
 def stated[E: BaseException](error: E) -> E:
-    """Return `error`, which shows as its sentence: it is a mistake in a cell that was not sent."""
+    """Return `error`, displayed as one sentence: a mistake in a cell that was not sent."""
     _show_as(error, [f"{type(error).__name__}: {error}"])
     return error
 
 
 def reworded(error: TaskError) -> TaskError:
-    """`error` in the words of someone who wrote a cell, and no function."""
+    """Rewrite the message of `error` for a user who wrote a cell, not a function."""
     text = str(error)
-    for ours, theirs in _WORDS.items():
-        text = text.replace(ours, theirs)
+    for old, new in _WORDS.items():
+        text = text.replace(old, new)
     error.args = (text, *error.args[1:])
     return error
 
@@ -54,12 +55,12 @@ def reworded(error: TaskError) -> TaskError:
 _WORDS = {
     "run_cell()": "The cell",
     "stream_cell()": "The cell",
-    "Give it more with timeout=, or .with_timeout().": "Give it more with --timeout, or leave --timeout out.",
+    "Give it more with timeout=, or .with_timeout().": "Give it more with --timeout, or leave out --timeout.",
 }
 
 
 def _empty_frames(error: BaseException) -> None:
-    """Clear the variables of our own frames in the tracebacks of `error` and of what led to it."""
+    """Clear the variables of this library's frames in the tracebacks of `error` and its causes."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
@@ -70,7 +71,7 @@ def _empty_frames(error: BaseException) -> None:
         waiting += (each.__cause__, each.__context__)
         for frame, _ in walk_tb(each.__traceback__):
             if frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
-                with suppress(RuntimeError):  # it runs still
+                with suppress(RuntimeError):  # still running
                     frame.clear()
 
 
@@ -78,20 +79,20 @@ _OURS = ("skyward", "skyward_jupyter", "skyward_kernel", "cloudpickle")
 
 
 def _lines(error: BaseException) -> list[str] | None:
-    """How `error` is shown; None for the way that IPython has."""
+    """Return the lines to display for `error`; None to leave it to IPython."""
     if hasattr(error, "_render_traceback_") or isinstance(error, IllegalTransitionError):
         return None
     notes: Iterable[str] = getattr(error, "__notes__", ())
     if isinstance(error, SkywardError) and not isinstance(error, RemoteError):
         return [f"{type(error).__name__}: {error}", *notes]
-    if isinstance(error.__cause__, RemoteTraceback):  # of a task that ended without the result of its cell
+    if isinstance(error.__cause__, RemoteTraceback):  # the task failed without a result of its cell
         return [*with_cell_names(error.__cause__.text).splitlines(), *notes]
     return None
 
 
 def _show_as(error: BaseException, lines: list[str]) -> None:
     try:
-        # One piece: what IPython puts between pieces is nothing in some of its modes.
+        # One string: some modes of IPython join the strings without a separator.
         error._render_traceback_ = lambda: ["\n".join(lines)]  # type: ignore[attr-defined]  # IPython looks for it
     except AttributeError:
-        return  # a type with slots: IPython's own way will have to do
+        return  # a type with slots keeps IPython's traceback

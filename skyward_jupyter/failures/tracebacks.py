@@ -1,7 +1,7 @@
-"""Errors of cells as IPython shows its own: with the frames of the node, and without those that only brought them here.
+"""Errors of cells, displayed like IPython's own: with the frames of the node, without those of Skyward.
 
-IPython takes what it shows from the traceback of an exception, in any mode (`%xmode`), in `%tb` and in its debugger.
-So the exception has the right traceback when IPython looks: that of the node, below the frames of the user.
+IPython uses the traceback of the exception, in any mode (`%xmode`), in `%tb` and in its debugger. So the exception gets
+the right traceback before IPython reads it: the frames of the node, below those of the user.
 """
 
 import re
@@ -23,11 +23,11 @@ _FILE = re.compile(r'File "([^"\n]+)", line ')
 _LOCAL = "skyward_jupyter.running.local"
 
 _OF_THE_CELL = "__skyward_of_the_cell__"
-"""The attribute of an exception that the text of a cell has, before any of it ran."""
+"""Attribute that marks a syntax error in the text of a cell."""
 
 
 def as_of_the_cell[E: SyntaxError](error: E) -> E:
-    """Return `error` marked as one of the text of a cell: it is shown without a traceback, as IPython does."""
+    """Mark a syntax error as one in the text of a cell. It is displayed without a traceback, as in IPython."""
     error.__dict__[_OF_THE_CELL] = True
     return error
 
@@ -44,10 +44,10 @@ def with_cell_names(text: str) -> str:
 
 
 class Tracebacks:
-    """Has a shell show exceptions that came from nodes without the frames of IPython and of Skyward.
+    """Hook into a shell that displays exceptions from nodes without frames of IPython and Skyward.
 
     Args:
-        shell: an `InteractiveShell`, whose `showtraceback` this takes the place of.
+        shell: an `InteractiveShell`, whose `showtraceback` is replaced.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -56,12 +56,12 @@ class Tracebacks:
         self._shell.showtraceback = self.show
 
     def show(self, exc_tuple: Any = None, *args: Any, **options: Any) -> None:
-        """Show an exception: that of `exc_tuple`, the current one, or the last one. As `shell.showtraceback`."""
+        """Display an exception: that of `exc_tuple`, the current one, or the last one. See `shell.showtraceback`."""
         error = sys.exception() if exc_tuple is None else exc_tuple[1]
         if error is None:
             error = getattr(sys, "last_exc", None)
         for each in _chain(error):
-            BaseException.with_traceback(each, shown_traceback(each))  # its own attributes may refuse to be set
+            BaseException.with_traceback(each, shown_traceback(each))  # its class may override the method
         if exc_tuple is not None and error is not None:
             exc_tuple = type(error), error, error.__traceback__
         if isinstance(error, SyntaxError) and _OF_THE_CELL in error.__dict__:
@@ -69,15 +69,15 @@ class Tracebacks:
         self._show(exc_tuple, *args, **options)
 
     def remove(self) -> None:
-        """Leave the shell as it was."""
+        """Restore the shell."""
         if vars(self._shell).get("showtraceback") == self.show:
             del self._shell.showtraceback
 
 
 def shown_traceback(error: BaseException) -> TracebackType | None:
-    """Return the traceback to show: for an exception of a node, its frames there, below those of the user's code here.
+    """Return the traceback to display: for an exception of a node, its frames there, below the user's frames here.
 
-    IPython leaves out the first frame, which is its own, and so that one stays.
+    The first frame, which belongs to IPython, stays, because IPython skips it.
     """
     entries = list(_entries(error.__traceback__))
     first = next((place for place, entry in enumerate(entries) if is_of_node(entry.tb_frame)), _below_local(entries))
@@ -90,7 +90,7 @@ def shown_traceback(error: BaseException) -> TracebackType | None:
     while len(here) > 1 and _package(here[-1]) == "IPython":
         here.pop()
     if by_magic and here[-1].tb_frame.f_code.co_name == "<module>":
-        here.pop()  # the line that IPython made of the magic
+        here.pop()  # the line that IPython generated from the magic
     shown: TracebackType | None = entries[first]
     for entry in reversed(here):
         shown = TracebackType(shown, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
@@ -98,14 +98,14 @@ def shown_traceback(error: BaseException) -> TracebackType | None:
 
 
 def _below_local(entries: list[TracebackType]) -> int | None:
-    """The place of the first frame of a cell that runs here with `--local`."""
+    """Return the index of the first frame of a cell that runs here with `--local`; None if there is none."""
     modules = [entry.tb_frame.f_globals.get("__name__", "") for entry in entries]
     ours = [place for place, module in enumerate(modules) if module == _LOCAL]
     return ours[-1] + 1 if ours and ours[-1] + 1 < len(entries) else None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception, those that led to it, and the members of groups among them."""
+    """Yield an exception, its causes, and the members of exception groups among them."""
     waiting, seen = [error], set[int]()
     while waiting:
         each = waiting.pop()

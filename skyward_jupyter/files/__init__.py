@@ -1,1 +1,1 @@
-"""The files of a cell, on the notebook's side: what `--file`, `--sync` and `--fetch` mean, and what comes home."""
+"""The files of a cell on the client: the options `--file`, `--sync` and `--fetch`, and returned files."""

@@ -1,6 +1,6 @@
-"""Files that come home: where each goes, and what is told of it.
+"""Returned files: their destinations, and the report to the user.
 
-What a node sends is checked against what was asked for, and nothing is written outside of the notebook's folder.
+Files from a node are checked against the request, and nothing is written outside the notebook's folder.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Arrival"]
 
 _NAMED = 5
-"""Files that one sentence names."""
+"""Most files named in one sentence."""
 
 
 class _Note(Protocol):
@@ -30,17 +30,17 @@ class _Note(Protocol):
 
 
 class Arrival:
-    """Puts the files of the runs of one cell into the notebook's folder.
+    """Writer of the returned files of one cell to the notebook's folder.
 
     Args:
-        request: what went along.
-        versions: of the files here.
-        note: is told of each version that has come: the absolute path, the version, and whether a file is there now.
-        copies: by absolute path, the versions that cells of several runs have left here under names with their labels.
+        request: the request of the cell.
+        versions: the known versions of local files.
+        note: called for each version: the absolute path, the version, and whether a file exists there now.
+        copies: by absolute path, versions of several runs that were written here under labelled names.
 
     Attributes:
-        problems: a sentence each on what is not as it was asked for.
-        told: the same on what has come, and what has not.
+        problems: sentences on problems and on anything that differs from the request.
+        outcomes: sentences on files that were written or left behind.
     """
 
     def __init__(self, request: FilesRequest, versions: Versions, note: _Note, copies: dict[str, bytes]) -> None:
@@ -53,10 +53,10 @@ class Arrival:
         self._replaced: list[str] = []
         self._nbytes = 0
         self.problems: list[str] = []
-        self.told: list[str] = []
+        self.outcomes: list[str] = []
 
     def take(self, came: "Sequence[tuple[int, FilesResult | None]]", shape: "Shape") -> None:
-        """Put in place what has come: for each run the rank of its node, and what it left, if that came.
+        """Write the files of all runs: for each run, the rank of its node, and its files if there are any.
 
         Deletions come first, so that a file may become a folder, and a folder a file.
         """
@@ -70,9 +70,9 @@ class Arrival:
             names = spread(path, [each for each, _ in found], labels)
             for each, brought in found:
                 if (name := names.get(each.run)) == path:
-                    self._land(brought, runs[each.run])
+                    self._write_own(brought, runs[each.run])
                 elif name is not None:
-                    self._land_copy(brought, runs[each.run], name, labels[each.run])
+                    self._write_copy(brought, runs[each.run], name, labels[each.run])
         self._make_folders([result for _, result in runs.values()])
         self._tell(runs.values())
 
@@ -82,7 +82,7 @@ class Arrival:
             for brought in result.files:
                 path = brought.span.path
                 if not (is_relative(path) and self._request.allows(path)):
-                    self.problems.append(f"Node {node} sent {path!r}, which was not asked for: it was not written.")
+                    self.problems.append(f"Node {node} sent {path!r}, which was not requested: it was not written.")
                     continue
                 one = Found(
                     run,
@@ -96,44 +96,50 @@ class Arrival:
                 found.setdefault(path, []).append((one, brought))
         return found
 
-    def _land(self, brought: Brought, source: "_Source") -> None:
-        """Write one file under its own name, or another one where the version here may not be replaced."""
+    def _write_own(self, brought: Brought, source: "_Source") -> None:
+        """Write one file under its own name, or another one if the local version must not be replaced."""
         node, result = source
         span, path = brought.span, brought.span.path
         label = f"node{node}"
-        with self._told(path, node):
+        with self._reporting(path, node):
             where = self._place(path)
             if (file := self._file_above(path)) is not None:
                 other = self._free(path, label, span.version, above=file)
-                self.problems.append(f"{file} is a file here, and a folder on node {node}: {path} is here as {other}.")
+                self.problems.append(f"{file} is a file here, and a folder on node {node}: {path} is now {other} here.")
                 self._write(other, brought, result)
-                self._note(where, span.version, is_here=True)  # it has moved: what is on the node goes
+                self._note(where, span.version, is_here=True)  # moved here, so the node's file is to be removed
                 return
-            then, now = self._request.here.get(path), self._version(where)
-            step = "set aside" if now is _OTHER else land(now, then, span.version, may_replace=brought.may_replace)
+            sent, now = self._request.here.get(path), self._version(where)
+            step = "set aside" if now is _OTHER else land(now, sent, span.version, may_replace=brought.may_replace)
             if step == "set aside":
-                why = "was changed here while the cell ran" if now != then else "here is not what an earlier cell wrote"
+                why = (
+                    "was changed here while the cell ran"
+                    if now != sent
+                    else "here differs from what an earlier cell wrote"
+                )
                 other = self._free(path, label, span.version)
-                what = "is no file here" if now is _OTHER else why
+                what = "is not a regular file here" if now is _OTHER else why
                 self.problems.append(f"{path} {what}: the version of node {node} is in {other}.")
                 self._write(other, brought, result)
             elif step == "write":
                 self._write(path, brought, result)
-                if now is None and then is not None:
-                    self.told.append(f"{path} was deleted here while the cell ran, which changed it: it is here again.")
+                if now is None and sent is not None:
+                    self.outcomes.append(
+                        f"{path} was deleted here while the cell ran, but the cell changed it: it was written again."
+                    )
             self._note(where, span.version, is_here=True)
 
-    def _land_copy(self, brought: Brought, source: "_Source", name: str, label: str) -> None:
-        """Write one of several versions of a file under a name of its own: over nothing but such a version."""
+    def _write_copy(self, brought: Brought, source: "_Source", name: str, label: str) -> None:
+        """Write one of several versions under a labelled name, which may replace only an earlier such version."""
         node, result = source
         span = brought.span
-        with self._told(name, node):
+        with self._reporting(name, node):
             where, is_synced = self._place(name), self._request.syncs(span.path)
             now, file = self._version(where), self._file_above(name)
             is_outdated = now is not None and now == self._copies.get(where) and not is_synced
             if file is not None or (now not in (None, span.version) and not is_outdated):
                 other = self._free(span.path, f"node{node}" if is_synced else label, span.version, above=file)
-                taken = f"{name} is here already, and stays" if file is None else f"{file} is a file here"
+                taken = f"{name} already exists here" if file is None else f"{file} is a file here"
                 self.problems.append(f"{taken}: the version of node {node} is in {other}.")
                 name, where = other, self._place(other)
             self._write(name, brought, result)
@@ -141,8 +147,8 @@ class Arrival:
             self._note(os.path.join(self._folder, span.path), span.version, is_here=False)
 
     @contextlib.contextmanager
-    def _told(self, name: str, node: int) -> Iterator[None]:
-        """A context in which an error of writing a file is told."""
+    def _reporting(self, name: str, node: int) -> Iterator[None]:
+        """Turn an error while writing a file into a problem for the report."""
         try:
             yield
         except (OSError, ValueError) as error:
@@ -150,7 +156,7 @@ class Arrival:
             self.problems.append(f"{name} of node {node} could not be written here: {reason}.")
 
     def _write(self, name: str, brought: Brought, result: FilesResult) -> None:
-        """Write a file, unless it is here."""
+        """Write a file, unless this version exists."""
         span, where = brought.span, self._place(name)
         if (old := self._version(where)) == span.version:
             return
@@ -162,10 +168,10 @@ class Arrival:
             self._replaced.append(name)
 
     def _free(self, path: str, label: str, version: bytes, above: str | None = None) -> str:
-        """A name for a version that may not take the place of the one here: one that nothing has, or this version.
+        """Return a name for a version that must not replace the local one: a free name, or one with this version.
 
         Args:
-            above: what gets the label: a file in the place of a folder that the other is in; None for itself.
+            above: the part of the path that gets the label, if a file is in the place of a folder; None for the last.
         """
         for number in itertools.count(1):
             name = aside(above or path, label, number) + path.removeprefix(above or path)
@@ -174,7 +180,7 @@ class Arrival:
         return name
 
     def _file_above(self, path: str) -> str | None:
-        """What is no folder here, in the place of one that `path` is in; None for nothing."""
+        """Return the parent of `path` that exists and is not a folder; None if there is none."""
         for folder in parents(path):
             where = os.path.join(self._folder, folder)
             if os.path.lexists(where):
@@ -182,10 +188,10 @@ class Arrival:
         return None
 
     def _place(self, name: str) -> str:
-        """Where a file goes here.
+        """Return the local path for a file.
 
         Raises:
-            ValueError: that is outside of the notebook's folder.
+            ValueError: the path is outside the notebook's folder.
         """
         where = os.path.join(self._folder, name)
         home = os.path.realpath(self._folder)
@@ -195,7 +201,7 @@ class Arrival:
         return where
 
     def _version(self, path: str) -> bytes | None:
-        """The version of what is here; `_OTHER` for what is no file of its own, and None for nothing."""
+        """Return the version of a local file; `_OTHER` for anything but a regular file, None if nothing exists."""
         try:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -205,7 +211,7 @@ class Arrival:
         return self._versions.of(path, status) or _OTHER
 
     def _delete(self, results: Sequence[FilesResult]) -> None:
-        """Delete what the cell has deleted of folders that are the same on both sides."""
+        """Delete the files and folders that the cell has deleted in synced folders."""
         kept = {brought.span.path for result in results for brought in result.files}
         gone = []
         for path in dict.fromkeys(path for result in results for path in result.deleted):
@@ -220,19 +226,19 @@ class Arrival:
                     os.unlink(where)
                     gone.append(path)
                 else:
-                    self.problems.append(f"{path} was deleted by the cell, and changed here meanwhile: it stays.")
+                    self.problems.append(f"{path} was deleted by the cell, but changed here meanwhile: it was kept.")
             except (OSError, ValueError) as error:
-                self.problems.append(f"{path} was deleted by the cell, and could not be deleted here: {error}.")
+                self.problems.append(f"{path} was deleted by the cell, but could not be deleted here: {error}.")
         for path in sorted({path for result in results for path in result.removed}, reverse=True):
             if is_relative(path) and self._request.syncs_folder(path):
-                with contextlib.suppress(OSError, ValueError):  # there is something in it that the cell did not delete
+                with contextlib.suppress(OSError, ValueError):  # not empty: the cell has not deleted all of it
                     os.rmdir(self._place(path))
                     gone += [] if any(is_inside(each, path) for each in gone) else [f"{path}/"]
         if gone:
-            self.told.append(f"Deleted here, as the cell did: {_names(gone)}.")
+            self.outcomes.append(f"Deleted here, as by the cell: {_names(gone)}.")
 
     def _make_folders(self, results: Sequence[FilesResult]) -> None:
-        """Make the folders without files that the cell has made in folders that are the same on both sides."""
+        """Create the empty folders that the cell has created in synced folders."""
         made = []
         for path in sorted({path for result in results for path in result.made}):
             if not (is_relative(path) and self._request.syncs_folder(path)):
@@ -244,14 +250,14 @@ class Arrival:
                     made.append(f"{path}/")
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or error
-                self.problems.append(f"The folder {path}, which the cell made, could not be made here: {reason}.")
+                self.problems.append(f"The folder {path}, which the cell created, could not be created here: {reason}.")
         if made:
-            self.told.append(f"Made here, as the cell did: {_names(made)}.")
+            self.outcomes.append(f"Created here, as by the cell: {_names(made)}.")
 
     def _tell(self, ours: "Collection[_Source]") -> None:
         if self._came:
             replaced = f" Replaced here: {_names(self._replaced)}." if self._replaced else ""
-            self.told.append(f"Fetched {_names(self._came)} ({size_text(self._nbytes)}).{replaced}")
+            self.outcomes.append(f"Fetched {_names(self._came)} ({size_text(self._nbytes)}).{replaced}")
         nodes = sorted({node for node, _ in ours})
         if not nodes:
             return
@@ -262,16 +268,16 @@ class Arrival:
         left = sorted({path for _, result in ours for path in result.left})
         if left:
             keepers = nodes_text(sorted({node for node, result in ours if result.left}))
-            self.told.append(
-                f"Left on {keepers}, and lost when the pool closes: {_names(left)}. Bring such files home with --fetch."
+            self.outcomes.append(
+                f"Left on {keepers}, and lost when the pool closes: {_names(left)}. Fetch such files with --fetch."
             )
 
 
 type _Source = tuple[int, FilesResult]
-"""What a run left, after the rank of its node."""
+"""Rank of a node, and the files of a run on it."""
 
 _OTHER = b"other"
-"""The version of what is there and is no file that may be written over."""
+"""Version of anything but a regular file, which must not be overwritten."""
 
 
 def _names(paths: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What `--file`, `--sync` and `--fetch` mean in the notebook's folder. Nothing is sent before all of it is right."""
+"""Resolution of `--file`, `--sync` and `--fetch` in the notebook's folder. Checked before anything is sent."""
 
 import difflib
 import os
@@ -17,28 +17,28 @@ from skyward.formatting import option_text, size_text
 __all__ = ["FILE_LIMIT", "IGNORE_FILE", "Asked", "Choice", "choose", "sizes"]
 
 FILE_LIMIT = 1 << 30
-"""Bytes of files that a cell may take along, and bring home, unless the user raises it."""
+"""Default limit on the bytes of files that a cell sends, and on those that it returns."""
 
 IGNORE_FILE = ".skyignore"
-"""Says in a folder what `--sync` leaves out of it: a pattern a line."""
+"""File in a folder with patterns of files that `--sync` leaves out, one on each line."""
 
 _MOST = 100_000
-"""Files of a folder that can be synced."""
+"""Most files in a folder that can be synced."""
 
 _LOOKED_AT = 5_000
-"""Files among which a similar name is looked for."""
+"""Most files that are searched for a similar name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What stands on the line of a cell about files.
+    """The options for files on the line of a cell.
 
     Attributes:
-        files: of `--file`.
-        sync: of `--sync`.
-        fetch: of `--fetch`.
-        excludes: of `--exclude`.
-        limit: of `--file-limit`.
+        files: `--file`.
+        sync: `--sync`.
+        fetch: `--fetch`.
+        excludes: `--exclude`.
+        limit: `--file-limit`.
     """
 
     files: tuple[str, ...] = ()
@@ -50,16 +50,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What goes along and comes home. Paths are relative to the notebook's folder.
+    """The files to send and to return. Paths are relative to the notebook's folder.
 
     Attributes:
         folder: the notebook's folder.
-        files: the files of `--file`, but those that are synced.
+        files: the files of `--file`, without those in synced folders.
         roots: the folders of `--sync`.
-        synced: the files of these.
+        synced: the files in these folders.
         fetch: the patterns of `--fetch`.
-        matching: the files here that they match.
-        limit: bytes that may go along, and that may come home.
+        matching: the local files that match these patterns.
+        limit: most bytes to send, and to return.
     """
 
     folder: str
@@ -72,21 +72,21 @@ class Choice:
 
     @property
     def sent(self) -> Listing:
-        """All that goes along, sorted by path."""
+        """All files to send, sorted by path."""
         return dict(sorted({**self.synced, **self.files}.items()))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that goes along."""
+        """Bytes of all files to send."""
         return sum(status.st_size for status in self.sent.values())
 
 
 def choose(asked: Asked, folder: str) -> Choice:
-    """What is asked for, in the notebook's folder.
+    """Resolve the options in the notebook's folder.
 
     Raises:
-        UsageError: a file is not there, or is no file, or is outside of the folder.
-        TooLargeError: it is more than the limit.
+        UsageError: a file does not exist, is not a regular file, or is outside the folder.
+        TooLargeError: the files exceed the limit.
     """
     try:
         roots = _roots(asked, folder)
@@ -114,12 +114,12 @@ def _check_size(choice: Choice) -> None:
 
 
 def _files(text: str, folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The files that one `--file` names: one, those of a pattern, or several with commas between them."""
+    """Yield the files of one `--file`: a path, a pattern, or a list separated by commas."""
     path = _relative("--file", text, folder)
     if (status := _status(folder, path)) is not None:
         if stat.S_ISDIR(status.st_mode):
             fix = option_text("--sync", path)
-            raise UsageError(f"--file {text}: it is a folder, and --file sends files: write {fix}.")
+            raise UsageError(f"--file {text}: it is a folder, but --file sends files: write {fix}.")
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"--file {text}: it is neither a file nor a folder, so it cannot be sent.")
         if not os.access(os.path.join(folder, path), os.R_OK):
@@ -127,23 +127,23 @@ def _files(text: str, folder: str) -> Iterator[tuple[str, os.stat_result]]:
         yield path, status
     elif is_pattern(path) and (found := _matches(folder, path)):
         yield from found.items()
-    elif len(parts := _parted(text, folder)) > 1:
+    elif len(parts := _split(text, folder)) > 1:
         for part in parts:
             yield from _files(part, folder)
     else:
-        what = "no file matches it" if is_pattern(path) else "there is no such file"
+        what = "no file matches it" if is_pattern(path) else "no such file"
         raise UsageError(f"--file {text}: {what} in {folder}. {_hint(path, folder)}")
 
 
 def _matches(folder: str, pattern: str) -> Listing:
-    """The files that match a pattern as a shell has it: a folder that matches is none of them."""
+    """Return the files that match a pattern as in a shell, without those in matching folders."""
     glob, depth = Glob(pattern), pattern.count("/")
     found = matching(folder, glob)
     return {path: status for path, status in found.items() if "**" in pattern or path.count("/") == depth}
 
 
 def _hint(path: str, folder: str) -> str:
-    """What was meant instead of a path that does not exist."""
+    """Return a hint for a path that does not exist."""
     try:
         known: Sequence[str] = list(below(folder, ".", Excludes(), _LOOKED_AT))
     except (OSError, TooManyFilesError):
@@ -159,18 +159,18 @@ def _hint(path: str, folder: str) -> str:
 
 
 def _roots(asked: Asked, folder: str) -> tuple[Root, ...]:
-    """The folders of `--sync`; one that is inside another is part of it."""
+    """Return the folders of `--sync`, without those inside another one."""
     roots: dict[str, Root] = {}
-    for text in chain.from_iterable(_parted(given, folder) for given in asked.sync):
+    for text in chain.from_iterable(_split(given, folder) for given in asked.sync):
         path = _relative("--sync", text, folder, whole=True)
         status = _status(folder, path)
         if status is None:
             close = difflib.get_close_matches(path, _folders(folder), n=1)
-            hint = f"Did you mean {close[0]}?" if close else "Make it first, or name another."
-            raise UsageError(f"--sync {text}: there is no such folder in {folder}. {hint}")
+            hint = f"Did you mean {close[0]}?" if close else "Create it first, or name another."
+            raise UsageError(f"--sync {text}: no such folder in {folder}. {hint}")
         if not stat.S_ISDIR(status.st_mode):
             fix = option_text("--file", path)
-            raise UsageError(f"--sync {text}: it is a file, and --sync takes a folder: write {fix}.")
+            raise UsageError(f"--sync {text}: it is a file, but --sync takes a folder: write {fix}.")
         _check_stays_inside("--sync", text, path, folder)
         ignored = _ignored(os.path.join(folder, path))
         roots[path] = Root(path, Excludes((*NEVER_SYNCED, *ignored, *asked.excludes)))
@@ -179,8 +179,8 @@ def _roots(asked: Asked, folder: str) -> tuple[Root, ...]:
     )
 
 
-def _parted(text: str, folder: str) -> list[str]:
-    """The names in `text`, with commas between them, unless it is the name of something itself."""
+def _split(text: str, folder: str) -> list[str]:
+    """Split `text` at commas, unless a file or folder has this name."""
     if "," not in text or os.path.lexists(os.path.join(folder, text)):
         return [text]
     return [part.strip() for part in text.split(",") if part.strip()]
@@ -192,7 +192,7 @@ def _folders(folder: str) -> list[str]:
 
 
 def _ignored(folder: str) -> tuple[str, ...]:
-    """The patterns of the ignore file of a folder."""
+    """Return the patterns in the ignore file of a folder."""
     path = os.path.join(folder, IGNORE_FILE)
     try:
         with open(path, encoding="utf-8") as file:
@@ -202,7 +202,7 @@ def _ignored(folder: str) -> tuple[str, ...]:
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not text: write one pattern on each line.") from None
     if negated := [line for line in lines if line.startswith("!")]:
-        raise UsageError(f"{path}: {negated[0]} would take something in again, which cannot be: leave the line out.")
+        raise UsageError(f"{path}: {negated[0]} is a negated pattern, which is not supported: remove the line.")
     return tuple(line.strip("/") for line in lines if line and not line.startswith("#"))
 
 
@@ -223,10 +223,10 @@ def _pattern(text: str, folder: str) -> str:
 
 
 def _relative(option: str, text: str, folder: str, *, whole: bool = False) -> str:
-    """A path from the notebook's folder, in its shortest form.
+    """Return a normalized path relative to the notebook's folder.
 
     Raises:
-        UsageError: it leads out of it; or it is the folder itself, and not `whole`.
+        UsageError: the path is outside the folder; or it is the folder itself without `whole`.
     """
     path = normpath(text)
     if os.path.isabs(text) or text.startswith("~"):
@@ -234,14 +234,14 @@ def _relative(option: str, text: str, folder: str, *, whole: bool = False) -> st
         if is_inside(full, folder.rstrip("/")) or (whole and full == folder):
             inside = os.path.relpath(full, folder)
             raise UsageError(
-                f"{option} {text}: write the path from the notebook's folder, as the cell does on the node: "
+                f"{option} {text}: write the path relative to the notebook's folder, as in the cell: "
                 f"{option_text(option, inside)}."
             )
         raise _outside(option, text, folder)
     if path == ".." or path.startswith("../"):
         raise _outside(option, text, folder)
     if path == "." and not whole:
-        raise UsageError(f"{option} {text}: it is a folder, and --file sends files: write --sync .")
+        raise UsageError(f"{option} {text}: it is a folder, but --file sends files: write --sync .")
     return path
 
 
@@ -249,21 +249,20 @@ def _outside(option: str, text: str, folder: str) -> UsageError:
     fix = {
         "--file": "copy or link it into the folder",
         "--sync": "copy it into the folder, or change to a folder above it with %cd",
-        "--fetch": "have the cell write below its working folder",
+        "--fetch": "let the cell write below its working folder",
     }[option]
     return UsageError(
-        f"{option} {text}: it is outside of the notebook's folder {folder}, and has no place in the folder of a cell: "
-        f"{fix}."
+        f"{option} {text}: it is outside the notebook's folder {folder}, and cannot be part of a cell's folder: {fix}."
     )
 
 
 def _check_stays_inside(option: str, text: str, path: str, folder: str) -> None:
-    """Refuse a folder that is a link to somewhere else: what comes home stays in the notebook's folder."""
+    """Refuse a folder that is a link out of the notebook's folder, so that returned files stay inside."""
     real, home = os.path.realpath(os.path.join(folder, path)), os.path.realpath(folder)
     if real != home and not is_inside(real, home.rstrip("/")):
         raise UsageError(
-            f"{option} {text}: {path} is a link to {real}, outside of the notebook's folder, and nothing is written "
-            "there: use a folder of its own."
+            f"{option} {text}: {path} is a link to {real}, outside the notebook's folder, and nothing is written "
+            "there: use a real folder."
         )
 
 
@@ -272,12 +271,12 @@ def _status(folder: str, path: str) -> os.stat_result | None:
         return os.stat(os.path.join(folder, path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:  # a name that is too long, NUL in it, a circle of links
-        raise UsageError(f"{path} cannot be looked at: {error}.") from None
+    except (OSError, ValueError) as error:  # a name that is too long or contains NUL, or circular links
+        raise UsageError(f"{path} cannot be read: {error}.") from None
 
 
 def sizes(listing: Mapping[str, os.stat_result]) -> str:
-    """Files with their sizes, as one line."""
+    """Format files with their sizes in one line."""
     shown = [f"{path} ({size_text(status.st_size)})" for path, status in list(listing.items())[:5]]
     more = [f"{len(listing) - 5} more"] if len(listing) > 5 else []
     return ", ".join([*shown, *more])

@@ -1,4 +1,4 @@
-"""What to do about a file that a cell did not find on its node, where the notebook has it."""
+"""Hints for files that a cell did not find on its node, but that exist in the notebook's folder."""
 
 import errno
 import os
@@ -14,20 +14,20 @@ __all__ = ["missing_note"]
 
 _QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
 _WORD = re.compile(r"[^\s'\",;()]*[./][^\s'\",;()]*")
-"""A word that can only be a path: with a dot or a slash."""
+"""A word that looks like a path: it has a dot or a slash."""
 
 _SAYS_SO = "No such file or directory"
 
 
 def missing_note(error: BaseException, folder: str, there: str, node: int, sent: Collection[str] = ()) -> str | None:
-    """One sentence on the option that sends the file which `error`, or what led to it, is about; None for none.
+    """Return a hint on the option that sends the file that `error` or its causes name; None if there is no such file.
 
     Args:
-        error: what a cell raised.
+        error: the exception of a cell.
         folder: the notebook's folder.
         there: the folder on the node in which the cell ran.
         node: rank of the node.
-        sent: files that went along.
+        sent: paths of the files that were sent.
     """
     for each in _chain(error):
         for named in _paths(each):
@@ -39,7 +39,7 @@ def missing_note(error: BaseException, folder: str, there: str, node: int, sent:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error, and those that it came from."""
+    """Yield an error and its causes."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -53,7 +53,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _paths(error: BaseException) -> Iterator[str]:
-    """The paths that were not found, as an error names them."""
+    """Yield the missing paths, as an error names them."""
     if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
         return
     for name in (getattr(error, "filename", None), getattr(error, "filename2", None)):
@@ -68,7 +68,7 @@ def _paths(error: BaseException) -> Iterator[str]:
 
 
 def _from_folder(path: str, folder: str, there: str) -> str | None:
-    """A path as it is from the notebook's folder; None where it is outside of it."""
+    """Return a path relative to the notebook's folder; None if it is outside."""
     path = normpath(path)
     for start in (there, folder):
         if is_inside(path, start.rstrip("/")):
@@ -79,15 +79,15 @@ def _from_folder(path: str, folder: str, there: str) -> str | None:
 def _note(path: str, folder: str, node: int) -> str | None:
     here = os.path.join(folder, path)
     if os.path.isfile(here):
-        return f"{path} is here, in {folder}, and not on node {node}: send it with {option_text('--file', path)}."
+        return f"{path} is here, in {folder}, but not on node {node}: send it with {option_text('--file', path)}."
     if os.path.isdir(here):
         return (
-            f"{path} is a folder here, in {folder}, and not on node {node}: send it with {option_text('--sync', path)}."
+            f"{path} is a folder here, in {folder}, but not on node {node}: send it with {option_text('--sync', path)}."
         )
     above = os.path.dirname(path)
     if above and os.path.isdir(os.path.join(folder, above)):
         return (
-            f"The folder {above} is here, in {folder}, and not on node {node}: send it with "
-            f"{option_text('--sync', above)}, or make it in the cell with os.makedirs({above!r}, exist_ok=True)."
+            f"The folder {above} is here, in {folder}, but not on node {node}: send it with "
+            f"{option_text('--sync', above)}, or create it in the cell with os.makedirs({above!r}, exist_ok=True)."
         )
     return None

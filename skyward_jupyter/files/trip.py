@@ -1,4 +1,4 @@
-"""The files of one cell, on their way: what goes along with its request, and what its results bring home."""
+"""The files of one cell: those sent with its request, and those returned with its results."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["Taken", "Trip"]
 
 _KEPT = 16
-"""Versions of one file that are remembered; the latest ones."""
+"""Most versions remembered of one file; the latest ones."""
 
 
 class Taken:
-    """What has come from nodes, in the life of one kernel. Paths are absolute.
+    """The file versions fetched from nodes in the life of one kernel. Paths are absolute.
 
     Attributes:
-        versions: the versions of files here.
-        copies: the versions that cells of several runs have left here under names with their labels.
+        versions: the known versions of local files.
+        copies: versions of several runs that were written here under labelled names.
     """
 
     def __init__(self) -> None:
@@ -40,23 +40,23 @@ class Taken:
         self._had: set[str] = set()
 
     def note(self, path: str, version: bytes, *, is_here: bool) -> None:
-        """Note that a version of a file has come; `is_here` if there is a file under its own name now."""
+        """Record the arrival of a version; `is_here` if the file now exists under its own name."""
         known = [each for each in self._taken.get(path, ()) if each != version]
         self._taken[path] = (*known[1 - _KEPT :], version)
         if is_here:
             self._had.add(path)
 
     def note_sent(self, paths: Iterable[str]) -> None:
-        """Note that these files were here, and were sent."""
+        """Record files that existed here and were sent."""
         self._had.update(paths)
 
     def within(self, folder: str) -> dict[str, tuple[bytes, ...]]:
-        """The versions that have come, by paths from `folder`."""
+        """Return the fetched versions, by paths relative to `folder`."""
         start = f"{folder.rstrip('/')}/"
         return {path.removeprefix(start): found for path, found in self._taken.items() if path.startswith(start)}
 
     def gone(self, folder: str) -> frozenset[str]:
-        """The files that were here, sent or brought home, and are not any more, by paths from `folder`."""
+        """Return the files that were sent or fetched and no longer exist, relative to `folder`."""
         start = f"{folder.rstrip('/')}/"
         inside = [path for path in self._had if path.startswith(start)]
         return frozenset(path.removeprefix(start) for path in inside if not os.path.lexists(path))
@@ -67,12 +67,12 @@ class Trip:
     """The files of one cell.
 
     Attributes:
-        asked: what stands on its line.
+        asked: the options of its line.
         folder: the notebook's folder.
-        taken: what has come from nodes before.
-        shape: how the runs make up the cell.
-        notify: takes a sentence for the user.
-        quiet: whether only what went wrong is told.
+        taken: file versions fetched before.
+        shape: the runs of the cell.
+        notify: shows a sentence to the user.
+        quiet: True to report problems only.
     """
 
     asked: Asked
@@ -102,25 +102,25 @@ class Trip:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the cell says anything about files."""
+        """True if the cell has options for files."""
         return bool(self.asked.files or self.asked.sync or self.asked.fetch)
 
     @property
     def described(self) -> str:
-        """What goes along, in words; empty for nothing."""
+        """The files to send, in words; empty for none."""
         return sizes(self.choice.sent)
 
     def request(self, *, shared: bool) -> FilesRequest:
-        """What goes along, as it is now. Where all nodes share the notebook's disk, no bytes do.
+        """Return the request with the current contents of the files; without any if nodes share the notebook's disk.
 
         Raises:
-            UsageError, TooLargeError: a file cannot be read, or see `choose`.
+            UsageError, TooLargeError: a file cannot be read; see also `choose`.
         """
         if not self.is_asked:
             return self._request
         if shared:
             return replace(self._request, roots=(), fetch=())
-        self.choice = choice = choose(self.asked, self.folder)  # again: a pool may take long to open
+        self.choice = choice = choose(self.asked, self.folder)  # choose again: opening a pool may take long
         packing, spans = Packing(), []
         large: list[tuple[bytes, bytes]] = []
         here = self._versions({path: each for path, each in choice.matching.items() if each.st_size <= choice.limit})
@@ -140,7 +140,7 @@ class Trip:
             folders=self._folders(),
         )
         self.taken.note_sent(os.path.join(self.folder, path) for path in choice.sent)
-        request = replace(self._request, blobs=packing.blobs())  # not kept here: a handle may live for long
+        request = replace(self._request, blobs=packing.blobs())  # not stored: a handle may live long
         for chunk, address in large:
             remember_address(chunk, address, request)
         return request
@@ -163,13 +163,13 @@ class Trip:
             raise UsageError(f"{path} cannot be sent: {error.strerror}.") from None
         if content.changed:
             raise UsageError(
-                f"{path} is being written just now: send it when it is finished, or leave it out (with --sync, by "
+                f"{path} is being written to: send it when it is finished, or leave it out (with --sync, use "
                 "--exclude)."
             )
         return content
 
     def _folders(self) -> tuple[str, ...]:
-        """The folders that the cell finds: those that are synced, and those here that it is to write to."""
+        """Return the folders to create for the cell: synced ones, and existing ones that it will write to."""
         choice = self.choice
         found = [root.path for root in choice.roots]
         for root in choice.roots:
@@ -183,15 +183,15 @@ class Trip:
         )
 
     def arrive(self, results: "Sequence[CellResult]") -> None:
-        """Put here what the runs of the cell have left of files, and tell what is to be told. Never raises."""
+        """Write the returned files here, and report the outcome to the user. Never raises."""
         self._results = results
         arrival = Arrival(self._request, self.taken.versions, self.taken.note, self.taken.copies)
         arrival.take([(result.node, result.files) for result in results], self.shape)
-        for sentence in (*arrival.problems, *(() if self.quiet else arrival.told)):
+        for sentence in (*arrival.problems, *(() if self.quiet else arrival.outcomes)):
             self.notify(encodable(sentence))
 
     def explain(self, error: BaseException) -> None:
-        """Add to `error` of the cell what to do, where it misses a file of the notebook's folder."""
+        """Add a hint to `error` if the cell misses a file of the notebook's folder."""
         failed = next((result for result in self._results if result.failure is not None), None)
         if failed is None or failed.files is None or failed.files.is_shared:
             return

@@ -1,4 +1,4 @@
-"""What TAB offers behind `%%sky` and `%sky`."""
+"""TAB completion after `%%sky` and `%sky`."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _LAST_OPTION = re.compile(r"(?:^|\s)(-[-\w]+)[=\s]\s*['\"]?[^\s'\"]*$")
 _VARIABLES = frozenset({"map", "inputs", "outputs"})
 _PATHS = frozenset({"files", "sync", "fetch"})
 _START_OF_PATH = re.compile(r".*[\s='\"]")
-"""What stands before the path that is being typed."""
+"""Everything before the path that is being typed."""
 
 _OF_POOLS = frozenset(
     {"up", "down", "status", "decisions", "scale", "attach", "reap", "drain", "logs", "tasks", "config"}
@@ -34,13 +34,13 @@ _POOL = next(option for option in OPTIONS if option.target == "pool")
 def offered(
     text: str, commands: Iterable[str], pools: Callable[[], Iterable[str]], variables: Callable[[], Iterable[str]]
 ) -> list[str]:
-    """The words that may stand where `text`, the line up to the cursor, ends; those that fit are up to the caller.
+    """Return the words that may follow at the cursor; the caller filters them by the word that is being typed.
 
     Args:
-        text: begins with `%%sky`, `%sky` or `%sky!`, which takes the options of `%%sky`.
+        text: the line up to the cursor. It begins with `%%sky`, `%sky` or `%sky!`, which takes the options of `%%sky`.
         commands: the subcommands of `%sky`.
-        pools: gives the names of pools.
-        variables: gives those of the notebook.
+        pools: returns the names of pools.
+        variables: returns the names of the notebook's variables.
     """
     magic, _, rest = text.lstrip().partition(" ")
     words = rest.split()
@@ -58,9 +58,9 @@ def offered(
     if option is not None and option.metavar:
         return _values(option, pools, variables)
     given = set(finished)
-    left = [each for each in options if each.merge is not None or not given.intersection(each.flags)]
+    unused = [each for each in options if each.merge is not None or not given.intersection(each.flags)]
     names = pools() if magic == "%sky" and finished[0] in _OF_POOLS and len(finished) == 1 else ()
-    return [*names, *(flag for each in left for flag in each.flags if flag.startswith("--"))]
+    return [*names, *(flag for each in unused for flag in each.flags if flag.startswith("--"))]
 
 
 def _values(option: Option, pools: Callable[[], Iterable[str]], variables: Callable[[], Iterable[str]]) -> list[str]:
@@ -75,7 +75,7 @@ def _values(option: Option, pools: Callable[[], Iterable[str]], variables: Calla
 
 
 def _entries(begun: str) -> list[str]:
-    """The paths of the notebook's folder that begin as `begun` does, up to the next "/"."""
+    """Return the entries of the folder of `begun`, a partial path in the notebook's folder."""
     folder = os.path.dirname(begun)
     try:
         with os.scandir(folder or ".") as entries:
@@ -86,7 +86,7 @@ def _entries(begun: str) -> list[str]:
 
 
 def completer(commands: Iterable[str], pools: Callable[[], Iterable[str]]) -> Callable[[Any, Any], list[str]]:
-    """A completer as IPython calls it: with the shell and the line."""
+    """Return a completer as IPython calls it: with the shell and the line."""
 
     def complete(shell: "InteractiveShell", event: Any) -> list[str]:
         def variables() -> list[str]:
@@ -101,12 +101,12 @@ def completer(commands: Iterable[str], pools: Callable[[], Iterable[str]]) -> Ca
 
 
 def register(shell: "InteractiveShell", complete: Callable[[Any, Any], list[str]]) -> None:
-    """Have TAB ask `complete` behind the magics."""
+    """Register `complete` for TAB after the magics."""
     for key in _KEYS:
         shell.set_hook(_HOOK, complete, str_key=key)  # type: ignore[no-untyped-call]  # IPython's
 
 
 def unregister(shell: "InteractiveShell") -> None:
-    """Take it back. Twice does no harm."""
+    """Unregister the completer. Idempotent."""
     for key in _KEYS:
         shell.strdispatchers[_HOOK].strs.pop(key, None)

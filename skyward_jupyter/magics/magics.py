@@ -1,4 +1,4 @@
-"""`%%sky`, which runs a cell on nodes, and `%sky`, which looks after the pools."""
+"""The magics: `%%sky` runs a cell on nodes, `%sky` manages the pools."""
 
 import sys
 import time
@@ -52,39 +52,39 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "EXPRESSION", "SkyMagics"]
 
 EXPRESSION = "sky!"
-"""The magic that runs an expression. No subcommand of `%sky` can be mistaken for it, or it for one."""
+"""Name of the magic that runs an expression. It cannot be confused with a subcommand of `%sky`."""
 
 COMMANDS = {
-    "up": ("[NAME] [options]", "open a pool, and give it"),
-    "down": ("[NAME | --all]", "close a pool, and give its machines back"),
+    "up": ("[NAME] [options]", "open a pool and return it"),
+    "down": ("[NAME | --all]", "close a pool and terminate its machines"),
     "status": ("[NAME]", "show pools, nodes, and cells in the background"),
     "pools": ("", "show the pools"),
-    "decisions": ("[NAME]", "show why a pool has grown and shrunk"),
+    "decisions": ("[NAME]", "show why a pool was scaled up or down"),
     "scale": ("[NAME] NODES [--wait]", "change how many nodes a pool has: 4, 2:16; with --wait, wait for them"),
-    "attach": ("[NAME]", "take over a pool that a killed or restarted kernel has left"),
-    "reap": ("[NAME ...]", "give back what killed kernels and scripts have left"),
-    "kept": ("[NAME]", "show what nodes keep for later cells; with a name, give the handle of that"),
-    "drop": ("NAME ...", "have the nodes forget what they keep under a name"),
-    "drain": ("[NAME] NODE", "let a node finish its tasks and go; the pool has one less then"),
-    "logs": ("[NAME] NODE", "show what a node said while it started, all of it where that failed"),
-    "tasks": ("[NAME]", "show the tasks of a pool, and the cells that they come from"),
+    "attach": ("[NAME]", "attach to the pool of a killed or restarted kernel"),
+    "reap": ("[NAME ...]", "terminate the machines of killed kernels and scripts"),
+    "kept": ("[NAME]", "show the values that nodes keep for later cells; with a name, return its handle"),
+    "drop": ("NAME ...", "delete values that nodes keep, by name"),
+    "drain": ("[NAME] NODE", "let a node finish its tasks, then terminate it; the pool shrinks by one"),
+    "logs": ("[NAME] NODE", "show the startup log of a node, in full if the start failed"),
+    "tasks": ("[NAME]", "show the tasks of a pool and the cells that sent them"),
     "cancel": (
         "[CELL | --all | --task N | --cell N]",
-        "stop a cell in the background, by its number in `%sky status`; a task, or all of a cell, by `%sky tasks`",
+        "cancel a background cell by its number in `%sky status`, or tasks by their numbers in `%sky tasks`",
     ),
-    "config": ("[NAME]", "show every setting of cells and of a pool, its value, and where that comes from"),
-    "show": ("[CELL]", "show a cell in the background again: what it has put out, and how far it is; gives its handle"),
-    "help": ("", "show this"),
+    "config": ("[NAME]", "show every setting of cells and of a pool, with its value and its source"),
+    "show": ("[CELL]", "show the output and progress of a background cell again, and return its handle"),
+    "help": ("", "show this help"),
 }
-"""The subcommands of `%sky`: what they take, and what they do."""
+"""The subcommands of `%sky`: their arguments, and a description."""
 
 _METHODS = {"config": "config_"}
-"""Subcommands whose methods are called otherwise: IPython has the name already."""
+"""Methods of subcommands whose name is already taken by IPython."""
 
 _ALL = Option(("--all",), "all", "every one")
 _TASK = Option(("--task",), "task", "a task", "cell", "N", count, "the number of a task in `%sky tasks`")
 _CELL = Option(("--cell",), "cell", "a cell", "cell", "N", count, "the number of a cell, as it stands beside it")
-_WAIT = Option(("--wait",), "wait", "return when the nodes are there")
+_WAIT = Option(("--wait",), "wait", "return when the nodes are active")
 _POOL = next(option for option in OPTIONS if option.target == "pool")
 _QUIET = next(option for option in OPTIONS if option.target == "quiet")
 
@@ -103,7 +103,7 @@ class SkyMagics(ConfiguredMagics):
         self.tracebacks = Tracebacks(shell)
 
     def put_in_scope(self, *_: object) -> None:
-        """Make the default pool, while it is open, the one that `>> sky` is for. Called before each cell."""
+        """Make the default pool, while it is open, the target of `>> sky`. Called before each cell."""
         from skyward.functions.target import current_pool
 
         pool = self._pools.find(self._pool_name)
@@ -115,9 +115,9 @@ class SkyMagics(ConfiguredMagics):
     def sky(self, line: str, cell: str | None = None) -> Any:
         """Run a cell on the nodes of a pool: `%%sky [options]` on its first line.
 
-        The variables that the cell reads go along; those that it assigns come back. Output appears as it is printed.
-        `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `logs`, `tasks`, `attach`, `reap` and
-        `cancel` look after the pools; `%sky config` shows what holds for both, and who says so.
+        The variables that the cell reads are sent along; those that it assigns are returned to the notebook. Output
+        appears as it is printed. `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `logs`, `tasks`,
+        `attach`, `reap` and `cancel` manage the pools; `%sky config` shows all settings and their sources.
         """
         with presented():
             return self._command(line) if cell is None else self._cell(line, cell)
@@ -136,10 +136,10 @@ class SkyMagics(ConfiguredMagics):
     @needs_local_scope
     @line_magic(EXPRESSION)  # type: ignore[arg-type]  # IPython's types do not have the form with a name
     def expression(self, line: str, local_ns: Mapping[str, Any]) -> Any:
-        """Run one line of Python on a node, and give its value: `%sky! [options] torch.cuda.mem_get_info()`.
+        """Run one line of Python on a node and return its value: `%sky! [options] torch.cuda.mem_get_info()`.
 
-        The options are those of `%%sky`, in front of the expression: `%sky! --on all os.uname().nodename` gives a list.
-        `x = %sky! f(data)` assigns the value. In a function it has the function's variables.
+        It takes the options of `%%sky`, before the expression: `%sky! --on all os.uname().nodename` returns a list.
+        `x = %sky! f(data)` assigns the value. In a function, the expression can read the function's variables.
         """
         assert self.shell is not None
         local = {} if local_ns is self.shell.user_ns else dict(local_ns)
@@ -174,7 +174,7 @@ class SkyMagics(ConfiguredMagics):
     # The subcommands.
 
     def up(self, words: Sequence[str]) -> Any:
-        """Open a pool; the pool."""
+        """Open a pool and return it."""
         names, given, asked = _words_of_pool(words, "up", (*POOL_OPTIONS, _QUIET))
         settings = self._settings
         name = _at_most_one(names, "up") or settings.pool
@@ -223,14 +223,14 @@ class SkyMagics(ConfiguredMagics):
         _say(pool_table(self._pools.get(name).snapshot() for name in names))
 
     def decisions(self, words: Sequence[str]) -> None:
-        """Show why a pool has grown and shrunk."""
+        """Show why a pool was scaled up or down."""
         names, _, _ = _words_of_pool(words, "decisions")
         name = _at_most_one(names, "decisions") or self.default_pool
         events = self._pools.get(name).decisions()
-        _say(decision_table(events) if events else f"Nothing was decided about pool {name!r} yet.")
+        _say(decision_table(events) if events else f"There are no scaling decisions for pool {name!r} yet.")
 
     def scale(self, words: Sequence[str]) -> None:
-        """Change how many nodes a pool has; with `--wait`, return when they are there."""
+        """Change how many nodes a pool has; with `--wait`, return when they are active."""
         found, given, _ = _words_of_pool(words, "scale", (_WAIT, _QUIET))
         match found:
             case [nodes] if "pool" not in given:
@@ -244,26 +244,26 @@ class SkyMagics(ConfiguredMagics):
             count = self._runner.wait_for_nodes(name, wanted, self._settings, quiet="quiet" in given)
             _say(f"Pool {name!r} has {count_text(count)}.")
         else:
-            _say(f"Pool {name!r} goes to {count_text(wanted)}.")
+            _say(f"Scaling pool {name!r} to {count_text(wanted)}.")
 
     def attach(self, words: Sequence[str]) -> Any:
-        """Take over a pool that another kernel has left; the pool."""
+        """Attach to the pool of another kernel and return it."""
         names, _, _ = _words_of_pool(words, "attach")
         name = _at_most_one(names, "attach") or self.default_pool
         compute = self._pools.attach(name, opening=self.opening)
         self.put_in_scope()
-        _say(f"Pool {name!r} is this kernel's now.\n{recovered_table(compute.recovered)}".rstrip())
+        _say(f"Attached to pool {name!r}.\n{recovered_table(compute.recovered)}".rstrip())
         return compute
 
     def reap(self, words: Sequence[str]) -> None:
-        """Give back what is left of pools whose process is gone."""
+        """Terminate the orphaned machines of pools whose process is gone."""
         from skyward.pool.reap import reap, told
 
         names, _, _ = _words_of_pool(words, "reap")
         _say("\n".join(told(done) for done in reap(names)) or "Nothing is left behind.")
 
     def kept(self, words: Sequence[str]) -> "Kept[Any] | None":
-        """Show what nodes keep; or the handle of one of these values."""
+        """Show the values that nodes keep, or return the handle of one."""
         names, _, _ = parse_words(words, "kept", ())
         if (name := _at_most_one(names, "kept")) is not None:
             return self._kept(name)
@@ -275,17 +275,17 @@ class SkyMagics(ConfiguredMagics):
         return None
 
     def drop(self, words: Sequence[str]) -> None:
-        """Have the nodes forget what they keep under some names."""
+        """Delete values that nodes keep, by name."""
         names, _, _ = parse_words(words, "drop", ())
         if not names:
-            raise UsageError("%sky drop takes the names of what nodes keep: `%sky drop model`; `%sky kept` lists them.")
+            raise UsageError("%sky drop takes the names of kept values: `%sky drop model`; `%sky kept` lists them.")
         for handle in [self._kept(name) for name in names]:
             where = nodes_text(handle.nodes)
             handle.drop()
-            _say(f"{handle.name} is not kept on {where} any more.")
+            _say(f"Dropped {handle.name} from {where}.")
 
     def _kept(self, name: str) -> "Kept[Any]":
-        """The handle that a name of the notebook stands for, or else of what is kept under a name."""
+        """Return the handle that a variable of the notebook holds, or else that of the value kept under the name."""
         from skyward.kept.handles import Kept
 
         value = None if self.shell is None else self.shell.user_ns.get(name)
@@ -295,12 +295,12 @@ class SkyMagics(ConfiguredMagics):
             if any(view.name == name for view in self._pools.get(pool).kept()):
                 return self._pools.get(pool).handle(name)
         if isinstance(value, Kept):
-            raise KeptLostError(f"{name} is not kept any more: {value.lost}.")
+            raise KeptLostError(f"{name} is no longer kept: {value.lost}.")
         known = {view.name for pool in self._pools.names for view in self._pools.get(pool).kept()}
         raise UsageError(f"No node keeps anything called {name!r}; {closest(name, known)}")
 
     def _variables(self) -> dict[str, list[str]]:
-        """By key of what is kept, the names of the notebook that stand for it."""
+        """Return the variables of the notebook that hold handles, by key of the kept value."""
         from skyward.kept.handles import Kept
 
         found: dict[str, list[str]] = {}
@@ -311,13 +311,13 @@ class SkyMagics(ConfiguredMagics):
         return found
 
     def drain(self, words: Sequence[str]) -> None:
-        """Let a node finish its tasks and go."""
+        """Let a node finish its tasks, then terminate it."""
         name, node = self._node(words, "drain")
         self._pools.get(name).drain(node)
-        _say(f"Node {node} of pool {name!r} finishes its tasks and goes.")
+        _say(f"Draining node {node} of pool {name!r}: it terminates once its tasks are done.")
 
     def _node(self, words: Sequence[str], command: str) -> tuple[str, int]:
-        """The pool and the rank that a command names."""
+        """Return the pool and the rank that a command names."""
         found, given, _ = _words_of_pool(words, command)
         match found:
             case [node] if node.isdecimal() and "pool" not in given:
@@ -328,7 +328,7 @@ class SkyMagics(ConfiguredMagics):
         raise UsageError(f"%sky {command} {takes}.")
 
     def logs(self, words: Sequence[str]) -> None:
-        """Show what a node said while it started."""
+        """Show the startup log of a node."""
         name, node = self._node(words, "logs")
         _say(self._pools.get(name).start_log(node) or f"Node {node} of pool {name!r} was never started.")
 
@@ -340,16 +340,16 @@ class SkyMagics(ConfiguredMagics):
         _say(task_table(found) if found else f"Pool {name!r} has had no tasks yet.")
 
     def cancel(self, words: Sequence[str]) -> None:
-        """Stop one cell in the background, or all; or one task, or all of a cell."""
+        """Cancel one background cell or all, one task, or all tasks of a cell."""
         numbers, given, _ = parse_words(words, "cancel", (_ALL, _TASK, _CELL, _POOL))
         if "pool" in given and "task" not in given:
-            raise UsageError("--pool says where a task is, so it goes with --task N.")
+            raise UsageError("--pool names the pool of a task, so it goes with --task N.")
         if len(numbers) + len(given.keys() - {"pool"}) > 1:
             raise UsageError(f"%sky cancel takes one of {COMMANDS['cancel'][0]}.")
         if "task" in given:
             name, task = given.get("pool", self.default_pool), given["task"]
             if not self._pools.get(name).cancel([task]):
-                raise UsageError(f"Pool {name!r} has no task {task}, or it is over.")
+                raise UsageError(f"Pool {name!r} has no queued or running task {task}.")
             _say(f"Stopping task {task}.")
             return
         if "cell" in given:
@@ -364,7 +364,7 @@ class SkyMagics(ConfiguredMagics):
             _say(f"Cell {handle.number}: {handle.cancel()}")
 
     def config_(self, words: Sequence[str]) -> None:
-        """Show every setting, its value, and where that comes from."""
+        """Show every setting with its value and its source."""
         names, _, _ = _words_of_pool(words, "config")
         name, config = _at_most_one(names, "config"), load()
         settings = self.sourced
@@ -372,7 +372,7 @@ class SkyMagics(ConfiguredMagics):
         _say(config_text(settings, config, pools, {each: self._pools.asked(each) for each in self._pools.names}))
 
     def show(self, words: Sequence[str]) -> "CellHandle | None":
-        """Show a cell in the background again; its handle."""
+        """Show a background cell again and return its handle."""
         names, _, _ = parse_words(words, "show", ())
         number = _at_most_one(names, "show")
         if not self._runner.background:
@@ -389,7 +389,10 @@ class SkyMagics(ConfiguredMagics):
         _say(_help_text())
 
     def watch(self, futures: "Sequence[Future[Any]]") -> Progress:
-        """A bar for a group that a plain cell waits for: `sky.gather(...) >> pool`. See `skyward.pool.progress`."""
+        """Return a progress bar for a group that a plain cell waits for: `sky.gather(...) >> pool`.
+
+        See `skyward.pool.progress`.
+        """
         started = time.monotonic()
 
         def text() -> str:
@@ -400,11 +403,11 @@ class SkyMagics(ConfiguredMagics):
         return Progress(cast("InteractiveShell", self.shell), text, after=settings.progress_after, enabled=shown)
 
     def opening(self, pool: "Compute") -> Progress:
-        """Progress of a pool that code opens. See `PoolManager.observe`."""
+        """Return a progress line for a pool that code opens. See `PoolManager.observe`."""
         return opening(cast("InteractiveShell", self.shell), pool, self._display_settings)
 
     def pool_names(self) -> list[str]:
-        """The pools there are, and those that a file describes."""
+        """Return the names of the pools of the kernel and of the configuration files."""
         with suppress(SkywardError):
             return list(dict.fromkeys([*self._pools.names, *load().pools]))
         return self._pools.names
@@ -416,10 +419,10 @@ def _help_text() -> str:
     cells = explain(option for option in OPTIONS if option.group == "cell")
     return (
         "%%sky [options] on the first line of a cell runs it on the nodes of a pool.\n"
-        "%sky! [options] EXPRESSION runs one line there, and gives its value.\n\n"
+        "%sky! [options] EXPRESSION runs one line there and returns its value.\n\n"
         f"How the cell runs:\n{cells}\n\n"
-        f"What the pool is made of (when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
-        f"Pools (their NAME may be given as --pool NAME, too):\n{commands}"
+        f"The pool (applied when it is opened):\n{explain(POOL_OPTIONS)}\n\n"
+        f"Commands (NAME may also be given as --pool NAME):\n{commands}"
     )
 
 
@@ -448,7 +451,7 @@ def _unknown_command(command: str) -> UsageError:
 def _words_of_pool(
     words: Sequence[str], command: str, options: Sequence[Option] = ()
 ) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
-    """As `parse_words`, for a command that takes the name of a pool: with `--pool NAME`, that is the first word."""
+    """Parse the words of a command that takes a pool's name; the value of `--pool` becomes the first word."""
     names, given, asked = parse_words(words, command, (*options, _POOL))
     return [given["pool"], *names] if "pool" in given else names, given, asked
 
@@ -461,7 +464,7 @@ def _at_most_one(words: Sequence[str], command: str) -> str | None:
 
 def _none_of(words: Sequence[str], command: str) -> None:
     if words:
-        raise UsageError(f"%sky {command} takes nothing more, but got {' '.join(words)!r}.")
+        raise UsageError(f"%sky {command} takes no arguments, but got {' '.join(words)!r}.")
 
 
 def _chosen(running: "Sequence[CellHandle]", number: str | None) -> "CellHandle":
@@ -473,4 +476,4 @@ def _chosen(running: "Sequence[CellHandle]", number: str | None) -> "CellHandle"
     for handle in running:
         if str(handle.number) == number:
             return handle
-    raise UsageError(f"There is no cell {number!r} in the background; there is {listed}.")
+    raise UsageError(f"There is no background cell {number!r}: name one of {listed}.")

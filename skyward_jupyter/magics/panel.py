@@ -1,4 +1,4 @@
-"""What the side panel of JupyterLab needs of the magics: the form of a new pool, and which cell runs."""
+"""Support of the magics for the JupyterLab side panel: the form of a new pool, and the origin of tasks."""
 
 import contextlib
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _LONGEST = 80
 
 
 def connect(shell: "InteractiveShell", pools: "PoolManager") -> PanelBridge | None:
-    """The bridge from the pools to the panels that watch this kernel; None in a terminal."""
+    """Return a bridge between the pools and the panels that watch this kernel; None in a terminal."""
     kernel: Any = getattr(shell, "kernel", None)
     if getattr(kernel, "comm_manager", None) is None:
         return None
@@ -34,9 +34,9 @@ def connect(shell: "InteractiveShell", pools: "PoolManager") -> PanelBridge | No
 
 
 def fields() -> tuple[FormField, ...]:
-    """The fields of a new pool: the options of `%sky up`."""
+    """Return the fields of the form of a new pool: the options of `%sky up`."""
     configured: tuple[str, ...] = ()
-    with contextlib.suppress(SpecError):  # a file is wrong: that is said where it is used
+    with contextlib.suppress(SpecError):  # an invalid file is reported where it is used
         configured = load().providers
     choices = {"--provider": tuple(dict.fromkeys((*configured, *provider_names())))}
     return tuple(
@@ -46,13 +46,13 @@ def fields() -> tuple[FormField, ...]:
 
 
 def _orphans() -> "Iterable[Orphan]":
-    from skyward.pool.reap import orphans  # with it comes the engine, which is loaded when it is needed
+    from skyward.pool.reap import orphans  # loads the engine, so it is imported late
 
     return orphans()
 
 
 def read_options(options: Mapping[str, str]) -> Mapping[str, Any]:
-    """What the options of `%sky up` ask of a pool: dotted paths of fields of `Compute` to values.
+    """Parse options of `%sky up` into values by the dotted path of a field of `Compute`.
 
     Raises:
         UsageError: an option is unknown or has a wrong value.
@@ -65,8 +65,8 @@ def open_pool(pools: "PoolManager", name: str, options: Mapping[str, str]) -> No
     """Open a pool as `%sky up NAME` does with these options.
 
     Raises:
-        UsageError: an option is unknown or has a wrong value, or the pool is there already.
-        ProvisioningError: it cannot have its machines.
+        UsageError: an option is unknown or has a wrong value, or the pool already exists.
+        ProvisioningError: its machines could not be provisioned.
     """
     if not name.strip() or name.startswith("-"):
         raise UsageError("A pool needs a name.")
@@ -77,10 +77,10 @@ def open_pool(pools: "PoolManager", name: str, options: Mapping[str, str]) -> No
 
 
 class CellMarks:
-    """Has what a cell sends say that it came from it.
+    """Tracker of the current cell, which is recorded as the origin of the tasks that it sends.
 
-    IPython counts a cell before it runs, or after, as its version goes. Which of the two shows in the number that a
-    cell has in the end, that of `%load_ext` first of all.
+    IPython counts a cell before or after it runs, depending on its version. The final number of a finished cell tells
+    which; the first one is the cell of `%load_ext`.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -89,7 +89,7 @@ class CellMarks:
         self._ahead = 0
 
     def before(self, info: Any) -> None:
-        """A cell begins. Called in its context."""
+        """Set the origin to the cell that begins. Called in its context."""
         self._counted = self._shell.execution_count
         lines = (line.strip() for line in (getattr(info, "raw_cell", None) or "").splitlines())
         code = next((line for line in lines if line and not line.startswith("%%")), "")
@@ -97,6 +97,6 @@ class CellMarks:
         current_origin.set(Origin(self._counted - self._ahead, cell, code[:_LONGEST]))
 
     def after(self, result: Any) -> None:
-        """A cell is over."""
+        """Compare the number of the finished cell with the predicted one."""
         if number := getattr(result, "execution_count", None):
             self._ahead = self._counted - number

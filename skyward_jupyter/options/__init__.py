@@ -1,4 +1,4 @@
-"""The options of the magics: one table, their parsers, and defaults from traits and files.
+"""The options of the magics: one table, its parsers, and defaults from traits and files.
 
 Imports specs, config and values.
 """

@@ -1,4 +1,4 @@
-"""Every option of `%%sky` and `%sky up`: what they are read, explained and completed from."""
+"""Table of the options of `%%sky` and `%sky up`, from which they are parsed, explained and completed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,17 @@ class Option:
     """One option.
 
     Attributes:
-        flags: how it is written, the usual way first.
-        target: what it sets: a field of `CellOptions`, or, for "pool" options, the dotted path of a field of `Compute`.
-        help: what it does, for a reader of the list of options.
-        group: "pool" for what a pool is made of, "cell" for how a cell runs.
-        metavar: what stands for its value; empty where it takes none.
-        read: its value from the text; a `ValueError` where it cannot be.
-        takes: the values it takes, with an example, for an error.
-        choices: its values, where they can be listed.
-        merge: makes one value of several where it may be given more than once.
-        constant: what it sets where it takes no value.
+        flags: its spellings, the usual one first.
+        target: the field that it sets: one of `CellOptions` or, for "pool" options, the dotted path of a field of
+            `Compute`.
+        help: its description in the list of options.
+        group: "pool" for the properties of a pool, "cell" for how a cell runs.
+        metavar: placeholder of its value; empty if it takes none.
+        read: parses the value; raises `ValueError` if the text is invalid.
+        takes: the values that it accepts, with an example, for error messages.
+        choices: its values, if they can be listed.
+        merge: combines several values, if the option may be repeated.
+        constant: the value that it sets, if it takes none.
     """
 
     flags: tuple[str, ...]
@@ -43,7 +44,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """How it is written."""
+        """The long flag, or the only one."""
         return next((flag for flag in self.flags if flag.startswith("--")), self.flags[0])
 
 
@@ -66,12 +67,12 @@ def _several(*flags: str, to: str, metavar: str, takes: str, help: str) -> Optio
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option(("--pool",), "pool", "the pool to run on; it is made on first use", "cell", "NAME", takes="a name"),
+    Option(("--pool",), "pool", "the pool to run on; it is opened on first use", "cell", "NAME", takes="a name"),
     _pool(
         "--nodes",
         to="nodes",
         metavar="N|MIN:MAX|DESIRED/MIN:MAX",
-        help="how many nodes; with MAX, as many as the work needs",
+        help="number of nodes; with MAX, the pool scales with its work",
         read=Nodes.parse,
         takes="N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16",
     ),
@@ -79,7 +80,7 @@ OPTIONS: tuple[Option, ...] = (
         "--provider",
         to="provider",
         metavar="NAME",
-        help="who the machines come from; local processes if not given",
+        help="provider of the machines; local processes if not given",
         read=lambda name: load().provider(name),
         takes="the name of a provider, such as local, or of a [providers.NAME] table",
     ),
@@ -114,14 +115,14 @@ OPTIONS: tuple[Option, ...] = (
         "--allocation",
         to="allocation",
         choices=("spot-if-available", "spot", "on-demand", "cheapest"),
-        help="spot machines, which are cheaper and may be taken away, or on-demand ones",
+        help="spot machines, which are cheaper and may be preempted, or on-demand ones",
     ),
-    _pool("--region", to="region", metavar="NAME", help="where, in the provider's own names", takes="a region"),
+    _pool("--region", to="region", metavar="NAME", help="region, as the provider names it", takes="a region"),
     _pool(
         "--max-cost",
         to="max_hourly_cost",
         metavar="USD",
-        help="the most that one node may cost an hour",
+        help="maximum cost of one node per hour",
         read=reading.number,
         takes="USD per node and hour, such as 2.50",
     ),
@@ -129,15 +130,15 @@ OPTIONS: tuple[Option, ...] = (
         "--budget",
         to="budget",
         metavar="USD",
-        help="the most that the pool may cost in all",
+        help="maximum total cost of the pool",
         read=reading.number,
-        takes="USD in all, such as 20",
+        takes="USD in total, such as 20",
     ),
     _pool(
         "--idle",
         to="autoscale_idle_timeout",
         metavar="SECONDS",
-        help="how long it stays as large as it is without a task; 60 if not given",
+        help="time without tasks before the pool scales down; 60 if not given",
         read=reading.duration,
         takes="a duration, such as 90, 10m or 1h",
     ),
@@ -145,7 +146,7 @@ OPTIONS: tuple[Option, ...] = (
         "--policy",
         to="policy",
         metavar="NAME",
-        help="what decides how many nodes there are; pressure if not given",
+        help="autoscaling policy; pressure if not given",
         read=lambda name: Options(policy=name).policy,
         takes="the name of a policy, such as pressure or binpack",
     ),
@@ -153,7 +154,7 @@ OPTIONS: tuple[Option, ...] = (
         "--ttl",
         to="ttl",
         metavar="SECONDS",
-        help="how long a node outlives this kernel",
+        help="time that nodes outlive this kernel",
         read=reading.lifetime,
         takes="a duration, such as 600, 10m or 1h",
     ),
@@ -163,7 +164,7 @@ OPTIONS: tuple[Option, ...] = (
         "--python",
         to="image.python",
         metavar="VERSION",
-        help="version of Python; that of this kernel if not given",
+        help="Python version; that of this kernel if not given",
         read=lambda text: Image(python=text).python,
         takes="a version, such as 3.13",
     ),
@@ -171,7 +172,7 @@ OPTIONS: tuple[Option, ...] = (
         "--env",
         to="image.env",
         metavar="NAME=VALUE",
-        help="an environment variable; may be given again",
+        help="an environment variable; may be repeated",
         read=reading.variable,
         takes="NAME=VALUE",
         merge=FrozenMap,
@@ -183,7 +184,7 @@ OPTIONS: tuple[Option, ...] = (
         "--exclude",
         to="image.excludes",
         metavar="PATTERN",
-        help="what not to send of the included folders, or, with --sync, of the synced ones",
+        help="files not to send from included folders or, with --sync, from synced ones",
         read=reading.packages,
         takes="a pattern, such as *.csv",
         merge=lambda parts: _joined([Image().excludes, *parts]),
@@ -192,9 +193,9 @@ OPTIONS: tuple[Option, ...] = (
         "--concurrency",
         to="worker.concurrency",
         metavar="N",
-        help="tasks that a node runs at a time",
+        help="number of tasks that a node runs at a time",
         read=reading.count,
-        takes="a whole number from 1 on",
+        takes="a positive whole number",
     ),
     _choice(
         "--executor",
@@ -205,7 +206,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--on",),
         "on",
-        "where to run: on one node, on all, on the head, on the nodes of these ranks, or of a group of the pool",
+        "nodes to run on: one, all, the head, those with these ranks, or a group of the pool",
         "cell",
         "one|all|head|RANKS|GROUP",
         reading.place,
@@ -224,7 +225,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--resources",),
         "resources",
-        "run on a node with so much of each free, and hold it meanwhile",
+        "run on a node with these resources free, and reserve them meanwhile",
         "cell",
         "NAME=N",
         reading.amounts,
@@ -233,20 +234,20 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--capabilities",),
         "capabilities",
-        "run on a node that can do these",
+        "run on a node with these capabilities",
         "cell",
         "NAMES",
         reading.capabilities,
         "names, such as gpu,highmem",
     ),
-    Option(("--by-node",), "by_node", "with several nodes: a section of output for each node, the head's first"),
-    Option(("--local",), "local", "run in the notebook itself, on no node, to try the cell out"),
-    Option(("--plot",), "plot", "draw the numbers that the cell yields, or dicts or tuples of them, as they come"),
-    Option(("--noblock",), "noblock", "run in the background and give a handle"),
+    Option(("--by-node",), "by_node", "with several nodes: one output section per node, the head's first"),
+    Option(("--local",), "local", "run in the notebook itself, without a node, to try the cell out"),
+    Option(("--plot",), "plot", "plot the numbers that the cell yields, or dicts or tuples of them, as they arrive"),
+    Option(("--noblock",), "noblock", "run in the background and return a handle"),
     Option(
         ("--retries",),
         "retries",
-        "run the cell again, up to so often, when it raises",
+        "run the cell again, up to N times, when it raises",
         "cell",
         "N",
         reading.retries,
@@ -255,7 +256,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--timeout",),
         "timeout",
-        "stop the work after so long",
+        "stop the cell after this time",
         "cell",
         "SECONDS",
         reading.duration,
@@ -264,7 +265,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-i", "--in"),
         "inputs",
-        "take only these variables along",
+        "send only these variables",
         "cell",
         "NAMES",
         reading.names,
@@ -274,7 +275,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("-o", "--out"),
         "outputs",
-        "bring only these variables back",
+        "return only these variables",
         "cell",
         "NAMES",
         reading.names,
@@ -284,7 +285,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--keep",),
         "keep",
-        "keep these variables on their node, unpickled; here they are handles, and cells that read them run there",
+        "keep these variables on their node; the notebook gets handles, and cells that read them run on that node",
         "cell",
         "NAMES",
         reading.names,
@@ -294,26 +295,26 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--keep-for",),
         "keep_for",
-        "how long after its last use scaling down does not take the node of what --keep keeps; 1h if not given",
+        "how long after its last use a kept variable protects its node from scaling down; 1h if not given",
         "cell",
         "SECONDS",
         reading.lifetime,
         "a duration, such as 90, 90s, 5m or 1h",
     ),
-    Option(("--no-capture",), "capture", "take no variable along", constant=False),
+    Option(("--no-capture",), "capture", "send no variables", constant=False),
     Option(
         ("--capture-limit",),
         "capture_limit",
-        "the most that the variables of a cell may weigh",
+        "maximum size of the variables of a cell",
         "cell",
         "SIZE",
         reading.size,
-        "a size, such as 500MB or 2GiB",
+        "a size, such as 512MiB or 2GiB",
     ),
     Option(
         ("--file",),
         "files",
-        "have this file in the cell's folder; may be a pattern, and given again",
+        "copy this file to the cell's folder; may be a pattern, and repeated",
         "cell",
         "PATH",
         reading.path,
@@ -323,7 +324,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--sync",),
         "sync",
-        "have this folder on the node as it is here, and here as the cell leaves it; --exclude leaves files out",
+        "copy this folder to the node, and its changes back; --exclude leaves files out",
         "cell",
         "DIR",
         reading.path,
@@ -333,7 +334,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--fetch",),
         "fetch",
-        "bring these files home when the cell is over; may be given again",
+        "copy these files to the notebook's folder when the cell ends; may be repeated",
         "cell",
         "PATTERN",
         reading.path,
@@ -343,27 +344,27 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--file-limit",),
         "file_limit",
-        "the most that the files of a cell may weigh, each way; 1 GiB if not given",
+        "maximum size of the files of a cell, in each direction; 1 GiB if not given",
         "cell",
         "SIZE",
         reading.size,
-        "a size, such as 500MB or 2GiB",
+        "a size, such as 512MiB or 2GiB",
     ),
     Option(("--dry-run",), "dry_run", "show what would be sent, and send nothing"),
-    Option(("--no-footer",), "footer", "do not say below the cell where it ran, and what it cost", constant=False),
-    Option(("--quiet",), "quiet", "show no progress, no list of what is sent and no footer"),
+    Option(("--no-footer",), "footer", "do not show where the cell ran and what it cost", constant=False),
+    Option(("--quiet",), "quiet", "show no progress, no manifest and no footer"),
     Option(("-h", "--help"), "help", "show this list"),
 )
 
 POOL_OPTIONS = tuple(option for option in OPTIONS if option.group == "pool")
-"""Those that say what a pool is made of."""
+"""The options of the "pool" group."""
 
 POOL_LABELS: Mapping[str, str] = {option.target: option.name for option in POOL_OPTIONS}
-"""What a field of a pool is called on the command line."""
+"""Flags of the fields of a pool, by dotted path."""
 
 
 def explain(options: Iterable[Option] = OPTIONS) -> str:
-    """The options as a list to read."""
+    """Return the options as a help text."""
     heads = {option: f"{', '.join(option.flags)} {option.metavar}".rstrip() for option in options}
     width = min(30, max(map(len, heads.values())))
     lines = []

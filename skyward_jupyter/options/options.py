@@ -1,4 +1,4 @@
-"""What stands behind `%%sky` and `%sky up`, read into values."""
+"""Parsers of the lines of `%%sky`, `%sky!` and `%sky up`."""
 
 import argparse
 import re
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["CellOptions", "parse_cell", "parse_words", "split_expression"]
 
 _LOCAL = frozenset({"local", "map", "pool", "footer", "quiet", "help"})
-"""Options of cells that mean something with `--local`."""
+"""Options of cells that may be combined with `--local`."""
 
 _FLAG = re.compile(r"\s*(?P<flag>--?[A-Za-z][\w-]*)(?P<value>=(?:\"[^\"]*\"|'[^']*'|\S)+)?(?=\s|$)")
 _WORD = re.compile(r"\s*(?:\"[^\"]*\"|'[^']*'|\S)+")
@@ -33,29 +33,29 @@ _EXCLUDES = "image.excludes"
 
 @dataclass(frozen=True, slots=True)
 class CellOptions:
-    """What stands behind `%%sky`. Fields that were not given have their default.
+    """The options of a cell. Fields that were not given have their default.
 
     Attributes:
         pool: name of the pool.
-        asked: what was asked of the pool: dotted path of a field of `Compute` to its value.
-        on: which nodes.
-        map: the variable whose elements the cell runs for.
+        asked: requested properties of the pool: dotted path of a field of `Compute` to its value.
+        on: the nodes to run on.
+        map: name of the variable for whose elements the cell runs.
         by_node: whether each node has a section of the output.
-        plot: whether what the cell yields is drawn.
+        plot: whether the yielded numbers are drawn.
         noblock: whether to return at once.
-        resources, capabilities: what the cell asks of the node that it runs on.
-        retries: how often a run that raises is run again.
-        timeout: seconds the cell may run, or None for no limit.
-        inputs, outputs: the only variables to take along and to bring back; None for all.
+        resources, capabilities: requirements on the node.
+        retries: how often a run that raises is retried.
+        timeout: seconds that the cell may run; None for no limit.
+        inputs, outputs: the only variables to send and to return; None for all.
         keep: variables whose values stay on their node after the cell.
-        keep_for: seconds after their last use in which scaling down does not take that node; None for as long as usual.
-        capture: whether variables are taken along.
-        capture_limit: bytes that they may weigh; None for the configured limit.
-        files, sync, fetch: files to send, folders to have on both sides, patterns of files to bring home.
-        excludes: patterns of what is left out of the synced folders.
-        file_limit: bytes that files may weigh each way; None for the default.
-        footer: whether to say below the cell where it ran, and what it cost.
-        local: whether it runs in the notebook, and on no node.
+        keep_for: seconds after their last use in which the node is not scaled down; None for the default.
+        capture: whether variables are sent.
+        capture_limit: maximum size of the variables, bytes; None for the configured limit.
+        files, sync, fetch: files to send, folders to mirror, patterns of files to copy back.
+        excludes: patterns of files that are left out of the synced folders.
+        file_limit: maximum size of the files in each direction, bytes; None for the default.
+        footer: whether to show where the cell ran and what it cost.
+        local: whether the cell runs in the notebook itself.
     """
 
     pool: str = "default"
@@ -88,24 +88,24 @@ class CellOptions:
 
     @property
     def on_several(self) -> bool:
-        """Whether it runs on several nodes, so that its names become lists."""
+        """True if the cell runs on several nodes, so that its variables become lists."""
         return not isinstance(self.on, int) and self.on not in ("one", "head")
 
     @property
     def needs(self) -> Needs:
-        """What the cell asks of a node."""
+        """The requirements of the cell on its node."""
         return Needs(self.resources, self.capabilities)
 
     def spec_fields(self) -> dict[str, Any]:
-        """The keywords for `Compute` that were given, and no others."""
+        """Return the keywords for `Compute` that were given, and no others."""
         return compute_fields(self.asked)
 
 
 def parse_cell(line: str, defaults: Mapping[str, Any] = FrozenMap()) -> CellOptions:
-    """The options on a line `%%sky ...`; `defaults` are the fields of `CellOptions` that it has otherwise.
+    """Parse a line `%%sky ...`; `defaults` has default values of fields of `CellOptions`.
 
     Raises:
-        UsageError: one is unknown, has no value or a wrong one, is given twice, or does not go with another.
+        UsageError: an option is unknown, lacks a value, has a wrong one, is repeated, or contradicts another.
     """
     words, given, asked = _parse(split_line(line), OPTIONS, "%%sky")
     if words:
@@ -113,19 +113,19 @@ def parse_cell(line: str, defaults: Mapping[str, Any] = FrozenMap()) -> CellOpti
         raise OptionError(text, words[:1])
     if "sync" in given and (excludes := asked.get(_EXCLUDES)):
         given["excludes"] = excludes
-        if "image.includes" not in asked:  # they are about the synced folders only
+        if "image.includes" not in asked:  # the patterns apply to the synced folders only
             asked = FrozenMap({path: value for path, value in asked.items() if path != _EXCLUDES})
     if given.get("local"):
         _check_local(given, asked)
-    options = CellOptions(asked=asked, **{**_that_go_with(defaults, given), **given})
+    options = CellOptions(asked=asked, **{**_compatible(defaults, given), **given})
     _check_together(options)
     return options
 
 
 def split_expression(line: str) -> tuple[str, str]:
-    """The options in front of an expression, and the expression: `--on all 2 + x` gives `--on all` and `2 + x`.
+    """Split a line into its options and the expression: `--on all 2 + x` into `--on all` and `2 + x`.
 
-    What begins with `-` and is no option belongs to the expression, unless it begins with `--`.
+    A word that begins with a single `-` and is not an option belongs to the expression.
 
     Raises:
         UsageError: there is no expression, or an option is unknown.
@@ -146,7 +146,7 @@ def split_expression(line: str) -> tuple[str, str]:
 def parse_words(
     words: Sequence[str], command: str, options: Sequence[Option]
 ) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
-    """The words of `%sky COMMAND ...` that are no options, the values of cell options, and what is asked of the pool.
+    """Parse `%sky COMMAND ...` into positional words, values of cell options, and requested properties of the pool.
 
     Raises:
         UsageError: as for `parse_cell`.
@@ -155,7 +155,7 @@ def parse_words(
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reads the words into lists of texts; what they mean is up to the table."""
+    """Parser of words into lists of texts, which the option table interprets."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
@@ -166,7 +166,7 @@ _parsing = Lock()
 
 @cache
 def _parser(options: tuple[tuple[str, bool, *tuple[str, ...]], ...]) -> _Parser:
-    """A parser of options: of each the target, whether it takes a value, and its flags. To make one takes 1 ms."""
+    """Make a parser of options, each given by its target, whether it takes a value, and its flags. Takes 1 ms."""
     parser = _Parser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for target, takes_value, *flags in options:
         action: dict[str, Any] = {"action": "append"} if takes_value else {"action": "append_const", "const": ""}
@@ -179,7 +179,7 @@ def _parse(
     words: Sequence[str], options: Sequence[Option], command: str
 ) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
     try:
-        with _parsing:  # a parser changes itself while it parses
+        with _parsing:  # a parser is not thread-safe
             parser = _parser(tuple((option.target, bool(option.metavar), *option.flags) for option in options))
             found, left = parser.parse_known_intermixed_args(list(words))
     except argparse.ArgumentError as error:
@@ -212,7 +212,7 @@ def _read(option: Option, text: str) -> Any:
     except ValueError:
         value = None
     if value is None or (isinstance(value, Sized) and not value):
-        # The value of a variable may be a secret, so it is not repeated.
+        # The value of an environment variable may be a secret, so it is not shown.
         shown = repr(text.partition("=")[0] if option.target == "image.env" else text)
         raise OptionError(f"{option.name} takes {option.takes}, but got {shown}.", option.flags, [text])
     return value
@@ -237,8 +237,8 @@ def _unknown(word: str, options: Sequence[Option], command: str) -> UsageError:
     return OptionError(f"{command} has no option {flag}; `%sky help` lists them.", [flag])
 
 
-def _that_go_with(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `defaults` that do not contradict what is given."""
+def _compatible(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults that do not contradict the given options."""
     kept = {name: value for name, value in defaults.items() if name not in given}
     if given.keys() & {"map", "resources", "capabilities", "local"}:
         kept.pop("on", None)
@@ -251,7 +251,7 @@ def _that_go_with(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict
 
 
 def _check_local(given: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Refuse what means nothing for a cell that runs in the notebook. What machines its pool has may stay."""
+    """Reject options that do not apply to a cell that runs in the notebook; those about machines are allowed."""
     for option in OPTIONS:
         on_node = option.target.startswith("image.") if option.group == "pool" else option.target not in _LOCAL
         if on_node and option.target in {**given, **asked}:
@@ -260,7 +260,7 @@ def _check_local(given: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
 
 
 def _check_together(options: CellOptions) -> None:
-    """Refuse options that contradict each other."""
+    """Reject options that contradict each other."""
     if options.map is not None and options.on != "one":
         text = "--map spreads the elements over the nodes, so it does not go with --on: leave one out."
         raise OptionError(text, ["--map", "--on"], [options.map, str(options.on)])
@@ -272,10 +272,10 @@ def _check_together(options: CellOptions) -> None:
         text = "--by-node is about the output of several nodes: write --on all too, or leave it out."
         raise OptionError(text, ["--by-node"])
     if not options.capture and options.inputs is not None:
-        text = "-i takes variables along and --no-capture takes none: leave one of them out."
+        text = "-i sends variables and --no-capture sends none: leave one of them out."
         raise OptionError(text, ["-i", "--in", "--no-capture"])
     if options.keep_for is not None and not options.keep:
-        raise OptionError("--keep-for says how long --keep holds its node: write --keep NAMES too.", ["--keep-for"])
+        raise OptionError("--keep-for is how long --keep protects its node: write --keep NAMES too.", ["--keep-for"])
     if options.noblock and options.dry_run:
         text = "--dry-run runs nothing, so there is nothing for --noblock: leave one of them out."
         raise OptionError(text, ["--dry-run", "--noblock"])

@@ -1,6 +1,6 @@
-"""The values of options, read from their text: durations, sizes, lists of names.
+"""Parsers of option values: durations, sizes, lists of names.
 
-Each function raises `ValueError` where the text has another form. A `SpecError` is one that says what is wrong.
+Each function raises `ValueError` if the text is malformed; `SpecError`, a subclass, explains why.
 """
 
 import re
@@ -47,20 +47,20 @@ _GROUP = re.compile(r"\w[\w.-]*", re.ASCII)
 _RANKS = re.compile(r"([0-9]+)(?::([0-9]+))?")
 
 _BETWEEN_PACKAGES = re.compile(r",(?![^\[\]]*\])(?=\s*[A-Za-z./])")
-"""A comma, but not one of `pkg[a,b]` nor of `pkg>=1,<2`."""
+"""A comma between packages, but not one inside `pkg[a,b]` or `pkg>=1,<2`."""
 
 
-PLACES = "one, all, head, ranks as 3, 0,2 or 0:4 (4 left out), or the name of a group"
-"""What `place` reads."""
+PLACES = "one, all, head, ranks such as 3, 0,2 or 0:4 (4 excluded), or the name of a group"
+"""The values that `place` parses, for error messages."""
 
 
 def duration(text: str) -> float:
-    """Seconds above zero: `90`, `90s`, `5m`, `1h`."""
+    """Parse a positive duration into seconds: `90`, `90s`, `5m`, `1h`."""
     return _above_zero(lifetime(text))
 
 
 def lifetime(text: str) -> float:
-    """Seconds, as for `duration`, or 0."""
+    """Parse a duration, which may be 0, into seconds."""
     number, unit = _parts(_DURATION, text)
     found = float(number) * _SECONDS[(unit or "s").lower()]
     seconds(found, "a duration", zero=True)
@@ -68,7 +68,7 @@ def lifetime(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Bytes: `500MB` (decimal), `2GiB` or `2G` (binary), `1048576`."""
+    """Parse a size into bytes: `500MB` (decimal), `2GiB` or `2G` (binary), `1048576`."""
     number, prefix, binary, unit = _parts(_SIZE, text)
     scale = _BYTES[prefix.lower()]
     if unit and prefix and not binary:
@@ -80,22 +80,22 @@ def size(text: str) -> int:
 
 
 def gigabytes(text: str) -> float:
-    """GB: `16`, `16GB`."""
+    """Parse a positive number of GB: `16`, `16GB`."""
     return _above_zero(float(_parts(_GIGABYTES, text)[0]))
 
 
 def number(text: str) -> float:
-    """A number above zero."""
+    """Parse a positive number."""
     return _above_zero(float(text))
 
 
 def count(text: str) -> int:
-    """A whole number from 1 on."""
+    """Parse a positive whole number."""
     return _above_zero(int(text))
 
 
 def retries(text: str) -> int:
-    """A whole number from 0 on."""
+    """Parse a whole number that is not negative."""
     value = int(text)
     if value < 0:
         raise ValueError(text)
@@ -103,7 +103,7 @@ def retries(text: str) -> int:
 
 
 def place(text: str) -> "On":
-    """Where to run: `one`, `all`, `head`, the rank of a node, ranks as `0,2` or `0:4`, or the name of a group."""
+    """Parse the nodes to run on: `one`, `all`, `head`, a rank, ranks such as `0,2` or `0:4`, or a group's name."""
     if (where := text.lower()) in ("one", "all", "head"):
         return where
     if text.isascii() and text.isdigit():
@@ -121,31 +121,31 @@ def place(text: str) -> "On":
 
 
 def identifier(text: str) -> str:
-    """One name of Python."""
+    """Parse one Python identifier."""
     if not text.isidentifier() or iskeyword(text):
         raise ValueError(text)
     return text
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names of Python, with commas between them."""
+    """Parse comma-separated Python identifiers."""
     return tuple(identifier(part.strip()) for part in text.split(",") if part.strip())
 
 
 def packages(text: str) -> tuple[str, ...]:
-    """Packages, with commas between them; those of `pkg[a,b]` and `pkg>=1,<2` are part of a package."""
+    """Parse comma-separated packages; the commas of `pkg[a,b]` and `pkg>=1,<2` are part of a package."""
     return tuple(part for part in (part.strip(" ,") for part in _BETWEEN_PACKAGES.split(text)) if part)
 
 
 def path(text: str) -> tuple[str, ...]:
-    """One path, or a pattern of paths."""
+    """Parse one path, or a pattern of paths."""
     if not text.strip() or "\0" in text:
         raise ValueError(text)
     return (text,)
 
 
 def amounts(text: str) -> FrozenMap[str, float]:
-    """Amounts by name: `CPU=4,GPU=1`. Each is a number above zero, and no name is given twice."""
+    """Parse amounts by name: `CPU=4,GPU=1`. Each amount is positive, and no name is repeated."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     found = {name.strip(): number(value) for name, _, value in pairs}
     if len(found) < len(pairs):
@@ -154,12 +154,12 @@ def amounts(text: str) -> FrozenMap[str, float]:
 
 
 def capabilities(text: str) -> frozenset[str]:
-    """Names of what a node can do, with commas between them."""
+    """Parse comma-separated names of capabilities."""
     return capability_set([part for part in text.split(",") if part.strip()])
 
 
 def variable(text: str) -> tuple[str, str]:
-    """`NAME=VALUE`, where the value may be empty or hold further `=`."""
+    """Parse `NAME=VALUE`, where the value may be empty or contain `=`."""
     name, equals, value = text.partition("=")
     if not equals or not name.isascii() or not name.isidentifier():
         raise ValueError(name)
@@ -167,7 +167,7 @@ def variable(text: str) -> tuple[str, str]:
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
-    """A function that reads one of the texts `allowed`."""
+    """Return a parser that accepts only the texts `allowed`."""
 
     def read(text: str) -> str:
         if text not in allowed:

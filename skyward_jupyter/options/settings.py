@@ -1,4 +1,4 @@
-"""What holds for every cell, from whichever place says it last: a trait, a file, or the default."""
+"""Settings of all cells, from traits, configuration files and defaults, in this order of precedence."""
 
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -21,7 +21,7 @@ __all__ = ["NAMES", "Settings", "Sourced", "settings_from"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user configures for all cells. See the traits of `SkyMagics`."""
+    """Settings of all cells. See the traits of `SkyMagics`."""
 
     pool: str = DEFAULT_POOL
     on: "On" = "one"
@@ -37,29 +37,29 @@ class Settings:
 
     @property
     def of_options(self) -> dict[str, Any]:
-        """The fields of `CellOptions` that a cell has where it does not say otherwise."""
+        """The defaults of fields of `CellOptions`."""
         return {name: getattr(self, name) for name in ("pool", "on", "by_node", "quiet", "retries", "timeout")}
 
 
 NAMES = tuple(field.name for field in fields(Settings))
-"""The settings, as traits and the keys of `[cells]` are called."""
+"""Names of the settings, which are those of the traits and of the keys of `[cells]`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """A value, and who says so: `skyward.toml:7`, `c.SkyMagics.footer`, `default`."""
+    """A value and its source: `skyward.toml:7`, `c.SkyMagics.footer`, `default`."""
 
     value: Any
     source: str
 
 
 def settings_from(traits: Mapping[str, Any], given: Collection[str], config: "Config") -> dict[str, Sourced]:
-    """Each setting with where it comes from: a trait that was set, over the files, over the default.
+    """Return each setting with its source; traits that were set take precedence over files, files over defaults.
 
     Args:
-        traits: the value of each.
-        given: the traits that were set.
-        config: what the files say.
+        traits: the values of the traits.
+        given: names of the traits that were set.
+        config: the configuration files.
 
     Raises:
         SpecError: a key of `[cells]` is unknown or has a value that is not allowed.
@@ -79,7 +79,7 @@ def settings_from(traits: Mapping[str, Any], given: Collection[str], config: "Co
 
 
 def _read(name: str, found: "Found") -> Sourced:
-    """A setting as a file has it. Texts are read as those of the option are."""
+    """Parse a setting of a file. Strings are parsed like the values of the option."""
     if name not in _READERS:
         raise found.wrong(f"cells have no such setting; {closest(name.replace('-', '_'), NAMES)}")
     takes, read = _READERS[name]
@@ -116,7 +116,7 @@ def _retries(value: object) -> int:
 
 
 def _number(read: Callable[[str], float]) -> Callable[[object], float]:
-    """Takes numbers too where `read` takes texts."""
+    """Return a parser that accepts numbers as well as the texts that `read` accepts."""
 
     def number(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
@@ -135,7 +135,7 @@ _READERS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "quiet": ("true or false", _flag),
     "retries": ("a whole number", _retries),
     "footer": ("true or false", _flag),
-    "capture_limit": ("bytes, or a size such as '500MB'", _number(reading.size)),
+    "capture_limit": ("bytes, or a size such as '512MiB'", _number(reading.size)),
     "show_progress": ("true or false", _flag),
     "progress_after": (_SECONDS, _number(reading.lifetime)),
     "interrupt_grace": (_SECONDS, _number(reading.lifetime)),

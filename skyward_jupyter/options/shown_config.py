@@ -1,4 +1,4 @@
-"""What `%sky config` prints: every setting, its value, and who says so."""
+"""Output of `%sky config`: every setting with its value and its source."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -29,13 +29,14 @@ def config_text(
     pools: Iterable[str],
     asked: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """The files, the settings of cells, and what each of `pools` is made of.
+    """Return the configuration files, the settings of cells, and those of each of `pools`, as text.
 
     Args:
-        settings: those of cells.
-        config: what the files say.
-        pools: the names of the pools to show; the first one whole, of the others what is not as ever.
-        asked: by name, what options have asked of the pools there are.
+        settings: settings of cells.
+        config: the configuration files.
+        pools: names of the pools to show; all settings of the first one, of the others those that differ from the
+            default.
+        asked: by name, the settings that were requested of existing pools.
 
     Raises:
         SpecError: a value of a file is wrong.
@@ -43,13 +44,13 @@ def config_text(
     parts = [_files(config), _rows("cells", settings)]
     for position, name in enumerate(pools):
         values = _pool(config, name, asked.get(name, {}))
-        told = {path: each for path, each in values.items() if not position or each.source != "default"}
-        parts.append(_rows(f"pool {name!r}", told))
+        shown = {path: each for path, each in values.items() if not position or each.source != "default"}
+        parts.append(_rows(f"pool {name!r}", shown))
     return "\n\n".join(parts)
 
 
 def _pool(config: "Config", name: str, asked: Mapping[str, Any]) -> dict[str, Sourced]:
-    """By path, what a pool has, or would have if it were opened now."""
+    """Return the settings of a pool, by path, as they are or would be if it were opened now."""
     found = {path: Sourced(each.value, each.where) for path, each in config.pool(name).items()}
     options = {
         path: Sourced(value, OPTION)
@@ -62,8 +63,8 @@ def _pool(config: "Config", name: str, asked: Mapping[str, Any]) -> dict[str, So
 
 def _files(config: "Config") -> str:
     read = [str(file.path) for file in reversed(config.files)]
-    where = f"There is no skyward.toml here or above, and no {USER_FILE}."
-    return "\n".join(f"read: {path}" for path in read) if read else where
+    none = f"There is no skyward.toml here or above, and no {USER_FILE}."
+    return "\n".join(f"read: {path}" for path in read) if read else none
 
 
 def _rows(title: str, values: Mapping[str, Sourced]) -> str:
@@ -75,7 +76,7 @@ def _rows(title: str, values: Mapping[str, Sourced]) -> str:
 
 
 def shown_value(path: str, value: Any) -> str:
-    """A value of a pool for people. Of environment variables the names only: a value may be a secret."""
+    """Format a setting of a pool. Environment variables are shown by name only: a value may be a secret."""
     if path == "image.env" or isinstance(value, Mapping):
         return ",".join(value)
     if isinstance(value, (tuple, frozenset)):

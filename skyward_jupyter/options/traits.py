@@ -1,4 +1,4 @@
-"""The traits of the magics: what `c.SkyMagics.NAME = value` and `%config SkyMagics.NAME = value` set."""
+"""The traits of the magics, set by `c.SkyMagics.NAME = value` and `%config SkyMagics.NAME = value`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,35 +19,31 @@ _DEFAULT = Settings()
 
 
 class ConfiguredMagics(Magics):
-    """Magics with settings. What is set here counts more than what a file says."""
+    """Magics with settings. Traits take precedence over configuration files."""
 
-    pool = Unicode(_DEFAULT.pool, help="The pool of cells that name none.").tag(config=True)
+    pool = Unicode(_DEFAULT.pool, help="Pool of cells that do not name one.").tag(config=True)
     on = Union(
         [Unicode(), Int()],
         default_value=_DEFAULT.on,
-        help="Where cells run that do not say it: one, all, head, ranks, or a group of the pool.",
+        help="Default nodes of cells: one, all, head, ranks, or a group of the pool.",
     ).tag(config=True)
-    by_node = Bool(_DEFAULT.by_node, help="Whether cells on several nodes have a section of output for each node.").tag(
+    by_node = Bool(_DEFAULT.by_node, help="Whether cells on several nodes have one output section per node.").tag(
         config=True
     )
-    quiet = Bool(_DEFAULT.quiet, help="Whether cells show no progress, no list of what is sent and no footer.").tag(
+    quiet = Bool(_DEFAULT.quiet, help="Whether cells show no progress, no manifest and no footer.").tag(config=True)
+    retries = Int(_DEFAULT.retries, min=0, help="How often a cell that raises is retried.").tag(config=True)
+    timeout = Float(_DEFAULT.timeout, allow_none=True, help="Seconds after which a cell is stopped.").tag(config=True)
+    footer = Bool(_DEFAULT.footer, help="Whether to show below a cell where it ran, its duration and its cost.").tag(
         config=True
     )
-    retries = Int(_DEFAULT.retries, min=0, help="How often a cell that raises is run again.").tag(config=True)
-    timeout = Float(_DEFAULT.timeout, allow_none=True, help="Seconds after which the work of a cell is stopped.").tag(
-        config=True
-    )
-    footer = Bool(_DEFAULT.footer, help="Whether to say below a cell where it ran, for how long and what it cost.").tag(
-        config=True
-    )
-    capture_limit = Int(_DEFAULT.capture_limit, help="Bytes that the variables of a cell may weigh.").tag(config=True)
+    capture_limit = Int(_DEFAULT.capture_limit, help="Maximum size of the variables of a cell, bytes.").tag(config=True)
     show_progress = Bool(
-        _DEFAULT.show_progress, help="Whether to show the progress of pools that open and of many tasks."
+        _DEFAULT.show_progress, help="Whether to show the progress of opening pools and of groups of tasks."
     ).tag(config=True)
-    progress_after = Float(_DEFAULT.progress_after, help="Seconds before a line of progress is shown.").tag(config=True)
+    progress_after = Float(_DEFAULT.progress_after, help="Seconds before a progress line is shown.").tag(config=True)
     interrupt_grace = Float(
         _DEFAULT.interrupt_grace,
-        help="Seconds that a stopped cell has to end and to hand over its variables.",
+        help="Seconds that a stopped cell has to end and to return its variables.",
     ).tag(config=True)
 
     def __init__(self, shell: "InteractiveShell") -> None:
@@ -69,12 +65,12 @@ class ConfiguredMagics(Magics):
 
     @property
     def sourced(self) -> dict[str, Sourced]:
-        """Each setting, and who says so.
+        """Each setting with its source.
 
         Raises:
-            SpecError: a file is wrong.
+            SpecError: a configuration file is invalid.
         """
-        configured = self.config.get("SkyMagics", {})  # setting a trait to what it was is no change to observe
+        configured = self.config.get("SkyMagics", {})  # setting a trait to its old value notifies no observer
         given = {name for name in NAMES if name in self._set_here or name in configured}
         values = {name: getattr(self, name) for name in NAMES}
         return settings_from({**values, "on": place(str(self.on))}, given, load())
@@ -87,7 +83,7 @@ class ConfiguredMagics(Magics):
 
     @property
     def _display_settings(self) -> Settings:
-        """The settings for what is only shown: a file that is broken by now must not keep code from running."""
+        """Settings for display only: a configuration file that has become invalid must not keep code from running."""
         try:
             return self._settings
         except SkywardError:
@@ -95,7 +91,7 @@ class ConfiguredMagics(Magics):
 
     @property
     def default_pool(self) -> str:
-        """The pool that commands mean which name none. A file that is broken by now keeps nobody from closing it."""
+        """Pool of commands that do not name one. It can still be closed if a configuration file has become invalid."""
         try:
             return self._settings.pool
         except SkywardError:

@@ -1,4 +1,4 @@
-"""The words of the line of a magic, and the line with what is wrong in it underlined."""
+"""Splitting the line of a magic into words, and underlining the wrong ones in error messages."""
 
 import re
 import shlex
@@ -13,12 +13,12 @@ _SECRET = "--env"
 
 
 class OptionError(UsageError):
-    """Something is wrong with options of a magic.
+    """Invalid options of a magic.
 
     Attributes:
-        flags: all the ways in which those options may be written.
-        values: the values that are wrong; none where it is the option itself.
-        words: the words of a line that cannot be split as a whole.
+        flags: all spellings of those options.
+        values: the wrong values; empty if the option itself is wrong.
+        words: the words of a line that cannot be split by `split_line`.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#")
 
 
 def split_line(line: str) -> list[str]:
-    """The words of a line, as a shell takes them; what follows ` # ` is a comment.
+    """Split a line into words by the rules of a POSIX shell; a comment begins with ` #`.
 
     Raises:
-        OptionError: a quotation is not closed, or the line ends with a backslash.
+        OptionError: a quote is not closed, or the line ends with a backslash.
     """
     for end in (*(found.start() for found in _COMMENT.finditer(line)), len(line)):
         try:
@@ -54,16 +54,16 @@ def split_line(line: str) -> list[str]:
     mark = line[start]
     begin = max(line.rfind(space, 0, start) for space in " \t") + 1
     if mark == "\\":
-        text = "The line ends with a backslash, but options stand on one line: leave it out."
+        text = "The line ends with a backslash, but options must be on one line: remove it."
     else:
-        text = f"A quotation is not closed: write {mark} at its end, or leave out the one that begins it."
+        text = f"Unclosed quote: add {mark} at its end, or remove the one that opens it."
     word, *more = line[begin:].split(maxsplit=1)
-    rest = _AsTyped(f"{word} ..." if more else word)  # what follows may hold a secret
+    rest = _AsTyped(f"{word} ..." if more else word)  # the rest may hold a secret
     raise OptionError(text, [rest], words=[*shlex.split(line[:begin]), rest])
 
 
 def _unfinished(line: str) -> int:
-    """The place of the quotation mark, or the last backslash, that leaves `line` unfinished."""
+    """Return the position of the unclosed quote, or of the final backslash, of an unfinished line."""
     place = start = 0
     quote = ""
     while place < len(line):
@@ -81,7 +81,7 @@ def _unfinished(line: str) -> int:
 
 @contextmanager
 def underlined(command: str, line: str) -> Iterator[None]:
-    """Inside, an `OptionError` becomes a `UsageError` that shows where in the line of `command` it is."""
+    """Turn an `OptionError` raised within the context into a `UsageError` with the line of `command` underlined."""
     try:
         yield
     except OptionError as error:
@@ -93,7 +93,7 @@ def underlined(command: str, line: str) -> Iterator[None]:
 
 
 def picture(words: Sequence[str], flags: Sequence[str], values: Sequence[str]) -> str:
-    """The words as a line, with another below it that underlines what is meant; empty where nothing is.
+    """Return the words as a line, with the flags and values underlined on the next; empty if none is in the line.
 
     Values of environment variables are left out: they may be secrets.
     """
@@ -112,7 +112,7 @@ def picture(words: Sequence[str], flags: Sequence[str], values: Sequence[str]) -
 
 
 def _written(word: str, *, secret: bool) -> str:
-    """A word as it would be typed; `secret`: it is a variable and its value."""
+    """Return a word as it would be typed; `secret` marks it as `NAME=VALUE` of an environment variable."""
     flag, equals, value = word.partition("=")
     shown = f"{flag}={_hidden(value)}" if flag == _SECRET and equals else _hidden(word) if secret else word
     return shown if word.startswith("%") or isinstance(word, _AsTyped) else shlex.quote(shown)

@@ -1,4 +1,4 @@
-"""Running a cell: sending it, waiting, stopping, and binding its results, in the foreground or background.
+"""Execution of cells: sending, waiting, stopping, and binding results, in the foreground or background.
 
 Imports `cells`, `display`, `files`, `failures` and `options`.
 """

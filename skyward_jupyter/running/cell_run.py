@@ -1,4 +1,4 @@
-"""A cell on its way: waiting for it, stopping it, and bringing home what it left."""
+"""A cell that was sent: waiting for it, stopping it, and binding its results."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
@@ -32,15 +32,15 @@ class CellRun:
     """The runs of one cell.
 
     Attributes:
-        runs: one, or with `--map` one for each element.
-        shape: how they make up the cell.
+        runs: one run, or with `--map` one for each element.
+        shape: the kind of runs.
         user_ns: the names of the notebook.
-        notify: takes a sentence for the user.
+        notify: shows a sentence to the user.
         finish: called once the output of the cell is complete.
-        originals: the objects that the cell took along.
-        names_node: whether an error of a cell that runs on one node names it, because nothing else does.
+        originals: the captured objects.
+        names_node: add a note with the node to an error, because nothing else names it.
         files: the files of the cell, if it has any.
-        streams: what gives the elements of a cell that yields, once they are asked for.
+        streams: the streams of a cell that yields, once they are read.
     """
 
     runs: "Sequence[Run[Any]]"
@@ -54,9 +54,9 @@ class CellRun:
     streams: list[Any] = field(default_factory=list, repr=False)
 
     def let_go_when_over(self) -> None:
-        """Keep nothing of the notebook alive for a result that does not refer to it, should nobody ask for that."""
+        """Release the captured objects as soon as possible, even if the result is never collected."""
         if self.shape != "single":
-            self.originals.release()  # each run changes copies of its own
+            self.originals.release()  # each run changes its own copies
             return
 
         def over(future: "Future[CellResult]") -> None:
@@ -70,25 +70,25 @@ class CellRun:
 
     @property
     def done(self) -> int:
-        """How many runs are over."""
+        """The number of finished runs."""
         return sum(run.future.done() for run in self.runs)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until every run is over; whether they are."""
+        """Wait until every run has finished; return whether they have."""
         return not wait([run.future for run in self.runs], timeout).not_done
 
     def items(self) -> "Iterator[Any]":
-        """The elements of a cell that yields, as they arrive; its names are bound after the last one.
+        """Yield the elements of a cell that yields, as they arrive, and bind its names after the last one.
 
         Raises:
-            BaseException: what the cell raised.
+            BaseException: the exception of the cell.
         """
         (run,) = self.runs
         try:
             with self._using_originals():
                 try:
                     stream = run.items()
-                    self.streams.append(stream)  # an interrupt would stop the work by dropping it, before `stop` does
+                    self.streams.append(stream)  # keeps it alive: dropping it at an interrupt would cancel the work
                     items = self._with_files(stream)
                     yield from stream_items(items, self.user_ns, self.originals, self.notify)
                 except TaskError as error:
@@ -102,11 +102,11 @@ class CellRun:
             self.finish()
 
     def collect(self) -> Any:
-        """Bind in the notebook what the cell left behind; the value of its last expression, of several runs a list.
+        """Bind the results of the cell, and return the value of its last expression; a list for several runs.
 
         Raises:
-            TaskError: it did not end by itself.
-            BaseException: what the cell raised; what it had bound by then is bound here.
+            TaskError: the cell was stopped, or its node was lost.
+            BaseException: the exception of the cell; the names that it had bound by then are bound here.
         """
         self.finish()
         try:
@@ -122,20 +122,20 @@ class CellRun:
         return outcome.value
 
     def stop(self, grace: float, shown: AbstractContextManager[object] | None = None) -> Stop:
-        """Stop the work, and wait for what it leaves; see `stop_runs`."""
+        """Stop the work, and wait for its remains; see `stop_runs`."""
         stop = stop_runs(self.runs, grace, nullcontext() if shown is None else shown)
         self.finish()
         return stop
 
     def salvage(self, stop: Stop) -> str:
-        """Bind what there is of a cell that was stopped; a sentence on how that went and on what came back."""
+        """Bind the remains of a stopped cell, and return a sentence on the outcome."""
         when = "at its end" if stop.was_over else "then"
         with self._using_originals():
             return stop.text(came_back(self._bind_remains(), as_lists=self.shape != "single", when=when))
 
     @contextmanager
     def _using_originals(self) -> "Iterator[None]":
-        """The last use of the originals, unless it is interrupted: `salvage` needs them then."""
+        """Release the originals at the end, unless it is interrupted, because `salvage` needs them."""
         try:
             yield
         except (KeyboardInterrupt, GeneratorExit):
@@ -146,26 +146,26 @@ class CellRun:
         self._release()
 
     def _release(self) -> None:
-        """Keep nothing of the notebook, and of what nodes keep for it, alive: what came of the cell is bound."""
+        """Release the captured objects and kept values, once the results are bound."""
         self.originals.release()
         for run in self.runs:
             run.release_kept()
 
     def _tell_what_came(self, error: TaskError) -> None:
-        """Bind what there is of a cell that did not end by itself, and add to `error` what came back."""
+        """Bind the remains of a stopped or lost cell, and add a note on them to `error`."""
         as_lists = self.shape != "single"
         if came := came_back(self._bind_remains(), as_lists=as_lists, when="when the cell was stopped"):
             error.add_note(f"{came}.")
         elif isinstance(error, (TaskCancelledError, TaskTimeoutError)) and any(
             each.is_lost for run in self.runs for each in run.remains()
         ):
-            error.add_note("What the cell had assigned did not come back.")
+            error.add_note("What the cell had assigned was not returned.")
 
     def _bind_remains(self) -> list[str]:
         remains = [each for run in self.runs for each in run.remains()]
         as_lists, joins = self.shape != "single", self.shape == "all"
         names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=as_lists, joins=joins)
-        nothing = CellResult(ReturnedState())  # the place of a run among the others is in the names of its files
+        nothing = CellResult(ReturnedState())  # keeps the positions of runs, which are in the names of their files
         self._bring([each.value if isinstance(each.value, CellResult) else nothing for each in remains])
         return names
 
@@ -193,7 +193,7 @@ class CellRun:
             self.files.arrive(results)
 
     def _with_files(self, items: "Iterator[Any]") -> "Generator[Any, None, CellResult]":
-        """What a cell that yields gives; its files come home with its names."""
+        """Yield the elements of a cell that yields, and write its files at the end."""
         while True:  # not `yield from`, which would close `items` when the reader is interrupted: `salvage` needs it
             try:
                 item = next(items)
@@ -208,10 +208,10 @@ class CellRun:
             self.files.explain(error)
 
     def _results(self) -> list[CellResult]:
-        """What the runs have returned.
+        """Return the results of the runs.
 
         Raises:
-            TaskError: the cell did not end by itself; with `--map`, it was cancelled.
+            TaskError: the cell was stopped or lost; with `--map`, it was cancelled.
         """
         match self.shape:
             case "single":
@@ -221,16 +221,16 @@ class CellRun:
                 return results
             case "map":
                 for run in filter(was_cancelled, self.runs):
-                    run.future.result()  # raises that it was
+                    run.future.result()  # raises
                 return [_result(run) for run in self.runs]
 
     def _name_node(self, error: BaseException) -> None:
-        if self.names_node and not isinstance(error, SkywardError):  # those say it themselves
+        if self.names_node and not isinstance(error, SkywardError):  # these name it themselves
             tell_where(error, self.runs[0].nodes[-1])
 
 
 def _result(run: "Run[CellResult]") -> CellResult:
-    """The result of one run of several. One that did not end by itself failed; the others keep their values."""
+    """Return the result of one run of several. A stopped or lost run counts as failed; the others keep their values."""
     try:
         return run.future.result()
     except TaskError as error:

@@ -20,16 +20,16 @@ type Status = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
 class CellHandle:
-    """A cell that runs in the background, as `%%sky --noblock` gives it. It can be awaited, too.
+    """A cell that runs in the background, as returned by `%%sky --noblock`. It can be awaited, too.
 
-    The notebook's variables change when `result()` is called, and not before.
+    The notebook's variables change only when `result()` is called.
 
     Attributes:
-        number: its number in `%sky status`, which `%sky cancel` and `%sky show` take.
+        number: its number in `%sky status`, for `%sky cancel` and `%sky show`.
         pool: name of its pool.
         code: its first line.
-        tape: what it has put out.
-        line: shows how far it is, and what came of it; None where a display cannot change any more, as in a terminal.
+        tape: its recorded output.
+        line: displays its progress and outcome; None if a display cannot be updated, as in a terminal.
     """
 
     def __init__(
@@ -54,28 +54,28 @@ class CellHandle:
         self._error: BaseException | None = None
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the cell, and bind its variables in the notebook; with `--map`, the list of its last expressions.
+        """Wait for the cell, bind its variables, and return its value; with `--map`, the list of values.
 
-        Interrupting it stops the wait only; `cancel()` stops the work.
+        Interrupting it only stops the wait; `cancel()` stops the work.
 
         Raises:
-            TimeoutError: it was not over after `timeout` seconds. It goes on.
-            TaskError: it did not end by itself.
-            BaseException: what the cell raised; what it had bound by then is bound here.
+            TimeoutError: the cell has not finished after `timeout` seconds. It keeps running.
+            TaskError: the cell was stopped, or its node was lost.
+            BaseException: the exception of the cell; the names that it had bound by then are bound here.
         """
         with presented():
             try:
                 over = self._sent.wait(timeout)
             except KeyboardInterrupt:
-                raise interrupted("the cell goes on in the background; .cancel() stops it.") from None
+                raise interrupted("the cell keeps running in the background; .cancel() stops it.") from None
             if not over:
-                raise TimeoutError(f"The cell is not over after {timeout:g} s: wait longer, or .cancel() it.")
+                raise TimeoutError(f"The cell has not finished after {timeout:g} s: wait longer, or .cancel() it.")
             with self._lock:
                 if not self._collected:
                     try:
                         self._value = self._sent.collect()
                     except KeyboardInterrupt:
-                        raise  # what is not bound yet is bound the next time
+                        raise  # the next call binds the rest
                     except BaseException as error:
                         self._error = error
                     self._collected = True
@@ -86,7 +86,7 @@ class CellHandle:
             return self._value
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """As `result()`, while the notebook's own tasks go on. Cancelling the wait leaves the work alone."""
+        """Wait like `result()`, without blocking the event loop. Cancelling the wait does not stop the work."""
         return self._over().__await__()
 
     async def _over(self) -> Any:
@@ -97,26 +97,26 @@ class CellHandle:
         return self.result()
 
     def cancel(self) -> str:
-        """Stop the work on its nodes; a sentence on how that went. `result()` binds what it had assigned by then."""
+        """Stop the work, and return a sentence on the outcome. `result()` binds what the cell had assigned by then."""
         return self._sent.stop(self._grace).text(is_final=False)
 
     def done(self) -> bool:
-        """Whether the work is over."""
+        """Return whether the cell has finished."""
         return self._sent.done == len(self._sent.runs)
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How many runs are over, and how many there are."""
+        """The number of finished runs, and the number of all runs."""
         return self._sent.done, len(self._sent.runs)
 
     @property
     def amount(self) -> str:
-        """How much has come of it so far, where it yields; empty otherwise."""
+        """The number of elements so far, in words; empty for a cell that does not yield."""
         return ""
 
     @property
     def status(self) -> Status:
-        """How far the work is."""
+        """The state of the cell."""
         states = {run.state for run in self._sent.runs}
         for state in ("running", "queued", "cancelled", "failed"):
             if state in states:
@@ -125,7 +125,7 @@ class CellHandle:
 
     def _ipython_display_(self) -> None:
         if self.line is None:
-            raise NotImplementedError  # IPython shows it as anything else then
+            raise NotImplementedError  # IPython falls back to the repr
         self.line.show()
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class CellHandle:
 
 
 def cell_table(cells: Iterable[CellHandle]) -> str:
-    """One line for each cell in the background."""
+    """Return a table with one line for each cell in the background."""
     return table(
         ("cell", "status", "pool", "code"),
         ((cell.number, ", ".join(filter(None, (cell.status, cell.amount))), cell.pool, cell.code) for cell in cells),

@@ -1,4 +1,4 @@
-"""`%%sky --local`: a cell that runs in the notebook itself, without a node, to try it out."""
+"""`%%sky --local`: a cell that runs in the notebook's process, without a node, to try it out."""
 
 import ast
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -16,17 +16,17 @@ _MISSING = object()
 
 
 class LocalCell:
-    """A cell that runs here.
+    """A cell that runs in the notebook's process.
 
     Args:
-        source: the cell as plain Python, on the lines that it has in the notebook.
-        filename: what IPython calls it.
+        source: the cell as plain Python, with the line numbers of the notebook.
+        filename: the file name in IPython.
         user_ns: the names of the notebook.
-        local: the variables of the function in which the cell is.
+        local: the variables of the function that the cell is in.
 
     Raises:
-        SyntaxError: it is not Python, or it returns.
-        UsageError: it awaits, or binds one of `local`.
+        SyntaxError: the cell is not Python, or has a `return`.
+        UsageError: the cell awaits, or binds one of `local`.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class LocalCell:
     ) -> None:
         self._program: Program = build(source, filename)
         if self._program.is_async:
-            raise UsageError("A cell that awaits runs in the notebook without %%sky: leave that line out.")
+            raise UsageError("A cell that awaits cannot run with --local: run it without the %%sky line.")
         self._source = source
         self._filename = filename
         self._user_ns = user_ns
@@ -45,11 +45,11 @@ class LocalCell:
 
     @property
     def is_stream(self) -> bool:
-        """Whether it yields."""
+        """True if the cell yields."""
         return self._program.is_stream
 
     def run(self) -> Any:
-        """Run it; the value of its last expression."""
+        """Run the cell, and return the value of its last expression."""
         names = {**self._user_ns, **self._local} if self._local else self._user_ns
         try:
             exec(self._program.body, names)
@@ -69,9 +69,9 @@ class LocalCell:
             self._user_ns.pop(STREAM, None)
 
     def run_each(self, name: str, elements: Iterable[Any]) -> list[Any]:
-        """Run it for one element after the other, which `name` stands for; the values of its last expression.
+        """Run the cell for each element, with `name` bound to it; return the values of its last expression.
 
-        Each name that it binds becomes the list of its values; where a run raises, all names are as before.
+        Each name that the cell binds becomes a list of its values. If a run raises, all names are restored.
         """
         names = find_names(ast.parse(self._source), self._source, self._filename)
         self._local = {each: value for each, value in self._local.items() if each != name}

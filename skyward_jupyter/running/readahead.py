@@ -1,4 +1,4 @@
-"""A cell that yields in the background: its elements are taken as they arrive, whether or not anybody asks for them."""
+"""A cell that yields in the background. A thread prefetches its elements as they arrive."""
 
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
@@ -26,19 +26,19 @@ __all__ = ["ReadAhead", "StreamHandle"]
 
 
 class ReadAhead:
-    """The run of a cell that yields, whose elements are taken by a thread. Otherwise it is as that run.
+    """The run of a cell that yields, whose elements are read by a thread. Other attributes are those of the run.
 
     Args:
-        run: what was sent.
-        elements: keeps the elements.
+        run: the run.
+        elements: stores the elements.
         user_ns: the names of the notebook.
         plot: draws the elements.
 
     Attributes:
-        elements: those that have arrived.
+        elements: the elements that have arrived.
         plot: draws the elements; None without `--plot`.
-        line: shows how many there are; None where there is none.
-        future: the result of the cell, as for one that does not yield; set once all elements were taken.
+        line: shows their number; None if there is no status line.
+        future: the result of the cell, as for one that does not yield; set once all elements have been read.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class ReadAhead:
 
     @property
     def state(self) -> str:
-        """How far it is; it runs until the last element was taken."""
+        """The state of the run; "running" until the last element has been read."""
         state = self._run.state
         return state if state == "queued" or self.future.done() else "running"
 
     def start(self) -> None:
-        """Begin to take the elements."""
+        """Start the thread that reads the elements."""
         context = copy_context()
         Thread(target=context.run, args=(self._read,), name="skyward-read-ahead", daemon=True).start()
 
@@ -100,15 +100,15 @@ class ReadAhead:
 
 
 class StreamHandle(CellHandle):
-    """A cell that yields in the background: its elements as they arrive, as often as they are wanted.
+    """A cell that yields in the background. It can be iterated several times.
 
-    `for element in handle` and `async for element in handle` give those that are kept, from the first one on, and wait
-    for the next; at the end the variables of the cell are bound, and its error is raised, as by `result()`. Leaving
-    the loop, or interrupting it, leaves the work alone.
+    `for element in handle` and `async for element in handle` yield the stored elements from the first one on, and wait
+    for the next one. At the end they bind the variables of the cell and raise its error, like `result()`. Leaving or
+    interrupting the loop does not stop the work.
 
     Args:
-        arguments: those of `CellHandle`.
-        stream: what takes its elements.
+        arguments: the arguments of `CellHandle`.
+        stream: reads the elements.
     """
 
     def __init__(self, *arguments: Any, stream: ReadAhead) -> None:
@@ -118,18 +118,18 @@ class StreamHandle(CellHandle):
 
     @property
     def amount(self) -> str:
-        """How many elements have come."""
+        """The number of elements so far, in words."""
         return counted(self._elements.count)
 
     def result(self, timeout: float | None = None) -> list[Any]:
-        """Wait for the cell, bind its variables in the notebook, and give the elements that are kept.
+        """Wait for the cell, bind its variables in the notebook, and return the stored elements.
 
-        Interrupting it stops the wait only; `cancel()` stops the work.
+        Interrupting it only stops the wait; `cancel()` stops the work.
 
         Raises:
-            TimeoutError: it was not over after `timeout` seconds. It goes on.
-            TaskError: it did not end by itself.
-            BaseException: what the cell raised; what it had bound by then is bound here.
+            TimeoutError: the cell has not finished after `timeout` seconds. It keeps running.
+            TaskError: the cell was stopped, or its node was lost.
+            BaseException: the exception of the cell; the names that it had bound by then are bound here.
         """
         try:
             super().result(timeout)
@@ -141,7 +141,7 @@ class StreamHandle(CellHandle):
     def __iter__(self) -> Iterator[Any]:
         position = 0
         while (found := self._wait(position)) is not None:
-            self._tell_of_gap(position, found[0])
+            self._notify_gap(position, found[0])
             position = found[0] + 1
             yield found[1]
         self.result()
@@ -149,15 +149,15 @@ class StreamHandle(CellHandle):
     async def __aiter__(self) -> AsyncIterator[Any]:
         bell, position = ThreadEvent(), 0
 
-        def there() -> bool:
+        def is_available() -> bool:
             return self._elements.is_over or self._elements.get(position) is not None
 
         with self._elements.watched(bell.ring):
             while True:
-                await bell.until(there)
+                await bell.until(is_available)
                 if (found := self._elements.get(position)) is None:
                     break
-                self._tell_of_gap(position, found[0])
+                self._notify_gap(position, found[0])
                 position = found[0] + 1
                 yield found[1]
         await self
@@ -167,13 +167,13 @@ class StreamHandle(CellHandle):
             try:
                 return self._elements.wait(position)
             except KeyboardInterrupt:
-                raise interrupted("the cell goes on in the background; .cancel() stops it.") from None
+                raise interrupted("the cell keeps running in the background; .cancel() stops it.") from None
 
-    def _tell_of_gap(self, position: int, found: int) -> None:
+    def _notify_gap(self, position: int, found: int) -> None:
         if found > position:
             missing = counted(found - position)
             where = f"the first {missing}" if position == 0 else f"{missing} after the first {position:,}"
-            self._sent.notify(f"Cell {self.number}: {where} were not kept, and this loop goes on behind them.")
+            self._sent.notify(f"Cell {self.number}: {where} were not kept; the loop continues after them.")
 
     def __repr__(self) -> str:
         return f"<StreamHandle: %%sky in the background on pool {self.pool!r}, {self.amount}; iterate over it>"

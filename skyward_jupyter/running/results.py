@@ -1,4 +1,4 @@
-"""Bringing home what a cell left behind, as if it had run here."""
+"""Binding the results of a cell in the notebook, as if the cell had run here."""
 
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,11 +40,11 @@ __all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is to be said and shown of a cell whose names are bound.
+    """Notices and value of a cell whose names are bound.
 
     Attributes:
-        notices: one sentence for each value that did not come back, or that cannot be opened here.
-        value: that of its last expression; for several runs the list of them; None if there is none.
+        notices: one sentence for each value that was not returned, or cannot be unpickled here.
+        value: the value of its last expression; for several runs the list of them; None if there is none.
     """
 
     notices: list[str]
@@ -52,34 +52,34 @@ class Outcome:
 
 
 def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Originals) -> Outcome:
-    """Bind, change and unbind names in `user_ns` as the cell did on its node.
+    """Apply the changes of the cell to `user_ns`: bind, change and unbind names.
 
     Args:
-        result: what the cell left behind.
+        result: the result of the cell.
         user_ns: the names of the notebook.
-        originals: the objects that the cell took along.
+        originals: the captured objects.
 
     Raises:
-        BaseException: what the cell raised, after the names it had bound by then. Its notes have the sentences.
+        BaseException: the exception of the cell, once the names it had bound are bound here. Its notes are the notices.
     """
-    home = _Home(user_ns, result, originals)
+    binder = _Binder(user_ns, result, originals)
     renew(result.looked_at)
-    values = home.values()
-    value = home.value(values)
-    home.renew_unopened(values)
-    user_ns.update(home.namesakes(values))
-    home.leave_locals(values)
+    values = binder.values()
+    value = binder.value(values)
+    binder.renew_unopened(values)
+    user_ns.update(binder.namesakes(values))
+    binder.leave_locals(values)
     user_ns.update(values)
-    home.bind_the_rest()
+    binder.bind_the_rest()
     kept = []
     for name in result.harvest.deleted:
         if originals.is_bound_as_before(name, user_ns):
             user_ns.pop(name, None)
         else:
-            kept.append(f"The cell unbound {name}, which was bound anew here since it was sent, and stays.")
+            kept.append(f"The cell unbound {name}, but {name} was rebound here since the cell was sent: it was kept.")
     notices = [
-        *home.notices,
-        *home.left_behind(),
+        *binder.notices,
+        *binder.left_behind(),
         *kept,
         *_stayed([result], user_ns),
         *_stale([result]),
@@ -90,36 +90,36 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     touched = {*result.harvest.changed, *result.harvest.stale}
     notices += (not_shared(names) for names in originals.apart if not touched.isdisjoint(names))
     changed = set(result.harvest.changed) - result.harvest.stale.keys()
-    error = home.error({*values, *result.harvest.modules, *changed})
+    error = binder.error({*values, *result.harvest.modules, *changed})
     if error is not None:
         raise _with_notes(error, notices)
     return Outcome(notices, value)
 
 
 def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joins: bool = False) -> Outcome:
-    """Bind what several runs of one cell left behind: each name becomes the list of its values, in order of the runs.
+    """Bind the results of several runs of one cell: each name becomes the list of its values, in order of the runs.
 
-    Imports, functions and classes are bound once. Where a run failed, the lists have its exception. A run that did not
-    bind a name has None there. What a cell changed without assigning to it stays as it is here, which is said.
+    Imports, functions and classes are bound once. A failed run has its exception in the lists, and a run that did not
+    bind a name has None. Values that the cell changed without assigning to them stay unchanged, with a notice.
 
     Args:
-        results: what the runs left behind.
+        results: the results of the runs.
         user_ns: the names of the notebook.
-        joins: each ran on a node of its own, so that what they keep under one name is one handle.
+        joins: each run had its own node, so that values kept under one name become one handle.
 
     Raises:
-        BaseException: what the first run that failed raised, after the lists are bound.
+        BaseException: the exception of the first failed run, once the lists are bound.
     """
     for result in results:
         renew(result.looked_at)
-    homes = [_Home(user_ns, result, Originals()) for result in results]
-    errors = [home.error() for home in homes]
-    rows = [home.values() for home in homes]
-    values = [home.value(row) for home, row in zip(homes, rows, strict=True)]
+    binders = [_Binder(user_ns, result, Originals()) for result in results]
+    errors = [binder.error() for binder in binders]
+    rows = [binder.values() for binder in binders]
+    values = [binder.value(row) for binder, row in zip(binders, rows, strict=True)]
     notices: list[str] = []
-    for home in homes:
-        home.bind_the_rest()
-        notices += (notice for notice in home.notices if notice not in notices)
+    for binder in binders:
+        binder.bind_the_rest()
+        notices += (notice for notice in binder.notices if notice not in notices)
     bound = dict.fromkeys(name for row in rows for name in row)
     for name in bound:
         if any(name in result.definitions for result in results):
@@ -149,16 +149,16 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
 def stream_items(
     items: Iterator[Any], user_ns: dict[str, Any], originals: Originals, notify: Callable[[str], None]
 ) -> Iterator[Any]:
-    """The elements that a streaming cell yields; at its end its names are bound as by `apply_result`.
+    """Yield the elements of a streaming cell, and bind its names at the end like `apply_result`.
 
     Args:
-        items: what `stream_cell` yields, and returns at its end.
+        items: the elements of `stream_cell`, with its result as the return value.
         user_ns: the names of the notebook.
-        originals: the objects that the cell took along.
-        notify: takes what is to be said in the end.
+        originals: the captured objects.
+        notify: shows a sentence to the user.
 
     Raises:
-        BaseException: what the cell raised, after its last element.
+        BaseException: the exception of the cell, after its last element.
     """
     side = Side(user_ns, is_home=True)
     while True:
@@ -172,8 +172,8 @@ def stream_items(
         notify(notice)
 
 
-class _Home:
-    """Opens one result in the notebook."""
+class _Binder:
+    """The result of one run, unpickled in the notebook."""
 
     def __init__(self, user_ns: dict[str, Any], result: CellResult, originals: Originals) -> None:
         self._user_ns = user_ns
@@ -190,26 +190,26 @@ class _Home:
     def _harvest(self) -> ReturnedState:
         return self._result.harvest
 
-    def error(self, home: Collection[str] = ()) -> BaseException | None:
-        """What the cell raised, of its own type, with its traceback on the node.
+    def error(self, returned: Collection[str] = ()) -> BaseException | None:
+        """Return the exception of the cell, with its own type and its traceback on the node; None if it succeeded.
 
         Args:
-            home: names whose values the notebook has as the node had them.
+            returned: names whose values were returned.
         """
         failure = self._result.failure
         if failure is None:
             return None
-        make_traceback = TracebackMaker(self._result.node, self._user_ns, home)
+        make_traceback = TracebackMaker(self._result.node, self._user_ns, returned)
         return with_fix(failure.rebuild(lambda packed: unpack_shared(packed, self._side), make_traceback))
 
     def values(self) -> dict[str, Any]:
-        """By name, what the cell bound; objects of the notebook have taken over what it changed in them."""
+        """Apply in-place changes to objects of the notebook, and return the values that the cell bound, by name."""
         found = {name: self._open(name, packed) for name, packed in self._harvest.values.items()}
         together = self._harvest.together
         return found if together is None else found | self._opened_together(together)
 
     def value(self, values: dict[str, Any]) -> Any:
-        """That of the last expression, taken out of `values`; a `StayedBehind` if it did not come."""
+        """Return the value of the last expression, removed from `values`; a `StayedBehind` if it was not returned."""
         name = self._harvest.value
         if not name:
             return None
@@ -220,16 +220,16 @@ class _Home:
         return values.get(name, self._here(name))
 
     def leave_locals(self, values: dict[str, Any]) -> None:
-        """Take what cannot be bound here out of `values`: the variables of the function that the cell is in."""
+        """Remove the variables of the function that the cell is in from `values`: they cannot be rebound here."""
         for name in self._originals.local.keys() & values.keys():
             del values[name]
             self.notices.append(
-                f"{name} is another object after this, and a variable of a function cannot be bound to it: it is as "
-                f"before. Give it the value: `{name} = %sky! ...`."
+                f"{name} is bound to another object by the cell, but %sky! cannot bind a variable of a function: it is "
+                f"unchanged. Assign the value: `{name} = %sky! ...`."
             )
 
     def _here(self, name: str, default: object = None) -> Any:
-        """The value that a name stands for where the cell is."""
+        """Return the value of a name in the scope of the cell."""
         return self._originals.local.get(name, self._user_ns.get(name, default))
 
     def _opened_together(self, together: Together) -> dict[str, Any]:
@@ -244,8 +244,8 @@ class _Home:
             names = [name for name in self._harvest.changed if name not in together.names]
             if names:
                 self.notices.append(
-                    f"What the cell changed in {joined(names)} could not be brought here: {reason}. "
-                    f"{'It is' if len(names) == 1 else 'They are'} as before."
+                    f"The changes of {joined(names)} could not be applied here: {reason}. "
+                    f"{'It is' if len(names) == 1 else 'They are'} unchanged."
                 )
             needed = seeds_used(together.packed, seeds)
             needs = frozenset().union(*(self._harvest.needs.get(name, ()) for name in together.names))
@@ -257,7 +257,7 @@ class _Home:
         self._note_given_up(together, instead)
         for name in together.replaced:
             if not self._originals.is_name_of(name, self._here(name, None)):
-                values.pop(name)  # it was bound anew here, and what it stood for has changed
+                values.pop(name)  # rebound here; the change concerns its former value
         for number, found in changes:
             if any(self._is_overwritten(seeds[number], change, together.seeds[number][0]) for change in found):
                 self._conflicts.update(self._named(seeds[number], together.seeds[number][0]))
@@ -271,14 +271,14 @@ class _Home:
         if self._conflicts:
             names = list(self._conflicts)
             self.notices.append(
-                f"{joined(names)} changed here too since the cell was sent: where both changed the same, "
-                f"{'it is' if len(names) == 1 else 'they are'} as the cell left {'it' if len(names) == 1 else 'them'}. "
+                f"{joined(names)} {'was' if len(names) == 1 else 'were'} also changed here since the cell was sent: "
+                "where both changed the same part, the cell's version was kept. "
                 f"Change {'it' if len(names) == 1 else 'them'} after the cell, or give the cell a copy."
             )
         return values
 
     def _is_overwritten(self, value: Any, change: Change, part: int) -> bool:
-        """Whether the notebook has changed what a change, which is not put in piece by piece, is about."""
+        """Return whether a change that is applied as a whole overwrites one made in the notebook."""
         if is_array_overwritten(value, change):
             return True
         likeness = self._originals.likeness(part, self._side)
@@ -294,15 +294,15 @@ class _Home:
         except Exception as error:
             kind = type(value).__qualname__
             self.notices.append(
-                f"A change of an object of type {kind} could not be taken over here ({type(error).__name__}: {error})."
+                f"A change of an object of type {kind} could not be applied here ({type(error).__name__}: {error})."
             )
 
     def _note_given_up(self, together: Together, instead: list[Any]) -> None:
-        """Note which of the objects have changed here that new ones stand for from now on."""
+        """Record the objects that are replaced with new ones, and those of them that have changed here."""
         for (place, before), new in zip(together.given_up, instead, strict=True):
             (value,) = self._originals.at([(place.part, place.number)])
             names = self._originals.names_of(value, place.part)
-            if isinstance(value, UnopenedValue):  # it is another object on the node
+            if isinstance(value, UnopenedValue):  # another object on the node
                 if not isinstance(new, UnopenedValue):
                     self._instead[id(value)] = new
                 continue
@@ -315,9 +315,9 @@ class _Home:
                 self._conflicts.update(dict.fromkeys(names))
 
     def left_behind(self) -> Iterator[str]:
-        """One sentence for each object that a new one stands for now, and that something here still refers to."""
+        """Yield a sentence for each replaced object that something here still refers to."""
         ours = {id(value) for _, value in self._replaced} | {id(self._user_ns), *map(id, self._replaced)}
-        ours.add(id(self._user_ns.get("Out")))  # what was displayed stays so
+        ours.add(id(self._user_ns.get("Out")))  # displayed values stay
         for name, value in self._replaced:
             if is_inside_frame(type(value)) or id(value) in self._steps:
                 continue
@@ -325,12 +325,12 @@ class _Home:
             holder = next((each for each in holders if not self._originals.has(each)), None)
             if holder is not None:
                 yield (
-                    f"{name} has a new {type(value).__qualname__} now, with what the cell changed in it; a "
-                    f"{type(holder).__qualname__} here still has the old one. Name that in the cell too."
+                    f"{name} is now a new {type(value).__qualname__} with the changes of the cell; a "
+                    f"{type(holder).__qualname__} here still refers to the old one. Use that in the cell too."
                 )
 
     def renew_unopened(self, values: dict[str, Any]) -> None:
-        """Let what was packed here before stand for what it is now, where it is still packed."""
+        """Update the notebook's packed values in place if their new versions are packed too."""
         together = self._harvest.together
         for name in () if together is None else together.replaced:
             before, now = self._user_ns.get(name), values.get(name)
@@ -339,7 +339,7 @@ class _Home:
                 values[name] = before
 
     def namesakes(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What other names of the notebook stand for now: their object could not take over a change, or is kept."""
+        """Return new values for other names of the notebook whose object was replaced, or is kept by a node."""
         missing = object()
         kept = {id(self._here(name, missing)): values[name] for name in self._result.kept if name in values}
         replaced = self._instead | kept
@@ -351,7 +351,7 @@ class _Home:
         }
 
     def bind_the_rest(self) -> None:
-        """Bind the modules, and what returned functions use and the notebook does not have."""
+        """Bind the modules, and names that returned functions use and that the notebook does not have."""
         for name, module in self._harvest.modules.items():
             self._user_ns[name] = module_here(module)
         for name, packed in self._harvest.supports.items():
@@ -364,15 +364,15 @@ class _Home:
         return self._noted(name, value)
 
     def _noted(self, name: str, value: Any) -> Any:
-        """`value`; a sentence says if it could not be opened."""
+        """Return `value`, and add a notice if it could not be unpickled."""
         if isinstance(value, UnopenedValue) and name not in (*self._result.definitions, VALUE):
-            fix = "" if value.module is None else f", and `%pip install {pip_name(value.module)}` lets it be used here"
-            self.notices.append(f"{name} came back unopened: {value.reason}. It can be used in %%sky cells{fix}.")
+            fix = "" if value.module is None else f", and here after `%pip install {pip_name(value.module)}`"
+            self.notices.append(f"{name} cannot be used here: {value.reason}. It can be used in %%sky cells{fix}.")
         return value
 
 
 def _is_of_user(holder: Any) -> bool:
-    """Whether `holder` is the user's, and no part of what runs the notebook."""
+    """Return whether `holder` belongs to the user, and not to the notebook's machinery."""
     if isinstance(holder, (FrameType, Pickler)) or is_inside_frame(type(holder)):
         return False
     if type(holder).__module__.partition(".")[0] in ("IPython", "ipykernel", "_pickle", "skyward", "skyward_jupyter"):
@@ -381,7 +381,7 @@ def _is_of_user(holder: Any) -> bool:
 
 
 def opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
-    """The value of `packed`; a `UnopenedValue` where it cannot be opened here."""
+    """Return the value of `packed`; an `UnopenedValue` if it cannot be unpickled here."""
     try:
         return unpack_shared(packed, side)
     except Exception as error:
@@ -390,30 +390,30 @@ def opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), clas
 
 
 def _why_unopened(error: Exception) -> tuple[str, str | None]:
-    """Why a value cannot be opened here, and the module that is missing, if that is why."""
+    """Return the reason why a value cannot be unpickled here, and the missing module, if that is the reason."""
     if isinstance(error, ModuleNotFoundError):
         module = (error.name or "").partition(".")[0]
         return f"module {module!r} is not installed here", module
-    return f"it cannot be read here ({type(error).__name__}: {error})", None
+    return f"it cannot be unpickled here ({type(error).__name__}: {error})", None
 
 
 def _stayed(results: Sequence[CellResult], user_ns: Mapping[str, Any]) -> list[str]:
-    """One sentence for each name that the cell bound and that did not come back, whichever nodes it ran on."""
+    """Return a sentence for each name that the cell bound and that was not returned, with its nodes."""
     nodes: dict[tuple[str, str], list[int]] = {}
     for result in results:
         for name, reason in result.harvest.failed.items():
-            if name != VALUE:  # `_` and `Out` say it
+            if name != VALUE:  # shown by `_` and `Out`
                 nodes.setdefault((name, reason), []).append(result.node)
     return [
-        f"{name} did not come back from {nodes_text(ranks)}: {reason}. {_fix(reason, name in user_ns)}"
+        f"{name} was not returned from {nodes_text(ranks)}: {reason}. {_fix(reason, name in user_ns)}"
         for (name, reason), ranks in nodes.items()
     ]
 
 
 def _stale(results: Sequence[CellResult]) -> list[str]:
     return [
-        f"{name} was changed on {nodes_text([result.node])}, and the change did not come back: {reason}. "
-        f"Here {name} is as before. {_fix(reason, False)}"
+        f"{name} was changed on {nodes_text([result.node])}, but the change was not returned: {reason}. "
+        f"Here {name} is unchanged. {_fix(reason, False)}"
         for result in results
         for name, reason in result.harvest.stale.items()
     ]
@@ -422,15 +422,15 @@ def _stale(results: Sequence[CellResult]) -> list[str]:
 def _moved(result: CellResult) -> list[str]:
     if not result.copied:
         return []
-    are, them, copies = ("is", "it", "it is a copy") if len(result.copied) == 1 else ("are", "them", "they are copies")
+    are, them, copies = ("is", "it", "a copy") if len(result.copied) == 1 else ("are", "them", "copies")
     return [
-        f"{joined(result.copied)} {are} kept on {nodes_text([result.node])} from now on. Something else here refers "
-        f"to {them}, or to a part of {them}: there {copies}, as before the cell."
+        f"{joined(result.copied)} {are} kept on {nodes_text([result.node])} from now on. Another object here refers "
+        f"to {them}, or to a part of {them}: it still has {copies} from before the cell."
     ]
 
 
 def _copied(result: CellResult) -> list[str]:
-    """One sentence for each kept value that has something in common with values that are copies of it here."""
+    """Return a sentence for each kept value that shares objects with returned values, which are copies here."""
     names: dict[str, list[str]] = {}
     for name, kept in result.harvest.copied.items():
         names.setdefault(kept, []).append(name)
@@ -446,7 +446,7 @@ def _copied(result: CellResult) -> list[str]:
 
 
 def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
-    """One sentence about what several runs changed, each for itself."""
+    """Return a sentence about values that several runs changed, each in its own copy."""
     nodes: dict[str, list[int]] = {}
     for result in results:
         for name in (*result.harvest.changed, *result.harvest.stale):
@@ -456,21 +456,21 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
         return []
     names = joined(nodes)
     ranks = sorted({rank for each in nodes.values() for rank in each})
-    variables = [name for name in nodes if name.isidentifier()]  # others are settings, called what they are
-    here = "it is" if len(nodes) == len(variables) == 1 else "they are"
-    told = f"{names} changed on {nodes_text(ranks)}, each run in a copy of its own; here {here} as before."
+    variables = [name for name in nodes if name.isidentifier()]  # others are settings with a title
+    it_is = "it is" if len(nodes) == len(variables) == 1 else "they are"
+    text = f"{names} changed on {nodes_text(ranks)}, in a separate copy for each run; here {it_is} unchanged."
     if variables:
-        told += f" Assign the value in the cell to have the list of all copies: `{variables[0]} = {variables[0]}`."
-    return [told]
+        text += f" To get a list of all copies, assign the value in the cell: `{variables[0]} = {variables[0]}`."
+    return [text]
 
 
 def _besides(results: Sequence[CellResult]) -> list[str]:
-    """The sentences about what happened beside the variables of the cell."""
+    """Return the sentences about side effects beyond the variables of the cell."""
     return [*_forgotten(results), *_surroundings(results)]
 
 
 def _forgotten(results: Sequence[CellResult]) -> list[str]:
-    """The sentences about modules that are imported again because the sources of some have changed."""
+    """Return the sentences about modules that are imported again because some sources have changed."""
     nodes: dict[Forgotten, set[int]] = {}
     for result in results:
         nodes.setdefault(result.harvest.forgotten, set()).add(result.node)
@@ -490,7 +490,7 @@ def _forgotten(results: Sequence[CellResult]) -> list[str]:
 
 
 def _surroundings(results: Sequence[CellResult]) -> list[str]:
-    """One sentence about what the cell changed beside its variables."""
+    """Return a sentence about things that the cell changed beyond its variables."""
     nodes: dict[str, list[int]] = {}
     for result in results:
         for what in result.harvest.surroundings:
@@ -499,18 +499,18 @@ def _surroundings(results: Sequence[CellResult]) -> list[str]:
         return []
     ranks = sorted({rank for each in nodes.values() for rank in each})
     are = "it is" if len(nodes) == 1 else "they are"
-    return [f"The cell changed {joined(nodes)} on {nodes_text(ranks)}; here {are} as before."]
+    return [f"The cell changed {joined(nodes)} on {nodes_text(ranks)}; here {are} unchanged."]
 
 
 def _fix(reason: str, is_here: bool) -> str:
     if "over the limit of" in reason:
-        return "Bring back less of it, or raise the limit with --capture-limit."
+        return "Return less of it, or raise the limit with --capture-limit."
     if "nothing to keep" in reason:
         return "Assign it in the cell, or leave it out of --keep."
     if "did not bind" in reason:
         return "Assign it in the cell, or leave it out of -o."
-    before = "It is here as it was before. " if is_here else ""
-    return f"{before}Bring back what you need of it under another name."
+    before = "It is unchanged here. " if is_here else ""
+    return f"{before}Return the parts that you need under another name."
 
 
 def _with_notes(error: BaseException, notes: Sequence[str]) -> BaseException:

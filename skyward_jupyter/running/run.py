@@ -1,4 +1,4 @@
-"""Running a cell: from its text to a pool, and back into the notebook."""
+"""The path of a cell: from its text to a pool, and back into the notebook."""
 
 import inspect
 import os
@@ -61,24 +61,26 @@ if TYPE_CHECKING:
 __all__ = ["NO_LIMIT", "CellRunner"]
 
 REFRESH = 0.25
-"""Seconds between two looks at what nodes have put out, where it is put together."""
+"""Seconds between two polls of the output of nodes, where it is merged."""
 
 KEPT = 5
-"""Cells in the background that are over and can be shown again, with what they have left; the latest ones."""
+"""Most finished background cells that can be shown again, with their results; the latest ones."""
 
-_ONLY_THE_LAST = f"The cell has yielded more than is kept of it, {MOST:,} elements or 1 GiB: only the last ones stay in"
+_ONLY_THE_LAST = (
+    f"The cell has yielded more than the {MOST:,} elements or 1 GiB that are kept: only the last ones stay in"
+)
 
 _NUMBER = re.compile(r"\d+")
 
 NO_LIMIT = 30 * 86400.0
-"""Seconds that a cell may run without `--timeout`. The default of a pool is for functions; a cell is often the job."""
+"""Default timeout of a cell in seconds. The default of a pool is meant for functions; a cell is often a whole job."""
 
 
 class CellRunner:
     """Runs the cells of one notebook.
 
     Attributes:
-        background: handles of the cells in the background, oldest first; of those that are over the latest.
+        background: handles of the cells in the background, oldest first, with only the latest finished ones.
     """
 
     def __init__(self, shell: "InteractiveShell", pools: "PoolManager") -> None:
@@ -88,7 +90,7 @@ class CellRunner:
         self._environ = dict(os.environ)
         self._taken = Taken()
         here = ref(shell)
-        open_with(lambda packed: _opened_in(here(), packed))
+        open_with(lambda packed: _unpickle_in(here(), packed))
 
     def run(
         self,
@@ -99,23 +101,22 @@ class CellRunner:
         gives: bool = False,
         local: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
-        """Run a cell. What the magic returns: nothing, a list with `--map`, a handle with `--noblock`.
+        """Run a cell, and return the magic's value: None, a list with `--map`, a handle with `--noblock`.
 
-        The value of the cell is `_` afterwards, and that of a cell that yields the list of its elements. With `gives`,
-        for `%sky!`, the value is returned, and not displayed on the way; `local` are then the variables of the function
-        in which it is.
+        Afterwards `_` is the value of the cell, or the list of its elements if it yields. With `gives`, for
+        `%sky!`, the value is returned and not displayed, and `local` has the variables of the surrounding function.
 
         Raises:
-            UsageError: the cell, or what was asked for, cannot be. Nothing was sent.
-            PayloadError: a variable cannot travel. Nothing was sent.
+            UsageError: the cell, or an option, is invalid. Nothing was sent.
+            PayloadError: a variable cannot be pickled. Nothing was sent.
             KeyboardInterrupt: the user interrupted it; the work was stopped.
-            BaseException: what the cell raised.
+            BaseException: the exception of the cell.
         """
         if options.local:
             return self._run_here(raw, options, settings, gives=gives, local=local)
         code = self._analyse(raw, options, first_line=1 if gives else 2)
         if code.is_stream and gives:
-            raise UsageError("%sky! gives one value, so its code cannot yield: write %%sky on top of a cell.")
+            raise UsageError("%sky! returns one value, so its code cannot yield: use a %%sky cell.")
         if code.packages:
             options = self._with_packages(options, code.packages)
         self._pools.check(options.pool, options.asked)
@@ -141,7 +142,7 @@ class CellRunner:
     def _run_here(
         self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool, local: Mapping[str, Any]
     ) -> Any:
-        """Run a cell in the notebook itself."""
+        """Run a cell in the notebook's process."""
         started = time.monotonic()
         shell: Any = self._shell
         elements = None if options.map is None else elements_of(options.map, {**self._shell.user_ns, **local})
@@ -170,7 +171,7 @@ class CellRunner:
                 self._publish(Footer((), (), time.monotonic() - started))
 
     def _show_here(self, cell: LocalCell) -> None:
-        """Show the elements of a cell that yields here, as they come, and let `_` have the list of them."""
+        """Show the elements of a local cell that yields, as they arrive, and bind their list to `_`."""
         elements = []
         try:
             with closing(cell.stream(self._show)) as stream:
@@ -181,12 +182,12 @@ class CellRunner:
             self._remember(elements)
 
     def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "Settings", *, quiet: bool) -> int:
-        """Wait until a pool has as many nodes as it was told to have; how many those are.
+        """Wait until a pool has as many nodes as requested, and return their number.
 
         Raises:
-            UsageError: it was closed meanwhile.
-            ProvisioningError: nodes cannot be had.
-            KeyboardInterrupt: the user does not want to wait any more.
+            UsageError: the pool was closed meanwhile.
+            ProvisioningError: the nodes cannot be launched.
+            KeyboardInterrupt: the user interrupted the wait.
         """
         compute = self._pools.get(name)
         started = time.monotonic()
@@ -201,14 +202,14 @@ class CellRunner:
                 while (nodes := _settled_nodes(name, compute.snapshot(), wanted)) is None:
                     time.sleep(REFRESH)
         except KeyboardInterrupt:
-            raise interrupted(f"pool {name!r} goes on to {count_text(wanted)}.") from None
+            raise interrupted(f"pool {name!r} keeps scaling to {count_text(wanted)}.") from None
         return nodes
 
     def _with_packages(self, options: "CellOptions", packages: tuple[str, ...]) -> "CellOptions":
-        """`options` as if the packages of a `%pip install` in the cell were asked for with `--pip`.
+        """Return `options` with the packages of `%pip install` in the cell added to `--pip`.
 
         Raises:
-            UsageError: the pool is open, and does not have one of them.
+            UsageError: the pool is open without one of them.
         """
         compute = self._pools.find(options.pool)
         path = "image.pip"
@@ -225,29 +226,29 @@ class CellRunner:
         return replace(options, asked=FrozenMap(asked))
 
     def _check_place(self, options: "CellOptions") -> None:
-        """Check that the group of `--on` is there, before a pool is opened for it."""
+        """Check that the group of `--on` exists, before a pool is opened for it."""
         compute = self._pools.find(options.pool)
         groups = self._pools.plan(options.pool, options.asked).get("groups") if compute is None else compute.groups
         target_of(options.on, options.pool, groups or ["default"])
 
     def _environment(self, code: CellCode, options: "CellOptions") -> Iterator[str]:
-        """One sentence for each variable of the environment that the cell names and that the nodes do not have."""
+        """Yield a sentence for each environment variable that the cell names and the nodes do not have."""
         if self._pools.find(options.pool) is None:
             return
         for name, value in dict(os.environ).items():
             if self._environ.get(name) != value and name in code.source:
                 yield (
-                    f"os.environ[{name!r}] was set in the notebook, and the nodes, which run already, do not have it: "
+                    f"os.environ[{name!r}] was set in the notebook, but the running nodes do not have it: "
                     f"pass the value as a variable, or open the pool with `--env {name}=...`."
                 )
 
     def open(self, name: str, asked: Mapping[str, Any], settings: "Settings", *, quiet: bool = False) -> "Compute":
-        """The pool of that name, opened under a line of progress if it was not.
+        """Return the pool of that name; open it first if necessary, with a progress line.
 
         Raises:
-            SpecError: it is open, and differs from what is asked.
-            ProvisioningError: it cannot have its machines.
-            KeyboardInterrupt: the user interrupted it; nothing of the pool is left.
+            SpecError: the pool is open, and differs from `asked`.
+            ProvisioningError: its machines cannot be launched.
+            KeyboardInterrupt: the user interrupted it; the machines of the pool were released.
         """
 
         def shown(compute: "Compute") -> Progress:
@@ -257,8 +258,8 @@ class CellRunner:
             return self._pools.get_or_open(name, asked, opening=shown)
         except KeyboardInterrupt:
             if self._pools.peek(name) is not None:
-                raise interrupted(f"pool {name!r} goes on opening in the code that opens it.") from None
-            raise interrupted(f"pool {name!r} was not opened, and its machines were given back.") from None
+                raise interrupted(f"pool {name!r} is still being opened by other code.") from None
+            raise interrupted(f"pool {name!r} was not opened, and its machines were released.") from None
 
     def _analyse(self, raw: str, options: "CellOptions", first_line: int = 2) -> CellCode:
         try:
@@ -271,7 +272,7 @@ class CellRunner:
         if code.is_stream:
             _refuse_stream(options)
         elif options.plot:
-            raise UsageError("--plot draws what a cell yields, and this one yields nothing: write `yield loss`, say.")
+            raise UsageError("--plot draws what a cell yields, but this one yields nothing: add, say, `yield loss`.")
         inputs = options.inputs if options.capture else ()
         if inputs is not None and options.map is not None:
             inputs = (*inputs, options.map)
@@ -279,13 +280,13 @@ class CellRunner:
         return code if options.capture else replace(code, withheld="--no-capture")
 
     def _named(self, source: str, first_line: int) -> str:
-        """The file name that IPython has for the source of a cell, by which it finds its lines and its number."""
+        """Return IPython's file name for the source of a cell, by which it finds its lines and its number."""
         number, text = self._cell_number(), "\n" * (first_line - 1) + source
         name: str = self._shell.compile.cache(text, number, raw_code=f"%%sky {number} {hash(text)}")
         return name
 
     def _cell_number(self) -> int:
-        """The number of the cell that runs. IPython counts on before it runs a cell, or after, as its version goes."""
+        """Return the number of the running cell. Depending on its version, IPython increments it before or after."""
         number = self._shell.execution_count
         frame = inspect.currentframe()
         while frame is not None:
@@ -315,12 +316,12 @@ class CellRunner:
         )
 
     def _trip(self, options: "CellOptions") -> Trip:
-        """The files of a cell."""
+        """Resolve the options for files."""
         asked = Asked(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
         return Trip(asked, os.getcwd(), self._taken, _shape(options), _notify, options.quiet)
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
-        """Show what would be sent, and where to."""
+        """Show the data that would be sent, and its destination."""
         self._publish(sent.manifest)
         if self._pools.find(options.pool) is not None:
             plan = f"It would run on pool {options.pool!r}, which is open."
@@ -346,8 +347,8 @@ class CellRunner:
     ) -> Any:
         if options.keep and compute.options.worker.resolved_executor == "process":
             raise UsageError(
-                f"--keep {','.join(options.keep)}: the tasks of pool {options.pool!r} run in processes of their own, "
-                "which keep nothing. Use a pool whose executor is 'thread', which is the default."
+                f"--keep {','.join(options.keep)}: the tasks of pool {options.pool!r} run in separate processes, which "
+                "cannot keep values. Use a pool with the executor 'thread', which is the default."
             )
         started = time.monotonic()
         shape = _shape(options)
@@ -361,14 +362,14 @@ class CellRunner:
         sections = NodeSections(self._shell) if options.by_node else None
         sink = sections or CellSink(self._shell, label=shape == "all", tape=tape)
         footed = settings.footer and options.footer and not options.quiet
-        finish = _finishing(sink.finish, runs) if options.retries else sink.finish
+        finish = _with_retry_notices(sink.finish, runs) if options.retries else sink.finish
         names_node = not footed and len(compute.snapshot().nodes) > 1
         cell = CellRun(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, trip)
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         plot = LivePlot(self._shell, _notify, tape) if options.plot else None
         try:
-            # One by one: those that were sent before an interrupt are stopped below.
+            # Sent one by one, so that an interrupt stops those that were sent before.
             retries = Retries(options.retries)
             for pending in sent.pendings:
                 pending = replace(
@@ -404,15 +405,15 @@ class CellRunner:
             return [] if not runs and code.shows_value else value
         if gives:
             return value
-        self._remember(value)  # it was displayed already
+        self._remember(value)  # displayed before
         return None
 
     def _stop(self, cell: CellRun, settings: "Settings", *, quiet: bool) -> Any:
-        """Stop a cell that the user has interrupted; its value, if it ended by itself after all.
+        """Stop a cell that the user has interrupted; return its value if it has finished nevertheless.
 
         Raises:
-            KeyboardInterrupt: it was stopped; what it had assigned is bound.
-            BaseException: what the cell raised.
+            KeyboardInterrupt: the cell was stopped; the names that it had assigned are bound.
+            BaseException: the exception of the cell.
         """
         grace, since = settings.interrupt_grace, time.monotonic()
 
@@ -425,7 +426,7 @@ class CellRunner:
         raise interrupted(cell.salvage(stop)) from None
 
     def _show_stream(self, cell: CellRun, plot: LivePlot | None) -> None:
-        """Show the elements of a cell that yields, as they come, and let `_` have the list of them."""
+        """Show the elements of a cell that yields, as they arrive, and bind their list to `_`."""
         elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} `_`."))
         try:
             with plot or nullcontext():
@@ -437,7 +438,7 @@ class CellRunner:
             self._remember(elements.kept())
 
     def _read_ahead(self, runs: "list[Run[Any]]", plot: LivePlot | None) -> ReadAhead:
-        """Put what takes the elements of the stream in the place of its run."""
+        """Replace the run of a stream with one that prefetches its elements."""
         elements = Elements(lambda: _notify(f"{_ONLY_THE_LAST} the handle."))
         if plot is not None:
             plot.place()
@@ -447,18 +448,18 @@ class CellRunner:
         return stream
 
     def _remember(self, value: object) -> None:
-        """Let `_` and `Out` have the value of the cell, as of any cell."""
+        """Bind `_` and an entry of `Out` to the value, as for any cell."""
         if value is not None:
             hook: Any = self._shell.displayhook
             hook.update_user_ns(value)
 
     @contextmanager
     def _footer(self, runs: "Sequence[Run[Any]]", started: float, *, shown: bool) -> Iterator[None]:
-        """A context after which the footer of a cell is shown, whether it succeeded or raised."""
+        """Show the footer of a cell after the block, whether it succeeded or raised."""
         try:
             yield
         except KeyboardInterrupt:
-            shown = False  # what came of the work is said in its place
+            shown = False  # the outcome is shown instead
             raise
         finally:
             footer = footer_of(runs, time.monotonic() - started) if shown else None
@@ -490,7 +491,7 @@ class CellRunner:
         return Progress(self._shell, text, last, after=settings.progress_after, enabled=enabled)
 
     def _show(self, element: object) -> None:
-        """Show one element of a stream: plain ones as lines, which front ends put together, rich ones as displays."""
+        """Show one element of a stream: plain text as lines, which front ends merge, rich output as displays."""
         data, metadata = self._formatted(element)
         if set(data) == {"text/plain"}:
             screen.put("stdout", f"{data['text/plain']}\n", self)
@@ -507,8 +508,8 @@ class CellRunner:
         return data, metadata
 
 
-def _opened_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
-    """A value that was fetched, with the classes of the notebook."""
+def _unpickle_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
+    """Unpickle a fetched value with the classes of the notebook."""
     return unpack_shared(packed, Side({} if shell is None else shell.user_ns, is_home=True))
 
 
@@ -517,7 +518,7 @@ def _shape(options: "CellOptions") -> Shape:
 
 
 def _shares_files(compute: "Compute") -> bool:
-    """Whether all nodes of a pool have the files of this machine."""
+    """Return whether all nodes of a pool have the files of this machine."""
     specs = [spec for alternatives in compute.groups.values() for spec in alternatives]
     return all(getattr(provider_config(spec), "shares_files", False) for spec in specs)
 
@@ -533,27 +534,27 @@ def _refuse_stream(options: "CellOptions") -> None:
             )
 
 
-def _finishing(finish: Callable[[], object], runs: "Sequence[Run[Any]]") -> Callable[[], object]:
-    """`finish`, and one line on each run that was run again."""
+def _with_retry_notices(finish: Callable[[], object], runs: "Sequence[Run[Any]]") -> Callable[[], object]:
+    """Return `finish` with a notice for each retried run."""
 
     def finish_and_tell() -> None:
         finish()
         for times, reason in (each for run in runs for each in run.retries):
             often = "once" if times == 1 else f"{times} times"
-            _notify(f"The cell was run again {often}; the last time because {reason}.")
+            _notify(f"The cell was retried {often}, the last time because {reason}.")
 
     return finish_and_tell
 
 
 def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | None:
-    """How many nodes a pool has, if they are as many as it was told to have, and none comes or goes.
+    """Return the number of nodes of a pool that has as many as requested; None while nodes join or leave.
 
     Raises:
-        UsageError: it was closed.
-        ProvisioningError: nodes cannot be had.
+        UsageError: the pool was closed.
+        ProvisioningError: the nodes cannot be launched.
     """
     if pool.state != "ready":
-        raise UsageError(f"Pool {name!r} was closed before it had its nodes.")
+        raise UsageError(f"Pool {name!r} was closed before its nodes were ready.")
     active = sum(node.state == "active" for node in pool.nodes)
     if active < wanted.min and pool.failure:
         raise ProvisioningError(f"Pool {name!r} {pool.failure}")

@@ -1,4 +1,4 @@
-"""The line that a cell in the background has in the notebook: how far it is, and what came of it in the end."""
+"""The status line of a cell in the background: its progress, and finally its outcome."""
 
 import html
 import time
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 __all__ = ["StatusLine", "follow"]
 
 _EVERY = 0.25
-"""Seconds between two updates; whatever ends in between is shown by one more."""
+"""Minimum seconds between two updates."""
 
 
 def follow(shell: "InteractiveShell", handle: "CellHandle", runs: "list[Run[Any]]", *, footer: bool) -> None:
-    """Give `handle` a line, where the front end can change what it has displayed."""
+    """Give `handle` a status line, if the front end can update displays."""
     if hasattr(shell, "kernel"):
         handle.line = StatusLine(shell, handle, runs, footer=footer)
         handle.line.start()
 
 
 class StatusLine:
-    """A display that is updated whenever part of the work ends. It may be shown several times; all of them follow.
+    """A display that is updated whenever a run ends. It may be shown several times; all copies are updated.
 
     Args:
         shell: the shell of the cell.
         handle: the cell.
-        runs: its work.
-        footer: whether it says in the end where it ran, and what it cost.
+        runs: the runs of the cell.
+        footer: append where it ran, and its cost, in the end.
     """
 
     def __init__(
@@ -57,22 +57,22 @@ class StatusLine:
         self._confirmed = False
 
     def start(self) -> None:
-        """Follow the work from now on."""
+        """Start to follow the runs."""
         for run in self._runs:
             run.future.add_done_callback(self._ended)
 
     def show(self) -> None:
-        """Display it here."""
+        """Display the line in the current cell."""
         with self._drawing:
             self._shown = True
             self._publish(update=False)
 
     def _ended(self, _: object) -> None:
-        """Part of the work is over. Called on the library's loop, which a large result must not hold up."""
+        """Update after the end of a run. Called on the library's event loop, so it must not block."""
         if over := self._handle.done():
             self._note_end()
         elif self._is_due:
-            return  # what waits to be drawn shows it too
+            return  # the pending update covers it
         self._is_due = not over
         target = self.redraw if over else self._redraw_soon
         Thread(target=self._context.copy().run, args=(target,), name="skyward-line", daemon=True).start()
@@ -83,16 +83,16 @@ class StatusLine:
         self._over.set()
 
     def _redraw_soon(self) -> None:
-        """Redraw as soon as the last time is long enough ago, unless all is over by then."""
+        """Redraw once the minimum interval has passed, unless all runs have ended by then."""
         if not self._over.wait(max(0.0, self._drawn_at + _EVERY - time.monotonic())):
             self._drawn_at = time.monotonic()
             self._is_due = False
             self.redraw()
 
     def confirm(self) -> None:
-        """Show what came of the work from the cell that runs now, once.
+        """Show the outcome from the running cell, once.
 
-        What executes notebooks without a front end (nbclient) takes updates only from the cell that it waits for.
+        Programs that execute notebooks without a front end (nbclient) take updates only from the cell that is running.
         """
         self._note_end()
         if not self._confirmed:
@@ -100,7 +100,7 @@ class StatusLine:
             self.redraw()
 
     def redraw(self) -> None:
-        """Show how far it is now, where it is displayed."""
+        """Update all displays of the line."""
         with self._drawing:
             if self._shown:
                 self._publish(update=True)
@@ -111,14 +111,14 @@ class StatusLine:
         self._publisher.publish(data=data, transient={"display_id": self._id}, update=update)
 
     def text(self) -> str:
-        """What it says now."""
+        """Return the current text."""
         handle = self._handle
-        who = f"Cell {handle.number} in the background on pool {handle.pool!r}"
+        title = f"Cell {handle.number} in the background on pool {handle.pool!r}"
         done, total = handle.progress
         if done < total:
             amount = handle.amount
-            far = f"{done} of {total} runs are over; " if total > 1 else f"{amount} so far; " if amount else ""
-            return f"{who}: {far}.result() waits for it, .cancel() stops it."
+            progress = f"{done} of {total} runs done; " if total > 1 else f"{amount} so far; " if amount else ""
+            return f"{title}: {progress}.result() waits for it, .cancel() stops it."
         footer = footer_of(self._runs, self._seconds or 0.0) if self._footer else None
         ended = ", ".join(filter(None, (handle.status, handle.amount, "" if footer is None else str(footer))))
-        return f"{who}: {ended}. .result() binds what it left."
+        return f"{title}: {ended}. .result() binds its variables."

@@ -1,4 +1,4 @@
-"""Stopping a cell: waiting for its nodes, binding what it had assigned by then, and a sentence on how it went."""
+"""Stopping a cell: waiting for its nodes, binding what it had assigned by then, and describing the outcome."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 __all__ = ["Stop", "bind_remains", "came_back", "meanwhile", "stop_runs", "was_cancelled"]
 
 _MARGIN = 1.0
-"""Seconds beyond the grace of a cell until the word arrives that it was ended by force."""
+"""Seconds beyond the grace of a cell for the message that it was killed."""
 
-_LOOK = 0.1
-"""Seconds between looks at whether what a cell has left is still on its way."""
+_POLL_INTERVAL = 0.1
+"""Seconds between polls for the remains of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """How stopping the runs of a cell went.
+    """The outcome of stopping the runs of a cell.
 
     Attributes:
-        was_over: whether there was nothing to stop.
-        ended: whether every run ended by itself after it was told to stop.
+        was_over: True if all runs had finished before.
+        ended: True if every run ended by itself after the request.
         stopped: ranks of the nodes that have stopped the work.
         waiting: ranks of the nodes that have not confirmed it.
-        lost: ranks of the nodes whose part of the variables is lost.
-        left_behind: whether the user stopped waiting while variables were packed or on their way.
-        within: how long the nodes had, in words.
+        lost: ranks of the nodes whose variables are lost.
+        left_behind: True if the user stopped waiting while variables were packed or transferred.
+        within: the time that the nodes had, in words.
     """
 
     was_over: bool
@@ -50,17 +50,17 @@ class Stop:
     within: str = ""
 
     def text(self, came: str = "", *, is_final: bool = True) -> str:
-        """A sentence.
+        """Return a sentence on the outcome.
 
         Args:
-            came: what is said of the variables that came back.
-            is_final: whether what has not come by now is discarded.
+            came: a clause on the variables that came back.
+            is_final: True if everything that has not arrived is discarded.
         """
         parts = []
         if self.was_over:
-            parts.append("the work was over already")
+            parts.append("the work had already finished")
         if self.left_behind:
-            left = "was left behind" if is_final else "is on its way"
+            left = "was not fetched" if is_final else "is still being fetched"
             parts.append(f"the work on {nodes_text(self.waiting)} was stopped")
             parts.append(f"what the cell had assigned there {left}")
         elif self.waiting:
@@ -71,17 +71,17 @@ class Stop:
         if came:
             parts.append(came)
         if self.lost:
-            parts.append(f"what the cell had assigned on {nodes_text(self.lost)} did not come back")
+            parts.append(f"what the cell had assigned on {nodes_text(self.lost)} was not returned")
         return f"{'; '.join(parts) or 'the work had not started on any node'}."
 
 
 def stop_runs(runs: "Sequence[Run[Any]]", grace: float, shown: AbstractContextManager[object]) -> Stop:
-    """Stop what runs; wait up to `grace` seconds for the nodes to have stopped, and for what they hand over.
+    """Stop the runs, and wait up to `grace` seconds for the nodes to stop, and for their remains.
 
     Large values may take longer to arrive: they are waited for, unless the user interrupts again.
 
     Args:
-        shown: a context to wait in.
+        shown: a context manager that is entered during the wait.
     """
     asked, stopping = stop_all(runs), list(runs)
     gave_up = False
@@ -110,18 +110,18 @@ def _wait_for(runs: "Sequence[Run[Any]]", seconds: float) -> None:
     futures = [run.future for run in runs]
     left = wait(futures, seconds).not_done
     while left and any(run.is_leaving for run in runs):
-        left = wait(futures, _LOOK).not_done
+        left = wait(futures, _POLL_INTERVAL).not_done
 
 
 def meanwhile(runs: "Sequence[Run[Any]]", grace: float) -> Callable[[], str]:
-    """What to show while a cell is being stopped."""
+    """Return a function that returns the text to show while a cell is being stopped."""
 
     def text() -> str:
         if any(run.is_leaving for run in runs):
             coming = sum(run.coming for run in runs)
             size = f" ({size_text(coming)})" if coming else ""
-            return f"Bringing home what the cell had assigned{size}; interrupt again to leave it behind"
-        return f"Stopping the work; what the cell has assigned comes back if it ends within {grace:g} s"
+            return f"Fetching what the cell had assigned{size}; interrupt again to skip this"
+        return f"Stopping the work; what the cell has assigned is returned if it ends within {grace:g} s"
 
     return text
 
@@ -135,10 +135,10 @@ def bind_remains(
     as_lists: bool,
     joins: bool = False,
 ) -> list[str]:
-    """Bind what the runs of a cell returned or left; a run that has nothing has None in the lists of several.
+    """Bind the results or remains of runs; in the lists of several runs, a run without any has None.
 
     Returns:
-        The names of what came back, other than functions and classes.
+        The names of returned values, other than functions and classes.
     """
     values = [each.value for each in remains]
     if not any(isinstance(value, CellResult) for value in values):
@@ -156,8 +156,8 @@ def bind_remains(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # raised on the node before the cell was stopped
-        who = "A run" if as_lists else "The cell"
-        notices = [f"{who} had raised {type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
+        subject = "A run" if as_lists else "The cell"
+        notices = [f"{subject} had raised {type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
     for notice in notices:
         notify(notice)
     names = dict.fromkeys(_names(results, as_lists=as_lists))
@@ -173,7 +173,7 @@ def _names(results: Iterable[CellResult], *, as_lists: bool) -> Iterable[str]:
 
 
 def came_back(names: Sequence[str], *, as_lists: bool, when: str = "then") -> str:
-    """What is said of variables that came back from a cell that was stopped; nothing of none."""
+    """Return a clause on the variables that came back from a stopped cell; empty for none."""
     if not names:
         return ""
     shown = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
@@ -184,7 +184,7 @@ def came_back(names: Sequence[str], *, as_lists: bool, when: str = "then") -> st
 
 
 _NAMED = 6
-"""Variables that are named; of more, the first ones."""
+"""Most variables that are named in a sentence."""
 
 
 def was_cancelled(run: "Run[Any]") -> bool:

@@ -1,4 +1,4 @@
-"""Live views of pools in notebooks: the widget, and what it is sent. Registered as an entry point of `skyward.views`.
+"""Live views of pools in notebooks: the widget and its updates. Registered as an entry point of `skyward.views`.
 
 Imports `skyward_kernel` and the static views of the library.
 """
@@ -15,7 +15,10 @@ __all__ = ["show", "watch"]
 
 
 def show(pool: "Compute") -> bool:
-    """Show the pool live in this notebook; False where there is none, or no widgets, or nothing yet to see live."""
+    """Show a live view of the pool in this notebook.
+
+    Return False if there is no notebook, anywidget is not installed, or the pool is not open.
+    """
     shell = _notebook()
     if shell is None or pool.snapshot().state in ("idle", "closed"):
         return False
@@ -28,7 +31,7 @@ def show(pool: "Compute") -> bool:
 
 
 def watch(pool: "Compute") -> bool:
-    """Show the pool in this notebook, live or as it is now; False where there is none."""
+    """Show the pool in this notebook, live or as a snapshot; return False if there is no notebook."""
     if _notebook() is None:
         return False
     if not show(pool):
@@ -39,7 +42,7 @@ def watch(pool: "Compute") -> bool:
 
 
 def _notebook() -> Any:
-    """The shell of the kernel that this runs in; None elsewhere."""
+    """Return the shell of the Jupyter kernel that this process is; None elsewhere."""
     loaded = sys.modules.get("IPython")
     shell = None if loaded is None else loaded.get_ipython()
     return shell if getattr(getattr(shell, "kernel", None), "comm_manager", None) is not None else None

@@ -1,4 +1,4 @@
-"""One pool, kept up to date in front ends while any of them looks, and the commands that come from there."""
+"""Live state of one pool, published while any front end shows it, and the commands of those front ends."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -20,59 +20,59 @@ __all__ = ["GAP", "SHOWN", "LiveView"]
 
 
 GAP: Final = 0.25
-"""Seconds between two messages, at least."""
+"""Minimum seconds between two messages."""
 
 SHOWN: Final = ("pools", "nodes", "gauges", "decisions", "points")
-"""The tables of the panel's state that the view draws. The others are not sent."""
+"""Tables of the panel's state that the view draws. Others are not sent."""
 
 MOST_VIEWERS: Final = 64
-"""Views that may look at once. Of more, the one that came first is forgotten: its page is gone."""
+"""Maximum number of active views. Beyond that, the oldest is dropped: its page is probably gone."""
 
 
-class _One:
-    """The pools that there are: this one."""
+class _SinglePool:
+    """A registry with one pool, in the form of `PoolManager`."""
 
     def __init__(self, pool: "Compute") -> None:
         self._pool = pool
         self.names = [pool.name]
 
     def peek(self, name: str) -> "Compute | None":
-        """It."""
+        """Return the pool."""
         return self._pool
 
     def scale(self, name: str, nodes: Nodes) -> None:
-        """Change how many nodes it has."""
+        """Change how many nodes the pool has."""
         self._pool.resize(nodes)
 
     def close(self, name: str) -> None:
-        """Close it."""
+        """Close the pool."""
         self._pool.close()
 
 
 class LiveView:
-    """Sends what a pool is like while somebody looks; nothing is computed while nobody does.
+    """Publisher of the state of one pool. It computes nothing while no front end shows the pool.
 
     Args:
-        pool: to show.
-        send: takes a message for the front ends, as JSON has it. Called from any thread.
+        pool: the pool to show.
+        send: sends a message of JSON values to the front ends. Called from any thread.
     """
 
     def __init__(self, pool: "Compute", send: Callable[[dict[str, Any]], object]) -> None:
         self._pool = pool
         self._send = send
-        self._one = _One(pool)
-        self._publisher = Publisher(self._one, self._tell, gap=GAP)
+        self._single = _SinglePool(pool)
+        self._publisher = Publisher(self._single, self._forward, gap=GAP)
         self._viewers: dict[str, None] = {}
         self._ended = False
         self._lock = threading.Lock()
 
     def state(self) -> dict[str, Any]:
-        """The pool now, as the tables of a snapshot."""
+        """Return the current state of the pool, as the tables of a snapshot."""
         rows, _ = changes({}, {self._pool.name: project(self._pool.report())})
-        return {table: {key: encode(row) for key, row in there.items()} for table, there in _shown(rows).items()}
+        return {table: {key: encode(row) for key, row in entries.items()} for table, entries in _shown(rows).items()}
 
     def look(self, viewer: str) -> None:
-        """Somebody looks from now on, and is sent everything."""
+        """Register a view as visible, and send it a snapshot."""
         with self._lock:
             if self._ended:
                 return
@@ -82,7 +82,7 @@ class LiveView:
             self._publisher.start()
 
     def leave(self, viewer: str) -> None:
-        """Somebody does not look any more."""
+        """Unregister a view that is not visible any more."""
         with self._lock:
             known = viewer in self._viewers
             self._viewers.pop(viewer, None)
@@ -90,14 +90,14 @@ class LiveView:
                 self._publisher.stop()
 
     def end(self) -> None:
-        """Send nothing any more. Twice does no harm."""
+        """Stop publishing. Idempotent."""
         with self._lock:
             self._ended = True
             self._viewers.clear()
         self._publisher.stop()
 
     def received(self, message: object) -> None:
-        """Take what a front end says: that it looks or does not, or a command of the panel's protocol."""
+        """Handle a message of a front end: "look", "leave", or a command of the panel's protocol."""
         match message:
             case {"kind": "look", "view": str(viewer)}:
                 self.look(viewer[:64])
@@ -114,23 +114,23 @@ class LiveView:
             self._answer(Answer(str(given)[:100], "refused", str(error)))
             return
         self._answer(Answer(command.id, "heard"))
-        # Giving machines back takes its time, and a kernel that has nothing to do may get a cell any moment.
+        # Terminating machines takes time, and must not delay the next cell.
         threading.Thread(target=self._do, args=(command,), name="skyward-command", daemon=True).start()
 
     def _do(self, command: Command) -> None:
-        self._answer(attempt(command, lambda: Answer(command.id, "done", self._carried_out(command))))
+        self._answer(attempt(command, lambda: Answer(command.id, "done", self._execute(command))))
 
-    def _carried_out(self, command: Command) -> str:
+    def _execute(self, command: Command) -> str:
         if not isinstance(command, Scale | StopPool):
             raise UsageError(f"This view has no command {command.kind}.")
-        residents = manager_of(self._pool)  # it keeps account of the sizes that its pools were given
-        return scale_or_stop(self._one if residents is None else residents, self._pool.name, command)
+        manager = manager_of(self._pool)  # it tracks the requested sizes of its pools
+        return scale_or_stop(self._single if manager is None else manager, self._pool.name, command)
 
     def _answer(self, answer: Reply) -> None:
         self._send(encode(answer))
 
-    def _tell(self, message: dict[str, Any]) -> None:
-        """Pass on a message of the publisher, without what is not drawn."""
+    def _forward(self, message: dict[str, Any]) -> None:
+        """Forward a message of the publisher, without the tables that are not drawn."""
         tables, gone = _shown(message["tables"]), _shown(message.get("gone", {}))
         if message["kind"] == "snapshot" or tables or gone:
             self._send({"kind": message["kind"], "tables": tables, "gone": gone})

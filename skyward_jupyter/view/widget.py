@@ -1,4 +1,4 @@
-"""The live view of a pool as a widget, which JupyterLab, Notebook, VS Code and Colab draw. Takes anywidget."""
+"""Live view of a pool as a widget for JupyterLab, Notebook, VS Code and Colab. Requires anywidget."""
 
 import asyncio
 import contextlib
@@ -27,18 +27,18 @@ _FRONT = Path(__file__).parent / "front"
 _VIEW: Final = "application/vnd.jupyter.widget-view+json"
 
 _SHOWN: Final = "the cell that showed it"
-"""A viewer until the cell has ended: only then can a front end say that it looks."""
+"""Placeholder viewer until the cell has ended: only then can the kernel receive "look" of a front end."""
 
 GRACE: Final = 20.0
-"""Seconds that front ends have for that. Some never do: they have no widgets, or nobody is there."""
+"""Seconds after the cell until the placeholder leaves. Front ends without widgets never send "look"."""
 
 
 class PoolWidget(anywidget.AnyWidget):
-    """A pool that is drawn live. One serves all places that show it; it ends with the pool.
+    """Widget with the live view of a pool. One widget serves all displays of the pool, and ends with it.
 
     Attributes:
-        first: the tables that a view begins with.
-        key: by which a view that has a comm of its own says whose it is.
+        first: the initial tables of a view.
+        key: identifies the widget to the kernel when a view opens a comm of its own.
     """
 
     _esm = (_FRONT / "pool.js").read_text("utf-8")
@@ -48,7 +48,7 @@ class PoolWidget(anywidget.AnyWidget):
 
     def __init__(self, pool: "Compute") -> None:
         self._pool = pool
-        self._live = LiveView(pool, self._tell)
+        self._live = LiveView(pool, self._send_live)
         self._displays: list[Any] = []
         self._pages: set[str] = set()
         self._waiting: Future[None] | None = None
@@ -59,11 +59,11 @@ class PoolWidget(anywidget.AnyWidget):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """True once the widget has ended."""
         return self._over.is_set()
 
     def shown(self, display: Any, shell: Any) -> None:
-        """It was displayed, by the cell that runs in `shell`."""
+        """Register a display of the widget by the current cell of `shell`."""
         self._displays.append(display)
         self._live.look(_SHOWN)
 
@@ -75,7 +75,7 @@ class PoolWidget(anywidget.AnyWidget):
         shell.events.register("post_run_cell", ended)
 
     def end(self) -> None:
-        """Leave what the pool was like in the places that show it, and go. Twice does no harm."""
+        """Replace the displays by a static view of the pool's last state, and close. Idempotent."""
         if self._over.is_set():
             return
         self._over.set()
@@ -85,22 +85,22 @@ class PoolWidget(anywidget.AnyWidget):
             self._waiting.cancel()
         last = bundle(self._pool.report())
         for display in self._displays:
-            with contextlib.suppress(Exception):  # a kernel that ends may have no channel left
+            with contextlib.suppress(Exception):  # a kernel that shuts down may have closed its channels
                 display.update(last, raw=True)
         if len(self._pages) > 1:
-            # A page that was loaded after the cell ran cannot tell which output to replace: the widget stays there.
+            # A page that was loaded after the cell ran cannot tell which output to replace: the widget stays open.
             self.first = self._live.state()
             self.send({"kind": "snapshot", "tables": self.first})
         else:
             self._close()
 
     def close(self) -> None:
-        """End it, as ipywidgets calls that."""
+        """End the widget; ipywidgets calls this method."""
         self.end()
         self._close()
 
     def _close(self) -> None:
-        self.layout.close()  # a widget of its own, which ipywidgets forgets
+        self.layout.close()  # a widget of its own, which ipywidgets does not close
         super().close()
 
     async def _wait_for_front_ends(self) -> None:
@@ -109,7 +109,7 @@ class PoolWidget(anywidget.AnyWidget):
         await asyncio.to_thread(self._live.leave, _SHOWN)
 
     def received(self, message: object) -> None:
-        """Take what a view says. This may run beside a cell, and must be over soon."""
+        """Handle a message of a view. It may run beside a cell, and must return quickly."""
         match message:
             case {"kind": "look", "page": str(page)} if not self.is_over:
                 if len(self._pages) < 2:
@@ -119,7 +119,7 @@ class PoolWidget(anywidget.AnyWidget):
             case _:
                 self._live.received(message)
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send_live(self, message: dict[str, Any]) -> None:
         if not self._over.is_set():
             self.send(message)
 
@@ -128,7 +128,7 @@ _widgets: "dict[Compute, PoolWidget]" = {}
 
 
 def show(pool: "Compute", shell: Any) -> None:
-    """Display a pool below the cell that runs in `shell`, with what stays when there is no widget to be had."""
+    """Display a pool below the current cell of `shell`, with a static form for viewers without widgets."""
     from IPython.display import display
 
     shell.kernel.comm_manager.register_target(VIEW_TARGET, _opened)
@@ -141,11 +141,11 @@ def show(pool: "Compute", shell: Any) -> None:
 
 
 def _opened(comm: Any, message: "Mapping[str, Any]") -> None:
-    """A view has a comm for what it says, on a subshell. Nothing is sent there: see `skyward_kernel.bridge`."""
+    """Connect the comm of a view to its widget. Nothing is sent on it: see `skyward_kernel.bridge`."""
     data = message["content"].get("data")
     key = data.get("view") if isinstance(data, dict) else None
     widget = next((each for each in list(_widgets.values()) if each.key == key), None)
     if widget is None:
         comm.close()
     else:
-        comm.on_msg(lambda said: widget.received(said["content"].get("data")))
+        comm.on_msg(lambda received: widget.received(received["content"].get("data")))

@@ -16,7 +16,7 @@ type Wait = Callable[[Callable[[], object], str], None]
 
 @pytest.fixture(scope="session")
 def shared_engine() -> Iterator[Engine]:
-    """An engine for the whole run. Where there can be none: skip, saying why, unless `SKYWARD_CONTAINERS=required`."""
+    """Engine for the whole run. Without one, skip with the reason, or fail if `SKYWARD_CONTAINERS=required`."""
     leave_out_for(why_not(), "SKYWARD_CONTAINERS")
     engine = Engine()
     try:
@@ -27,15 +27,15 @@ def shared_engine() -> Iterator[Engine]:
 
 @pytest.fixture
 def engine(shared_engine: Engine) -> Iterator[Engine]:
-    """The engine. A test leaves no container and no network on it that was not there before."""
+    """The engine; checks that a test leaves no new container and no new network."""
     before = {*shared_engine.containers(), *shared_engine.networks()}
     yield shared_engine
     left = {*shared_engine.containers(), *shared_engine.networks()} - before
-    assert not left, f"on the engine is left: {', '.join(sorted(left))}"
+    assert not left, f"left on the engine: {', '.join(sorted(left))}"
 
 
 def containers(engine: Engine, **settings: Any) -> sky.Container:
-    """Containers of the engine as a provider: with the environment of these tests, which they show as it is."""
+    """Return a provider of containers on the engine, with this host's environment mounted."""
     given = {"image": IMAGE, "python": sys.executable, **engine.settings, **settings}
     return sky.Container(**given)
 
@@ -50,7 +50,7 @@ def pool(shared_engine: Engine) -> Iterator[sky.Compute]:
 
 @pytest.fixture
 def wait_for() -> Wait:
-    """Wait until a condition holds; fails saying what was waited for."""
+    """Return a function that waits until a condition holds, and fails with its description otherwise."""
 
     def wait(condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + 90

@@ -1,10 +1,10 @@
-"""A container engine of the tests' own: Docker's daemon, in namespaces of its own, with one image.
+"""A container engine for the tests: Docker's daemon in separate namespaces, with one image.
 
-Its network, mounts and processes are its own, so this host's firewall, forwarding and bridges stay as they are, and all
-of it ends with the test run, however that ends. Needs root, `docker.io` and iproute2.
+Its network, mounts and processes are isolated, so this host's firewall, forwarding and bridges are unchanged, and all
+of it ends with the test run, even a killed one. Needs root, `docker.io` and iproute2.
 
-The image has no files to speak of: its containers get those of this host, read-only, so a virtual environment of ours
-is there too. `MOUNTS` are the options for that.
+The image is almost empty: its containers mount the files of this host, read-only, including the virtual environment of
+the tests. `MOUNTS` are the options for that.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ exec dockerd --data-root {state}/data --exec-root /run/docker --pidfile /run/doc
 
 
 def _shown() -> Iterator[str]:
-    """The folders that the containers are shown, each once."""
+    """Yield the folders that the containers mount, each once."""
     paths = {Path("/usr"), ROOT, Path(sys.prefix), Path(sys.base_prefix)}
     yield from (str(path) for path in sorted(paths) if not any(path != each and each in path.parents for each in paths))
 
@@ -50,7 +50,7 @@ MOUNTS = tuple(word for path in _shown() for word in ("--volume", f"{path}:{path
 
 
 def why_not(needed: Mapping[str, str] = MappingProxyType(_OF_DOCKER)) -> str:
-    """Why an engine of those commands, of those packages, cannot be run here; "" where it can."""
+    """Return the reason why an engine that needs these commands and packages cannot run here; empty if it can."""
     if os.geteuid() != 0:
         return "a container engine of our own needs root"
     wanted = {**needed, "ip": "iproute2", "setpriv": "util-linux"}
@@ -59,11 +59,11 @@ def why_not(needed: Mapping[str, str] = MappingProxyType(_OF_DOCKER)) -> str:
 
 
 class Engine:
-    """The engine, running.
+    """A running engine.
 
     Attributes:
-        host: where it is, as `docker --host` takes it.
-        command: how the words of its command begin.
+        host: its address, for `docker --host`.
+        command: first arguments of its command.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Engine:
             raise
 
     def _start(self) -> str:
-        """The script of its first process."""
+        """Return the script of its first process."""
         return _START.format(state=self._state, name=self._name)
 
     def _command(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Engine:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What tells `sky.Container` of it, and of containers that are shown this host's files."""
+        """Settings of `sky.Container` for this engine, with this host's files mounted."""
         return {"host": self.host, "options": MOUNTS}
 
     def _wait(self) -> None:
@@ -107,7 +107,7 @@ class Engine:
             time.sleep(0.05)
 
     def _import(self) -> None:
-        """An image of empty folders, with links into what is mounted, and a user."""
+        """Import an image of empty folders, with links into the mounts, and a user."""
         made = io.BytesIO()
         with tarfile.open(fileobj=made, mode="w") as archive:
             for name in ("etc", "root", "tmp", "usr", "run", "var"):
@@ -128,7 +128,7 @@ class Engine:
         self.call("import", "-", IMAGE, given=made.getvalue())
 
     def call(self, *words: str, given: bytes = b"") -> str:
-        """What a command of the engine prints."""
+        """Run a command of the engine, and return its output."""
         command = [*self.command, *words]
         done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=60)
         if done.returncode:
@@ -136,25 +136,25 @@ class Engine:
         return done.stdout.decode()
 
     def containers(self) -> list[str]:
-        """The names of its containers, ended ones too."""
+        """Return the names of its containers, including exited ones."""
         return self.call("ps", "--all", "--format", "{{.Names}}").split()
 
     def of(self, pool: str) -> list[str]:
-        """The containers that are labelled as those of a pool of that name."""
+        """Return the containers with the label of a pool of that name."""
         listed = self.call("ps", "--all", "--format", '{{.Names}} {{.Label "skyward-pool"}}').splitlines()
         return [name for name, _, label in (line.partition(" ") for line in listed) if label.startswith(f"{pool}-")]
 
     def networks(self) -> list[str]:
-        """The networks that it did not come with."""
+        """Return its networks, except the default ones."""
         return self.call("network", "ls", "--filter", "type=custom", "--format", "{{.Name}}").split()
 
     def inspect(self, name: str) -> Mapping[str, Any]:
-        """What it knows of a container."""
+        """Return its description of a container."""
         words: Mapping[str, Any] = json.loads(self.call("container", "inspect", name))[0]
         return words
 
     def entering(self, name: str) -> list[int]:
-        """The processes of this host that are in a container by the engine's `exec`."""
+        """Return the processes of this host that run the engine's `exec` in a container."""
         found = []
         for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
             with contextlib.suppress(OSError):
@@ -164,7 +164,7 @@ class Engine:
         return found
 
     def close(self) -> None:
-        """End it, with all that is in it."""
+        """Stop the engine, with all its containers."""
         with contextlib.suppress(RuntimeError):
             if left := self.containers():
                 self.call("rm", "--force", *left)
@@ -175,12 +175,12 @@ class Engine:
 
 
 def cgroups(name: str) -> list[Path]:
-    """The control groups of that name, in every hierarchy."""
+    """Return the control groups of that name, in every hierarchy."""
     return sorted(Path("/sys/fs/cgroup").glob(f"**/{name}"), reverse=True)
 
 
 def remove_cgroups(paths: Sequence[Path]) -> None:
-    """Remove control groups with those in them, once what was in them has ended, which takes a moment."""
+    """Remove control groups and those inside them, once their processes have ended."""
     deadline = time.monotonic() + _EMPTY_WITHIN
     while left := [path for path in paths if path.exists()]:
         for path in left:

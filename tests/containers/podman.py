@@ -1,7 +1,7 @@
-"""podman of the tests' own: it has no daemon, so each of its commands enters namespaces that a process of ours keeps.
+"""podman for the tests: without a daemon, each of its commands enters namespaces that a process of the tests keeps.
 
-What it writes is below a folder of its own or goes with those namespaces, so this host's networks, firewall and
-containers stay as they are. Needs root, `podman`, `runc` and iproute2; runc does without what crun wants of a host.
+It writes only below a folder of its own, or inside those namespaces, so this host's networks, firewall and containers
+are unchanged. Needs root, `podman`, `runc` and iproute2; runc has fewer requirements of the host than crun.
 """
 
 import json
@@ -13,7 +13,7 @@ from tests.containers.engine import MOUNTS, Engine, cgroups, remove_cgroups
 __all__ = ["OF_PODMAN", "Podman"]
 
 _CGROUP = "libpod_parent"
-"""Where podman puts the processes that keep its containers, whatever it is told of those."""
+"""Control group of podman's container monitors, which no option changes."""
 
 _START = """
 set -e
@@ -43,11 +43,11 @@ exec nsenter --net=/proc/{pid}/ns/net --mount=/proc/{pid}/ns/mnt --pid=/proc/{pi
 
 
 OF_PODMAN = {"podman": "podman", "runc": "runc", "nsenter": "util-linux"}
-"""Its commands, and the packages that they are of."""
+"""Its commands, and their packages."""
 
 
 class Podman(Engine):
-    """podman, ready. Its command is a program of that name, which enters its namespaces."""
+    """podman, ready to use. Its command is a program called `podman` that enters its namespaces."""
 
     def __init__(self) -> None:
         self._cgroups_before = cgroups(_CGROUP)
@@ -65,21 +65,21 @@ class Podman(Engine):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What tells `sky.Container` of it, and of containers that are shown this host's files."""
+        """Settings of `sky.Container` for this engine, with this host's files mounted."""
         (command,) = self.command
         return {"binary": command, "options": (*MOUNTS, "--cgroup-parent", f"/{self._name}")}
 
     def of(self, pool: str) -> list[str]:
-        """The containers that are labelled as those of a pool of that name."""
+        """Return the containers with the label of a pool of that name."""
         listed = json.loads(self.call("ps", "--all", "--format", "json"))
         found = ((each["Names"][0], (each["Labels"] or {}).get("skyward-pool", "")) for each in listed)
         return [name for name, label in found if label.startswith(f"{pool}-")]
 
     def networks(self) -> list[str]:
-        """The networks that it did not come with."""
+        """Return its networks, except the default ones."""
         return [name for name in self.call("network", "ls", "--format", "{{.Name}}").split() if name != "podman"]
 
     def close(self) -> None:
-        """End it, with all that is in it."""
+        """Stop the engine, with all its containers."""
         super().close()
         remove_cgroups([path for path in cgroups(_CGROUP) if path not in self._cgroups_before])

@@ -1,4 +1,4 @@
-"""What the provider makes of its engine: what it says when that refuses, and what it leaves alone."""
+"""The container provider on a real engine: messages of refused commands, cleanup, and foreign containers."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ def refusal(provider: sky.Container, **fields: object) -> str:
     return str(caught.value)
 
 
-def test_an_offer_is_the_machine_of_the_engine(engine: Engine) -> None:
+def test_offer_is_the_machine_of_the_engine(engine: Engine) -> None:
     offer = asyncio.run(offered(containers(engine, hourly_price=0.5).create_provider()))
     assert offer.instance_type.vcpus == float(engine.call("info", "--format", "{{.NCPU}}"))
     assert offer.instance_type.memory_gb > 0
@@ -37,50 +37,50 @@ def test_an_offer_is_the_machine_of_the_engine(engine: Engine) -> None:
     assert offer.spot_price is None
 
 
-def test_an_engine_that_does_not_answer(tmp_path: Path) -> None:
+def test_engine_that_does_not_answer_is_named(tmp_path: Path) -> None:
     assert refusal(sky.Container(host=f"unix://{tmp_path}/nowhere")) == (
         f"The container engine does not answer `docker info`: Cannot connect to the Docker daemon at "
-        f"unix://{tmp_path}/nowhere. Is the docker daemon running?; start it, or say where one is with "
+        f"unix://{tmp_path}/nowhere. Is the docker daemon running?; start it, or name another with "
         "`sky.Container(host=...)`."
     )
 
 
-def test_an_image_that_is_not_there(engine: Engine) -> None:
-    """127.0.0.1 at a port where nobody listens: no registry is asked."""
-    said = refusal(containers(engine, image="127.0.0.1:9/nobody:1"))
-    assert said.startswith("Image '127.0.0.1:9/nobody:1' is not on the engine's machine, and could not be pulled: ")
-    assert said.endswith("pull or build it there, or name another with `sky.Container(image=...)`.")
+def test_missing_image_is_named(engine: Engine) -> None:
+    """A closed port of 127.0.0.1: no registry is contacted."""
+    message = refusal(containers(engine, image="127.0.0.1:9/nobody:1"))
+    assert message.startswith("Image '127.0.0.1:9/nobody:1' is not on the engine's machine, and could not be pulled: ")
+    assert message.endswith("pull or build it there, or name another with `sky.Container(image=...)`.")
 
 
-def test_more_than_the_machine_has(engine: Engine) -> None:
+def test_limits_beyond_the_machine_are_refused(engine: Engine) -> None:
     assert "vcpus excludes 1; the nearest, vm (container), has" in refusal(containers(engine), vcpus=5000)
     assert "memory_gb excludes 1; the nearest, vm (container), has" in refusal(containers(engine), memory_gb=90000)
     assert "accelerator excludes 1" in refusal(containers(engine), accelerator="A100")
 
 
-def test_options_that_the_engine_refuses(engine: Engine) -> None:
-    said = refusal(containers(engine, options=["--cap-add", "nonsense"]))
-    assert f"no container of image {IMAGE!r} could be started" in said
-    assert "nonsense" in said.lower()
+def test_refused_options_are_named(engine: Engine) -> None:
+    message = refusal(containers(engine, options=["--cap-add", "nonsense"]))
+    assert f"no container of image {IMAGE!r} could be started" in message
+    assert "nonsense" in message.lower()
 
 
-def test_an_image_without_a_shell(engine: Engine) -> None:
-    """The mounts are what gives the test's image its shell."""
+def test_image_without_a_shell_is_refused(engine: Engine) -> None:
+    """Without the mounts, the test's image has no shell."""
     assert '"sh": executable file not found' in refusal(containers(engine, options=()))
 
 
-def test_an_interpreter_that_is_not_there(engine: Engine) -> None:
-    said = refusal(containers(engine, python="/no/such/python"))
-    assert "the worker ended as it started" in said
-    assert "/no/such/python" in said
+def test_missing_interpreter_is_named(engine: Engine) -> None:
+    message = refusal(containers(engine, python="/no/such/python"))
+    assert "the worker ended during startup" in message
+    assert "/no/such/python" in message
 
 
-def test_the_environment_says_where_the_engine_is(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docker_host_variable_selects_the_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", engine.host)
     assert asyncio.run(offered(sky.Container().create_provider())).instance_type.vcpus
 
 
-def test_machines_are_found_by_their_labels_and_given_back_twice(engine: Engine) -> None:
+def test_machines_are_found_by_label_and_termination_is_idempotent(engine: Engine) -> None:
     asyncio.run(_found(engine))
 
 
@@ -104,7 +104,7 @@ async def _found(engine: Engine) -> None:
     assert await provider.get_instance(cluster, made[0].id) == (cluster, None)
 
 
-def test_a_request_that_is_cut_leaves_no_container(engine: Engine) -> None:
+def test_cancelled_request_leaves_no_container(engine: Engine) -> None:
     asyncio.run(_cut(engine))
 
 
@@ -117,15 +117,15 @@ async def _cut(engine: Engine) -> None:
         if asking.cancel():
             with pytest.raises(asyncio.CancelledError):
                 await asking
-        else:  # it was over sooner
+        else:  # the request had completed
             _, instances = await asking
             await provider.terminate(cluster, [each.id for each in instances])
         assert not engine.of("cut")
     await provider.teardown(cluster)
 
 
-def test_what_others_have_on_the_engine_is_left_alone(engine: Engine) -> None:
-    """A container whose name and labels look like ours, and a network; a network of ours that was left behind goes."""
+def test_foreign_containers_and_networks_are_left_alone(engine: Engine) -> None:
+    """A similar container and a foreign network stay; an orphaned network of Skyward is removed."""
     long_ago = f"skyward-made={time.time() - 7200:.0f}"
     engine.call("network", "create", "skyward-of-another")
     engine.call("network", "create", "--label", long_ago, "skyward-left-behind")
@@ -140,13 +140,13 @@ def test_what_others_have_on_the_engine_is_left_alone(engine: Engine) -> None:
         assert {"skyward-of-another", "skyward-in-use", "skyward-young"} <= set(engine.networks())
         assert "skyward-left-behind" not in engine.networks()
     finally:
-        engine.call("kill", "skyward-mine-00000000")  # podman's `rm` waits for what heeds no other signal
+        engine.call("kill", "skyward-mine-00000000")  # podman's `rm` would wait for a process that ignores SIGTERM
         engine.call("rm", "--force", "skyward-mine-00000000")
         engine.call("network", "rm", "skyward-of-another", "skyward-in-use", "skyward-young")
 
 
-def test_a_network_that_was_taken_away_is_made_again(engine: Engine) -> None:
-    """As another pool does, which takes it for left behind while this one has no node."""
+def test_network_that_was_removed_is_created_again(engine: Engine) -> None:
+    """Another pool removes it as an orphan while this one has no node."""
     asyncio.run(_made_again(engine))
 
 

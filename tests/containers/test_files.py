@@ -1,4 +1,4 @@
-"""The files of a cell in containers, where threads may not have working directories of their own."""
+"""Files of cells in containers, where threads cannot have separate working directories."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,10 +33,10 @@ def notebook(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             pools.close_all()
 
 
-def test_files_go_along_and_come_home(notebook: Notebook, tmp_path: Path) -> None:
+def test_files_are_sent_and_returned(notebook: Notebook, tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("1\n2\n")
     last = notebook("%%sky\nopen('data.csv')").shown_error.splitlines()[-1]
-    assert last == f"data.csv is here, in {tmp_path}, and not on node 0: send it with --file data.csv."
+    assert last == f"data.csv is here, in {tmp_path}, but not on node 0: send it with --file data.csv."
     notebook("xs = range(4)")
     cell = "from pathlib import Path\nn = Path(f'{xs}.txt').write_text(Path('data.csv').read_text() * xs)"
     ran = notebook(f"%%sky --map xs --file data.csv --fetch '*.txt'\n{cell}")

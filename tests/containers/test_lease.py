@@ -1,4 +1,4 @@
-"""Nobody pays for a client that is gone: a container ends and removes itself."""
+"""Leases of containers: without a client, a container ends and is removed."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ time.sleep(100)
 
 
 def killed_client(engine: Engine, pool: str) -> str:
-    """A client in a process of its own, killed while its task runs; the container that it had."""
+    """Start a client process and kill it while its task runs. Return the name of its container."""
     script = CLIENT.format(settings=engine.settings, image=IMAGE, python=sys.executable, name=pool)
     env = {**os.environ, "PYTHONPATH": ROOT}
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
@@ -53,35 +53,35 @@ def killed_client(engine: Engine, pool: str) -> str:
     return name
 
 
-def test_a_container_removes_itself_when_its_client_was_killed(engine: Engine, wait_for: Wait) -> None:
-    """After the lease of 31 s: the grace of 1 s and 30 s more. What had connected us goes at once."""
+def test_container_of_a_killed_client_is_removed_after_its_lease(engine: Engine, wait_for: Wait) -> None:
+    """The lease is 31 s: the grace of 1 s, and 30 s. The connection's processes end at once."""
     name = killed_client(engine, "orphan")
     wait_for(lambda: not engine.entering(name), "the `docker exec` of the client to end")
     assert name in engine.containers()
     assert "-m skyward.worker" in engine.call("top", name, "-eo", "pid,args")
-    wait_for(lambda: name not in engine.containers(), "the container to remove itself")
+    wait_for(lambda: name not in engine.containers(), "the container to be removed")
     sky.reap()
     assert not [network for network in engine.networks() if network.startswith("skyward-orphan-")]
 
 
-def test_a_container_whose_client_was_killed_can_be_entered_by_another(engine: Engine) -> None:
+def test_container_of_a_killed_client_can_be_attached_to(engine: Engine) -> None:
     name = killed_client(engine, "left")
     with sky.attach("left") as pool:
         (task,) = pool.recovered
         assert task.result(60) == "done"
-        assert "slept" in task.output, "what the killed client has not had"
+        assert "slept" in task.output, "output that the killed client did not receive"
         assert sky.function(os.getpid)() >> pool
         assert engine.of("left") == [name]
 
 
-def test_a_container_that_nobody_ever_enters_removes_itself(
+def test_container_that_is_never_used_is_removed(
     engine: Engine, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that was killed between the start of a container and the first look into it."""
+    """A client that was killed between the start of a container and the first connection."""
     monkeypatch.setattr(container, "_FIRST_PROCESS", container._FIRST_PROCESS.replace("patience=60", "patience=10"))
     cluster = Cluster("c", "unheard-0", Spec(), OFFER, {"image": IMAGE, "network": "skyward-unheard-0"})
     asyncio.run(containers(engine).create_provider().provision(cluster, 2))
-    wait_for(lambda: not engine.of("unheard"), "the containers to remove themselves")
+    wait_for(lambda: not engine.of("unheard"), "the containers to be removed")
     engine.call("network", "rm", "skyward-unheard-0")
 
 

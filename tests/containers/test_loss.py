@@ -1,4 +1,4 @@
-"""Containers that die or freeze under a pool, and links to them that break."""
+"""Containers of a pool that die or freeze, and connections to them that break."""
 
 import contextlib
 import os
@@ -24,40 +24,40 @@ def attempt(seconds: float) -> str:
     return socket.gethostname()
 
 
-def test_a_killed_container_is_replaced_and_its_task_runs_again(engine: Engine, wait_for: Wait) -> None:
+def test_killed_container_is_replaced_and_its_task_is_retried(engine: Engine, wait_for: Wait) -> None:
     with sky.Compute(provider=containers(engine), nodes=1, reconcile_tick_interval=1) as pool:
         (first,) = engine.of(pool.name)
         run = pool.start(attempt(2))
         wait_for(lambda: run.state != "queued", "the task to be on its node")
         engine.call("kill", first)
         assert run.future.result(timeout=90)
-        wait_for(lambda: first not in engine.of(pool.name), "the container to be given back")
+        wait_for(lambda: first not in engine.of(pool.name), "the container to be removed")
         assert len(engine.of(pool.name)) == 1
 
 
 def packages_are_known(pool: sky.Compute) -> bool:
-    """Whether every node that has a function was asked for its packages, so that none is entered for that any more."""
+    """Return whether the packages of every node with a function are known, so that no `exec` is needed for them."""
     assert pool._pool is not None
     looks = list(pool._pool._fleet._differences._of.values())
     return bool(looks) and all(look.done() for look in looks)
 
 
-def test_a_frozen_container_is_replaced_after_the_grace(engine: Engine, wait_for: Wait) -> None:
+def test_frozen_container_is_replaced_after_the_grace(engine: Engine, wait_for: Wait) -> None:
     with sky.Compute(provider=containers(engine, grace=2), nodes=1, reconcile_tick_interval=1) as pool:
         (first,) = engine.of(pool.name)
         attempt(0) >> pool
-        # An `exec` that begins as its container is paused hangs the engine for good, `unpause` and `rm` included.
-        wait_for(lambda: packages_are_known(pool), "the packages of the node to be known, which it is entered for")
+        # An `exec` that starts while its container is paused hangs the engine forever, including `unpause` and `rm`.
+        wait_for(lambda: packages_are_known(pool), "the packages of the node to be known")
         run = pool.start(attempt(1))
         wait_for(lambda: run.state != "queued", "the task to be on its node")
         engine.call("pause", first)
         assert run.future.result(timeout=120)
-        wait_for(lambda: first not in engine.of(pool.name), "the container to be given back")
+        wait_for(lambda: first not in engine.of(pool.name), "the container to be removed")
         assert len(engine.of(pool.name)) == 1
 
 
-def test_a_link_that_breaks_loses_nothing(engine: Engine, wait_for: Wait, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every `docker exec` is killed under a running task: they are made again, and the task goes on."""
+def test_broken_connection_loses_nothing(engine: Engine, wait_for: Wait, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every `docker exec` is killed during a task: the client reconnects, and the task continues."""
     with sky.Compute(provider=containers(engine), nodes=1) as pool:
         (first,) = engine.of(pool.name)
         run = pool.start(attempt(3))
@@ -67,5 +67,5 @@ def test_a_link_that_breaks_loses_nothing(engine: Engine, wait_for: Wait, capsys
                 os.kill(pid, signal.SIGKILL)
         run.future.result(timeout=90)
         assert engine.of(pool.name) == [first]
-    said = [line for line in capsys.readouterr().out.splitlines() if "step" in line]
-    assert said == [f"step {n}" for n in range(30)]
+    output = [line for line in capsys.readouterr().out.splitlines() if "step" in line]
+    assert output == [f"step {n}" for n in range(30)]

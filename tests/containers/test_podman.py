@@ -1,4 +1,4 @@
-"""What `sky.Container` is asked for of Docker, of podman: the tests by which the two could differ."""
+"""`sky.Container` with podman: those of the tests with Docker in which the two could differ."""
 
 from collections.abc import Iterator
 
@@ -7,42 +7,42 @@ import pytest
 from tests.containers.engine import Engine, why_not
 from tests.containers.podman import OF_PODMAN, Podman
 from tests.containers.test_engine import (
-    test_a_request_that_is_cut_leaves_no_container,
-    test_an_image_that_is_not_there,
-    test_machines_are_found_by_their_labels_and_given_back_twice,
-    test_what_others_have_on_the_engine_is_left_alone,
+    test_cancelled_request_leaves_no_container,
+    test_foreign_containers_and_networks_are_left_alone,
+    test_machines_are_found_by_label_and_termination_is_idempotent,
+    test_missing_image_is_named,
 )
-from tests.containers.test_lease import test_a_container_that_nobody_ever_enters_removes_itself
+from tests.containers.test_lease import test_container_that_is_never_used_is_removed
 from tests.containers.test_loss import (
-    test_a_frozen_container_is_replaced_after_the_grace,
-    test_a_killed_container_is_replaced_and_its_task_runs_again,
-    test_a_link_that_breaks_loses_nothing,
+    test_broken_connection_loses_nothing,
+    test_frozen_container_is_replaced_after_the_grace,
+    test_killed_container_is_replaced_and_its_task_is_retried,
 )
 from tests.containers.test_pool import (
-    test_a_closed_pool_leaves_nothing,
-    test_collections_between_containers,
+    test_closed_pool_leaves_nothing_on_the_engine,
+    test_collections_are_shared_between_containers,
     test_containers_have_limits_and_labels_and_no_ports,
     test_functions_run_in_containers,
     test_nodes_know_the_addresses_of_their_peers,
-    test_output_comes_home,
+    test_output_is_shown_by_the_client,
 )
 from tests.required import leave_out_for
 
 __all__ = [
-    "test_a_closed_pool_leaves_nothing",
-    "test_a_container_that_nobody_ever_enters_removes_itself",
-    "test_a_frozen_container_is_replaced_after_the_grace",
-    "test_a_killed_container_is_replaced_and_its_task_runs_again",
-    "test_a_link_that_breaks_loses_nothing",
-    "test_a_request_that_is_cut_leaves_no_container",
-    "test_an_image_that_is_not_there",
-    "test_collections_between_containers",
+    "test_broken_connection_loses_nothing",
+    "test_cancelled_request_leaves_no_container",
+    "test_closed_pool_leaves_nothing_on_the_engine",
+    "test_collections_are_shared_between_containers",
+    "test_container_that_is_never_used_is_removed",
     "test_containers_have_limits_and_labels_and_no_ports",
+    "test_foreign_containers_and_networks_are_left_alone",
+    "test_frozen_container_is_replaced_after_the_grace",
     "test_functions_run_in_containers",
-    "test_machines_are_found_by_their_labels_and_given_back_twice",
+    "test_killed_container_is_replaced_and_its_task_is_retried",
+    "test_machines_are_found_by_label_and_termination_is_idempotent",
+    "test_missing_image_is_named",
     "test_nodes_know_the_addresses_of_their_peers",
-    "test_output_comes_home",
-    "test_what_others_have_on_the_engine_is_left_alone",
+    "test_output_is_shown_by_the_client",
 ]
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(180)]
@@ -50,7 +50,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module")
 def shared_engine() -> Iterator[Engine]:
-    """podman in the place of the engine that other modules share."""
+    """podman, in place of the engine that other modules share."""
     leave_out_for(why_not(OF_PODMAN), "SKYWARD_PODMAN")
     engine = Podman()
     try:

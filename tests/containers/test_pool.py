@@ -1,4 +1,4 @@
-"""A pool of containers does what a pool on machines over SSH does."""
+"""A pool of containers works like a pool of machines over SSH."""
 
 import os
 import pty
@@ -37,24 +37,24 @@ def test_functions_run_in_containers(pool: sky.Compute, shared_engine: Engine) -
     assert sorted(hostname() @ pool) == sorted(ids)
 
 
-def test_output_comes_home(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_is_shown_by_the_client(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     hostname() @ pool
-    said = capsys.readouterr().out
-    assert "this is node 0" in said
-    assert "this is node 1" in said
+    output = capsys.readouterr().out
+    assert "this is node 0" in output
+    assert "this is node 1" in output
 
 
-def test_large_buffers_go_both_ways(pool: sky.Compute) -> None:
+def test_large_buffers_are_transferred_both_ways(pool: sky.Compute) -> None:
     data = np.random.default_rng(0).integers(0, 100, 20_000_000, dtype=np.uint8)
     assert np.array_equal(doubled(data) >> pool, data * 2)
 
 
-def test_streams(pool: sky.Compute) -> None:
+def test_streams_in_both_directions(pool: sky.Compute) -> None:
     assert list(count(10_000) >> pool) == list(range(10_000))
 
 
-def test_collections_between_containers(pool: sky.Compute) -> None:
-    """Over the network of the pool, as members of its cluster."""
+def test_collections_are_shared_between_containers(pool: sky.Compute) -> None:
+    """Over the pool's network, as members of its cluster."""
     assert met() @ pool == [[("node 0", 0), ("node 1", 1)]] * 2
 
 
@@ -82,14 +82,14 @@ def test_containers_have_limits_and_labels_and_no_ports(pool: sky.Compute, share
         assert name.startswith("skyward-two-")
 
 
-def test_no_secret_is_in_what_the_engine_shows(pool: sky.Compute, shared_engine: Engine) -> None:
-    """Whoever may look at containers sees how they were started, and nothing that would open a worker."""
+def test_engine_shows_no_secret_of_the_pool(pool: sky.Compute, shared_engine: Engine) -> None:
+    """A user of the engine sees the containers' start options, and no secret that gives access to a worker."""
     for name in shared_engine.of(pool.name):
         assert "PRIVATE KEY" not in str(shared_engine.inspect(name)).upper()
         assert "PRIVATE KEY" not in shared_engine.call("top", name, "-eo", "pid,args")
 
 
-def test_a_closed_pool_leaves_nothing(engine: Engine) -> None:
+def test_closed_pool_leaves_nothing_on_the_engine(engine: Engine) -> None:
     with sky.Compute(provider=containers(engine), nodes=1) as pool:
         assert hostname() >> pool
         (name,) = engine.of(pool.name)
@@ -104,8 +104,8 @@ def networks(engine: Engine, pool: str) -> list[str]:
     return [name for name in engine.networks() if name.startswith(f"skyward-{pool}-")]
 
 
-def test_pools_beside_each_other(engine: Engine) -> None:
-    """Each has its own network, and closing one leaves the other as it is."""
+def test_concurrent_pools_have_separate_networks(engine: Engine) -> None:
+    """Closing one leaves the other unchanged."""
     with sky.Compute(name="one", provider=containers(engine), nodes=1) as one:
         with sky.Compute(name="other", provider=containers(engine), nodes=1) as other:
             (first,), (second,) = engine.of(one.name), engine.of(other.name)
@@ -117,7 +117,7 @@ def test_pools_beside_each_other(engine: Engine) -> None:
         assert engine.of(one.name) == [first]
 
 
-def test_a_network_to_join(engine: Engine) -> None:
+def test_pool_joins_an_existing_network(engine: Engine) -> None:
     engine.call("network", "create", "of-somebody")
     try:
         with sky.Compute(provider=containers(engine, network="of-somebody"), nodes=1) as pool:
@@ -129,23 +129,23 @@ def test_a_network_to_join(engine: Engine) -> None:
         engine.call("network", "rm", "of-somebody")
 
 
-def test_the_network_of_the_host(engine: Engine) -> None:
+def test_pool_uses_the_network_of_the_host(engine: Engine) -> None:
     with sky.Compute(provider=containers(engine, network="host"), nodes=1) as pool:
         assert hostname() >> pool
 
 
-def test_a_terminal_opens_in_the_container(pool: sky.Compute, shared_engine: Engine) -> None:
+def test_terminal_opens_in_the_container(pool: sky.Compute, shared_engine: Engine) -> None:
     (access,) = [node.access for node in pool.snapshot().nodes if node.rank == 0]
     assert isinstance(access, ExecAccess)
     ours, theirs = pty.openpty()
     with subprocess.Popen(access.terminal, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as shell:
         os.close(theirs)
         os.write(ours, b"test -t 0 && echo at $(uname -n).; exit\n")
-        said = b""
-        with suppress(OSError):  # that is how a terminal ends
+        output = b""
+        with suppress(OSError):  # the end of a terminal
             while part := os.read(ours, 4096):
-                said += part
-        assert shell.wait(60) == 0, said
+                output += part
+        assert shell.wait(60) == 0, output
     os.close(ours)
     name = access.terminal[access.terminal.index("-it") + 1]
-    assert f"at {shared_engine.inspect(name)['Config']['Hostname']}." in said.decode()
+    assert f"at {shared_engine.inspect(name)['Config']['Hostname']}." in output.decode()

@@ -1,4 +1,4 @@
-"""An image becomes the environment that the worker runs in."""
+"""Setup of a worker's environment in a container, from the spec's image."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ FROM_WHEELS = {"UV_NO_INDEX": "1", "UV_FIND_LINKS": "/wheels"}
 
 @pytest.fixture
 def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Containers that have a Python, uv, and a folder of packages beside: nothing of ours, and no way out."""
+    """Options of containers with a Python, uv and a folder of packages: without Skyward, and without internet."""
     for name in ("blake3", "casty", "cloudpickle", "uvloop"):
         repack(tmp_path, name)
     make_wheel(tmp_path, "torchy", "2.5")
@@ -43,8 +43,8 @@ def seen() -> tuple[str, str, str | None, str | None]:
     return sys.executable, str(torchy.VERSION), os.environ.get("GREETING"), os.environ.get("OF_THE_IMAGE")
 
 
-def test_an_image_becomes_the_environment_of_its_nodes(engine: Engine, options: list[str]) -> None:
-    """Beside what the container's own image has in its environment."""
+def test_environment_of_nodes_has_the_contents_of_the_image(engine: Engine, options: list[str]) -> None:
+    """In addition to the environment variables of the container's own image."""
     image = sky.Image(pip=["torchy"], env={"GREETING": "hello", **FROM_WHEELS})
     with sky.Compute(provider=containers(engine, python=None, options=options), nodes=1, image=image) as pool:
         where, *rest = seen() >> pool
@@ -58,7 +58,7 @@ def environment() -> tuple[str, int, float]:
     return sys.prefix, found.st_ino, found.st_mtime
 
 
-def test_a_volume_keeps_the_environment_for_containers_to_come(engine: Engine, options: list[str]) -> None:
+def test_volume_keeps_the_environment_for_later_containers(engine: Engine, options: list[str]) -> None:
     engine.call("volume", "create", "kept")
     options += ["--volume", "kept:/opt/skyward"]
     image = sky.Image(pip=["torchy"], env=FROM_WHEELS)
@@ -73,7 +73,7 @@ def test_a_volume_keeps_the_environment_for_containers_to_come(engine: Engine, o
         engine.call("volume", "rm", "kept")
 
 
-def test_a_phase_that_fails_names_itself(engine: Engine, options: list[str]) -> None:
+def test_failing_phase_is_named(engine: Engine, options: list[str]) -> None:
     assert "deps" in PHASES
     pool = sky.Compute(
         provider=containers(engine, python=None, options=options),

@@ -1,9 +1,9 @@
-"""Two namespaces after the same cells: whether they hold the same values, and the same objects in the same places.
+"""Comparison of two namespaces after the same cells: equal values, and the same objects in the same places.
 
-Both are walked at once, from the names inwards, breadth first. Two values that stand in the same place must be of the
-same kind and content. An object that has an identity (a list, an array, an instance, a function, a class, a cell of a
-closure, ...) and its partner must be partners wherever one of them is met: then the same two paths denote one object in
-both namespaces or in neither. Arrays must overlap in memory where those of the other namespace do.
+Both are traversed in parallel, from the names inwards, breadth first. Two values in the same place must have the same
+type and content. An object with an identity (a list, an array, an instance, a function, a class, a cell of a closure,
+...) and its counterpart must be paired wherever either of them occurs: then two paths lead to one object in both
+namespaces or in neither. Arrays must overlap in memory where those of the other namespace do.
 """
 
 import array
@@ -58,7 +58,7 @@ _VALUES = (
     types.NotImplementedType,
     uuid.UUID,
 )
-"""Kinds whose objects have a value and no identity that a program would ask for."""
+"""Types whose objects are compared by value only, because programs do not check their identity."""
 
 _OF_CLASSES = {
     "__abstractmethods__",
@@ -73,23 +73,23 @@ _OF_CLASSES = {
     "__weakref__",
     "_abc_impl",
 }
-"""What the interpreter, or pickle, keeps in a class for itself."""
+"""Internal attributes of classes, set by the interpreter or pickle."""
 
 _HIDDEN = re.compile(r"__\w+__|_+i+|_i\d+|_[id]h|_oh|In|exit|quit|open|get_ipython|display")
-"""Names that IPython has put there, but for those of results."""
+"""Names bound by IPython, except those of results."""
 
 _MISSING: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A namespace as it is at one moment.
+    """A snapshot of a namespace.
 
     Attributes:
-        names: what the user sees.
+        names: the names that the user sees.
         namespace: the globals of the functions that were defined there.
-        places: folders whose modules are the user's own.
-        world: what a program changes outside of its names.
+        places: folders of the user's own modules.
+        world: process-wide state that a program changes outside its names.
     """
 
     names: Mapping[str, Any]
@@ -107,10 +107,10 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A place in which two namespaces differ.
+    """A difference between two namespaces.
 
     Attributes:
-        roots: the names of the notebook that it is about.
+        roots: the names of the notebook that it concerns.
         text: a sentence.
     """
 
@@ -122,7 +122,7 @@ class Difference:
 
 
 def compare(there: Names, here: Names) -> list[Difference]:
-    """List where `there` (under `%%sky`) differs from `here` (in the notebook)."""
+    """List the differences between `there` (under `%%sky`) and `here` (in the notebook)."""
     walk = _Walk(there, here)
     walk.names()
     walk.to_its_end()
@@ -146,12 +146,12 @@ class _Walk:
         self._waiting: deque[_Pair] = deque()
         self._partner_of_there: dict[int, tuple[Any, _Pair]] = {}
         self._partner_of_here: dict[int, tuple[Any, _Pair]] = {}
-        self._seen: dict[tuple[int, int], _Pair] = {}  # which keeps the objects alive, so that ids stay theirs
+        self._seen: dict[tuple[int, int], _Pair] = {}  # keeps the objects alive, so that their ids stay unique
         self._arrays: list[_Pair] = []
         self.differences: list[Difference] = []
 
     def names(self) -> None:
-        """Begin with the names, and with what is outside of them."""
+        """Queue the names, and the process-wide state."""
         there, here = self._there, self._here
         for name in sorted(there.names.keys() | here.names.keys()):
             if name not in there.names:
@@ -164,12 +164,12 @@ class _Walk:
             self._waiting.append(_Pair(there.world[name], here.world[name], name, name))
 
     def to_its_end(self) -> None:
-        """Walk."""
+        """Compare all queued pairs."""
         while self._waiting:
             self._look(self._waiting.popleft())
 
     def memory(self) -> None:
-        """Compare which arrays overlap, and where."""
+        """Compare the overlaps of arrays."""
         for one, two in itertools.combinations(self._arrays, 2):
             there = _overlap(one.there, two.there)
             here = _overlap(one.here, two.here)
@@ -218,7 +218,7 @@ class _Walk:
         self._object(pair)
 
     def _are_partners(self, pair: _Pair) -> bool:
-        """Whether both objects are new, or are met in the same places."""
+        """Return whether both objects are new, or are paired with each other."""
         there, here = pair.there, pair.here
         partner, first = self._partner_of_there.setdefault(id(there), (here, pair))
         if partner is not here:
@@ -236,7 +236,7 @@ class _Walk:
             return False
         return True
 
-    # What is inside.
+    # Contents.
 
     def _module(self, pair: _Pair) -> None:
         there, here = pair.there, pair.here
@@ -266,7 +266,7 @@ class _Walk:
                 self._push(pair, there[name], here[name], f".{name}")
 
     def _object(self, pair: _Pair) -> None:
-        """Look into any object: its attributes and slots, and what it has of a container or of a type written in C."""
+        """Compare the contents of any object: attributes, slots, items, and the state of types written in C."""
         there, here = pair.there, pair.here
         inside = False
         for kinds, method in _CONTAINERS:
@@ -329,7 +329,7 @@ class _Walk:
         self._attributes(pair, vars(there), vars(here))
         names = here.__code__.co_freevars
         for name, one, two in zip(names, there.__closure__ or (), here.__closure__ or (), strict=True):
-            if name not in ("cache_token", "dispatch_cache"):  # of singledispatch: what has been called so far
+            if name not in ("cache_token", "dispatch_cache"):  # of singledispatch: depends on previous calls
                 self._push(pair, one, two, f".<{name}>")
 
     def _cell(self, pair: _Pair) -> None:
@@ -348,7 +348,7 @@ class _Walk:
         self._push(pair, pair.there.__self__, pair.here.__self__, ".__self__")
 
     def _wrapper(self, pair: _Pair) -> None:
-        """A staticmethod or a classmethod."""
+        """Compare a staticmethod or a classmethod."""
         self._push(pair, pair.there.__func__, pair.here.__func__, ".__func__")
 
     def _property(self, pair: _Pair) -> None:
@@ -356,7 +356,7 @@ class _Walk:
             self._push(pair, getattr(pair.there, name), getattr(pair.here, name), f".{name}")
 
     def _cached(self, pair: _Pair) -> None:
-        """A function of `lru_cache`. What is in its cache shows only in how long a call takes."""
+        """Compare a function of `lru_cache`, without its cache, which only affects the duration of calls."""
         self._push(pair, pair.there.cache_parameters(), pair.here.cache_parameters(), ".cache_parameters()")
         self._attributes(pair, _own_attributes(pair.there), _own_attributes(pair.here))
 
@@ -399,7 +399,7 @@ class _Walk:
             self._unlike(pair)
 
     def _member(self, pair: _Pair) -> None:
-        """A slot of a class."""
+        """Compare a slot of a class."""
         if pair.there.__name__ != pair.here.__name__:
             self._unlike(pair)
 
@@ -407,7 +407,7 @@ class _Walk:
         self._push(pair, dict(pair.there), dict(pair.here), "")
 
     def _view(self, pair: _Pair) -> None:
-        """A view of a dictionary."""
+        """Compare a view of a dictionary."""
         self._push(pair, pair.there.mapping, pair.here.mapping, ".mapping")
 
     def _memoryview(self, pair: _Pair) -> None:
@@ -477,30 +477,30 @@ class _Walk:
                     self._push(pair, mine, yours, f".flat[{i}]")
 
     def _grouped(self, pair: _Pair) -> None:
-        """What pandas has grouped; the rest of it is made when it is asked for."""
+        """Compare a pandas group-by object; its other state is computed lazily."""
         self._push(pair, pair.there.obj, pair.here.obj, ".obj")
         self._push(pair, list(pair.there.groups), list(pair.here.groups), ".groups")
 
     def _artist(self, pair: _Pair) -> None:
-        """A figure or a part of one."""
+        """Compare a figure or a part of one."""
         there, here = pair.there, pair.here
         for name in ("figure", "axes"):
             self._push(pair, getattr(there, name, None), getattr(here, name, None), f".{name}")
         for name in ("get_text", "get_label", "get_xydata", "get_color", "get_xscale"):
             if hasattr(here, name):
                 self._push(pair, getattr(there, name)(), getattr(here, name)(), f".{name}()")
-        if not isinstance(here, _classes("matplotlib.axis.Axis")):  # whose ticks are made when it is drawn
+        if not isinstance(here, _classes("matplotlib.axis.Axis")):  # its ticks are created when it is drawn
             self._push(pair, list(there.get_children()), list(here.get_children()), ".get_children()")
 
 
 def _classes(*names: str) -> tuple[type, ...]:
-    """The classes of these names, of modules that are loaded."""
+    """Return the classes with these names, of loaded modules."""
     parts = [name.rpartition(".") for name in names]
     return tuple(getattr(sys.modules[module], name) for module, _, name in parts if module in sys.modules)
 
 
 class _Loaded:
-    """Classes that are looked up when they are asked for: their package may be loaded later."""
+    """Classes that are looked up lazily, because their package may be loaded later."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -534,7 +534,7 @@ _METHODS: tuple[tuple[Any, Callable[[_Walk, _Pair], None]], ...] = (
     (_Loaded("pandas.api.typing.DataFrameGroupBy", "pandas.api.typing.SeriesGroupBy"), _Walk._grouped),
     (_Loaded("matplotlib.artist.Artist"), _Walk._artist),
 )
-"""What is all there is to an object of these kinds."""
+"""The whole contents of objects of these types."""
 
 _CONTAINERS: tuple[tuple[Any, Callable[[_Walk, _Pair], None]], ...] = (
     ((list, tuple), _Walk._list),
@@ -545,7 +545,7 @@ _CONTAINERS: tuple[tuple[Any, Callable[[_Walk, _Pair], None]], ...] = (
     (bytearray, _Walk._bytearray),
     (np.ndarray, _Walk._array),
 )
-"""What an object of these kinds has beside its attributes."""
+"""The contents of objects of these types besides attributes."""
 
 
 def _iterate(value: Any) -> Iterator[Any]:
@@ -569,7 +569,7 @@ def _own_attributes(function: Any) -> dict[str, Any]:
 
 
 def _attributes_of(value: Any) -> dict[str, Any]:
-    """The attributes and the slots of an object, without asking its own `__getattr__`."""
+    """Return the attributes and slots of an object, without calling its `__getattr__`."""
     if isinstance(value, (weakref.WeakValueDictionary, weakref.WeakKeyDictionary)):
         return {}
     try:
@@ -589,7 +589,7 @@ def _attributes_of(value: Any) -> dict[str, Any]:
 
 
 def _reduced(value: Any) -> Any:
-    """What an object of a type written in C has inside, as pickle would have it; None where it has no way."""
+    """Return the state of an object of a C type, as pickled; None if it cannot be pickled."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pickling of itertools will end with Python 3.14
         try:
@@ -602,7 +602,7 @@ def _reduced(value: Any) -> Any:
 
 
 def _next_of(iterator: Any) -> list[Any]:
-    """What an iterator gives next. It stays where it is."""
+    """Return the next items of an iterator without advancing it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pickling of itertools will end with Python 3.14
         return list(itertools.islice(copy.deepcopy(iterator), 20))
@@ -631,7 +631,7 @@ def _equal(there: Any, here: Any) -> bool:
 
 
 def _key(value: Any) -> str:
-    """A text by which keys and elements of sets are put beside each other."""
+    """Return a string that pairs keys and elements of sets."""
     return f"{type(value).__qualname__} {_plain(value)}"
 
 
@@ -648,7 +648,7 @@ def _short(value: Any) -> str:
 
 
 def _owner(value: Any) -> Any:
-    """What the memory of an array belongs to."""
+    """Return the owner of the memory of an array."""
     while isinstance(value, (np.ndarray, memoryview)):
         inner = value.base if isinstance(value, np.ndarray) else value.obj
         if inner is None:
@@ -662,7 +662,7 @@ def _distance(apart: int | None) -> str:
 
 
 def _overlap(one: Any, two: Any) -> int | None:
-    """How many bytes apart two arrays begin that share memory; None if they do not."""
+    """Return the offset in bytes between two arrays that share memory; None if they do not."""
     if not np.may_share_memory(one, two) or not np.shares_memory(one, two):
         return None
     return int(two.__array_interface__["data"][0] - one.__array_interface__["data"][0])

@@ -1,4 +1,4 @@
-"""Runs a scenario in the notebook and under `%%sky`, and says where the two differ."""
+"""Runs a scenario in the notebook and under `%%sky`, and reports the differences."""
 
 import decimal
 import hashlib
@@ -30,20 +30,20 @@ __all__ = ["Output", "Run", "findings", "is_refusal", "run", "world"]
 
 
 _UNSEEN = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-"""Warnings that a kernel does not show, but for those of the first kind that a cell raises itself."""
+"""Warnings that a kernel hides, except those of the first type that a cell raises itself."""
 
 
 @dataclass
 class Output:
-    """What a cell put out.
+    """The outputs of a cell.
 
     Attributes:
-        stdout: what it printed.
-        stderr: what it wrote to stderr.
-        data: by MIME type, each display and the value of its last expression; what is binary only by its type.
-        error: name and text of what it raised.
-        notes: what was added to its error.
-        refusal: whether the error is about a cell that cannot be run as it is, and was not.
+        stdout: its text on stdout.
+        stderr: its text on stderr.
+        data: by MIME type, each display and the value of its last expression; only the type for binary data.
+        error: name and text of its exception.
+        notes: the notes of its exception.
+        refusal: True if the error says that the cell cannot be run, and was not.
     """
 
     stdout: str = ""
@@ -56,11 +56,11 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of a scenario.
+    """The result of a scenario.
 
     Attributes:
-        outputs: one of each cell; None for one that was left out.
-        names: what was bound when all was over.
+        outputs: the outputs of each cell; None for a cell that was skipped.
+        names: the names at the end.
     """
 
     outputs: list[Output | None]
@@ -68,13 +68,13 @@ class Run:
 
 
 def run(scenario: Scenario, pools: PoolManager | None, place: str, *, without: int | None = None) -> Run:
-    """Run the cells of `scenario` in a shell of their own: under `%%sky` with `pools`, and otherwise in the notebook.
+    """Run the cells of `scenario` in a new shell: under `%%sky` with `pools`, otherwise in the notebook.
 
     Args:
-        scenario: what is tried.
+        scenario: the scenario.
         pools: the pools of the kernel; None to run all of it in the notebook.
         place: the folder that `{place}` in a cell stands for.
-        without: the index of a cell that is left out, with those after it.
+        without: the index of the first cell to skip.
     """
     with _as_it_was(place), _shell() as shell:
         magics = None
@@ -99,7 +99,7 @@ def run(scenario: Scenario, pools: PoolManager | None, place: str, *, without: i
 
 @contextmanager
 def _shell() -> Iterator[Any]:
-    """A plain shell for one run, whose results stay as they are when it ends."""
+    """Provide a plain shell for one run, without displays of its own."""
     with new_shell() as shell:
         each: Any = shell
         each.displayhook.flush = each.showtraceback = each.showsyntaxerror = lambda *_, **__: None
@@ -108,7 +108,7 @@ def _shell() -> Iterator[Any]:
 
 
 def is_refusal(error: type | None) -> bool:
-    """Whether an error says that a cell cannot be run, and was not."""
+    """Return whether an error type means that a cell cannot be run, and was not."""
     return error is not None and issubclass(error, SkywardError) and not issubclass(error, TaskError)
 
 
@@ -127,11 +127,11 @@ def _execute(shell: Any, source: str) -> Output:
     hook.write_output_prompt = hook.finish_displayhook = lambda: None
     hook.write_format_data = lambda data, _=None: publish(data)
     with warnings.catch_warnings(), redirect_stdout(out), redirect_stderr(err):
-        warnings.simplefilter("default")  # pytest has made errors of them
+        warnings.simplefilter("default")  # pytest has turned them into errors
         for kind in _UNSEEN:
             warnings.simplefilter("ignore", kind)
         warnings.filterwarnings("default", category=DeprecationWarning, module="__main__")
-        warnings.showwarning = warned  # type: ignore[assignment]  # it is called like that
+        warnings.showwarning = warned  # type: ignore[assignment]  # called with these arguments
         ran = shell.run_cell(source, store_history=True)
     output.stdout, output.stderr = out.getvalue(), err.getvalue()
     error = ran.error_in_exec or ran.error_before_exec
@@ -152,16 +152,16 @@ def findings(
     differences: Sequence[Difference],
     from_before: Sequence[Difference],
 ) -> list[str]:
-    """Say what differs between two runs and was not told, and what was told without need.
+    """Return unreported differences between two runs, and needless notices.
 
     Args:
-        scenario: what was tried.
-        here: what its cells put out in the notebook.
-        there: what they put out under `%%sky`.
-        differences: where the names differ afterwards.
-        from_before: where those of the run under `%%sky` differ from what there was before the cell that failed there.
+        scenario: the scenario.
+        here: the outputs of its cells in the notebook.
+        there: the outputs of its cells under `%%sky`.
+        differences: the differences of the names at the end.
+        from_before: for a refused cell, the differences from the state before it.
     """
-    if scenario.plain is not None:  # what the notebook prints is the value of the cell under %%sky
+    if scenario.plain is not None:  # the notebook prints what is the value of the cell under %%sky
         differences = [each for each in differences if not all(map(_RESULTS.fullmatch, each.roots))]
     if any(output is not None and output.refusal for output in there):
         return _of_refusal(scenario, there, from_before)
@@ -183,14 +183,14 @@ def _of_run(
     last = max(i for i, cell in enumerate(scenario.cells) if cell.sky is not None)
     found = []
     for i, (different, _) in enumerate(pairs):
-        if not (told and i > last):  # which only shows again what was told
+        if not (told and i > last):  # only shows reported differences again
             found += [f"cell {i + 1}: {text}" for text in different]
     for difference in differences:
         is_absent = difference.roots <= {*scenario.absent} and "not under %%sky" in difference.text
         if not is_absent and told.isdisjoint(difference.roots):
             allowed = not difference.roots.isdisjoint(scenario.told)
             found.append(f"{'not told: ' if allowed else ''}{difference}")
-    found += [f"said without need: {line}" for line in said if not any(_names([line], name) for name in scenario.told)]
+    found += [f"needless notice: {line}" for line in said if not any(_names([line], name) for name in scenario.told)]
     return found
 
 
@@ -206,14 +206,14 @@ def _of_refusal(scenario: Scenario, there: Sequence[Output | None], from_before:
 
 
 def _of_output(here: Output | None, there: Output | None, raises_there: str) -> tuple[list[str], list[str]]:
-    """What differs, and the lines that only the run under `%%sky` has on stderr."""
+    """Return the differences, and the lines that only the run under `%%sky` has on stderr."""
     assert here is not None
     assert there is not None
     found = []
     if _masked(there.stdout) != _masked(here.stdout):
         found.append(f"prints {here.stdout!r} in the notebook and {there.stdout!r} under %%sky")
     lines = [Counter(_masked(output.stderr).splitlines()) for output in (here, there)]
-    if (missing := lines[0] - lines[1]) and not raises_there:  # IPython itself has something to say of an exit
+    if (missing := lines[0] - lines[1]) and not raises_there:  # IPython itself warns about an exit
         found.append(f"writes {list(missing)} to stderr in the notebook, and not under %%sky")
     data = [[{kind: _masked(text) for kind, text in each.items()} for each in output.data] for output in (here, there)]
     if data[0] != data[1]:
@@ -226,7 +226,7 @@ def _of_output(here: Output | None, there: Output | None, raises_there: str) -> 
 
 
 def _masked(text: str) -> str:
-    """`text` without addresses, and without the places in cells: the line of the magic is a line, too."""
+    """Return `text` without addresses and line numbers, because the line of the magic counts too."""
     text = re.sub(r"\b0x[0-9a-f]+", "0x", text)
     text = re.sub(r"\(.*, line \d+\)$", "(<cell>)", text)
     return re.sub(r"^\S.*?:\d+: (\w*Warning:)", r"<cell>: \1", text, flags=re.MULTILINE)
@@ -237,7 +237,7 @@ def _names(lines: list[str], name: str) -> bool:
 
 
 def world(place: str) -> dict[str, Any]:
-    """What a program changes outside of its names; its files are in the folder `place`."""
+    """Return process-wide state that a program changes; its files are in the folder `place`."""
     return {
         "sys.path": list(sys.path),
         "os.environ": dict(os.environ),
@@ -259,7 +259,7 @@ def _digest(state: object) -> str:
 
 @contextmanager
 def _as_it_was(place: str) -> Iterator[None]:
-    """Undo what a run changes outside of its names, and leave nothing of the user's own modules."""
+    """Undo process-wide changes of a run, and unload the user's modules."""
     path, environ, folder = list(sys.path), dict(os.environ), os.getcwd()
     state, numbers, context = random.getstate(), np.random.get_state(), decimal.getcontext()
     random.seed(0)
@@ -286,7 +286,7 @@ def _as_it_was(place: str) -> Iterator[None]:
 
 
 def _forget_figures() -> None:
-    """Have matplotlib be as it is in a kernel that has just started."""
+    """Reset matplotlib to its state in a fresh kernel."""
     from matplotlib import pyplot
     from matplotlib_inline.backend_inline import configure_inline_support
     from matplotlib_inline.config import InlineBackend
@@ -294,4 +294,4 @@ def _forget_figures() -> None:
     pyplot.close("all")
     pyplot.switch_backend("agg")
     InlineBackend.clear_instance()
-    configure_inline_support.current_backend = "unset"  # type: ignore[attr-defined]  # where it keeps it
+    configure_inline_support.current_backend = "unset"  # type: ignore[attr-defined]  # private attribute

@@ -1,4 +1,4 @@
-"""What a scenario is."""
+"""Scenarios: the cells of a notebook, and the differences that are allowed under `%%sky`."""
 
 import re
 import textwrap
@@ -14,8 +14,8 @@ class Cell:
     """A cell of a notebook.
 
     Attributes:
-        source: what it is in the notebook.
-        sky: what it is under `%%sky`, magic and all; None for a cell that is plain in both runs.
+        source: its text in the notebook.
+        sky: its text under `%%sky`, with the magic; None for a cell that is plain in both runs.
     """
 
     source: str
@@ -26,23 +26,23 @@ class Cell:
 class Scenario:
     """Cells as people write them, some of which are run under `%%sky`.
 
-    Texts have several cells where a line `# %%` parts them.
+    Texts are split into cells at lines `# %%`.
 
     Attributes:
-        name: what is tried.
+        name: the topic and the case.
         before: cells that run in the notebook first.
         sky: cells that run under `%%sky`.
         after: cells that run in the notebook afterwards.
-        given: a cell that several scenarios begin with.
-        plain: what `sky` is in the notebook, if it cannot be the same (a cell that yields).
-        told: names whose values may be others than in the notebook, if the run says so and names them. A cell may also
-            be refused with a sentence that names one of them; then all must be as if it had not been run.
-        follows: names whose values follow from one of `told`, and may differ once that is told.
-        absent: names that may be missing without a word: files that a `with` has closed.
+        given: a first cell that several scenarios share.
+        plain: the text of `sky` in the notebook, if it must differ (a cell that yields).
+        told: names whose values may differ from the notebook, if a notice names them. A cell may also be refused with a
+            sentence that names one of them; then all values must be as if it had not been run.
+        follows: names whose values depend on one of `told`, and may differ once that is reported.
+        absent: names that may be missing without a notice: files that a `with` has closed.
         raises: the names of the errors that are raised in the notebook, cell by cell.
         refused: the error that the notebook raises, if the cell may be refused with it before any of it is run.
-        raises_there: the name of the error of the cell under `%%sky`, if it is to be another.
-        options: of `%%sky`.
+        raises_there: the name of the error of the cell under `%%sky`, if it differs.
+        options: options of `%%sky`.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Scenario:
 
     @property
     def cells(self) -> list[Cell]:
-        """The cells in their order."""
+        """The cells in order."""
         sky = _cells(self.sky)
         plain = sky if self.plain is None else _cells(self.plain)
         magic = f"%%sky {self.options}".rstrip()

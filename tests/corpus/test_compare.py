@@ -1,4 +1,4 @@
-"""What is compared, is: each of these programs leaves something else behind than its neighbour."""
+"""The comparison detects differences: each program leaves a different state than its neighbour."""
 
 from pathlib import Path
 
@@ -95,45 +95,45 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("here", "there", "expected"), DIFFERENT, ids=[str(i) for i in range(len(DIFFERENT))])
-def test_differences(here: str, there: str, expected: str, tmp_path: Path) -> None:
+def test_differences_are_found(here: str, there: str, expected: str, tmp_path: Path) -> None:
     runs = [run(Scenario("", source, "0;"), None, str(tmp_path)) for source in (there, here)]
     found = [difference.text for difference in compare(runs[0].names, runs[1].names)]
     assert any(text.startswith(expected) for text in found), found
 
 
 @pytest.mark.parametrize("source", [source for different in DIFFERENT for source in different[:2]])
-def test_the_same(source: str, tmp_path: Path) -> None:
+def test_equal_states_have_no_differences(source: str, tmp_path: Path) -> None:
     one, two = (run(Scenario("", source, "0;"), None, str(tmp_path)).names for _ in range(2))
     assert compare(one, two) == []
 
 
-def test_a_shared_object_is_no_difference() -> None:
+def test_shared_object_is_not_a_difference() -> None:
     value: list[int] = []
     names = Names({"x": value, "y": value}, {}, (), {})
     assert compare(names, names) == []
 
 
 TOLD: list[tuple[tuple[str, ...], list[str]]] = [
-    ((), ["x is 1 in the notebook and 2 under %%sky", "said without need: x stayed there"]),
+    ((), ["x is 1 in the notebook and 2 under %%sky", "needless notice: x stayed there"]),
     (("x",), []),
-    (("z",), ["x is 1 in the notebook and 2 under %%sky", "said without need: x stayed there"]),
-    (("stay",), ["x is 1 in the notebook and 2 under %%sky", "said without need: x stayed there"]),
+    (("z",), ["x is 1 in the notebook and 2 under %%sky", "needless notice: x stayed there"]),
+    (("stay",), ["x is 1 in the notebook and 2 under %%sky", "needless notice: x stayed there"]),
 ]
 
 
 def told(scenario: Scenario, here: str, there: str, tmp_path: Path) -> list[str]:
-    """What is found of two cells in a scenario."""
+    """Return the findings for two cells in a scenario."""
     runs = [run(Scenario("", "", source), None, str(tmp_path)) for source in (here, there)]
     return findings(scenario, runs[0].outputs, runs[1].outputs, compare(runs[1].names, runs[0].names), [])
 
 
 @pytest.mark.parametrize(("names", "expected"), TOLD)
-def test_what_was_told(names: tuple[str, ...], expected: list[str], tmp_path: Path) -> None:
+def test_reported_difference_is_allowed(names: tuple[str, ...], expected: list[str], tmp_path: Path) -> None:
     there = "x = 2\nimport sys as _sys\n_sys.stderr.write('x stayed there\\n');del _sys"
     assert told(Scenario("", "", "x = 1", told=names), "x = 1", there, tmp_path) == expected
 
 
-def test_what_was_not_told(tmp_path: Path) -> None:
+def test_unreported_difference_is_found(tmp_path: Path) -> None:
     found = told(Scenario("", "", "x = 1", told=("x",)), "x = 1", "x = 2", tmp_path)
     assert found == ["not told: x is 1 in the notebook and 2 under %%sky"]
 
@@ -151,6 +151,6 @@ _OUTPUT = "print('a')\nimport sys\nsys.stderr.write('e');del sys"
         (_OUTPUT + "\n1 / 0", ["cell 1: raises None in the notebook and ('ZeroDivisionError', 'division by zero')"]),
     ],
 )
-def test_outputs(there: str, expected: list[str], tmp_path: Path) -> None:
+def test_different_outputs_are_found(there: str, expected: list[str], tmp_path: Path) -> None:
     found = [text for text in told(Scenario("", "", "1"), _OUTPUT, there, tmp_path) if text.startswith("cell")]
     assert [text[: len(start)] for text, start in zip(found, expected, strict=True)] == expected

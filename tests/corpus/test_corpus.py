@@ -1,4 +1,4 @@
-"""Notebooks as people write them leave the same behind under `%%sky` as in the notebook."""
+"""Notebooks as people write them leave the same state under `%%sky` as in the notebook."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.local
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[PoolManager]:
-    """The pools of one kernel, which all scenarios share."""
+    """Provide the pools of one kernel, shared by all scenarios."""
     pools = PoolManager(labels=POOL_LABELS)
     pools.get_or_open(DEFAULT_POOL, {})
     yield pools
@@ -25,7 +25,7 @@ def pools() -> Iterator[PoolManager]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_as_in_the_notebook(scenario: Scenario, pools: PoolManager, tmp_path: Path) -> None:
+def test_same_state_as_in_the_notebook(scenario: Scenario, pools: PoolManager, tmp_path: Path) -> None:
     here = run(scenario, None, str(tmp_path))
     assert [output.error[0] for output in here.outputs if output and output.error] == [*scenario.raises], (
         "in the notebook"

@@ -1,4 +1,4 @@
-"""Some scenarios of each kind in a real kernel, as nbclient runs them."""
+"""Some scenarios of each topic in a real kernel, as nbclient runs them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ type Execute = Callable[[str], Output]
 
 @pytest.fixture(scope="module")
 def execute() -> Iterator[Execute]:
-    """Runs cells in a kernel that all scenarios share."""
+    """Provide a function that runs cells in a kernel, shared by all scenarios."""
     notebook = nbformat.v4.new_notebook()
     place = {"metadata": {"path": str(_ROOT)}}
     client = NotebookClient(notebook, timeout=50, kernel_name="python3", allow_errors=True, resources=place)
@@ -79,12 +79,12 @@ def _output(messages: list[Any]) -> Output:
     return output
 
 
-def test_all_are_there() -> None:
+def test_all_named_scenarios_exist() -> None:
     assert {scenario.name for scenario in _SOME} == _NAMES
 
 
 @pytest.mark.parametrize("scenario", _SOME, ids=lambda scenario: scenario.name)
-def test_as_in_the_notebook(scenario: Scenario, execute: Execute, tmp_path: Path) -> None:
+def test_same_state_as_in_the_notebook(scenario: Scenario, execute: Execute, tmp_path: Path) -> None:
     def inside(call: str) -> str:
         answer = execute(f"print(__import__('tests.corpus.inside').corpus.inside.{call}(globals(), {str(tmp_path)!r}))")
         assert answer.error is None, answer

@@ -1,4 +1,4 @@
-"""A "node" for bootstraps: a home directory of its own, the few programs it is given, and packages made here.
+"""A "node" for bootstraps: a separate home directory, a few given programs, and packages made by the tests.
 
 The packages that a worker needs are packed again from the environment of the tests, so nothing is fetched.
 """
@@ -29,7 +29,7 @@ class Completed:
 
 
 class ShellNode:
-    """Runs commands in `sh`, with nothing of our own environment but what `bin` and the system have."""
+    """Runs commands in `sh` with an environment of only `bin` and the system."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -40,22 +40,22 @@ class ShellNode:
         self.variables: dict[str, str] = {}
         self.path = f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin"
         self._process: asyncio.subprocess.Process | None = None
-        base: str = sys._base_executable  # type: ignore[attr-defined]  # where a venv's Python is from
+        base: str = sys._base_executable  # type: ignore[attr-defined]  # the Python of a venv
         self.link(f"python{sys.version_info.major}.{sys.version_info.minor}", Path(base).resolve())
 
     def link(self, name: str, target: Path) -> None:
-        """Have the program `target` on PATH."""
+        """Put the program `target` on PATH."""
         (self.bin / name).symlink_to(target)
 
     def program(self, name: str, text: str) -> None:
-        """Have a program of our own on PATH."""
+        """Put a program of the test on PATH."""
         path = self.bin / name
         path.unlink(missing_ok=True)
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
-        """As an `Executor` does."""
+        """Run a command, as an `Executor` does."""
         self.commands.append(command)
         self.given.append(given)
         process = await asyncio.create_subprocess_exec(
@@ -85,7 +85,7 @@ class ShellNode:
             await errors
 
     def kill(self) -> None:
-        """Kill the command that runs, and all that it has started."""
+        """Kill the running command and all processes that it started."""
         if self._process is None or self._process.returncode is not None:
             return
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -96,7 +96,7 @@ class ShellNode:
 
 
 def make_wheel(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> Path:
-    """A wheel of one module that knows its version."""
+    """Return a wheel of one module that knows its version."""
     info = f"{name}-{version}.dist-info"
     path = folder / f"{name}-{version}-py3-none-any.whl"
     folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ def make_wheel(folder: Path, name: str, version: str, requires: Sequence[str] = 
 
 
 def repack(folder: Path, name: str) -> Path:
-    """A wheel out of what is installed here under `name`."""
+    """Return a wheel built from the installed package `name`."""
     found = distribution(name)
     folder.mkdir(parents=True, exist_ok=True)
     files = [file for file in found.files or () if file.name not in LEFT_OUT and file.suffix != ".pyc"]

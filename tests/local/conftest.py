@@ -12,7 +12,7 @@ type Wait = Callable[[Callable[[], object], str], None]
 
 
 class Recorder:
-    """A sink that keeps everything."""
+    """A sink that records everything."""
 
     def __init__(self) -> None:
         self.written: list[tuple[int, str, str]] = []
@@ -36,21 +36,21 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[sky.Compute]:
-    """Two nodes, one slot each, shared by the tests of a module that leave it as it was."""
+    """Two nodes with one slot each, shared by the tests of a module that leave it unchanged."""
     with sky.Compute(nodes=2, name="shared") as compute:
         yield compute
 
 
 @pytest.fixture(scope="module", params=["thread", "process"])
 def each_executor(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
-    """Two nodes, with each of the executors."""
+    """Two nodes, with each executor."""
     with sky.Compute(nodes=2, worker=sky.Worker(executor=request.param)) as compute:
         yield compute
 
 
 @pytest.fixture
 def wait_for() -> Wait:
-    """Wait until a condition holds; fails saying what was waited for."""
+    """Wait until a condition holds; fail with the description of the condition."""
 
     def wait(condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""Nodes on this machine whose files are their own, as those of other machines are."""
+"""Nodes on this machine with a separate working folder, as nodes of other machines have."""
 
 import sys
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ __all__ = ["Elsewhere"]
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere(Local):
-    """Local nodes that are entered by a command, and do not count as having the disk of their client."""
+    """Local nodes that are entered by a command, and do not share the disk of their client."""
 
     outlives: bool = True
 

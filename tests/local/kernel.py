@@ -1,4 +1,4 @@
-"""A real kernel, driven as a front end drives it."""
+"""A real kernel, driven as by a front end."""
 
 import queue
 import time
@@ -12,29 +12,29 @@ from jupyter_client.manager import KernelManager
 __all__ = ["Cell", "Kernel", "started"]
 
 LIMIT = 30.0
-"""Seconds that a cell may run."""
+"""Timeout of a cell in seconds."""
 
 PREPARE = "%load_ext skyward\n%config SkyMagics.footer = False\n%config SkyMagics.interrupt_grace = 20"
-"""The cell that a kernel runs first."""
+"""First cell of a kernel."""
 
 
 @dataclass
 class Cell:
-    """What a cell put out.
+    """The outputs of a cell.
 
     Attributes:
-        outputs: its messages, as they came.
+        outputs: its messages, in the order of arrival.
     """
 
     outputs: list[dict[str, Any]] = field(default_factory=list)
 
     def text(self, stream: str = "stdout") -> str:
-        """What it wrote to a stream."""
+        """Return the text that it wrote to a stream."""
         return "".join(out["text"] for out in self.outputs if out["type"] == "stream" and out["name"] == stream)
 
     @property
     def data(self) -> list[str]:
-        """The plain text of its displays and of its result."""
+        """The plain text of its displays and its result."""
         kinds = ("display_data", "execute_result")
         return [out["data"]["text/plain"] for out in self.outputs if out["type"] in kinds]
 
@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def error(self) -> tuple[str, list[str]]:
-        """Name of its error, and the lines that were shown."""
+        """The name of its error, and the shown lines."""
         (error,) = (out for out in self.outputs if out["type"] == "error")
         return error["ename"], error["traceback"]
 
@@ -61,7 +61,7 @@ class Kernel:
     def __call__(
         self, source: str, *, interrupt_when: Callable[[Cell], object] | Iterable[Callable[[Cell], object]] = ()
     ) -> Cell:
-        """Run a cell to its end; interrupt it once `interrupt_when` is true of it, or each of several in turn."""
+        """Run a cell to its end; interrupt it when `interrupt_when` is true, or each of several in turn."""
         started = time.monotonic()
         request = self._client.execute(source)
         cell = self.cells[request] = Cell()
@@ -76,7 +76,7 @@ class Kernel:
         return cell
 
     def answering(self, source: str, *answers: str) -> str:
-        """Run a cell that asks for input, as a debugger does; what it wrote, and the answers to its questions."""
+        """Run a cell that asks for input, as a debugger does; return its text and answer its questions."""
         left, written = list(answers), list[str]()
 
         def take(message: Any) -> None:
@@ -92,13 +92,13 @@ class Kernel:
         return "".join(written)
 
     def kill_and_restart(self) -> None:
-        """End its process with SIGKILL, and start it anew, with the extension loaded."""
+        """Kill the process with SIGKILL and start it again with the extension loaded."""
         self._manager.restart_kernel(now=True)
         self._client.wait_for_ready(timeout=LIMIT)
         self(PREPARE)
 
     def _next(self, request: str) -> str:
-        """Take one message, and file it under its cell. "idle" if it says that `request` is over."""
+        """Take one message and file it under its cell; return "idle" if it ends `request`."""
         try:
             message = self._client.get_iopub_msg(timeout=0.02)
         except queue.Empty:
@@ -113,7 +113,7 @@ class Kernel:
 
 @contextmanager
 def started() -> Iterator[Kernel]:
-    """A kernel with the extension loaded; it is shut down, and nothing of it stays."""
+    """A kernel with the extension loaded; it is shut down without remains."""
     manager: Any = KernelManager()
     manager.start_kernel()
     client = manager.blocking_client()

@@ -1,7 +1,7 @@
-"""A cloud of files: each machine that was created is one, until it is terminated. Its machines are of this machine.
+"""A cloud of files: each file is a machine, from its launch until its termination. The machines run on this host.
 
-With `RENTED_KILL` in the environment, the process that asks is killed at that point, as a laptop that dies. A cloud may
-be told to fail at a point, or to wait there.
+With `RENTED_KILL` in the environment, the calling process is killed at that point, as a laptop that dies. `fail` and
+`hold` inject errors and delays at a point.
 """
 
 import asyncio
@@ -33,27 +33,27 @@ class Rented:
         return _Cloud(Path(self.directory))
 
     def fail(self, point: str, times: int = 1) -> None:
-        """Raise an error there, so many times."""
-        _told(Path(self.directory), "fail", point).write_text(str(times))
+        """Raise an error at a point, so many times."""
+        _point_file(Path(self.directory), "fail", point).write_text(str(times))
 
     def hold(self, point: str) -> Callable[[], bool]:
-        """Wait there until `release`; whether somebody does."""
-        told = _told(Path(self.directory), "hold", point)
-        told.write_text("")
-        return lambda: told.read_text() == "held"
+        """Block at a point until `release`; return whether a caller is blocked."""
+        marker = _point_file(Path(self.directory), "hold", point)
+        marker.write_text("")
+        return lambda: marker.read_text() == "held"
 
     def release(self, point: str) -> None:
-        """Go on."""
-        _told(Path(self.directory), "hold", point).unlink()
+        """Release the blocked callers."""
+        _point_file(Path(self.directory), "hold", point).unlink()
 
     @property
     def left(self) -> list[str]:
-        """What is there: machines, and what they share."""
+        """The machines, and the resources that they share."""
         root = Path(self.directory)
         return sorted(str(path.relative_to(root)) for kind in ("machines", "shared") for path in root.glob(f"{kind}/*"))
 
 
-def _told(directory: Path, what: str, point: str) -> Path:
+def _point_file(directory: Path, what: str, point: str) -> Path:
     return directory / f"{what} {point}"
 
 
@@ -67,7 +67,7 @@ class _Cloud:
     async def _point(self, name: str) -> None:
         if os.environ.get("RENTED_KILL") == name:
             os.kill(os.getpid(), signal.SIGKILL)
-        hold, fail = (_told(self._directory, what, name) for what in ("hold", "fail"))
+        hold, fail = (_point_file(self._directory, what, name) for what in ("hold", "fail"))
         while await asyncio.to_thread(hold.exists):
             await asyncio.to_thread(_note, hold)
             await asyncio.sleep(0.01)
@@ -94,7 +94,7 @@ class _Cloud:
             made = self._unseen / machine.name
             (made / "work").mkdir(parents=True)
             (made / "tags").write_text(json.dumps(dict(cluster.tags)))
-            made.rename(machine)  # whoever sees it sees its tags
+            made.rename(machine)  # visible machines have their tags
             created.append(self._instance(machine))
             await self._point("among creates")
         await self._point("after create")
@@ -128,7 +128,7 @@ class _Cloud:
 def _tags(machine: Path) -> dict[str, str]:
     try:
         tags: dict[str, str] = json.loads((machine / "tags").read_text())
-    except FileNotFoundError:  # terminated just now
+    except FileNotFoundError:  # terminated meanwhile
         return {}
     return tags
 

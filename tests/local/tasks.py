@@ -1,4 +1,4 @@
-"""Functions that the tests of the local tier send to nodes. Importable by name, as those of a user's package are."""
+"""Functions that the tests of the local tier send to nodes. Importable by name, as those of an installed package."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def info() -> sky.InstanceInfo:
 
 @sky.function
 def info_slowly() -> sky.InstanceInfo:
-    """`info`, for long enough that several of them need several slots."""
+    """Return `info` after a delay, so that several calls need several slots."""
     time.sleep(0.3)
     return sky.instance_info()
 
@@ -59,7 +59,7 @@ def spin(seconds: float) -> str:
 
 @sky.function
 def heartbeat(path: str, seconds: float) -> None:
-    """Write the time to a file again and again, so that a test sees whether this still runs."""
+    """Write the time to a file in a loop, so that a test can see whether the task still runs."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         Path(path).write_text(str(time.monotonic()))
@@ -68,7 +68,7 @@ def heartbeat(path: str, seconds: float) -> None:
 
 @sky.function
 def stubborn(path: str, seconds: float) -> None:
-    """As `heartbeat`, but deaf to interrupts."""
+    """Write as `heartbeat` does, but ignore interrupts."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
@@ -80,7 +80,7 @@ def stubborn(path: str, seconds: float) -> None:
 
 @sky.function
 def die_once(path: str) -> str:
-    """Kill the process the first time, return the second."""
+    """Kill the process the first time, return the second time."""
     marker = Path(path)
     if not marker.exists():
         marker.touch()
@@ -113,7 +113,7 @@ def small_then_large(n: int) -> Iterator[int | bytes]:
 
 @sky.function
 def count_then_wait(n: int, path: str) -> Iterator[int]:
-    """Yield `n` numbers, and end once there is a file at `path`."""
+    """Yield `n` numbers, and end once a file exists at `path`."""
     yield from range(n)
     while not Path(path).exists():
         time.sleep(0.01)
@@ -150,7 +150,7 @@ def forever(path: str) -> Iterator[int]:
 
 @sky.function
 def yield_then_die(n: int, path: str) -> Iterator[int]:
-    """Yield `n` numbers, and die once there is a file at `path`."""
+    """Yield `n` numbers, and die once a file exists at `path`."""
     yield from range(n)
     while not Path(path).exists():
         time.sleep(0.01)
@@ -187,7 +187,7 @@ def speak(text: str) -> None:
 
 @sky.function
 def speak_low(text: str) -> None:
-    """Write below Python, as a subprocess or a C library does."""
+    """Write to the descriptors, as a subprocess or a C library does."""
     os.write(1, f"{text}\n".encode())
     os.system(f"echo {text} from a shell")
 
@@ -200,7 +200,7 @@ def nested() -> Any:
 
 @sky.function
 def import_missing() -> None:
-    import a_module_that_nobody_has  # type: ignore[import-not-found]  # that is the point
+    import a_module_that_nobody_has  # type: ignore[import-not-found]  # intended
 
     a_module_that_nobody_has.work()
 
@@ -212,7 +212,7 @@ def shared(data: list[int]) -> list[int]:
 
 @sky.function
 def shared_slowly(data: list[int], path: str) -> list[int]:
-    """The shard; the first node waits until the file exists."""
+    """Return the shard; the first node waits until the file exists."""
     end = time.monotonic() + 20
     while sky.instance_info().node == 0 and not Path(path).exists() and time.monotonic() < end:
         time.sleep(0.01)

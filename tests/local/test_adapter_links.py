@@ -1,4 +1,4 @@
-"""Worker adapters and their controller on one loop, with cables that are cut and strangers that knock."""
+"""Worker adapters and their controller on one loop, with broken connections and unauthenticated clients."""
 
 import asyncio
 import contextlib
@@ -33,14 +33,14 @@ async def controller(silence: float = 10.0) -> AsyncIterator[tuple[AdapterServer
 
 @contextlib.asynccontextmanager
 async def serving(connect: str, **options: object) -> AsyncIterator[list[str]]:
-    """An adapter over local machines; what it says."""
-    said: list[str] = []
+    """An adapter over local machines, which records its log lines."""
+    log_lines: list[str] = []
     stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(
-        serve(sky.Local(), connect=connect, token=TOKEN, stop=stop, say=said.append, **options)  # type: ignore[arg-type]  # they are what a test gives
+        serve(sky.Local(), connect=connect, token=TOKEN, stop=stop, say=log_lines.append, **options)  # type: ignore[arg-type]  # as a test passes them
     )
     try:
-        yield said
+        yield log_lines
     finally:
         stop.set_result("the test is over")
         await task
@@ -50,37 +50,37 @@ def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 30))
 
 
-def test_an_adapter_with_no_room_gives_what_it_has() -> None:
+def test_adapter_without_capacity_starts_only_what_fits() -> None:
     async def test() -> None:
         settings = sky.Adapter(f"127.0.0.1:{free_port()}", connect_timeout=20, token=TOKEN)
         provider = settings.create_provider()
         async with serving(settings.listen, max_groups=2):
             offers = [offer async for offer in provider.offers()]
             cluster = await provider.prepare(sky.Spec(), offers[0], "pool")
-            cluster, came = await provider.provision(cluster, 3)
-            assert len(came) == 2
+            cluster, machines = await provider.provision(cluster, 3)
+            assert len(machines) == 2
             with pytest.raises(sky.ProvisioningError, match=r"no room \(local-\w+ has 2 at most\)"):
                 await provider.provision(cluster, 1)
-            assert await provider.get_instance(cluster, came[0].id) == (cluster, came[0])
-            await provider.terminate(cluster, [came[0].id, "nothing"])
-            assert await provider.get_instance(cluster, came[0].id) == (cluster, None)
+            assert await provider.get_instance(cluster, machines[0].id) == (cluster, machines[0])
+            await provider.terminate(cluster, [machines[0].id, "nothing"])
+            assert await provider.get_instance(cluster, machines[0].id) == (cluster, None)
             cluster, (again,) = await provider.provision(cluster, 2)
-            assert again.id not in {each.id for each in came}
+            assert again.id not in {each.id for each in machines}
             await provider.teardown(cluster)
             await provider.teardown(cluster)
 
     run(test)
 
 
-def test_only_adapters_with_what_is_wanted_are_asked() -> None:
+def test_only_adapters_with_the_requested_capabilities_are_asked() -> None:
     async def test() -> None:
         gpu = sky.Spec(capabilities={"gpu"}, resources={"GPU": 2})
         async with controller() as (server, address), serving(address, spec=gpu), serving(address):
             wanted = Wanted(Needs({"GPU": 2}, {"gpu"}))
-            (said,) = await server.adapters(wanted, 20)
-            assert (set(said.capabilities), said.resources["GPU"]) == ({"gpu"}, 2.0)
+            (log_lines,) = await server.adapters(wanted, 20)
+            assert (set(log_lines.capabilities), log_lines.resources["GPU"]) == ({"gpu"}, 2.0)
             instance = await server.start(wanted)
-            assert instance.id.startswith(said.adapter_id)
+            assert instance.id.startswith(log_lines.adapter_id)
             with pytest.raises(sky.ProvisioningError, match="no adapter has nodes with 3 GPU"):
                 await server.start(Wanted(Needs({"GPU": 3})))
             await server.shutdown(instance.id)
@@ -89,7 +89,7 @@ def test_only_adapters_with_what_is_wanted_are_asked() -> None:
 
 
 class Cable:
-    """Passes bytes between adapters and a controller, until it is cut."""
+    """A relay between adapters and a controller, until its connections are broken."""
 
     def __init__(self, address: str) -> None:
         self._to = address.rsplit(":", 1)
@@ -126,20 +126,20 @@ class Cable:
 
 
 async def until(true: Callable[[], object]) -> None:
-    while not true():  # noqa: ASYNC110  # what it waits for is elsewhere
+    while not true():  # noqa: ASYNC110  # waits for another process
         await asyncio.sleep(0.01)
 
 
-def test_a_broken_connection_loses_no_group_and_no_command() -> None:
+def test_broken_connection_loses_no_group_and_no_command() -> None:
     async def test() -> None:
         async with controller() as (server, address):
             cable = Cable(address)
-            async with cable as through, serving(through) as said:
+            async with cable as through, serving(through) as log_lines:
                 await server.adapters(None, 20)
                 kept = await server.start(Wanted())
                 cable.plugged.clear()
                 cable.cut()
-                await until(lambda: any("ended" in each for each in said))
+                await until(lambda: any("ended" in each for each in log_lines))
                 ending = asyncio.create_task(server.shutdown(kept.id))
                 await asyncio.sleep(0)
                 assert server.instance(kept.id) is None
@@ -148,7 +148,7 @@ def test_a_broken_connection_loses_no_group_and_no_command() -> None:
                 assert there()
                 another = await server.start(Wanted())
                 cable.cut()
-                await until(lambda: sum("is connected" in each for each in said) == 3)
+                await until(lambda: sum("is connected" in each for each in log_lines) == 3)
                 assert server.instance(another.id) == another
                 await server.shutdown(another.id)
 
@@ -156,12 +156,12 @@ def test_a_broken_connection_loses_no_group_and_no_command() -> None:
 
 
 def there(*instances: Instance) -> bool:
-    """Whether exactly these machines are, of all that an adapter here ever had."""
+    """Return whether exactly these machines are running, of all that an adapter has launched here."""
     found = {machine for directory in directories() for machine in directory.glob("machine-*")}
     return found == {Path(getattr(instance.access, "directory", "")) for instance in instances}
 
 
-def test_an_adapter_that_is_gone_too_long_is_lost_and_may_come_back() -> None:
+def test_adapter_that_is_silent_too_long_is_lost_and_may_return() -> None:
     async def test() -> None:
         async with controller(silence=2.0) as (server, address):
             cable = Cable(address)
@@ -181,7 +181,7 @@ def test_an_adapter_that_is_gone_too_long_is_lost_and_may_come_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         b"",
         b"\n",
@@ -191,12 +191,12 @@ def test_an_adapter_that_is_gone_too_long_is_lost_and_may_come_back() -> None:
         b"[" * 60_000 + b"\n",
     ],
 )
-def test_strangers_are_sent_away_and_harm_nobody(said: bytes) -> None:
+def test_unauthenticated_connections_are_closed_without_effect(sent: bytes) -> None:
     async def test() -> None:
         async with controller() as (server, address), serving(address):
             reader, writer = await asyncio.open_connection(*address.rsplit(":", 1))
-            writer.write(said)
-            if not said:
+            writer.write(sent)
+            if not sent:
                 writer.write_eof()
             with contextlib.suppress(ConnectionError):
                 assert len(await reader.read()) < 1000
@@ -208,25 +208,25 @@ def test_strangers_are_sent_away_and_harm_nobody(said: bytes) -> None:
 
 
 def test_line_that_a_relay_adds_ends_the_connection() -> None:
-    """The relay is in between from the start, and passes the proofs on; it cannot speak for either side."""
+    """The relay is in between from the start and forwards the proofs; it cannot forge a line of either side."""
 
     async def test() -> None:
         async with controller() as (server, address):
             cable = Cable(address)
-            async with cable as through, serving(through, heartbeat=0.05) as said:
+            async with cable as through, serving(through, heartbeat=0.05) as log_lines:
                 await server.adapters(None, 20)
                 kept = await server.start(Wanted())
                 for writer in tuple(cable._writers):
                     writer.write(b'{"v":2,"type":"goodbye","reason":"go","ends_groups":true}\n')
-                await until(lambda: sum("is connected" in each for each in said) == 2)
-                assert server.instance(kept.id) == kept, "nothing was ended"
+                await until(lambda: sum("is connected" in each for each in log_lines) == 2)
+                assert server.instance(kept.id) == kept, "no group was terminated"
                 await server.shutdown(kept.id)
 
     run(test)
 
 
-def test_adapter_gets_in_past_many_silent_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of whom has longer for the proof than this test."""
+def test_adapter_connects_past_many_silent_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them has more time for its proof than this test takes."""
     monkeypatch.setattr("skyward.link.adapters.server._HANDSHAKE", 1000.0)
 
     async def test() -> None:
@@ -241,11 +241,11 @@ def test_adapter_gets_in_past_many_silent_strangers(monkeypatch: pytest.MonkeyPa
     run(test)
 
 
-def test_a_start_that_nobody_waits_for_any_more_leaves_nothing() -> None:
+def test_abandoned_start_leaves_no_machine() -> None:
     async def test() -> None:
         async with controller() as (server, address), serving(address):
             await server.adapters(None, 20)
-            for turns in range(12):  # it is abandoned at each point on its way
+            for turns in range(12):  # abandoned at each step
                 start = asyncio.create_task(server.start(Wanted()))
                 for _ in range(turns):
                     await asyncio.sleep(0)

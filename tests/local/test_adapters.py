@@ -1,4 +1,4 @@
-"""Pools whose machines come from worker adapters, which are real processes beside this one."""
+"""Pools with machines of worker adapters, which are real processes."""
 
 import os
 import signal
@@ -23,16 +23,16 @@ TOKEN = "a token of these tests"
 
 @sky.function
 def where() -> tuple[int, str, int]:
-    """The rank, working directory and process that it ran in."""
+    """Return rank, working directory and process of the task."""
     return sky.instance_info().node, os.getcwd(), os.getpid()
 
 
 class Process:
-    """An adapter as a user starts it. What it says is in `said`, a file."""
+    """An adapter as a user starts it. Its output is in `output`, a file."""
 
-    def __init__(self, said: Path, address: str, token: str, *options: str) -> None:
-        self.said = said
-        with said.open("wb") as errors:
+    def __init__(self, output: Path, address: str, token: str, *options: str) -> None:
+        self.output = output
+        with output.open("wb") as errors:
             self.popen = subprocess.Popen(
                 [sys.executable, "-m", "skyward_providers.adapter", "--connect", address, *options],
                 env={**os.environ, "SKYWARD_ADAPTER_TOKEN": token},
@@ -40,7 +40,7 @@ class Process:
             )
 
     def keeper(self) -> psutil.Process:
-        """The process that does the work."""
+        """The child process of the adapter, which owns the groups."""
         (keeper,) = psutil.Process(self.popen.pid).children()
         return keeper
 
@@ -54,11 +54,11 @@ type Start = Callable[..., Process]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts adapters, which end with the test."""
+    """Start adapters, which end with the test."""
     started: list[Process] = []
 
     def begin(address: str, token: str, *options: str) -> Process:
-        started.append(Process(tmp_path / f"said-{len(started)}", address, token, *options))
+        started.append(Process(tmp_path / f"output-{len(started)}", address, token, *options))
         return started[-1]
 
     yield begin
@@ -76,19 +76,19 @@ def directories() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob("skyward-*"))
 
 
-def test_the_nodes_of_a_pool_come_from_an_adapter(adapters: sky.Adapter, start: Start, wait_for: Wait) -> None:
+def test_nodes_of_a_pool_are_launched_by_an_adapter(adapters: sky.Adapter, start: Start, wait_for: Wait) -> None:
     adapter = start(adapters.address, adapters.token, "--max-groups", "2")
-    for _ in range(2):  # the adapter serves one pool after another, over a connection each
+    for _ in range(2):  # the adapter serves several pools in turn, with one connection each
         with sky.Compute(provider=adapters, nodes=2) as pool:
             ran = where() @ pool
             assert [rank for rank, *_ in ran] == [0, 1]
             assert {Path(directory).parent for _, directory, _ in ran} <= set(directories())
-        wait_for(lambda: not directories(), "the adapter to remove what the pool had")
+        wait_for(lambda: not directories(), "the adapter to remove the directories of the pool")
     assert adapter.end() == 0
-    assert adapter.said.read_text().count("is connected to") == 2
+    assert adapter.output.read_text().count("is connected to") == 2
 
 
-def test_a_killed_adapter_leaves_nothing_and_another_one_heals_the_pool(
+def test_killed_adapter_leaves_no_machine_and_another_one_replaces_the_nodes(
     adapters: sky.Adapter, start: Start, wait_for: Wait, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = start(adapters.address, adapters.token)
@@ -96,12 +96,14 @@ def test_a_killed_adapter_leaves_nothing_and_another_one_heals_the_pool(
         before = where() @ pool
         keeper = first.keeper()
         first.popen.send_signal(signal.SIGKILL)
-        wait_for(lambda: not keeper.is_running(), "what the adapter had to be ended")
+        wait_for(lambda: not keeper.is_running(), "the machines of the adapter to end")
         assert not any(Path(directory).exists() for _, directory, _ in before)
-        wait_for(lambda: caplog.text.count("is lost: adapter local-") == 2, "the pool to hear of it")
+        wait_for(lambda: caplog.text.count("is lost: adapter local-") == 2, "the pool to report it")
         assert "is gone: its process was killed" in caplog.text
         start(adapters.address, adapters.token)
-        wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 2, "the pool to heal")
+        wait_for(
+            lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 2, "the lost nodes to be replaced"
+        )
         after = where() @ pool
         assert [rank for rank, *_ in after] == [0, 1]
         assert not {process for *_, process in after} & {process for *_, process in before}
@@ -127,15 +129,15 @@ def test_tasks_run_again_when_an_adapter_stops(
         future = patient() > pool
         wait_for(lambda: started.exists() and started.read_text() == "x", "the task to run")
         assert first.end() == 0
-        wait_for(lambda: "it was told to stop" in caplog.text, "the pool to hear of it")
+        wait_for(lambda: "it was told to stop" in caplog.text, "the pool to report it")
         start(adapters.address, adapters.token)
         wait_for(lambda: started.read_text() == "xx", "the task to run again")
         gate.touch()
         assert future.result(20)
 
 
-def test_a_killed_client_leaves_nothing(start: Start, wait_for: Wait, tmp_path: Path) -> None:
-    """Its workers end with it, and the adapter gives the machines back when it has been gone for the grace."""
+def test_killed_client_leaves_no_machine(start: Start, wait_for: Wait, tmp_path: Path) -> None:
+    """Its workers end with it, and the adapter terminates the machines after the grace period."""
     program = """
 import sys, pathlib, skyward as sky
 with sky.Adapter(token=sys.argv[1]) as adapters:
@@ -154,26 +156,26 @@ with sky.Adapter(token=sys.argv[1]) as adapters:
         assert client.stdout.readline() == b"open\n"
         assert directories()
         client.kill()
-    ending = "ending the 2 groups of the controller: it is gone for 0.3 s"
-    wait_for(lambda: ending in adapter.said.read_text(), "the adapter to give the machines back")
-    wait_for(lambda: not directories(), "the machines to be gone")
+    ending = "ending the 2 groups of the controller: it has been gone for 0.3 s"
+    wait_for(lambda: ending in adapter.output.read_text(), "the adapter to terminate the machines")
+    wait_for(lambda: not directories(), "the machines to be terminated")
     assert [done.error for done in sky.reap(["killed"])] == [""]
 
 
-def test_a_wrong_token_is_refused(
+def test_wrong_token_is_refused(
     adapters: sky.Adapter, start: Start, caplog: pytest.LogCaptureFixture, wait_for: Wait
 ) -> None:
     good = start(adapters.address, adapters.token)
     with sky.Compute(provider=adapters, nodes=1, cluster=False) as pool:
         stranger = start(adapters.address, "another token of no worth")
         assert stranger.popen.wait(20) == 2
-        assert stranger.said.read_text() == "adapter: the token is wrong\n"
+        assert stranger.output.read_text() == "adapter: the token is wrong\n"
         assert "it does not know the token" in caplog.text
         assert where() >> pool
     assert good.end() == 0
 
 
-def test_an_adapter_that_meets_an_impostor_obeys_nothing(start: Start) -> None:
+def test_adapter_obeys_no_impostor(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as impostor:
         adapter = start(f"127.0.0.1:{impostor.getsockname()[1]}", TOKEN)
         connection, _ = impostor.accept()
@@ -185,11 +187,11 @@ def test_an_adapter_that_meets_an_impostor_obeys_nothing(start: Start) -> None:
             lines.flush()
             assert lines.read() == b""
     assert adapter.popen.wait(20) == 2
-    assert "does not know the token" in adapter.said.read_text()
+    assert "does not know the token" in adapter.output.read_text()
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         (["--provider", "nobody"], "There is no provider 'nobody'"),
         (["--max-groups", "-2"], "--max-groups must be at least 0"),
@@ -203,22 +205,22 @@ def test_an_adapter_that_meets_an_impostor_obeys_nothing(start: Start) -> None:
         (["--connect", "here"], "connect must be 'host:port'"),
     ],
 )
-def test_what_is_wrong_with_the_command_is_said(start: Start, options: list[str], said: str) -> None:
+def test_invalid_command_line_is_reported(start: Start, options: list[str], expected: str) -> None:
     adapter = start("127.0.0.1:9", TOKEN, *options)
     assert adapter.popen.wait(20) == 2
-    assert said in adapter.said.read_text()
-    assert len(adapter.said.read_text().splitlines()) == 1
+    assert expected in adapter.output.read_text()
+    assert len(adapter.output.read_text().splitlines()) == 1
 
 
-def test_the_death_of_what_does_the_work_is_said(start: Start, wait_for: Wait) -> None:
+def test_death_of_the_child_process_is_reported(start: Start, wait_for: Wait) -> None:
     adapter = start("127.0.0.1:9", TOKEN)
     wait_for(lambda: psutil.Process(adapter.popen.pid).children(), "the second process")
     adapter.keeper().kill()
     assert adapter.popen.wait(20) == 1
-    assert "killed by SIGKILL" in adapter.said.read_text()
+    assert "killed by SIGKILL" in adapter.output.read_text()
 
 
-def test_settings_that_are_wrong_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_settings_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for listen in ("here", ":7", "127.0.0.1:x", "127.0.0.1:65536", "::1:7", "a b:7"):
         with pytest.raises(sky.SpecError, match="listen must be 'host:port'"):
             sky.Adapter(listen)
@@ -231,7 +233,7 @@ def test_settings_that_are_wrong_are_said(monkeypatch: pytest.MonkeyPatch) -> No
     assert TOKEN not in repr(sky.Adapter())
 
 
-def test_a_pool_without_an_adapter_says_how_to_start_one(adapters: sky.Adapter) -> None:
+def test_pool_without_an_adapter_explains_how_to_start_one(adapters: sky.Adapter) -> None:
     nobody = sky.Adapter(f"127.0.0.1:{free_port()}", connect_timeout=0.1)
     with (
         pytest.raises(sky.NoOffersError, match=rf"No adapter connected to {nobody.listen} within 0.1 s; start one"),

@@ -1,4 +1,4 @@
-"""`async def` functions on real nodes: each call has an event loop, and a cancel or a timeout cancels its coroutine."""
+"""`async def` functions on real nodes: one event loop per call; a cancel or a timeout cancels the coroutine."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ double = sky.function(doubled)
 
 @sky.function
 async def both() -> tuple[bool, list[int], str]:
-    """Whether two sleeps pass at the same time, what coroutines give, and the name of a task of asyncio."""
+    """Return whether two sleeps overlap, the results of coroutines, and the name of an asyncio task."""
     start = time.monotonic()
     await asyncio.gather(asyncio.sleep(0.3), asyncio.to_thread(time.sleep, 0.3))
     task = asyncio.current_task()
@@ -58,47 +58,47 @@ async def blocks(number: int, size: int) -> AsyncIterator[bytes]:
 
 
 @sky.function
-async def wait_and_tell(started: str, told: str) -> None:
-    """Wait for ever; write down how it ended, after a pause."""
+async def wait_and_tell(started: str, outcome: str) -> None:
+    """Wait without end, and write down how it ended, after a pause."""
     try:
         write(started)
         await asyncio.sleep(1000)
     except BaseException as error:
         await asyncio.sleep(0.05)
-        write(told, type(error).__name__)
+        write(outcome, type(error).__name__)
         raise
 
 
 @sky.function
-async def stream_and_tell(started: str, told: str) -> AsyncIterator[int]:
+async def stream_and_tell(started: str, outcome: str) -> AsyncIterator[int]:
     try:
         yield 1
         write(started)
         await asyncio.sleep(1000)
     finally:
-        write(told)
+        write(outcome)
 
 
 @sky.function
 async def stubborn(started: str) -> None:
-    """Be deaf to cancels, and to interrupts."""
+    """Ignore cancels and interrupts."""
     while True:
         with contextlib.suppress(BaseException):
             write(started)
             await asyncio.sleep(1000)
 
 
-def test_a_coroutine_gives_its_result(each_executor: sky.Compute) -> None:
+def test_coroutine_returns_its_result(each_executor: sky.Compute) -> None:
     assert double(21) >> each_executor == 42
     assert double(21) @ each_executor == [42, 42]
     assert sky.gather(*(double(i) for i in range(50))) >> each_executor == tuple(range(0, 100, 2))
 
 
-def test_it_has_an_event_loop(each_executor: sky.Compute) -> None:
+def test_coroutine_has_an_event_loop(each_executor: sky.Compute) -> None:
     assert both() >> each_executor == (True, [2, 4], "Task")
 
 
-def test_its_error_arrives_with_its_own_frames_only(each_executor: sky.Compute) -> None:
+def test_error_of_a_coroutine_has_only_its_own_frames(each_executor: sky.Compute) -> None:
     with pytest.raises(LookupError, match="^'?not there") as caught:
         fail() >> each_executor
     shown = str(caught.value.__cause__)
@@ -106,17 +106,17 @@ def test_its_error_arrives_with_its_own_frames_only(each_executor: sky.Compute) 
     assert "asyncio" not in shown
 
 
-def test_an_async_generator_streams(each_executor: sky.Compute) -> None:
+def test_async_generator_streams(each_executor: sky.Compute) -> None:
     assert list(count(1000) >> each_executor) == list(range(1000))
 
 
-def test_the_stream_of_an_async_generator_waits_for_its_reader(each_executor: sky.Compute) -> None:
-    """More than a window of it."""
+def test_stream_of_an_async_generator_waits_for_its_reader(each_executor: sky.Compute) -> None:
+    """It yields more elements than the window."""
     stream = blocks(40, 4_000_000) >> each_executor
     assert [len(block) for block in stream] == [4_000_000] * 40
 
 
-def test_a_plain_function_may_return_a_coroutine(pool: sky.Compute) -> None:
+def test_plain_function_may_return_a_coroutine(pool: sky.Compute) -> None:
     @sky.function
     def call() -> object:
         return doubled(4)
@@ -124,7 +124,9 @@ def test_a_plain_function_may_return_a_coroutine(pool: sky.Compute) -> None:
     assert call() >> pool == 8
 
 
-def test_what_a_coroutine_prints_is_its_output(each_executor: sky.Compute, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_coroutine_belongs_to_its_task(
+    each_executor: sky.Compute, capfd: pytest.CaptureFixture[str]
+) -> None:
     @sky.function
     async def say() -> None:
         print("said", flush=True)
@@ -134,35 +136,35 @@ def test_what_a_coroutine_prints_is_its_output(each_executor: sky.Compute, capfd
     assert capfd.readouterr().out == "said\nin a thread\n"
 
 
-def test_a_cancel_cancels_the_coroutine_which_may_tidy_up(
+def test_cancel_cancels_the_coroutine_which_may_clean_up(
     each_executor: sky.Compute, tmp_path: Path, wait_for: Wait
 ) -> None:
-    started, told = tmp_path / "started", tmp_path / "told"
-    future = wait_and_tell(str(started), str(told)) > each_executor
+    started, outcome = tmp_path / "started", tmp_path / "told"
+    future = wait_and_tell(str(started), str(outcome)) > each_executor
     wait_for(started.exists, "the coroutine to run")
     assert future.cancel()
     with pytest.raises(sky.TaskCancelledError):
         future.result(30)
-    assert told.read_text() == "CancelledError"
+    assert outcome.read_text() == "CancelledError"
 
 
-def test_a_timeout_cancels_the_coroutine(each_executor: sky.Compute, tmp_path: Path) -> None:
-    told = tmp_path / "told"
+def test_timeout_cancels_the_coroutine(each_executor: sky.Compute, tmp_path: Path) -> None:
+    outcome = tmp_path / "told"
     with pytest.raises(sky.TaskTimeoutError):
-        wait_and_tell(str(tmp_path / "started"), str(told)).with_timeout(0.2) >> each_executor
-    assert told.read_text() == "CancelledError"
+        wait_and_tell(str(tmp_path / "started"), str(outcome)).with_timeout(0.2) >> each_executor
+    assert outcome.read_text() == "CancelledError"
 
 
-def test_closing_its_stream_ends_an_async_generator(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
-    started, told = tmp_path / "started", tmp_path / "told"
-    with stream_and_tell(str(started), str(told)) >> each_executor as stream:
+def test_closing_the_stream_ends_an_async_generator(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    started, outcome = tmp_path / "started", tmp_path / "told"
+    with stream_and_tell(str(started), str(outcome)) >> each_executor as stream:
         assert next(stream) == 1
         wait_for(started.exists, "the generator to wait")
-    wait_for(told.exists, "the generator to end")
+    wait_for(outcome.exists, "the generator to end")
     assert tasks.add(1, 2) >> each_executor == 3
 
 
-def test_a_coroutine_that_does_not_stop_is_ended_by_force(tmp_path: Path, wait_for: Wait) -> None:
+def test_coroutine_that_does_not_stop_is_ended_by_force(tmp_path: Path, wait_for: Wait) -> None:
     started = tmp_path / "started"
     with sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool:
         future = stubborn(str(started)) > pool
@@ -173,16 +175,18 @@ def test_a_coroutine_that_does_not_stop_is_ended_by_force(tmp_path: Path, wait_f
         assert double(1) >> pool == 2
 
 
-def test_a_cancelled_error_of_its_own_is_not_taken_for_a_cancel(pool: sky.Compute) -> None:
+def test_cancelled_error_raised_by_the_coroutine_is_not_a_cancel(pool: sky.Compute) -> None:
     @sky.function
     async def give_up() -> None:
         raise asyncio.CancelledError
 
-    with pytest.raises(sky.RemoteError, match=r"^give_up\(\) raised CancelledError on node \d, which would be taken"):
+    with pytest.raises(
+        sky.RemoteError, match=r"^give_up\(\) raised CancelledError on node \d, which would be mistaken"
+    ):
         give_up() >> pool
 
 
-def test_loops_do_not_outlive_their_calls(pool: sky.Compute) -> None:
+def test_event_loops_do_not_outlive_their_calls(pool: sky.Compute) -> None:
     @sky.function
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
@@ -193,8 +197,8 @@ def test_loops_do_not_outlive_their_calls(pool: sky.Compute) -> None:
     assert pool.start(descriptors(), on=0).future.result(30) <= before
 
 
-def test_the_thread_of_a_slot_has_no_event_loop_of_a_call_afterwards(pool: sky.Compute) -> None:
-    """Code that makes itself one where there is none works after it as before."""
+def test_slot_thread_has_no_event_loop_after_a_call(pool: sky.Compute) -> None:
+    """Code that creates a loop if there is none works after it as before."""
 
     @sky.function
     def legacy() -> int:

@@ -1,4 +1,4 @@
-"""Futures awaited and streams read in coroutines, on real nodes: no thread waits, and a cancel stops the work."""
+"""Futures awaited and streams read in coroutines, on real nodes: no thread waits, and a cancel stops the task."""
 
 import asyncio
 import contextlib
@@ -17,14 +17,14 @@ from tests.local.test_stopping import stands_still
 pytestmark = pytest.mark.local
 
 
-def test_a_future_is_awaited(pool: sky.Compute) -> None:
+def test_future_can_be_awaited(pool: sky.Compute) -> None:
     async def ask() -> tuple[int, tuple[int, str]]:
         return await (tasks.add(1, 2) > pool), await ((tasks.add(3, 4) & tasks.sleep(0.01)) > pool)
 
     assert asyncio.run(ask()) == (3, (7, "slept"))
 
 
-def test_many_are_awaited_at_a_time_without_a_thread_for_each(pool: sky.Compute) -> None:
+def test_many_futures_are_awaited_without_a_thread_each(pool: sky.Compute) -> None:
     async def ask() -> list[int]:
         results = asyncio.gather(*(tasks.add(i, i) > pool for i in range(50)))
         await asyncio.sleep(0)
@@ -37,7 +37,7 @@ def test_many_are_awaited_at_a_time_without_a_thread_for_each(pool: sky.Compute)
     assert meanwhile <= before
 
 
-def test_an_error_is_raised_where_it_is_awaited(pool: sky.Compute) -> None:
+def test_await_raises_the_error_of_the_task(pool: sky.Compute) -> None:
     async def ask() -> None:
         with pytest.raises(ValueError, match="^bad") as caught:
             await (tasks.fail("bad") > pool)
@@ -46,7 +46,7 @@ def test_an_error_is_raised_where_it_is_awaited(pool: sky.Compute) -> None:
     asyncio.run(ask())
 
 
-def test_a_coroutine_that_is_cancelled_stops_the_work(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_cancelled_coroutine_stops_its_task(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     beat = tmp_path / "beat"
 
     async def ask() -> None:
@@ -64,7 +64,7 @@ def test_a_coroutine_that_is_cancelled_stops_the_work(pool: sky.Compute, tmp_pat
     assert stands_still(beat)
 
 
-def test_a_stream_is_read_with_async_for(each_executor: sky.Compute) -> None:
+def test_stream_is_read_with_async_for(each_executor: sky.Compute) -> None:
     async def read() -> tuple[list[int], list[int]]:
         large = [len(block) async for block in tasks.blocks(3, 2_000_000) >> each_executor]
         return [number async for number in tasks.count(1000) >> each_executor], large
@@ -72,14 +72,14 @@ def test_a_stream_is_read_with_async_for(each_executor: sky.Compute) -> None:
     assert asyncio.run(read()) == (list(range(1000)), [2_000_000] * 3)
 
 
-def test_a_future_of_a_stream_is_awaited_and_read(pool: sky.Compute) -> None:
+def test_future_of_a_stream_is_awaited_and_read(pool: sky.Compute) -> None:
     async def read() -> list[int]:
         return [number async for number in await (tasks.count(3) > pool)]
 
     assert asyncio.run(read()) == [0, 1, 2]
 
 
-def test_the_error_of_a_stream_comes_after_its_elements(pool: sky.Compute) -> None:
+def test_error_of_a_stream_follows_its_elements(pool: sky.Compute) -> None:
     taken = []
 
     async def read() -> None:
@@ -107,7 +107,7 @@ def test_leaving_a_stream_stops_its_generator(pool: sky.Compute, tmp_path: Path,
     wait_for(lambda: closed.exists() and again.exists(), "the generators to be closed")
 
 
-def test_a_streamed_group_is_read_with_async_for(pool: sky.Compute) -> None:
+def test_streamed_group_is_read_with_async_for(pool: sky.Compute) -> None:
     async def read() -> list[list[object]]:
         calls = [tasks.sleep(1), tasks.add(1, 1), tasks.add(2, 2)]
         unordered = sky.gather(*calls, stream=True, ordered=False) >> pool
@@ -131,9 +131,7 @@ def test_leaving_a_streamed_group_stops_the_others(pool: sky.Compute, tmp_path: 
     wait_for(lambda: stands_still(beat), "the other task to stop")
 
 
-def test_the_first_error_of_a_streamed_group_stops_the_others(
-    pool: sky.Compute, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_first_error_of_a_streamed_group_stops_the_others(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     beat = tmp_path / "beat"
 
     async def read() -> None:
@@ -146,7 +144,7 @@ def test_the_first_error_of_a_streamed_group_stops_the_others(
     wait_for(lambda: not beat.exists() or stands_still(beat), "the other task to stop")
 
 
-def test_running_while_a_node_has_it(tmp_path: Path, wait_for: Wait) -> None:
+def test_running_is_true_while_a_node_has_the_task(tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
     with sky.Compute(nodes=1) as pool:
         first = tasks.wait_for_file(str(go)) > pool
@@ -160,7 +158,7 @@ def test_running_while_a_node_has_it(tmp_path: Path, wait_for: Wait) -> None:
         assert not first.running()
 
 
-# In a kernel, whose loop is the one that awaits.
+# In a kernel, on its own loop.
 
 
 @pytest.fixture(scope="module")
@@ -178,14 +176,14 @@ def kernel() -> Iterator[Kernel]:
 
 
 @pytest.mark.notebooks
-def test_a_cell_awaits_a_future_and_reads_a_stream(kernel: Kernel) -> None:
+def test_cell_awaits_a_future_and_reads_a_stream(kernel: Kernel) -> None:
     assert kernel("await (double(21) > pool)").data == ["42"]
     assert kernel("[x async for x in count(4) >> pool]").data == ["[0, 1, 2, 3]"]
     assert kernel("async for x in count(2) >> pool:\n    print(x)").text() == "0\n1\n"
 
 
 @pytest.mark.notebooks
-def test_an_interrupt_of_a_cell_that_awaits_stops_the_work(kernel: Kernel, tmp_path: Path) -> None:
+def test_interrupt_of_an_awaiting_cell_stops_the_task(kernel: Kernel, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     cell = kernel(f"await (beat({str(beat)!r}) > pool)", interrupt_when=lambda _: beat.exists())
     assert cell.error[0] in ("CancelledError", "KeyboardInterrupt")

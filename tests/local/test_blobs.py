@@ -1,4 +1,4 @@
-"""Large values where memory, descriptors or the budget of a node are short: each call has its own, or says why not."""
+"""Large values when a node is short of memory, descriptors or budget: each call gets its own, or a reason."""
 
 import os
 import random
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.local
 
 MB = 1_000_000
 ROOM = 30 * MB
-"""Bytes of blobs that a node which `limit_memory` has run on has memory for."""
+"""Bytes of blobs that a node has memory for after `limit_memory` ran on it."""
 
 
 @sky.function
 def limit_memory(room: int) -> None:
-    """Have the node find no more memory than this for blobs."""
+    """Limit the memory that the node reports for blobs."""
     from skyward.worker.blobs import store as blobs
 
     def free() -> int:
@@ -39,7 +39,7 @@ def limit_memory(room: int) -> None:
         except FileNotFoundError:
             return False
 
-    blobs.free_memory = free  # type: ignore[attr-defined,assignment]  # for as long as the node lives
+    blobs.free_memory = free  # type: ignore[attr-defined,assignment]  # for the life of the node
 
 
 @sky.function
@@ -67,22 +67,22 @@ def array(number: int, nbytes: int = 8 * MB) -> Any:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[sky.Compute]:
-    """Two nodes, which have memory for `ROOM` bytes of blobs each."""
+    """Two nodes with memory for `ROOM` bytes of blobs each."""
     monkeypatch.setattr("skyward.control.act.nodes.node.PAUSES", (0.1, 0.2, 0.4))
     with sky.Compute(nodes=2) as pool:
         limit_memory(ROOM) @ pool
         yield pool
 
 
-def test_a_full_node_forgets_blobs_that_no_task_needs(small: sky.Compute) -> None:
+def test_full_node_evicts_blobs_that_no_task_needs(small: sky.Compute) -> None:
     for _ in range(2):
         assert [first(array(number)) >> small for number in range(12)] == list(range(12))
     assert first(array(99)) @ small == [99, 99]
 
 
-def test_an_argument_without_room_ends_its_own_task_only(small: sky.Compute) -> None:
+def test_argument_without_room_fails_only_its_task(small: sky.Compute) -> None:
     beside = first(array(1)) > small
-    with pytest.raises(sky.TooLargeError, match=r"Node \d has no memory for what is sent to first\(\): .* 40,000,000"):
+    with pytest.raises(sky.TooLargeError, match=r"Node \d has no memory for the data sent to first\(\): .* 40,000,000"):
         first(array(0, 40 * MB)) >> small
     assert beside.result(20) == 1
     with pytest.raises(sky.TooLargeError, match="no memory"):
@@ -91,14 +91,14 @@ def test_an_argument_without_room_ends_its_own_task_only(small: sky.Compute) -> 
     assert all(node.state == "active" for node in small.snapshot().nodes)
 
 
-def test_an_element_without_room_ends_its_own_task_only(small: sky.Compute) -> None:
+def test_element_without_room_fails_only_its_task(small: sky.Compute) -> None:
     with pytest.raises(sky.TooLargeError, match="sent to firsts"):
         firsts(array(number, 40 * MB) for number in range(3)) >> small
-    for start in range(0, 80, 10):  # less than the node has room for at a time, and more in all
+    for start in range(0, 80, 10):  # each fits into the node's memory, all together do not
         assert firsts(array(number, MB) for number in range(start, start + 10)) >> small == [*range(start, start + 10)]
 
 
-def test_a_queued_task_keeps_its_argument_whatever_is_evicted(
+def test_queued_task_keeps_its_argument_during_evictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for: Wait
 ) -> None:
     monkeypatch.setattr("skyward.control.act.nodes.node.BLOB_BUDGET", 2 * MB)
@@ -111,9 +111,7 @@ def test_a_queued_task_keeps_its_argument_whatever_is_evicted(
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_blobs_that_are_evicted_and_sent_again_are_never_mixed_up(
-    monkeypatch: pytest.MonkeyPatch, executor: Any
-) -> None:
+def test_evicted_and_resent_blobs_are_never_mixed_up(monkeypatch: pytest.MonkeyPatch, executor: Any) -> None:
     monkeypatch.setattr("skyward.control.act.nodes.node.BLOB_BUDGET", 12 * MB)
     seed = random.randrange(2**32)
     chosen = random.Random(seed)
@@ -124,7 +122,7 @@ def test_blobs_that_are_evicted_and_sent_again_are_never_mixed_up(
         assert sky.gather(*(first(arrays[pick]) for pick in picks)) >> pool == tuple(picks), f"seed {seed}"
 
 
-def test_a_node_lost_while_it_is_sent_an_argument(wait_for: Wait) -> None:
+def test_node_lost_during_the_transfer_of_an_argument(wait_for: Wait) -> None:
     large = array(5, 150 * MB)
     with sky.Compute(nodes=1) as pool:
         pid = os_pid() >> pool
@@ -141,7 +139,7 @@ def os_pid() -> int:
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_more_functions_than_each_end_remembers(executor: Any) -> None:
+def test_more_functions_than_each_end_caches(executor: Any) -> None:
     from skyward.wire.protocol.messages import CODES
 
     def numbered(number: int) -> Any:
@@ -158,7 +156,7 @@ def test_more_functions_than_each_end_remembers(executor: Any) -> None:
 @pytest.mark.parametrize("executor", ["thread", "process"])
 @pytest.mark.timeout(120)
 def test_many_blobs_under_a_low_limit_of_descriptors(executor: str) -> None:
-    """200 arguments, results and elements of 1 MB each: descriptors and threads are those of the first 20."""
+    """200 arguments, results and elements of 1 MB each need no more descriptors and threads than the first 20."""
     command = [sys.executable, "-m", "benchmarks.soak", "--scale", "0.02", "--descriptors", "128", "--check"]
     only = [word for name in ("arguments", "results", "elements") for word in ("--only", name)]
     root = Path(holdings.__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Environments made by the real script, in `sh`, from packages that lie on this machine."""
+"""Environments created by the real script, in `sh`, from packages on this machine."""
 
 import asyncio
 import json
@@ -54,26 +54,26 @@ def node(tmp_path: Path) -> ShellNode:
     return made
 
 
-def make(node: ShellNode, plan: Plan, heard: list[PhaseEvent] | None = None) -> Ready:
-    return asyncio.run(bootstrap(node, plan, None if heard is None else heard.append))
+def make(node: ShellNode, plan: Plan, reports: list[PhaseEvent] | None = None) -> Ready:
+    return asyncio.run(bootstrap(node, plan, None if reports is None else reports.append))
 
 
-def happened(heard: list[PhaseEvent]) -> dict[str, str]:
-    """The last that was heard of each phase."""
-    return {event.phase: event.event for event in heard}
+def happened(reports: list[PhaseEvent]) -> dict[str, str]:
+    """Return the last report of each phase."""
+    return {event.phase: event.event for event in reports}
 
 
 def ask(plan: Plan, ready: Ready, program: str) -> str:
-    """What a program prints that runs in the environment."""
+    """Return the output of a program that runs in the environment."""
     done = subprocess.run(
         [ready.facts.executable, "-c", program],
         env=worker_environment(plan, ready), capture_output=True, text=True, check=False, timeout=30,
-    )  # fmt: skip  # one option a line would hide the command
+    )  # fmt: skip  # one option per line would hide the command
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
-def test_an_image_becomes_an_environment(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+def test_image_becomes_an_environment(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "__init__.py").write_text("WHO = 'me'\n")
     image = sky.Image(
@@ -84,10 +84,10 @@ def test_an_image_becomes_an_environment(node: ShellNode, planner: Planner, tmp_
         includes=["mine"],
     )
     plan = planner(image, cwd=tmp_path)
-    heard: list[PhaseEvent] = []
-    ready = make(node, plan, heard)
-    assert happened(heard) == dict.fromkeys(PHASES, "completed") | {"apt": "skipped", "plugins": "skipped"}
-    assert [event.phase for event in heard if event.event != "completed"] == list(PHASES)
+    reports: list[PhaseEvent] = []
+    ready = make(node, plan, reports)
+    assert happened(reports) == dict.fromkeys(PHASES, "completed") | {"apt": "skipped", "plugins": "skipped"}
+    assert [event.phase for event in reports if event.event != "completed"] == list(PHASES)
     assert ready.directory == f"{node.home}/of skyward"
     assert ready.facts.executable == f"{ready.directory}/envs/{plan.image_hash}/bin/python"
     assert ready.facts.python == ".".join(map(str, sys.version_info[:3]))
@@ -96,25 +96,25 @@ def test_an_image_becomes_an_environment(node: ShellNode, planner: Planner, tmp_
     assert "ipython" not in ready.facts.packages
     assert ready.facts.variables == {
         **image.env, "ONE": "1", "TORCHY": "1.0", "QUOTED": "it's\n\n two",
-    }  # fmt: skip  # as a table
+    }  # fmt: skip  # a table
     assert ask(plan, ready, "import mine, torchy; print(mine.WHO, torchy.VERSION)") == "me 1.0"
     assert "Greeting" not in repr(plan)
     assert "more" not in repr(ready)
 
 
-def test_done_already_is_one_command(node: ShellNode, planner: Planner) -> None:
+def test_existing_environment_takes_one_command(node: ShellNode, planner: Planner) -> None:
     plan = planner()
     first = make(node, plan)
     node.commands.clear()
     node.link("apt-get", Path("/nonexistent"))
     (node.bin / "uv").unlink()
-    heard: list[PhaseEvent] = []
-    assert make(node, plan, heard) == first
+    reports: list[PhaseEvent] = []
+    assert make(node, plan, reports) == first
     assert len(node.commands) == 1
-    assert happened(heard) == dict.fromkeys(PHASES, "skipped")
+    assert happened(reports) == dict.fromkeys(PHASES, "skipped")
 
 
-def test_an_environment_that_was_removed_is_made_again(node: ShellNode, planner: Planner) -> None:
+def test_removed_environment_is_created_again(node: ShellNode, planner: Planner) -> None:
     plan = planner()
     ready = make(node, plan)
     shutil.rmtree(Path(ready.facts.executable).parents[1])
@@ -123,7 +123,7 @@ def test_an_environment_that_was_removed_is_made_again(node: ShellNode, planner:
 
 
 @pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "apt"])
-def test_killed_in_any_phase_it_goes_on(phase: str, node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+def test_bootstrap_killed_in_any_phase_resumes(phase: str, node: ShellNode, planner: Planner, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("WHO = 'me'\n")
     steps = [PluginStep("mps", "echo started >>$HOME/plugin")]
     plan = planner(sky.Image(pip=["torchy"], includes=["mine.py"], env={"A": "b"}), cwd=tmp_path, plugins=steps)
@@ -132,7 +132,7 @@ def test_killed_in_any_phase_it_goes_on(phase: str, node: ShellNode, planner: Pl
         if (event.phase, event.event) == (phase, "started"):
             node.kill()
 
-    reached = PHASES[PHASES.index(phase) :]  # a short phase may be over by the time that the kill arrives
+    reached = PHASES[PHASES.index(phase) :]  # a short phase may have ended before the kill
     with pytest.raises(BootstrapError, match=f"status (-9|137) in phase '({'|'.join(reached)})'") as caught:
         asyncio.run(bootstrap(node, plan, kill))
     assert caught.value.phase in reached
@@ -141,7 +141,7 @@ def test_killed_in_any_phase_it_goes_on(phase: str, node: ShellNode, planner: Pl
     assert ask(plan, ready, "import mine, torchy, skyward.worker.__main__; print(mine.WHO)") == "me"
 
 
-def test_half_installed_packages_are_not_taken_for_whole_ones(node: ShellNode, planner: Planner) -> None:
+def test_half_installed_packages_are_installed_again(node: ShellNode, planner: Planner) -> None:
     plan = planner(sky.Image(pip=["torchy"]))
     node.program("uv", f'case "$*" in *"-r requirements"*) {UV} "$@"; rm "$4"/../../lib/*/site-packages/torchy.py; '
                        f'echo cut; exit 9;; esac; exec {UV} "$@"')  # fmt: skip  # one command
@@ -152,7 +152,7 @@ def test_half_installed_packages_are_not_taken_for_whole_ones(node: ShellNode, p
     assert ask(plan, ready, "import torchy; print(torchy.VERSION)") == "2.0"
 
 
-def test_a_failure_names_its_phase_and_shows_its_last_lines(node: ShellNode, planner: Planner) -> None:
+def test_failure_names_its_phase_and_shows_its_last_lines(node: ShellNode, planner: Planner) -> None:
     with pytest.raises(BootstrapError) as caught:
         make(node, planner(sky.Image(pip=["not-there-at-all"])))
     assert caught.value.phase == "deps"
@@ -161,7 +161,7 @@ def test_a_failure_names_its_phase_and_shows_its_last_lines(node: ShellNode, pla
 
 
 @pytest.mark.parametrize("says", ['"quotes" \\ and \\n', "tabs\tand\x1b[31m colours", "a bar\r50 %\r100 %", "\xff\xfe"])
-def test_any_output_can_be_told(says: str, node: ShellNode, planner: Planner) -> None:
+def test_any_output_can_be_reported(says: str, node: ShellNode, planner: Planner) -> None:
     (node.home / "says").write_bytes(says.encode("latin-1"))
     with pytest.raises(BootstrapError) as caught:
         make(node, planner(sky.Image(shell_vars={"A": "cat $HOME/says; cat $HOME/says >&2; echo >&2; exit 3"})))
@@ -172,14 +172,14 @@ def test_any_output_can_be_told(says: str, node: ShellNode, planner: Planner) ->
         assert caught.value.log.splitlines()[0] == says
 
 
-def test_only_the_last_lines_are_told(node: ShellNode, planner: Planner) -> None:
+def test_only_the_last_lines_are_reported(node: ShellNode, planner: Planner) -> None:
     with pytest.raises(BootstrapError) as caught:
         make(node, planner(plugins=[PluginStep("loud", "seq 1 100000; exit 1")]))
     assert caught.value.lines[-2:] == ("100000", "the set-up of plugin loud ended with status 1")
     assert len(caught.value.lines) == 20
 
 
-def test_a_phase_past_its_deadline_is_ended(node: ShellNode, planner: Planner) -> None:
+def test_phase_past_its_deadline_is_ended(node: ShellNode, planner: Planner) -> None:
     image = sky.Image(shell_vars={"A": "echo waiting >&2; sleep 1000"}, bootstrap_timeout=1)
     with pytest.raises(BootstrapError, match="'env' ran past its 1 s:\nwaiting"):
         make(node, planner(image))
@@ -192,7 +192,7 @@ def test_plugins_run_each_time_and_see_the_environment(node: ShellNode, planner:
     assert (node.home / "ran").read_text() == f"b {ready.facts.executable}\n" * 2
 
 
-def test_what_a_plugin_starts_keeps_nothing_waiting(node: ShellNode, planner: Planner) -> None:
+def test_process_started_by_a_plugin_does_not_block_the_bootstrap(node: ShellNode, planner: Planner) -> None:
     plan = planner(plugins=[PluginStep("p", "sleep 1000 & echo $! >$HOME/daemon")])
     try:
         make(node, plan)
@@ -202,7 +202,7 @@ def test_what_a_plugin_starts_keeps_nothing_waiting(node: ShellNode, planner: Pl
         subprocess.run(["kill", (node.home / "daemon").read_text().strip()], check=True)
 
 
-def test_two_at_once_make_it_once(node: ShellNode, planner: Planner) -> None:
+def test_two_concurrent_bootstraps_create_the_environment_once(node: ShellNode, planner: Planner) -> None:
     plan = planner(sky.Image(pip=["torchy"]))
     node.program("uv", f'case "$*" in *"-r requirements"*) echo made >>$HOME/made;; esac; exec {UV} "$@"')
     other = ShellNode(node.home / "other")
@@ -233,11 +233,11 @@ def test_includes_follow_edits_and_deletions(node: ShellNode, planner: Planner, 
     node.commands.clear()
     node.given.clear()
     after = planner(image, cwd=tmp_path)
-    heard: list[PhaseEvent] = []
-    now = make(node, after, heard)
+    reports: list[PhaseEvent] = []
+    now = make(node, after, reports)
     assert after.image_hash == before.image_hash
-    assert [phase for phase, event in happened(heard).items() if event == "completed"] == ["includes"]
-    assert len(node.commands) == 3  # asked what it lacks, sent it, done
+    assert [phase for phase, event in happened(reports).items() if event == "completed"] == ["includes"]
+    assert len(node.commands) == 3  # query for missing files, transfer, done
     assert len(node.given[1]) < 250  # one small file
     assert ask(after, now, f"import sys; sys.dont_write_bytecode = True; {look}") == "edited __init__.py one.py tool"
     assert ask(before, was, f"import sys; sys.dont_write_bytecode = True; {look}") == "1 __init__.py one.py tool two.py"
@@ -245,18 +245,18 @@ def test_includes_follow_edits_and_deletions(node: ShellNode, planner: Planner, 
     assert tool.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_spoilt_file_is_sent_again(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+def test_corrupt_file_is_sent_again(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("ONE = 1\n")
     plan = planner(sky.Image(includes=["mine.py"]), cwd=tmp_path)
     make(node, planner())
     blobs = node.home / "of skyward" / "blobs"
     (blobs / plan.includes.files[0].digest).write_text("ONE = ")
-    with pytest.raises(BootstrapError, match=r"mine\.py did not arrive as it was announced"):
+    with pytest.raises(BootstrapError, match=r"mine\.py does not match its digest"):
         make(node, plan)
     assert ask(plan, make(node, plan), "import mine; print(mine.ONE)") == "1"
 
 
-def test_a_package_comes_from_the_index_it_is_given(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+def test_package_is_installed_from_the_configured_index(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
     special, usual = tmp_path / "special", tmp_path / "usual"
     for index, version in ((special, "2.0+cpu"), (usual, "3.0")):
         wheel = make_wheel(index / "files", "torchy", version)
@@ -271,34 +271,34 @@ def test_a_package_comes_from_the_index_it_is_given(node: ShellNode, planner: Pl
     assert make(node, plan).facts.packages["torchy"] == "2.0+cpu"
     plain = planner(sky.Image(pip=["torchy"]), settings=settings)
     assert make(node, plain).facts.packages["torchy"] == "3.0"
-    with pytest.raises(BootstrapError, match="only-there"):  # an index for some packages is for no other
+    with pytest.raises(BootstrapError, match="only-there"):  # an index for some packages is used for no other
         make(node, planner(sky.Image(pip=["torchy", "only-there"], pip_indexes=indexes), settings=settings))
     open_index = planner(sky.Image(pip=["only-there"], pip_indexes=[PipIndex(special.as_uri())]), settings=settings)
     assert make(node, open_index).facts.packages["only-there"] == "1.0"
 
 
-def test_uv_is_fetched_where_it_is_missing(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+def test_missing_uv_is_downloaded(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
     (node.bin / "uv").unlink()
     node.program("uv", "echo uv 0.4.30")  # too old
     plan = planner(
         settings={"PIP_FIND_LINKS": f"{repack(tmp_path / 'uv', 'uv').parent} {planner().settings['PIP_FIND_LINKS']}"}
     )
-    heard: list[PhaseEvent] = []
-    ready = make(node, plan, heard)
-    assert happened(heard)["uv"] == "completed"
+    reports: list[PhaseEvent] = []
+    ready = make(node, plan, reports)
+    assert happened(reports)["uv"] == "completed"
     own = Path(ready.directory, "uv", "bin", "uv")
     assert subprocess.run([own, "--version"], capture_output=True, text=True, check=True).stdout.startswith("uv ")
 
 
-def test_a_python_that_is_not_there_is_named(node: ShellNode, planner: Planner) -> None:
+def test_missing_python_is_named(node: ShellNode, planner: Planner) -> None:
     settings = {"UV_PYTHON_DOWNLOADS": "never", "UV_OFFLINE": "1"}
     with pytest.raises(BootstrapError, match=r"Python 3\.99 is not on this machine.*Image\(python=") as caught:
         make(node, planner(sky.Image(python="3.99"), settings=settings))
     assert caught.value.phase == "uv"
 
 
-def test_packages_of_the_system_wait_for_the_lock(node: ShellNode, planner: Planner) -> None:
-    """Machines often update themselves as they boot."""
+def test_system_packages_wait_for_the_lock(node: ShellNode, planner: Planner) -> None:
+    """Machines often update themselves while they boot."""
     node.program("id", "echo 0")
     node.program("sleep", "exit 0")
     node.program("dpkg", "exit 0")
@@ -315,9 +315,9 @@ echo "$*" >>"$HOME/apt"
 case " $* " in *' install '*) touch "$HOME/installed" ;; esac""",
     )
     image = sky.Image(apt=["ffmpeg", "libsndfile1"])
-    heard: list[PhaseEvent] = []
-    make(node, planner(image), heard)
-    assert happened(heard)["apt"] == "completed"
+    reports: list[PhaseEvent] = []
+    make(node, planner(image), reports)
+    assert happened(reports)["apt"] == "completed"
     update, install = (node.home / "apt").read_text().splitlines()
     assert update.endswith("update")
     assert install.endswith("install -y --no-install-recommends ffmpeg libsndfile1")
@@ -325,7 +325,7 @@ case " $* " in *' install '*) touch "$HOME/installed" ;; esac""",
     assert len((node.home / "apt").read_text().splitlines()) == 2
 
 
-ESSENTIAL = "sh sed tr tail mkdir cut cat date flock timeout cmp rm mv id tar gzip find"  # of a machine that has little
+ESSENTIAL = "sh sed tr tail mkdir cut cat date flock timeout cmp rm mv id tar gzip find"  # a minimal machine
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_packages_that_cannot_be_installed_are_named(
     for name in ESSENTIAL.split():
         node.link(name, Path(shutil.which(name) or name))
     node.path = str(node.bin)
-    with pytest.raises(BootstrapError, match=f"this machine has no apt-get to install {missing} with") as caught:
+    with pytest.raises(BootstrapError, match=f"cannot install {missing}: this machine has no apt-get") as caught:
         make(node, planner(image))
     assert caught.value.phase == "apt"
     for name, text in {"apt-get": "exit 0", "dpkg-query": "exit 1", "id": "echo 1000", "sudo": "exit 1"}.items():
@@ -350,7 +350,7 @@ def test_packages_that_cannot_be_installed_are_named(
         make(node, planner(image))
 
 
-def test_the_worker_starts_from_the_environment(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+def test_worker_starts_from_the_environment(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
     plan = planner(sky.Image(env={"WHO": "me"}))
     ready = make(node, plan)
     variables = {
@@ -361,7 +361,7 @@ def test_the_worker_starts_from_the_environment(node: ShellNode, planner: Planne
     worker = subprocess.Popen(
         [ready.facts.executable, "-m", "skyward.worker"],
         env=variables, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip  # one option a line would hide the command
+    )  # fmt: skip  # one option per line would hide the command
     with worker:
         assert worker.stdout is not None
         hello = json.loads(worker.stdout.readline())

@@ -1,4 +1,4 @@
-"""A busy thread does not hold up the messages of its process: neither at the client nor on a node."""
+"""A busy thread does not delay the messages of its process, at the client or on a node."""
 
 import sys
 
@@ -16,7 +16,7 @@ def turn() -> float:
     return sys.getswitchinterval()
 
 
-def test_turns_are_short_while_a_pool_is_open() -> None:
+def test_switch_interval_is_low_while_a_pool_is_open() -> None:
     before = sys.getswitchinterval()
     with sky.Compute(nodes=1) as pool, sky.Compute(nodes=1):
         assert sys.getswitchinterval() == pytest.approx(INTERVAL, abs=1e-6)
@@ -24,7 +24,7 @@ def test_turns_are_short_while_a_pool_is_open() -> None:
     assert sys.getswitchinterval() == before
 
 
-def test_a_pool_that_did_not_open_leaves_turns_as_they_were() -> None:
+def test_pool_that_failed_to_open_restores_the_switch_interval() -> None:
     before = sys.getswitchinterval()
     with pytest.raises(NodeStartError), sky.Compute(provider=sky.Local(fail_rate=1.0), nodes=1):
         pass

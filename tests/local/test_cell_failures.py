@@ -1,4 +1,4 @@
-"""A cell that raised counts as failed wherever its task is counted, and its frames can be looked into."""
+"""A cell that raised counts as failed everywhere, and its frames can be inspected."""
 
 import traceback
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def notebook(pools: PoolManager, executor: str) -> Iterator[Notebook]:
 
 
 class Counted:
-    """What is counted of a pool while a cell runs."""
+    """Counts of a pool while a cell runs."""
 
     def __init__(self, pool: sky.Compute) -> None:
         self._pool = pool
@@ -50,7 +50,7 @@ class Counted:
         self._known = {task.number for task in pool.report().tasks}
 
     def now(self) -> dict[str, Any]:
-        """The events, counts and records of the tasks since, which are over."""
+        """Return events, counts and records of the tasks since, which have ended."""
         after = self._pool.snapshot()
         tasks = [task for task in self._pool.report().tasks if task.number not in self._known]
         with self._events:
@@ -72,7 +72,7 @@ def counted(notebook: Notebook, pools: PoolManager) -> Counted:
 FAILED, DONE = ("TaskFailed", "ZeroDivisionError"), ("TaskCompleted", "")
 
 
-def test_a_cell_that_raised_has_failed_and_its_variables_are_here(notebook: Notebook, counted: Counted) -> None:
+def test_cell_that_raised_has_failed_and_returns_its_variables(notebook: Notebook, counted: Counted) -> None:
     ran = notebook("%%sky\nkept = [1]\n1 / 0")
     assert isinstance(ran.error, ZeroDivisionError)
     assert notebook["kept"] == [1]
@@ -86,14 +86,14 @@ def test_a_cell_that_raised_has_failed_and_its_variables_are_here(notebook: Note
     }
 
 
-def test_a_cell_that_did_not_raise_is_done(notebook: Notebook, counted: Counted) -> None:
+def test_cell_that_did_not_raise_is_done(notebook: Notebook, counted: Counted) -> None:
     ran = notebook("%%sky\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    caught = True")
     assert ran.displays[-1].endswith(" s")
     found = counted.now()
     assert (found["events"], found["counts"], found["states"]) == ([DONE], (1, 0), ["done"])
 
 
-def test_each_node_of_all_counts_for_itself(notebook: Notebook, counted: Counted) -> None:
+def test_each_node_of_on_all_counts_separately(notebook: Notebook, counted: Counted) -> None:
     ran = notebook("%%sky --on all\nimport skyward as sky\n1 / sky.instance_info().node")
     assert isinstance(ran.error, ZeroDivisionError)
     assert ran.displays[-1].endswith(" s, 1 of 2 failed")
@@ -105,7 +105,7 @@ def test_each_node_of_all_counts_for_itself(notebook: Notebook, counted: Counted
     assert (found["events"], found["counts"], found["states"]) == ([DONE, FAILED], (1, 1), ["done", "failed"])
 
 
-def test_each_element_of_a_map_counts_for_itself(notebook: Notebook, counted: Counted) -> None:
+def test_each_element_of_a_map_counts_separately(notebook: Notebook, counted: Counted) -> None:
     notebook("xs = [1, 0, 2, 0, 0]")
     ran = notebook("%%sky --map xs\ny = 1 / xs")
     assert ran.displays[-1].endswith(" s, 3 of 5 failed")
@@ -115,7 +115,7 @@ def test_each_element_of_a_map_counts_for_itself(notebook: Notebook, counted: Co
     assert [type(y) for y in notebook["y"]] == [float, *[ZeroDivisionError], float, *[ZeroDivisionError] * 2]
 
 
-def test_what_a_stream_leaves_behind_is_no_element(notebook: Notebook, counted: Counted) -> None:
+def test_return_value_of_a_stream_is_no_element(notebook: Notebook, counted: Counted) -> None:
     ran = notebook("%%sky\nfor i in range(100):\n    yield i")
     assert ran.error is None
     assert ran.out.split() == [str(i) for i in range(100)]
@@ -124,7 +124,7 @@ def test_what_a_stream_leaves_behind_is_no_element(notebook: Notebook, counted: 
     assert (found["yields"], found["states"], found["counts"]) == ([100], ["done"], (1, 0))
 
 
-def test_a_stream_that_raised_has_failed_after_its_elements(notebook: Notebook, counted: Counted) -> None:
+def test_stream_that_raised_has_failed_after_its_elements(notebook: Notebook, counted: Counted) -> None:
     ran = notebook("%%sky\nkept = 1\nyield 1\nyield 2\n1 / 0\nyield 3")
     assert isinstance(ran.error, ZeroDivisionError)
     assert (ran.out.split(), notebook["kept"]) == (["1", "2"], 1)
@@ -133,7 +133,7 @@ def test_a_stream_that_raised_has_failed_after_its_elements(notebook: Notebook, 
     assert (found["events"], found["yields"], found["states"]) == ([FAILED], [2], ["failed"])
 
 
-def test_a_large_result_comes_home_with_the_failure(notebook: Notebook, counted: Counted) -> None:
+def test_large_result_is_returned_with_the_failure(notebook: Notebook, counted: Counted) -> None:
     ran = notebook("%%sky\nlarge = bytes(10_000_000)\nyield 1\n1 / 0")
     assert isinstance(ran.error, ZeroDivisionError)
     assert len(notebook["large"]) == 10_000_000
@@ -141,23 +141,23 @@ def test_a_large_result_comes_home_with_the_failure(notebook: Notebook, counted:
     assert (found["events"], found["yields"]) == ([FAILED], [1])
 
 
-def test_a_cell_in_the_background_has_failed_before_its_result_is_asked_for(
+def test_background_cell_has_failed_before_its_result_is_requested(
     notebook: Notebook, counted: Counted, wait_for: Wait
 ) -> None:
     handle = notebook("%%sky --noblock\n1 / 0").result
-    wait_for(handle.done, "the cell to be over")
+    wait_for(handle.done, "the cell to end")
     assert handle.status == "failed"
     assert "failed" in notebook("%sky status").out
     assert counted.now()["counts"] == (0, 1)
 
 
-def test_a_timeout_is_a_timeout_whatever_the_cell_has_raised(notebook: Notebook, counted: Counted) -> None:
+def test_timeout_is_a_timeout_whatever_the_cell_raised(notebook: Notebook, counted: Counted) -> None:
     ran = notebook("%%sky --timeout 1s\nimport time\ntime.sleep(60)")
     assert ran.error is not None
     assert counted.now()["events"] == [("TaskTimedOut", "")]
 
 
-def test_frames_of_a_node_have_their_variables_and_lines(notebook: Notebook) -> None:
+def test_frames_of_a_node_have_variables_and_lines(notebook: Notebook) -> None:
     notebook("def divide(numerator, values):\n    half = len(values) // 2\n    return numerator / values[half]")
     ran = notebook("%%sky\nvalues = [1, 0, 2]\nimport threading\nlock = threading.Lock()\ndivide(5, values)")
     assert ran.error is not None
@@ -170,7 +170,7 @@ def test_frames_of_a_node_have_their_variables_and_lines(notebook: Notebook) -> 
     assert repr(eval("lock", cell.f_globals, cell.f_locals)).startswith("<_thread.lock on node ")
 
 
-def test_only_the_first_failures_of_a_cell_travel_with_their_variables(notebook: Notebook) -> None:
+def test_only_the_first_failures_of_a_cell_are_sent_with_their_variables(notebook: Notebook) -> None:
     notebook("xs = [0] * 60 + [1]\ndef divide(x):\n    kept = 3\n    return 1 / x")
     notebook("%%sky --map xs\ny = divide(xs)")
     *errors, last = notebook["y"]
@@ -185,7 +185,7 @@ def _last(error: BaseException) -> Any:
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
 
 
-def test_a_task_that_ends_without_the_result_of_its_cell_names_the_cell(notebook: Notebook) -> None:
+def test_task_that_ends_without_the_result_of_its_cell_names_the_cell(notebook: Notebook) -> None:
     ran = notebook("%%sky\nraise GeneratorExit")
     lines = ran.shown_error.splitlines()
     assert lines[1] == "  Cell In[2], line 2, in <module>"

@@ -1,4 +1,4 @@
-"""The control plane on real worker processes that are killed, drained and added while work goes on."""
+"""The control plane on real worker processes that are killed, drained and added under load."""
 
 import contextlib
 import os
@@ -25,19 +25,19 @@ RETRIES = 5
 
 @sky.function
 def work(number: int, log: str, process: bool) -> int:
-    """Leave a line in the file of its worker, and give the number back."""
+    """Append a line to the file of its worker, and return the number."""
     with open(f"{log}/{os.getppid() if process else os.getpid()}", "a") as file:
         file.write(f"{number}\n")
-    time.sleep(0.005)  # so that there is some work left at the last kill
+    time.sleep(0.005)  # leaves work for the last kill
     return number
 
 
 @pytest.mark.timeout(60 + 60 * SCALE)
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_kills_of_workers_lose_no_task_and_run_none_more_often_than_its_retries(
+def test_killed_workers_lose_no_task_and_run_none_more_often_than_its_retries(
     tmp_path: Path, wait_for: Wait, executor: Any
 ) -> None:
-    """SIGKILL a worker, again and again, while thousands of tasks go through: each gives its own result, once."""
+    """SIGKILL a worker repeatedly while thousands of tasks run: each returns its own result, once."""
     chosen = random.Random(seed := random.randrange(2**32))
 
     def ran() -> int:
@@ -58,7 +58,7 @@ def test_kills_of_workers_lose_no_task_and_run_none_more_often_than_its_retries(
             if waiting.done() or not victims:
                 break
             victim = chosen.choice(victims)
-            with contextlib.suppress(ProcessLookupError):  # its worker was killed meanwhile, and took it along
+            with contextlib.suppress(ProcessLookupError):  # killed together with its worker
                 os.kill(int(victim), signal.SIGKILL)
             killed.add(victim)
         results = waiting.result(60)
@@ -71,7 +71,7 @@ def test_kills_of_workers_lose_no_task_and_run_none_more_often_than_its_retries(
     print(f"{len(killed)} kills, {TASKS} tasks, {sum(runs.values())} runs, at most {max(runs.values())} of one task")
 
 
-def test_shrinking_ends_no_task_that_runs(tmp_path: Path, wait_for: Wait) -> None:
+def test_scaling_down_ends_no_running_task(tmp_path: Path, wait_for: Wait) -> None:
     log, gate = tmp_path / "log", tmp_path / "gate"
 
     @sky.function
@@ -90,12 +90,12 @@ def test_shrinking_ends_no_task_that_runs(tmp_path: Path, wait_for: Wait) -> Non
         pool.resize(1)
         wait_for(lambda: sum(node.state == "draining" for node in pool.snapshot().nodes) == 3, "three nodes to drain")
         gate.touch()
-        assert len({future.result(20) for future in waiting}) == 4, "each ended on the node where it had begun"
-        wait_for(lambda: len(pool.snapshot().nodes) == 1, "the pool to be small")
-        assert len(log.read_text().splitlines()) == 4, "none ran twice"
+        assert len({future.result(20) for future in waiting}) == 4, "a task ended on another node than it started"
+        wait_for(lambda: len(pool.snapshot().nodes) == 1, "the pool to shrink")
+        assert len(log.read_text().splitlines()) == 4, "a task ran twice"
 
 
-def test_a_drain_is_given_up_when_the_node_is_wanted_again(tmp_path: Path, wait_for: Wait) -> None:
+def test_drain_is_cancelled_when_the_node_is_needed_again(tmp_path: Path, wait_for: Wait) -> None:
     gate = tmp_path / "gate"
 
     @sky.function
@@ -113,13 +113,13 @@ def test_a_drain_is_given_up_when_the_node_is_wanted_again(tmp_path: Path, wait_
         pool.resize(1)
         wait_for(lambda: any(node.state == "draining" for node in pool.snapshot().nodes), "a node to drain")
         pool.resize(2)
-        wait_for(lambda: all(node.state == "active" for node in pool.snapshot().nodes), "the drain to be given up")
+        wait_for(lambda: all(node.state == "active" for node in pool.snapshot().nodes), "the drain to be cancelled")
         gate.touch()
         assert {future.result(20) for future in waiting} == before
-        assert set(tasks.pid() @ pool) == before, "no node was replaced"
+        assert set(tasks.pid() @ pool) == before, "a node was replaced"
 
 
-def test_a_fixed_pool_heals_itself_with_nothing_to_do(wait_for: Wait) -> None:
+def test_fixed_pool_replaces_lost_nodes_without_tasks(wait_for: Wait) -> None:
     with sky.Compute(nodes=3) as pool:
         before = tasks.pid() @ pool
         for victim in before[1:]:

@@ -1,4 +1,4 @@
-"""The client's side of a pool: forks of its process, nested and concurrent blocks, `map`."""
+"""The client's side of a pool: forked processes, nested and concurrent blocks, `map`."""
 
 import multiprocessing
 import os
@@ -20,12 +20,12 @@ REFUSED = "Pools do not work in a process that was forked from one that uses the
 @pytest.fixture
 def _forks_with_threads() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of every fork beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of a fork in a process with threads
         yield
 
 
 def refusals(attempts: dict[str, Callable[[], object]]) -> dict[str, str]:
-    """Return what each attempt comes to, cut where the advice begins."""
+    """Return the outcome of each attempt, cut at the start of the advice."""
     outcomes: dict[str, str] = {}
     for name, attempt in attempts.items():
         try:
@@ -47,7 +47,7 @@ def in_a_fork(pool: sky.Compute, work: Callable[[], dict[str, str]]) -> dict[str
 
 
 @pytest.mark.usefixtures("_forks_with_threads")
-def test_every_use_of_a_pool_in_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
+def test_every_use_of_a_pool_in_a_forked_child_is_refused_and_the_parent_continues() -> None:
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=3)) as pool:
         cache = pool.dict("cache")
         cache["a"] = 1
@@ -89,7 +89,7 @@ def test_forked_child_that_leaves_the_block_closes_nothing() -> None:
         assert tasks.add(1, 2) >> pool == 3
 
 
-def test_nested_blocks_close_the_pool_with_the_last_one() -> None:
+def test_last_of_nested_blocks_closes_the_pool() -> None:
     before = current_pool.get()
     with sky.Compute(nodes=1) as pool:
         with pool as same:
@@ -124,7 +124,7 @@ def test_pool_opened_from_several_threads_is_one_and_closes_with_the_last_block(
     for thread in threads:
         thread.join(40)
     assert len(answers) == 21
-    assert len(set(answers)) == 1, "both used the same node"
+    assert len(set(answers)) == 1, "the blocks used different nodes"
     assert not pool.is_open
 
 
@@ -142,8 +142,8 @@ def test_map_keeps_the_order_of_items_and_takes_plain_functions(pool: sky.Comput
         pool.map(tasks.count, [1])
 
 
-def test_names_of_the_published_library_say_what_takes_their_place(pool: sky.Compute) -> None:
-    with pytest.raises(AttributeError, match="^A pool has no 'run_async': `task.x. > pool` gives a future"):
+def test_names_of_the_published_library_name_their_replacement(pool: sky.Compute) -> None:
+    with pytest.raises(AttributeError, match="^A pool has no 'run_async': `task.x. > pool` returns a future"):
         _ = pool.run_async  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="^A pool has no 'nothing'.$"):
         _ = pool.nothing  # type: ignore[attr-defined]

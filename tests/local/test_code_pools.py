@@ -1,4 +1,4 @@
-"""Pools that code makes in a notebook: every view, magic and control has them, and closing by either is closing."""
+"""Pools that code opens in a notebook: all views, magics and controls include them, and either side can close them."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def kernel(running: Kernel) -> Iterator[Kernel]:
     running("%sky down --all")
 
 
-def test_a_pool_of_code_is_known_to_every_magic(kernel: Kernel) -> None:
+def test_pool_of_code_is_known_to_every_magic(kernel: Kernel) -> None:
     opening = kernel("print('before')\npool = sky.Compute(name='train', nodes=2)\n_ = pool.open()")
     assert opening.text() == "before\n"
     assert opening.data[0].startswith("Opening pool 'train': 0 of 2 nodes ready, ")
@@ -52,7 +52,7 @@ def test_a_pool_of_code_is_known_to_every_magic(kernel: Kernel) -> None:
     assert kernel("%sky down train\npool").data[0].startswith("train: closed")
 
 
-def test_closing_in_code_is_closing(kernel: Kernel) -> None:
+def test_closing_in_code_closes_the_pool_of_the_kernel(kernel: Kernel) -> None:
     kernel("pool = sky.Compute(name='train').open()\npool.close()")
     assert kernel("%sky status").text() == "There are no pools. A cell with %%sky opens one.\n"
     inside = kernel("with pool:\n    %sky pools")
@@ -62,7 +62,7 @@ def test_closing_in_code_is_closing(kernel: Kernel) -> None:
     assert kernel("%sky pools").text() == "There are no pools. A cell with %%sky opens one.\n"
 
 
-def test_a_second_pool_of_a_name_is_refused(kernel: Kernel) -> None:
+def test_second_pool_of_a_name_is_refused(kernel: Kernel) -> None:
     kernel("pool = sky.Compute(name='train').open()")
     name, shown = kernel("sky.Compute(name='train').open()").error
     assert name == "UsageError"
@@ -72,13 +72,13 @@ def test_a_second_pool_of_a_name_is_refused(kernel: Kernel) -> None:
     assert kernel("name[:5]").data == ["'pool-'"]
 
 
-def test_a_pool_named_as_the_one_of_cells_is_theirs(kernel: Kernel) -> None:
+def test_pool_named_default_is_used_by_cells(kernel: Kernel) -> None:
     kernel("pool = sky.Compute(name='default').open()\n@sky.function\ndef who():\n    return os.getpid()")
     kernel("%%sky\nimport os\nhere = os.getpid()")
-    assert kernel("here == who() >> sky").data == ["True"], "it is the pool in scope, too"
+    assert kernel("here == who() >> sky").data == ["True"], "it is not the current pool"
 
 
-def test_pools_that_code_opens_before_the_magics_are_there_and_keeps_after_they_are_gone() -> None:
+def test_pools_of_code_are_known_before_loading_and_stay_after_unloading_the_extension() -> None:
     with started() as kernel:
         kernel("import skyward as sky\n%unload_ext skyward\npool = sky.Compute(name='train').open()")
         assert kernel("%load_ext skyward\n%sky pools").text().splitlines()[1].split()[:2] == ["train", "ready"]
@@ -87,7 +87,7 @@ def test_pools_that_code_opens_before_the_magics_are_there_and_keeps_after_they_
         assert kernel("pool.is_open, made.is_open").data == ["(True, False)"]
 
 
-def test_a_restart_leaves_pools_of_code_but_those_of_a_with_block() -> None:
+def test_restart_leaves_pools_of_code_except_those_of_a_with_block() -> None:
     outlives = "provider=sky.Local(outlives=True), ttl=300"
     with started() as kernel:
         kernel("import skyward as sky\nfrom skyward_kernel.pools import resident")
@@ -108,15 +108,15 @@ def test_a_restart_leaves_pools_of_code_but_those_of_a_with_block() -> None:
         kernel("pool.close()")
 
 
-def test_the_panel_has_a_pool_of_code_while_the_cell_that_opens_it_runs(panel: Panel) -> None:
+def test_panel_shows_a_pool_of_code_while_the_cell_that_opens_it_runs(panel: Panel) -> None:
     cell = panel.run(
         "import skyward as sky, time\nwith sky.Compute(name='train') as pool:\n    while pool.is_open: time.sleep(0.01)"
     )
     panel.until(lambda: panel.rows("pools", name="train", state="ready"), "the pool")
     assert panel.rows("nodes", pool="train", state="active")
     stopped = panel.command("stop-pool", pool="train")
-    said = {"id": stopped, "text": "Pool 'train' is closed."}
-    panel.until(lambda: any(said.items() <= message.items() for message in panel.messages), "the end of the pool")
+    answer = {"id": stopped, "text": "Pool 'train' is closed."}
+    panel.until(lambda: any(answer.items() <= message.items() for message in panel.messages), "the end of the pool")
     panel.until(lambda: cell in panel.idle, "the end of the cell")
     assert cell not in panel.errors
-    panel.until(lambda: not panel.rows("pools", name="train"), "the panel to know")
+    panel.until(lambda: not panel.rows("pools", name="train"), "the panel to be updated")

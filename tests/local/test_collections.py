@@ -1,4 +1,4 @@
-"""Collections of a pool: on nodes with either executor, and from the client; the same by its name everywhere."""
+"""Collections of a pool: on nodes with either executor, and from the client; the same under one name everywhere."""
 
 import asyncio
 import contextvars
@@ -95,7 +95,7 @@ def everything_awaited() -> tuple[object, ...]:
     return asyncio.run(main())
 
 
-def test_what_one_node_writes_all_read(each_executor: sky.Compute) -> None:
+def test_all_nodes_read_what_one_writes(each_executor: sky.Compute) -> None:
     pool = each_executor
     for key, value in (("a", [1, 2]), (("t", 1), {"x": None}), (None, None), (2, b"\0" * 3_000_000)):
         write("shared", key, value) >> pool
@@ -105,7 +105,7 @@ def test_what_one_node_writes_all_read(each_executor: sky.Compute) -> None:
         read("shared", "missing") >> pool
 
 
-def test_a_dict(pool: sky.Compute) -> None:
+def test_dict_operations(pool: sky.Compute) -> None:
     cache = pool.dict("cache")
     assert cache is pool.dict("cache") is sky_dict_in(pool, "cache")
     cache["none"] = None
@@ -133,7 +133,7 @@ def test_a_dict(pool: sky.Compute) -> None:
 
 
 def sky_dict_in(pool: sky.Compute, name: str) -> object:
-    """`sky.dict` where `pool` is in scope."""
+    """Return `sky.dict` inside the scope of `pool`."""
     from skyward.functions.target import current_pool
 
     token = current_pool.set(pool)
@@ -143,13 +143,13 @@ def sky_dict_in(pool: sky.Compute, name: str) -> object:
         current_pool.reset(token)
 
 
-def test_a_value_is_popped_once(each_executor: sky.Compute) -> None:
+def test_value_is_popped_once(each_executor: sky.Compute) -> None:
     for number in range(10):
         each_executor.dict("once")[number] = number
         assert sorted(map(str, take("once", number) @ each_executor)) == [str(number), "nothing"]
 
 
-def test_a_set(each_executor: sky.Compute) -> None:
+def test_set_operations(each_executor: sky.Compute) -> None:
     @sky.function
     def add(members: list[object]) -> int:
         seen = sky.set("seen")
@@ -183,7 +183,7 @@ def test_no_increment_is_lost(each_executor: sky.Compute) -> None:
         steps.increment(1.5)  # type: ignore[arg-type]
 
 
-def test_threads_of_one_process_count_together(pool: sky.Compute) -> None:
+def test_threads_of_one_process_share_a_counter(pool: sky.Compute) -> None:
     steps = pool.counter("threads")
     seen: list[int] = []
     threads = [threading.Thread(target=lambda: seen.append(steps.increment())) for _ in range(50)]
@@ -194,7 +194,7 @@ def test_threads_of_one_process_count_together(pool: sky.Compute) -> None:
     assert sorted(seen) == list(range(1, 51))
 
 
-def test_a_queue_is_in_order_and_keeps_everything(pool: sky.Compute) -> None:
+def test_queue_is_in_order_and_keeps_everything(pool: sky.Compute) -> None:
     work = pool.queue("work")
     items: list[object] = [None, 0, "x" * 10, b"y" * 2_000_000, *range(300), "z" * 3000, ["w" * 5000]] + [
         "p" * 3000
@@ -212,7 +212,7 @@ def test_a_queue_is_in_order_and_keeps_everything(pool: sky.Compute) -> None:
         work.get(timeout=-1)
 
 
-def test_each_item_goes_to_one_taker(each_executor: sky.Compute) -> None:
+def test_each_item_has_one_taker(each_executor: sky.Compute) -> None:
     @sky.function
     def drain() -> list[int]:
         work, mine = sky.queue("many"), []
@@ -236,7 +236,7 @@ def test_get_waits_for_an_item(each_executor: sky.Compute) -> None:
     assert future.result(20) == "item"
 
 
-def test_an_interrupted_get_takes_nothing(each_executor: sky.Compute, wait_for: Wait) -> None:
+def test_interrupted_get_takes_nothing(each_executor: sky.Compute, wait_for: Wait) -> None:
     future = next_of("interrupted") > each_executor
     wait_for(lambda: running(future, each_executor), "it to run")
     assert future.cancel()
@@ -250,23 +250,23 @@ def running(future: "Future[Any]", pool: sky.Compute) -> bool:
     return not future.done() and pool.snapshot().running > 0
 
 
-def test_a_barrier_lets_all_go_together(each_executor: sky.Compute) -> None:
+def test_barrier_releases_all_together(each_executor: sky.Compute) -> None:
     for _ in range(5):
         assert meet("round", 2) @ each_executor == [0, 1]
 
 
-def test_a_barrier_waits_as_long_as_it_is_told_to(each_executor: sky.Compute) -> None:
-    with pytest.raises(TimeoutError, match=r"^Barrier 'alone': 1 of 2 were there after 0\.2 s\.$"):
+def test_barrier_wait_has_a_timeout(each_executor: sky.Compute) -> None:
+    with pytest.raises(TimeoutError, match=r"^Barrier 'alone': 1 of 2 parties arrived within 0\.2 s\.$"):
         meet("alone", 2, 0.2) >> each_executor
     future = meet("alone", 2) > each_executor
     each_executor.barrier("alone", 2).wait()
     assert future.result(20) in (0, 1)
 
 
-def test_a_barrier_that_is_reset_and_one_for_others(pool: sky.Compute, wait_for: Wait) -> None:
+def test_barrier_reset_and_separate_barriers(pool: sky.Compute, wait_for: Wait) -> None:
     future = meet("broken", 3) > pool
     wait_for(lambda: one_waits(pool), "it to wait")
-    with pytest.raises(sky.SpecError, match="it is for 2 parties here, and those who wait are of 3"):
+    with pytest.raises(sky.SpecError, match="this call asks for 2 parties, and the waiting ones for 3"):
         pool.barrier("broken", 2).wait()
     pool.barrier("broken", 3).reset()
     with pytest.raises(threading.BrokenBarrierError, match="^Barrier 'broken' was reset.$"):
@@ -283,7 +283,7 @@ def one_waits(pool: sky.Compute) -> bool:
     return False
 
 
-def test_an_interrupt_ends_a_wait_at_a_barrier(each_executor: sky.Compute, wait_for: Wait) -> None:
+def test_interrupt_ends_a_wait_at_a_barrier(each_executor: sky.Compute, wait_for: Wait) -> None:
     future = meet("never", 2) > each_executor
     wait_for(lambda: running(future, each_executor), "it to run")
     assert future.cancel()
@@ -292,13 +292,15 @@ def test_an_interrupt_ends_a_wait_at_a_barrier(each_executor: sky.Compute, wait_
         each_executor.barrier("never", 2).wait(0.3)
 
 
-def test_a_lock_is_held_by_one(each_executor: sky.Compute) -> None:
+def test_lock_has_one_holder(each_executor: sky.Compute) -> None:
     spans = sorted(hold("mutex", 0.1) @ each_executor)
     assert spans[0][1] <= spans[1][0]
     lock = each_executor.lock("mutex")
     assert lock is each_executor.lock("mutex")
     with lock:
-        with pytest.raises(RuntimeError, match="held here already; it cannot be acquired twice"):
+        with pytest.raises(
+            RuntimeError, match="is already held by this thread or asyncio task, and it is not reentrant"
+        ):
             lock.acquire()
         others: list[BaseException] = []
 
@@ -312,14 +314,14 @@ def test_a_lock_is_held_by_one(each_executor: sky.Compute) -> None:
         thread.start()
         thread.join()
         assert [str(error) for error in others] == ["Lock 'mutex' was not free within 0.1 s."]
-    with pytest.raises(RuntimeError, match="^Lock 'mutex' is not held here.$"):
+    with pytest.raises(RuntimeError, match="^Lock 'mutex' is not held by this thread or asyncio task.$"):
         lock.release()
     assert lock.acquire(timeout=0)
     lock.release()
 
 
-def test_a_lock_that_a_task_forgets_is_free_when_it_ends(each_executor: sky.Compute) -> None:
-    for _ in range(4):  # the same node gets it again too
+def test_unreleased_lock_is_released_when_its_task_ends(each_executor: sky.Compute) -> None:
+    for _ in range(4):  # the same node can acquire it again too
         assert acquire_only("forgotten") >> each_executor
     with each_executor.lock("forgotten", timeout=15):
         pass
@@ -328,12 +330,12 @@ def test_a_lock_that_a_task_forgets_is_free_when_it_ends(each_executor: sky.Comp
 def test_every_operation_can_be_awaited(each_executor: sky.Compute) -> None:
     assert everything_awaited() >> each_executor == (
         [1, 2, None, "none"], 1, False, True, 1, 90, 1, "x", True, 30,
-    )  # fmt: skip  # one value a line says no more
+    )  # fmt: skip  # one value per line adds nothing
     assert each_executor.counter("ac").value == 3
     assert "b" not in each_executor.dict("ad")
 
 
-def test_a_collection_travels_as_its_name(each_executor: sky.Compute) -> None:
+def test_collection_is_pickled_as_its_name(each_executor: sky.Compute) -> None:
     cache, total = each_executor.dict("travels"), each_executor.counter("total", consistency="eventual")
 
     @sky.function
@@ -346,7 +348,7 @@ def test_a_collection_travels_as_its_name(each_executor: sky.Compute) -> None:
     assert (cache["x"], total.value) == (1, 4)
 
 
-def test_refused_consistency_leaves_the_other_handles_usable(pool: sky.Compute) -> None:
+def test_refused_consistency_leaves_other_handles_usable(pool: sky.Compute) -> None:
     first = pool.dict("refused")
     first["x"] = 1
     with pytest.raises(sky.SpecError, match="cannot be 'eventual'"):
@@ -354,7 +356,7 @@ def test_refused_consistency_leaves_the_other_handles_usable(pool: sky.Compute) 
     assert first["x"] == pool.dict("refused")["x"] == 1
 
 
-def test_consistency_is_that_of_the_first_use(pool: sky.Compute) -> None:
+def test_first_use_determines_consistency(pool: sky.Compute) -> None:
     @sky.function
     def other(consistency: Any) -> int:
         return sky.counter("level", consistency=consistency).increment()
@@ -362,7 +364,7 @@ def test_consistency_is_that_of_the_first_use(pool: sky.Compute) -> None:
     assert other("eventual") >> pool == 1
     assert pool.counter("level").increment() == 2
     with pytest.raises(
-        sky.SpecError, match="^Counter 'level' is 'eventual' since its first use; it cannot be 'strong'"
+        sky.SpecError, match="^Counter 'level' has been 'eventual' since its first use; it cannot be 'strong'"
     ):
         pool.counter("level", consistency="strong").increment()
     with pytest.raises(sky.SpecError, match='consistency must be "strong" or "eventual", but got 3'):
@@ -371,7 +373,7 @@ def test_consistency_is_that_of_the_first_use(pool: sky.Compute) -> None:
         pool.dict("")
 
 
-def test_without_a_cluster_there_are_none() -> None:
+def test_pool_without_a_cluster_has_no_collections() -> None:
     @sky.function
     def attempt() -> object:
         return sky.dict("cache")
@@ -384,7 +386,7 @@ def test_without_a_cluster_there_are_none() -> None:
             pool.dict("cache")
 
 
-def test_one_node_is_enough_and_the_end_of_the_pool_is_theirs() -> None:
+def test_collections_work_on_one_node_and_end_with_the_pool() -> None:
     with sky.Compute(nodes=1) as pool:
         cache = pool.dict("cache")
         write("cache", "a", 1) >> pool
@@ -397,6 +399,6 @@ def test_one_node_is_enough_and_the_end_of_the_pool_is_theirs() -> None:
         assert pool.dict("cache").get("a") is None
 
 
-def test_outside_a_pool() -> None:
+def test_collection_outside_a_pool_is_refused() -> None:
     with pytest.raises(sky.NoPoolError, match=r"or name it: `pool\.queue\(\.\.\.\)`\.$"):
         contextvars.Context().run(sky.queue, "work")

@@ -1,4 +1,4 @@
-"""Collections while nodes are lost, come and go: what was confirmed is there, and nothing has happened twice."""
+"""Collections while nodes are lost and added: confirmed writes are kept, and nothing is applied twice."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def meet(name: str, parties: int) -> int:
 
 
 def everyone_is_in(pool: sky.Compute) -> None:
-    """Return when every node of the pool is in its cluster."""
+    """Return when every node of the pool has joined its cluster."""
     count("in") @ pool
 
 
@@ -55,7 +55,7 @@ def has(pool: sky.Compute, nodes: int) -> bool:
 
 
 class Busy:
-    """Threads that do one thing again and again, with a number of their own each time; `done` is what they got."""
+    """Threads that repeat one operation, each with its own numbers; `done` are the results."""
 
     def __init__(self, *things: Callable[[int], Any]) -> None:
         self.done: list[list[Any]] = [[] for _ in things]
@@ -76,7 +76,7 @@ class Busy:
             self._failed.append(error)
 
     def all_did(self, times: int) -> Callable[[], bool]:
-        """Whether each of them has done it so often from now on."""
+        """Return whether each thread has repeated it so often from now on."""
         targets = [len(done) + times for done in self.done]
         return lambda: bool(self._failed) or all(len(d) >= n for d, n in zip(self.done, targets, strict=True))
 
@@ -89,7 +89,7 @@ class Busy:
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2])
-def test_the_loss_of_one_of_three_nodes_loses_nothing(three: sky.Compute, wait_for: Wait, victim: int) -> None:
+def test_loss_of_one_of_three_nodes_loses_nothing(three: sky.Compute, wait_for: Wait, victim: int) -> None:
     cache, steps, seen, work = three.dict("cache"), three.counter("steps"), three.set("seen"), three.queue("work")
     for number in range(50):
         cache["before", number] = number
@@ -104,9 +104,9 @@ def test_the_loss_of_one_of_three_nodes_loses_nothing(three: sky.Compute, wait_f
         seen.add,
         put,
     )
-    wait_for(busy.all_did(20), "everything to be under way")
+    wait_for(busy.all_did(20), "all tasks to run")
     kill(three, victim)
-    wait_for(busy.all_did(20), "everything to go on")
+    wait_for(busy.all_did(20), "all tasks to continue")
     busy.stop()
     writes, ones, twos, adds, puts = (len(done) for done in busy.done)
     assert [cache["before", number] for number in range(50)] == list(range(50))
@@ -126,9 +126,9 @@ def test_takers_get_each_item_once_while_a_node_is_lost(three: sky.Compute, wait
         work.put(next(numbers))
 
     busy = Busy(lambda _: put_next(), lambda _: work.get(timeout=None))
-    wait_for(busy.all_did(50), "both to be under way")
+    wait_for(busy.all_did(50), "both to run")
     kill(three, 1)
-    wait_for(busy.all_did(20), "both to go on")
+    wait_for(busy.all_did(20), "both to continue")
     put_more = threading.Timer(0.1, put_next)
     put_more.start()
     busy.stop()
@@ -139,8 +139,8 @@ def test_takers_get_each_item_once_while_a_node_is_lost(three: sky.Compute, wait
     assert work.empty()
 
 
-def test_those_who_wait_at_a_barrier_outlive_another_node(three: sky.Compute, wait_for: Wait) -> None:
-    """Two wait on each of two nodes; what keeps their barriers may be on the one that dies."""
+def test_barrier_waiters_survive_the_loss_of_another_node(three: sky.Compute, wait_for: Wait) -> None:
+    """Two wait on each of two nodes; the replica of their barrier may be on the lost one."""
     waits = [three.start(meet(f"gate-{number}", 2), on=rank).future for number, rank in enumerate((0, 0, 2))]
     wait_for(lambda: three.snapshot().running == len(waits), "them to wait")
     kill(three, 1)
@@ -149,10 +149,10 @@ def test_those_who_wait_at_a_barrier_outlive_another_node(three: sky.Compute, wa
     assert [future.result(30) for future in waits] == [0, 0, 2]
 
 
-def test_a_replacement_is_in_the_same_cluster(three: sky.Compute, wait_for: Wait) -> None:
+def test_replacement_joins_the_same_cluster(three: sky.Compute, wait_for: Wait) -> None:
     steps = three.counter("after")
     steps.increment(10)
-    for victim in (0, 1):  # one after the other: in the end, most of the first three are not there
+    for victim in (0, 1):  # one after another, until most of the first three are replaced
         before = three.start(tasks.pid(), on=victim).future.result(20)
         kill(three, victim)
         wait_for(partial(is_another, three, victim, before), "a new node")
@@ -160,7 +160,7 @@ def test_a_replacement_is_in_the_same_cluster(three: sky.Compute, wait_for: Wait
         assert steps.increment() == 11 + victim
 
 
-def test_a_pool_of_two_waits_for_the_replacement(wait_for: Wait) -> None:
+def test_pool_of_two_waits_for_the_replacement(wait_for: Wait) -> None:
     with sky.Compute(nodes=2) as pool:
         everyone_is_in(pool)
         cache = pool.dict("cache")
@@ -170,7 +170,7 @@ def test_a_pool_of_two_waits_for_the_replacement(wait_for: Wait) -> None:
         assert [cache[number] for number in range(30)] == [-number for number in range(30)]
 
 
-def test_nodes_hand_over_what_they_keep_as_the_pool_shrinks(wait_for: Wait) -> None:
+def test_nodes_hand_over_their_replicas_when_the_pool_shrinks(wait_for: Wait) -> None:
     with sky.Compute(nodes=4) as pool:
         everyone_is_in(pool)
         cache, steps = pool.dict("cache"), pool.counter("steps")
@@ -184,7 +184,7 @@ def test_nodes_hand_over_what_they_keep_as_the_pool_shrinks(wait_for: Wait) -> N
 
 
 def everyone_is_in_anew(pool: sky.Compute) -> None:
-    """Return when every node is in the cluster, of a pool that has just lost some: it may have lost content."""
+    """Return when every node of a pool with recent losses has joined the cluster; content may be lost."""
     sky.gather(*(tasks.pid() for _ in range(8))) >> pool
     meet("anew", 4) @ pool
 
@@ -209,7 +209,7 @@ def on_thread(call: Callable[[], Any]) -> "Future[Any]":
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_strong_collections_lost_with_all_nodes_say_so_once_and_work_again(nodes: int, wait_for: Wait) -> None:
+def test_strong_collections_lost_with_all_nodes_raise_once_and_work_again(nodes: int, wait_for: Wait) -> None:
     with sky.Compute(nodes=nodes) as pool:
         everyone_is_in(pool)
         steps, full, never = pool.counter("steps"), pool.queue("full"), pool.queue("never")
@@ -221,19 +221,17 @@ def test_strong_collections_lost_with_all_nodes_say_so_once_and_work_again(nodes
         taking = on_thread(lambda: never.get(60))
         kill_all(pool, list(range(nodes)))
         wait_for(lambda: pool.snapshot().nodes and count("other") >> pool, "a new node")
-        assert sloppy.increment() == 1, "an eventual one is empty without a word"
-        with pytest.raises(sky.CollectionLostError, match="^Counter 'steps' has lost its content: all nodes that kept"):
+        assert sloppy.increment() == 1, "an eventual collection raised or has content"
+        with pytest.raises(sky.CollectionLostError, match="^Counter 'steps' has lost its content: all nodes with"):
             steps.increment()
         assert steps.value == 0
-        assert count("steps") >> pool == steps.value == 1, "tasks see what the client sees"
+        assert count("steps") >> pool == steps.value == 1, "tasks and client differ"
         with pytest.raises(sky.CollectionLostError, match="^Counter 'in' has lost its content"):
             count("in") >> pool
         assert [count("in") >> pool for _ in range(2)] == [1, 2]
         never.put("item")
         pool.barrier("gate", 2).wait(60)
-        assert (meeting.result(60), taking.result(60)) == (None, "item"), (
-            "those who wait go on waiting in the new nodes"
-        )
+        assert (meeting.result(60), taking.result(60)) == (None, "item"), "waiters do not wait on the new nodes"
 
 
 def test_lock_lost_with_all_nodes_is_not_released_for_its_next_holder() -> None:
@@ -259,7 +257,7 @@ def test_lock_lost_with_all_nodes_is_not_released_for_its_next_holder() -> None:
         holding.result(60)
 
 
-def test_operation_of_the_client_wakes_a_pool_without_nodes(wait_for: Wait) -> None:
+def test_client_operation_wakes_a_pool_without_nodes(wait_for: Wait) -> None:
     with sky.Compute(nodes=(0, 2), autoscale_idle_timeout=2, autoscale_cooldown=0) as pool:
         steps = pool.counter("steps")
         assert steps.increment() == 1
@@ -268,10 +266,10 @@ def test_operation_of_the_client_wakes_a_pool_without_nodes(wait_for: Wait) -> N
             steps.increment()
         assert steps.increment() == 1
         assert pool.queue("work").get(timeout=3, default="nothing") == "nothing"
-        assert steps.value == 1, "the pool is not idle while the client waits"
+        assert steps.value == 1, "the pool counts as idle while the client waits"
 
 
-def test_strong_collections_say_so_when_three_nodes_of_more_are_lost_at_once(wait_for: Wait) -> None:
+def test_strong_collections_raise_when_three_nodes_of_more_are_lost_at_once(wait_for: Wait) -> None:
     with sky.Compute(nodes=4) as pool:
         everyone_is_in(pool)
         cache = pool.dict("cache")
@@ -285,7 +283,7 @@ def test_strong_collections_say_so_when_three_nodes_of_more_are_lost_at_once(wai
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux")
-def test_client_that_attaches_hears_of_content_that_the_former_client_wrote(wait_for: Wait) -> None:
+def test_attached_client_learns_of_content_that_the_former_client_wrote(wait_for: Wait) -> None:
     script = (
         "import os, skyward as sky\n"
         "pool = sky.Compute(provider=sky.Local(outlives=True), nodes=1, name='left-shared', ttl=60).open()\n"

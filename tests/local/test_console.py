@@ -1,4 +1,4 @@
-"""The options `console` and `logging`: what a script's user sees on a pipe, on a terminal and in the log."""
+"""The options `console` and `logging`: output of a script on a pipe, on a terminal and in the log."""
 
 import logging
 import os
@@ -38,7 +38,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data directory of the test's own, for its log."""
+    """A data directory of the test, for its log."""
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
     return tmp_path
 
@@ -72,13 +72,13 @@ def test_without_a_terminal_the_console_is_a_few_lines_and_the_log_has_every_eve
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_silent_console_leaves_what_tasks_print_and_without_logging_there_is_no_file(home: Path) -> None:
+def test_silent_console_keeps_task_output_and_logging_false_writes_no_file(home: Path) -> None:
     done = piped(home, "console='silent', logging=False")
     assert (done.stdout, done.stderr) == ("begun, from a task\nresult 0\n", "")
     assert not (home / "data" / "logs").exists()
 
 
-def test_the_console_log_goes_through_logging(home: Path) -> None:
+def test_console_log_uses_logging(home: Path) -> None:
     configured = (
         "import logging; logging.basicConfig(level=logging.INFO, format='%(name)s %(levelname)s %(message)s')\n"
     )
@@ -89,7 +89,7 @@ def test_the_console_log_goes_through_logging(home: Path) -> None:
 
 
 class Terminal:
-    """A terminal as far as the console uses one: what stands on it, and what ever stood on it."""
+    """A terminal as far as the console uses one: its current content, and all that was ever shown."""
 
     def __init__(self) -> None:
         self.lines = [""]
@@ -124,7 +124,7 @@ class Terminal:
 
 
 def on_a_terminal(script: Path) -> Terminal:
-    """What a script leaves on a terminal."""
+    """Return the final content of a terminal after a script."""
     controller, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
     process = subprocess.Popen([sys.executable, str(script)], stdout=follower, stderr=follower, env=environment)
@@ -142,7 +142,7 @@ def on_a_terminal(script: Path) -> Terminal:
     return terminal
 
 
-def test_on_a_terminal_a_status_line_comes_and_goes_and_spoils_nothing(home: Path) -> None:
+def test_status_line_on_a_terminal_is_erased_and_overwrites_nothing(home: Path) -> None:
     script = home / "script.py"
     often = "from skyward.reporting import console\nconsole.SHARE = 1.0\n"
     script.write_text(often + SCRIPT.format(options="", seconds=3))
@@ -166,7 +166,7 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("handlers")
-def test_pools_share_one_handler_and_take_it_away(home: Path) -> None:
+def test_pools_share_one_handler_and_remove_it(home: Path) -> None:
     logger = logging.getLogger("skyward")
     before = len(logger.handlers)
     with sky.Compute(nodes=1, name="outer") as outer:
@@ -182,13 +182,13 @@ def test_pools_share_one_handler_and_take_it_away(home: Path) -> None:
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_pool_that_fails_to_open_takes_its_handler_away(home: Path) -> None:
+def test_pool_that_fails_to_open_removes_its_handler(home: Path) -> None:
     with pytest.raises(sky.ProvisioningError):
         sky.Compute(nodes=1, provider=sky.Local(fail_rate=1)).open()
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_log_that_cannot_be_written_is_said_and_stops_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_log_is_reported_and_stops_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "data").mkdir()
     (home / "data" / "logs").write_text("in the way")
     with sky.Compute(nodes=1) as pool:
@@ -196,7 +196,7 @@ def test_a_log_that_cannot_be_written_is_said_and_stops_nothing(home: Path, caps
     assert "skyward.log cannot be written" in capsys.readouterr().err
 
 
-def test_losses_and_decisions_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_losses_and_decisions_are_printed_as_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with sky.Compute(nodes=(1, 2), name="p") as pool:
         stream = pool.events(sky.events.NodeReady)
         pool.resize(2)

@@ -1,4 +1,4 @@
-"""What tasks are said to have cost, on real workers with a price."""
+"""Costs of tasks on real workers with a price."""
 
 import re
 import time
@@ -18,7 +18,7 @@ from tests.unit.jupyter.conftest import Notebook, new_shell
 pytestmark = pytest.mark.local
 
 A_CENT = 36.0
-"""USD an hour of a machine that costs a cent a second."""
+"""USD per hour of a machine that costs a cent per second."""
 
 
 @sky.function
@@ -50,14 +50,14 @@ def test_tasks_and_their_cell_share_the_price_of_the_machine() -> None:
         assert account.cost <= report.snapshot.spent
 
 
-def test_nothing_is_charged_for_a_machine_without_a_price() -> None:
+def test_machine_without_a_price_costs_nothing() -> None:
     with Compute() as pool:
         run = pool.start(busy(0.0))
         run.future.result()
         assert (run.cost, run.hardware, pool.report().tasks[0].cost) == (0.0, ["local"], 0.0)
 
 
-def test_a_cell_on_a_pool_of_the_project_says_what_it_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cell_on_a_configured_pool_shows_its_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "skyward.toml").write_text(
         "[pools.dear]\nprovider = 'priced'\nnodes = 2\naccelerator = 'T4'\n"
         f"[providers.priced]\ntype = 'local'\nhourly_price = {A_CENT}\n"
@@ -74,7 +74,7 @@ def test_a_cell_on_a_pool_of_the_project_says_what_it_cost(tmp_path: Path, monke
             tasks = notebook("%sky tasks dear").out
         finally:
             pools.close_all()
-    assert tasks.splitlines()[0].split() == ["task", "state", "node", "cell", "cost", "what"]
+    assert tasks.splitlines()[0].split() == ["task", "state", "node", "cell", "cost", "code"]
     assert len(re.findall(r"\$0\.\d+", tasks)) == 3, tasks
     assert re.fullmatch(r"node \d, [^,]+, \d+\.\d s, \$0\.\d+", one[-1]), one
     assert re.fullmatch(r"2 nodes, [^,]+, \d+\.\d s, \$0\.\d+", both[-1]), both

@@ -1,4 +1,4 @@
-"""Deadlines hold though C code holds the interpreter of a node, which then can neither stop the task nor say so."""
+"""Deadlines are enforced when C code holds the GIL of a node, which then can neither stop the task nor report it."""
 
 import ctypes
 import re
@@ -33,7 +33,7 @@ def backtracks(log: str) -> None:
 
 @sky.function
 def holds_gil_after_one(go: str) -> Iterator[int]:
-    """Yield once, then hold it as soon as that was heard."""
+    """Yield once, then hold the GIL as soon as the element was received."""
     yield 1
     while not Path(go).exists():
         time.sleep(0.01)
@@ -57,7 +57,7 @@ def test_task_that_holds_the_gil_ends_at_its_timeout_and_runs_once(node: sky.Com
 
 
 def test_result_that_arrives_after_the_deadline_is_a_timeout(node: sky.Compute) -> None:
-    """The node is still there: it answers before it counts as deaf."""
+    """The node is still connected: it answers before it counts as unresponsive."""
     before = tasks.pid() >> node
     future = holds_gil(1).with_timeout(0.5) > node
     with pytest.raises(sky.TaskTimeoutError):
@@ -92,7 +92,7 @@ def test_timeout_of_a_stream_that_holds_the_gil_reaches_its_reader(node: sky.Com
         next(stream)
 
 
-def test_neighbour_of_a_task_that_holds_the_gil_runs_again(tmp_path: Path, wait_for: Wait) -> None:
+def test_task_beside_one_that_holds_the_gil_runs_again(tmp_path: Path, wait_for: Wait) -> None:
     log = tmp_path / "log"
 
     @sky.function
@@ -105,7 +105,7 @@ def test_neighbour_of_a_task_that_holds_the_gil_runs_again(tmp_path: Path, wait_
 
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2, executor="thread")) as pool:
         beside = neighbour(str(log)) > pool
-        wait_for(lambda: log.exists() and log.read_text(), "the neighbour to run")
+        wait_for(lambda: log.exists() and log.read_text(), "the other task to run")
         late = holds_gil(600).with_timeout(3) > pool
         with pytest.raises(sky.TaskTimeoutError):
             late.result(25)
@@ -131,8 +131,8 @@ def test_process_slot_that_holds_the_gil_is_killed_and_its_node_stays() -> None:
         assert [node.machine for node in pool.snapshot().nodes] == [node.machine for node in before]
 
 
-def test_inputs_of_a_task_that_holds_the_gil_do_not_hold_up_its_node() -> None:
-    """More is fed than fits between the node and the process of the slot; both end all the same."""
+def test_inputs_of_a_task_that_holds_the_gil_do_not_block_its_node() -> None:
+    """It is fed more than the buffer between node and slot process holds; both still end."""
 
     @sky.function
     def deaf(blocks: Iterator[bytes]) -> int:
@@ -147,13 +147,13 @@ def test_inputs_of_a_task_that_holds_the_gil_do_not_hold_up_its_node() -> None:
             future.result(25)
 
 
-def test_timeout_of_a_group_counts_the_wait_in_the_queue(tmp_path: Path) -> None:
+def test_timeout_of_a_group_includes_the_time_in_the_queue(tmp_path: Path) -> None:
     with sky.Compute(nodes=1) as pool:
         assert (tasks.add(1, 1) & tasks.add(2, 2)).with_timeout(60) >> pool == (2, 4)
         paths = [tmp_path / str(number) for number in range(9)]
         group = sky.gather(tasks.sleep(0.4), *(tasks.append(str(path), "x") for path in paths), tasks.sleep(600))
         with pytest.raises(
-            sky.TaskTimeoutError, match=r"^sleep\(\) had not ended when its group was past its timeout of 1 s, and was "
+            sky.TaskTimeoutError, match=r"^sleep\(\) was stopped.*, because its group ran past its timeout of 1 s\. "
         ):
             group.with_timeout(1) >> pool
         waiting = sky.gather(tasks.sleep(600), tasks.append(str(tmp_path / "never"), "x")).with_timeout(0.3)

@@ -1,4 +1,4 @@
-"""The processes that tasks start end with their worker, however it ends, and whatever they did to get away."""
+"""Processes that tasks start end with their worker, however it ends, even if they detach themselves."""
 
 import asyncio
 import os
@@ -57,13 +57,13 @@ def escapes() -> list[int]:
 
 @pytest.fixture(params=["thread", "process"])
 def pool(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
-    """One node, with each of the executors."""
+    """One node, with each executor."""
     with sky.Compute(nodes=1, worker=sky.Worker(executor=request.param)) as compute:
         yield compute
 
 
 def gone(processes: list[int]) -> bool:
-    """Return whether none of them is there; one that nobody has collected yet does not count."""
+    """Return whether all of these processes have ended; zombies do not count."""
     return not any(_lives(process) for process in processes)
 
 
@@ -75,15 +75,15 @@ def _lives(process: int) -> bool:
 
 
 def worker_of(process: int) -> psutil.Process:
-    """The worker that a process of a task comes from."""
+    """Return the worker that a process of a task descends from."""
     return next(
         each
         for each in psutil.Process(process).parents()
-        if "skyward.worker.supervisor" in each.cmdline()  # those of the supervisors do not say it
+        if "skyward.worker.supervisor" in each.cmdline()  # not on the command lines of supervisors
     )
 
 
-def test_closing_a_pool_ends_what_tasks_started(pool: sky.Compute) -> None:
+def test_closing_a_pool_ends_processes_of_tasks(pool: sky.Compute) -> None:
     found = escapes() >> pool
     assert all(map(_lives, found))
     pool.close()
@@ -91,7 +91,7 @@ def test_closing_a_pool_ends_what_tasks_started(pool: sky.Compute) -> None:
 
 
 @pytest.mark.parametrize("victim", ["worker", "inner supervisor", "outer supervisor"])
-def test_death_of_a_worker_ends_what_tasks_started(pool: sky.Compute, victim: str, wait_for: Wait) -> None:
+def test_death_of_a_worker_ends_processes_of_tasks(pool: sky.Compute, victim: str, wait_for: Wait) -> None:
     found = escapes() >> pool
     worker = worker_of(found[0])
     inner, outer = worker.parents()[:2]
@@ -100,8 +100,8 @@ def test_death_of_a_worker_ends_what_tasks_started(pool: sky.Compute, victim: st
     assert (tasks.add(1, 2) > pool).result(25) == 3
 
 
-def test_inner_supervisor_has_the_time_to_end_what_the_outer_one_left(tmp_path: Path) -> None:
-    """Whoever started the worker does not kill the process group that both supervisors are of."""
+def test_inner_supervisor_has_time_to_end_what_the_outer_one_left(tmp_path: Path) -> None:
+    """The worker's parent does not kill the process group that contains both supervisors."""
 
     async def stop_after_a_kill() -> None:
         environment = {"SKYWARD_NODE_ID": "0", PASS_VARIABLE: passes("node 0", b"s" * 32)[1].write()}
@@ -113,7 +113,7 @@ def test_inner_supervisor_has_the_time_to_end_what_the_outer_one_left(tmp_path: 
         stopping = asyncio.create_task(started.stop())
         await started.exited()
         for _ in range(10):
-            await asyncio.sleep(0)  # what `stop` does next, it does
+            await asyncio.sleep(0)  # performs the next step of `stop`
         assert _lives(inner.pid)
         inner.resume()
         await stopping
@@ -157,10 +157,10 @@ time.sleep(600)
         ("thread", signal.SIGKILL, "forked"),
     ],
 )
-def test_death_of_the_client_ends_what_tasks_started(
+def test_death_of_the_client_ends_processes_of_tasks(
     executor: str, number: signal.Signals, state: str, wait_for: Wait
 ) -> None:
-    """Also where the worker cannot see it, because a task holds its interpreter, and where the client has forked."""
+    """Also if the worker cannot notice it, because a task holds the GIL, and if the client has forked."""
     root = str(Path(__file__).parents[2])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-c", CLIENT, executor, state]

@@ -14,20 +14,20 @@ from tests.local.conftest import Wait
 pytestmark = pytest.mark.local
 
 
-def test_run_gives_the_result(each_executor: sky.Compute) -> None:
+def test_run_returns_the_result(each_executor: sky.Compute) -> None:
     assert tasks.add(2, 3) >> each_executor == 5
 
 
-def test_tasks_run_elsewhere(pool: sky.Compute) -> None:
+def test_tasks_run_in_other_processes(pool: sky.Compute) -> None:
     assert os.getpid() not in {tasks.pid() >> pool for _ in range(4)}
 
 
-def test_nodes_take_turns(pool: sky.Compute) -> None:
+def test_nodes_are_used_round_robin(pool: sky.Compute) -> None:
     ranks = [tasks.place() >> pool for _ in range(6)]
     assert [rank for rank, _, _ in ranks] in ([0, 1] * 3, [1, 0] * 3)
 
 
-def test_every_node_has_a_directory_of_its_own(pool: sky.Compute) -> None:
+def test_every_node_has_its_own_directory(pool: sky.Compute) -> None:
     places = tasks.place() @ pool
     assert [rank for rank, _, _ in places] == [0, 1]
     assert len({directory for _, directory, _ in places}) == 2
@@ -43,11 +43,11 @@ def test_group_keeps_order_and_types(pool: sky.Compute) -> None:
     assert (number, text, len(where)) == (2, "slept", 3)
 
 
-def test_gather_of_many(each_executor: sky.Compute) -> None:
+def test_gather_of_many_calls(each_executor: sky.Compute) -> None:
     assert sky.gather(*(tasks.add(i, i) for i in range(500))) >> each_executor == tuple(2 * i for i in range(500))
 
 
-def test_empty_gather(pool: sky.Compute) -> None:
+def test_empty_gather_returns_an_empty_tuple(pool: sky.Compute) -> None:
     assert sky.gather() >> pool == ()
 
 
@@ -61,24 +61,24 @@ def test_streamed_gather_as_completed(pool: sky.Compute) -> None:
     assert list(sky.gather(*calls, stream=True, ordered=False) >> pool) == [2, 4, "slept"]
 
 
-def test_future(pool: sky.Compute) -> None:
+def test_future_has_the_result(pool: sky.Compute) -> None:
     future = tasks.add(20, 22) > pool
     assert future.result(10) == 42
     assert future.done()
     assert future.exception() is None
 
 
-def test_futures_work_with_the_standard_library(pool: sky.Compute) -> None:
+def test_futures_work_with_concurrent_futures(pool: sky.Compute) -> None:
     futures = [tasks.add(i, 0) > pool for i in range(4)]
     assert {future.result() for future in as_completed(futures, timeout=10)} == {0, 1, 2, 3}
     assert not wait(futures, timeout=10).not_done
 
 
-def test_group_future(pool: sky.Compute) -> None:
+def test_group_future_has_a_tuple(pool: sky.Compute) -> None:
     assert (sky.gather(tasks.add(1, 2), tasks.add(3, 4)) > pool).result(10) == (3, 7)
 
 
-def test_the_pool_in_scope() -> None:
+def test_current_pool_is_used_by_sky() -> None:
     with sky.Compute(nodes=1):
         assert tasks.add(1, 2) >> sky == 3
         assert tasks.add(1, 2) >> sky.sky == 3
@@ -95,7 +95,7 @@ def test_open_and_close_may_be_repeated() -> None:
     assert not pool.is_open
 
 
-def test_lambdas_and_closures_travel(each_executor: sky.Compute) -> None:
+def test_lambdas_and_closures_can_be_sent(each_executor: sky.Compute) -> None:
     offset = 40
 
     @sky.function
@@ -105,11 +105,11 @@ def test_lambdas_and_closures_travel(each_executor: sky.Compute) -> None:
     assert shifted(2) >> each_executor == 42
 
 
-def test_shares_of_a_broadcast_are_the_data(each_executor: sky.Compute) -> None:
+def test_shards_of_a_broadcast_add_up_to_the_data(each_executor: sky.Compute) -> None:
     assert tasks.shared(list(range(11))) @ each_executor == [[0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9]]
 
 
-def test_a_latecomer_joins_an_open_broadcast(tmp_path: Path, wait_for: Wait) -> None:
+def test_node_that_becomes_ready_joins_an_open_broadcast(tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
     with sky.Compute(nodes=2) as pool:
         run = pool.start(tasks.shared_slowly(list(range(6)), str(go)), on="all")
@@ -120,18 +120,18 @@ def test_a_latecomer_joins_an_open_broadcast(tmp_path: Path, wait_for: Wait) -> 
         assert run.future.result(20) == [[0, 2, 4], [1, 3, 5], []]
 
 
-def test_a_task_for_one_rank(pool: sky.Compute) -> None:
+def test_task_for_one_rank(pool: sky.Compute) -> None:
     for rank in (0, 1, 1):
         assert pool.start(tasks.place(), on=rank).future.result(10)[0] == rank
     assert pool.start(tasks.place(), on="head").future.result(10)[0] == 0
 
 
-def test_a_task_for_a_rank_that_is_not_there(pool: sky.Compute) -> None:
+def test_task_for_an_unknown_rank_is_refused(pool: sky.Compute) -> None:
     with pytest.raises(sky.UsageError, match="^Pool 'shared' has no node 7; its nodes are 0, 1.$"):
         pool.start(tasks.place(), on=7).future.result(10)
 
 
-def test_instance_info_is_filled(pool: sky.Compute) -> None:
+def test_instance_info_is_complete(pool: sky.Compute) -> None:
     zero, one = tasks.info() @ pool
     assert (zero.node, one.node) == (0, 1)
     assert zero.is_head
@@ -147,7 +147,7 @@ def test_instance_info_is_filled(pool: sky.Compute) -> None:
     assert zero.network.interface == "lo"
 
 
-def test_instance_info_in_processes(wait_for: Wait) -> None:
+def test_instance_info_in_process_slots(wait_for: Wait) -> None:
     worker = sky.Worker(concurrency=2, executor="process")
     with sky.Compute(nodes=1, worker=worker, accelerator="A100:2") as pool:
 
@@ -162,14 +162,14 @@ def test_instance_info_in_processes(wait_for: Wait) -> None:
         assert (accelerator.type, accelerator.count, accelerator.memory_gb) == ("A100", 2, 80)
 
 
-def test_several_tasks_on_a_node_at_once() -> None:
+def test_several_tasks_run_at_once_on_a_node() -> None:
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=3)) as pool:
         futures = [tasks.sleep(0.2) > pool for _ in range(3)]
         assert {future.result(10) for future in futures} == {"slept"}
         assert pool.snapshot().nodes[0].slots == 3
 
 
-def test_snapshot(pool: sky.Compute) -> None:
+def test_snapshot_of_a_pool(pool: sky.Compute) -> None:
     tasks.add(1, 1) >> pool
     snapshot = pool.snapshot()
     assert (snapshot.name, snapshot.state, snapshot.provider) == ("shared", "ready", "local")
@@ -181,7 +181,7 @@ def test_snapshot(pool: sky.Compute) -> None:
     assert (snapshot.min, snapshot.max, snapshot.desired) == (2, 2, 2)
 
 
-def test_resize(wait_for: Wait) -> None:
+def test_resize_changes_the_number_of_nodes(wait_for: Wait) -> None:
     with sky.Compute(nodes=1) as pool:
         pool.resize(3)
         wait_for(lambda: len(tasks.pid() @ pool) == 3, "three nodes")
@@ -190,24 +190,24 @@ def test_resize(wait_for: Wait) -> None:
         assert (tasks.place() >> pool)[0] == 0
 
 
-def test_a_pool_of_no_nodes_wakes_with_the_first_task() -> None:
+def test_pool_without_nodes_wakes_with_the_first_task() -> None:
     with sky.Compute(nodes=sky.Nodes(min=0, max=2)) as pool:
         assert pool.snapshot().nodes == ()
         assert tasks.add(1, 2) >> pool == 3
 
 
-def test_ready_before_all_nodes_are_there() -> None:
+def test_pool_is_ready_before_all_nodes_are() -> None:
     with sky.Compute(nodes=sky.Nodes(min=3, desired=1)) as pool:
         assert tasks.add(1, 2) >> pool == 3
         assert len(pool.snapshot().nodes) == 3
 
 
-def test_readiness_may_ask_for_more_than_the_minimum() -> None:
+def test_readiness_may_need_more_than_the_minimum() -> None:
     with sky.Compute(nodes=sky.Nodes(min=1, desired=2, max=3)) as pool:
         assert sum(node.state == "active" for node in pool.snapshot().nodes) == 2
 
 
-def test_the_first_of_several_specs() -> None:
+def test_first_of_several_specs_is_used() -> None:
     specs = [sky.Spec(provider=sky.Local(), nodes=1, image=sky.Image(env={"TESTED": name})) for name in "ab"]
     with sky.Compute(*specs, selection="first") as pool:
         assert (tasks.place() >> pool)[2] == "a"

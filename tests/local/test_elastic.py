@@ -1,4 +1,4 @@
-"""Pools that grow and shrink, have several groups, cost money and fail: on real worker processes."""
+"""Pools that scale, have several groups, cost money and fail, on real worker processes."""
 
 import re
 import threading
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.local
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Path]:
-    """A file that tasks wait for; made at the end, so that none is left waiting."""
+    """A file that tasks wait for; created at the end, so that no task keeps waiting."""
     path = tmp_path / "gate"
     yield path
     path.touch()
@@ -25,7 +25,7 @@ def gate(tmp_path: Path) -> Iterator[Path]:
 
 @sky.function
 def held(gate: str) -> int:
-    """Run until the gate is there; the rank it ran on."""
+    """Run until the gate exists; return the rank it ran on."""
     import time
     from pathlib import Path
 
@@ -54,7 +54,7 @@ def on_big() -> str:
 
 
 def until(pool: Compute, true: Callable[[PoolSnapshot], bool]) -> PoolSnapshot:
-    """The pool as soon as something is true of it."""
+    """Return the snapshot of the pool once a condition holds for it."""
     changed = threading.Event()
     for _ in range(1000):
         now = pool.snapshot()
@@ -68,14 +68,14 @@ def active(pool: PoolSnapshot) -> int:
     return sum(node.state == "active" for node in pool.nodes)
 
 
-def test_a_pool_grows_for_waiting_tasks_and_shrinks_when_it_is_idle(gate: Path) -> None:
+def test_pool_grows_for_queued_tasks_and_shrinks_when_idle(gate: Path) -> None:
     with Compute(nodes=(1, 3), autoscale_cooldown=0.2, autoscale_idle_timeout=2) as pool:
         waiting = [held(str(gate)) > pool for _ in range(3)]
         until(pool, lambda now: active(now) == 3 and now.running == 3)
         gate.touch()
         assert sorted(future.result() for future in waiting) == [0, 1, 2]
         shrunk = until(pool, lambda now: len(now.nodes) == 1)
-        assert shrunk.nodes[0].rank == 0, "the head stays"
+        assert shrunk.nodes[0].rank == 0, "the head was removed"
         *grew, shrank = pool.decisions()
         assert grew[-1].after == {"default": 3}
         assert all(event.change > 0 and "queued" in event.reason for event in grew)
@@ -83,7 +83,7 @@ def test_a_pool_grows_for_waiting_tasks_and_shrinks_when_it_is_idle(gate: Path) 
         assert "idle" in shrank.reason
 
 
-def test_a_pool_without_nodes_wakes_and_goes_to_sleep_again() -> None:
+def test_pool_without_nodes_wakes_and_scales_to_zero_again() -> None:
     with Compute(nodes=(0, 2), autoscale_cooldown=0.2, autoscale_idle_timeout=0.3) as pool:
         assert pool.snapshot().nodes == ()
         assert rank() >> pool == 0
@@ -101,7 +101,7 @@ def test_policy_no_leaves_the_pool_as_it_is(gate: Path) -> None:
         assert [event.by for event in pool.decisions()] == ["user"]
 
 
-def test_a_policy_can_be_an_object(gate: Path) -> None:
+def test_policy_can_be_an_object(gate: Path) -> None:
     class Always:
         name = "always"
         interval = 0.05
@@ -114,7 +114,7 @@ def test_a_policy_can_be_an_object(gate: Path) -> None:
         assert str(pool.decisions()[0]) == "1 -> 2 nodes: because, capped at 2 by max"
 
 
-def test_groups_run_at_once_and_tasks_go_where_they_fit() -> None:
+def test_groups_run_together_and_tasks_are_placed_where_they_fit() -> None:
     groups = {
         "cpu": sky.Spec(vcpus=4, image=sky.Image(env={"KIND": "cpu"})),
         "gpu": sky.Spec(accelerator="T4", image=sky.Image(env={"KIND": "gpu"})),
@@ -127,10 +127,10 @@ def test_groups_run_at_once_and_tasks_go_where_they_fit() -> None:
         assert set(sky.gather(*(rank() for _ in range(30))) >> pool) == {0, 1, 2}
         with pytest.raises(sky.NoGroupFitsError, match=r"on_gpu\(\) asks for 3 GPU, which no node of this pool can"):
             on_gpu().with_resources(GPU=3) >> pool
-        assert (on_gpu() @ pool) == ["gpu"], "a broadcast goes to the nodes that can hold it"
+        assert (on_gpu() @ pool) == ["gpu"], "a broadcast ran on a node that cannot run it"
 
 
-def test_room_that_was_requested_is_there_before_any_task() -> None:
+def test_requested_capacity_is_available_before_any_task() -> None:
     groups = {
         "cpu": sky.Spec(vcpus=4),
         "gpu": sky.Spec(nodes=(0, 2), accelerator="T4"),
@@ -142,11 +142,11 @@ def test_room_that_was_requested_is_there_before_any_task() -> None:
         until(pool, lambda now: [node.group for node in now.nodes] == ["cpu"])
         with pytest.raises(sky.NoGroupFitsError, match="request_resources asks for 2 GPU"):
             sky.request_resources({"GPU": 2})
-        with pytest.raises(sky.NoGroupFitsError, match="3 times 1 GPU, which do not fit into the most nodes"):
+        with pytest.raises(sky.NoGroupFitsError, match="3 times 1 GPU, which do not fit even in the pool's maximum"):
             sky.request_resources(({"GPU": 1}, 3))
 
 
-def test_a_budget_that_is_spent_ends_the_pool_and_what_waits_in_it(gate: Path) -> None:
+def test_spent_budget_ends_the_pool_and_its_queued_tasks(gate: Path) -> None:
     priced = sky.Local(hourly_price=3600.0)
     with Compute(provider=priced, nodes=1, budget=1000.0) as pool:
         running, waiting = held(str(gate)) > pool, held(str(gate)) > pool
@@ -161,31 +161,31 @@ def test_a_budget_that_is_spent_ends_the_pool_and_what_waits_in_it(gate: Path) -
         assert running.result() == 0
         empty = until(pool, lambda now: now.nodes == ())
         assert budget - 60.0 <= empty.spent <= budget
-        assert f"the budget of ${budget:.2f} is reached" in pool.decisions()[-1].reason
+        assert f"budget of ${budget:.2f} reached" in pool.decisions()[-1].reason
         assert empty.budget_exhausted
         pool.set_budget(None)
         assert rank() >> pool == 0
         assert not pool.snapshot().budget_exhausted
 
 
-def test_a_budget_that_pays_no_node_is_said_before_one_is_launched() -> None:
-    with pytest.raises(sky.NodeStartError, match=r"cannot pay for its first nodes, each with 60 s ahead, from \$1\.00"):
+def test_budget_too_small_for_a_node_is_refused_before_launching() -> None:
+    with pytest.raises(sky.NodeStartError, match=r"cannot afford its first nodes with a budget of \$1\.00"):
         Compute(provider=sky.Local(hourly_price=3600.0), budget=1.0).open()
 
 
-def test_nodes_that_do_not_come_are_asked_for_again() -> None:
+def test_failed_launches_are_retried() -> None:
     flaky = sky.Local(fail_rate=0.5, seed=3)
     with Compute(provider=flaky, nodes=4, provision_retry_delay=0.05, max_provision_attempts=20) as pool:
         assert active(pool.snapshot()) == 4
 
 
-def test_machines_that_never_come_end_the_opening_and_say_why() -> None:
+def test_repeatedly_failed_launches_end_the_opening_with_the_reason() -> None:
     never = sky.Local(fail_rate=1.0)
-    with pytest.raises(sky.NodeStartError, match=r"could not start node 0: this machine was told to fail"):
+    with pytest.raises(sky.NodeStartError, match=r"could not start node 0: simulated failure"):
         Compute(provider=never, provision_retry_delay=0.01, max_provision_attempts=2).open()
 
 
-def test_machines_may_take_their_time() -> None:
+def test_machines_may_boot_slowly() -> None:
     slow = sky.Local(boot_time=0.2)
     with Compute(provider=slow, nodes=(1, 2)) as pool:
         assert rank() >> pool == 0
@@ -199,12 +199,12 @@ def test_machines_may_take_their_time() -> None:
         ({"hourly_price": "3"}, "hourly_price must be"),
     ],
 )
-def test_a_local_node_that_cannot_be(fields: dict[str, object], message: str) -> None:
+def test_invalid_local_node_is_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(sky.SpecError, match=message):
         sky.Local(**fields)  # type: ignore[arg-type]
 
 
-def test_a_group_is_resized_by_its_name() -> None:
+def test_group_is_resized_by_its_name() -> None:
     with Compute(groups={"a": sky.Spec(vcpus=1), "b": sky.Spec(vcpus=2)}) as pool:
         pool.resize(2, group="b")
         until(pool, lambda now: [node.group for node in now.nodes if node.state == "active"] == ["a", "b", "b"])

@@ -1,4 +1,4 @@
-"""Events of real pools: from before they open until they are closed, for every way of reading them."""
+"""Events of real pools, from before they open until they are closed, with every way to read them."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def names(found: Iterable[ev.BaseEvent]) -> list[str]:
     return [type(event).__name__ for event in found]
 
 
-def test_a_pool_has_events_from_before_it_opens_until_it_is_closed() -> None:
+def test_pool_has_events_from_before_it_opens_until_it_is_closed() -> None:
     pool = sky.Compute(nodes=2, name="told")
     everything, lives = pool.events(), pool.events(ev.NodeEvent)
     with pool:
@@ -73,7 +73,7 @@ def test_a_pool_has_events_from_before_it_opens_until_it_is_closed() -> None:
     assert failed.elapsed is not None
 
 
-def test_every_way_of_ending_has_its_event_and_each_task_one_of_them(tmp_path: Path) -> None:
+def test_every_outcome_has_its_event_and_each_task_exactly_one(tmp_path: Path) -> None:
     with sky.Compute(nodes=2, worker=sky.Worker(executor="process", concurrency=2)) as pool:
         stream = pool.events(ev.TaskEvent)
         sky.gather(*(tasks.add(n, n) for n in range(20))) >> pool
@@ -121,7 +121,7 @@ def test_event_of_a_task_names_the_error_that_its_caller_gets(monkeypatch: pytes
         assert failed.reason in str(refused.value)
 
 
-def test_a_killed_node_is_lost_and_another_one_comes(wait_for: Wait) -> None:
+def test_killed_node_is_lost_and_replaced(wait_for: Wait) -> None:
     with sky.Compute(nodes=2) as pool, pool.events(ev.NodeLost, ev.NodeReady) as stream:
         os.kill(pool.start(tasks.pid(), on=1).future.result(30), signal.SIGKILL)
         lost, ready = stream.get(30), stream.get(30)
@@ -133,25 +133,25 @@ def test_a_killed_node_is_lost_and_another_one_comes(wait_for: Wait) -> None:
     assert ready.machine != lost.machine
 
 
-def test_scaling_has_the_decisions_that_the_pool_lists(wait_for: Wait) -> None:
+def test_scaling_events_match_the_decisions_of_the_pool(wait_for: Wait) -> None:
     with sky.Compute(nodes=(0, 2), autoscale_idle_timeout=0.2, autoscale_cooldown=0) as pool:
         stream = pool.events(ev.ScalingDecided)
         assert tasks.add(1, 1) >> pool == 2
         wait_for(lambda: not pool.snapshot().nodes, "the pool to be empty again")
         decided = {decision.number: decision.reason for decision in pool.decisions()}
-    told = [event.decision for event in stream if isinstance(event, ev.ScalingDecided)]
-    assert told
-    assert {decision.number: decision.reason for decision in told}.items() <= decided.items()
-    assert [decision.number for decision in told if decision.change] == [
+    decided_events = [event.decision for event in stream if isinstance(event, ev.ScalingDecided)]
+    assert decided_events
+    assert {decision.number: decision.reason for decision in decided_events}.items() <= decided.items()
+    assert [decision.number for decision in decided_events if decision.change] == [
         decision.number for decision in pool.decisions() if decision.change
     ]
 
 
-def test_money_is_told_as_it_changes() -> None:
-    pool = sky.Compute(nodes=1, provider=sky.Local(hourly_price=3600.0))  # a dollar a second
+def test_cost_events_follow_the_price() -> None:
+    pool = sky.Compute(nodes=1, provider=sky.Local(hourly_price=3600.0))  # one dollar per second
     stream = pool.events(ev.CostChanged, ev.BudgetReached, ev.PoolClosed)
     with pool:
-        budget = pool.snapshot().spent + 60.5  # what a node costs in its last minute, and half a second
+        budget = pool.snapshot().spent + 60.5  # the cost of a node in its last minute, plus half a second
         pool.set_budget(budget)
         with pytest.raises(sky.BudgetExhaustedError):
             while True:
@@ -168,7 +168,7 @@ def test_money_is_told_as_it_changes() -> None:
     assert closed.spent == pytest.approx(last.spent)
 
 
-def test_a_pool_that_cannot_be_opened_says_why_and_ends_its_streams(tmp_path: Path) -> None:
+def test_pool_that_cannot_be_opened_reports_why_and_ends_its_streams(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os\nos._exit(3)\n")
     pool = sky.Compute(nodes=1, provider=sky.Local(), image=sky.Image(env={"PYTHONPATH": str(tmp_path)}))
     stream = pool.events(ev.NodeFailed, ev.PoolFailed, ev.PoolClosed)
@@ -182,7 +182,7 @@ def test_a_pool_that_cannot_be_opened_says_why_and_ends_its_streams(tmp_path: Pa
     assert node.phase == "worker"
 
 
-def test_reading_with_async_for_while_the_loop_does_other_things() -> None:
+def test_async_for_reads_events_without_blocking_the_loop() -> None:
     async def read(pool: sky.Compute) -> tuple[list[str], int]:
         beats = 0
 
@@ -207,7 +207,7 @@ def test_reading_with_async_for_while_the_loop_does_other_things() -> None:
     assert beats > 3
 
 
-def test_a_stream_that_is_left_early_leaves_no_thread(wait_for: Wait) -> None:
+def test_abandoned_stream_leaves_no_thread(wait_for: Wait) -> None:
     with sky.Compute(nodes=1) as pool:
         before = threading.active_count()
         for event in pool.events(replay=True):
@@ -222,7 +222,7 @@ def test_a_stream_that_is_left_early_leaves_no_thread(wait_for: Wait) -> None:
         assert tasks.add(1, 1) >> pool == 2
 
 
-def test_a_slow_reader_is_told_what_it_missed_and_slows_nothing() -> None:
+def test_slow_reader_gets_a_count_of_dropped_events_and_slows_nothing() -> None:
     @sky.function
     def nothing() -> None:
         pass
@@ -237,22 +237,22 @@ def test_a_slow_reader_is_told_what_it_missed_and_slows_nothing() -> None:
     assert len(rest) == 10_000
 
 
-def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+def test_example_of_the_documentation_runs(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
     script = tmp_path / "example.py"
     script.write_text(re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0])
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     for said in ("ready with ", "node 0 is ready", "node 1 is ready", "0.25", "invert raised ZeroDivisionError"):
-        assert said in done.stdout  # two threads print, at times on one line
+        assert said in done.stdout  # two threads print, sometimes on one line
 
 
-def test_every_kind_of_event_is_documented() -> None:
+def test_every_event_type_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
     assert [name for name in ev.__all__ if name not in ("BaseEvent", "EventStream") and name not in page] == []
 
 
-def test_events_of_a_closed_pool_can_be_read_again_and_a_new_life_begins_anew() -> None:
+def test_events_of_a_closed_pool_can_be_replayed_and_reopening_starts_a_new_sequence() -> None:
     pool = sky.Compute(nodes=1)
     with pool:
         pass
@@ -263,7 +263,7 @@ def test_events_of_a_closed_pool_can_be_read_again_and_a_new_life_begins_anew() 
     assert names(pool.events(ev.TaskEnded, ev.PoolReady, replay=True)) == ["PoolReady", "TaskCompleted"]
 
 
-def test_an_attached_pool_has_events_of_the_tasks_it_was_found_with(tmp_path: Path) -> None:
+def test_attached_pool_has_events_of_its_recovered_tasks(tmp_path: Path) -> None:
     client_that_dies(tmp_path / "go")
     with sky.attach("left") as pool:
         stream = pool.events(replay=True)
@@ -297,7 +297,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_program_that_forgets_to_close_its_pool_is_not_kept_alive_by_its_readers(tmp_path: Path) -> None:
+def test_event_readers_do_not_keep_a_program_with_an_open_pool_alive(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(FORGETS_TO_CLOSE)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)

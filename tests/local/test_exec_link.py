@@ -1,4 +1,4 @@
-"""The link to a machine that is entered by a command here. Here that command is `env`, and the machine is this one."""
+"""Connections to a machine through a local command. Here the command is `env`, and the machine is this one."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ def on_it(test: Callable[[SSHLink], Awaitable[None]]) -> None:
 
 
 def marked(sign: str) -> list[int]:
-    """The processes of this machine that have `sign` on their command lines."""
+    """Return the processes of this machine with `sign` on their command lines."""
     found = []
     for entry in os.listdir("/proc"):
         with contextlib.suppress(OSError):
@@ -48,13 +48,13 @@ def marked(sign: str) -> list[int]:
 async def until(condition: Callable[[], object], what: str) -> None:
     try:
         async with asyncio.timeout(20):
-            while not condition():  # noqa: ASYNC110  # it is of other processes, which set no event
+            while not condition():  # noqa: ASYNC110  # of other processes, which set no event
                 await asyncio.sleep(0.01)
     except TimeoutError:
         pytest.fail(f"waited 20 s for {what}")
 
 
-def test_commands_run_there() -> None:
+def test_commands_run_on_the_machine() -> None:
     async def test(link: SSHLink) -> None:
         lines: list[str] = []
         done = await link.run("cat; echo $HERE; echo oh >&2; exit 3", b"given\n", lines.append)
@@ -65,11 +65,11 @@ def test_commands_run_there() -> None:
     on_it(test)
 
 
-def test_a_command_that_is_cut_did_not_end() -> None:
-    """A status that it never said is not made up."""
+def test_interrupted_command_has_no_exit_status() -> None:
+    """A status that was not received is not invented."""
 
     async def test(link: SSHLink) -> None:
-        seconds = 1_000_000 + os.getpid()  # of this run alone
+        seconds = 1_000_000 + os.getpid()  # of this run only
         running = asyncio.create_task(link.run(f"exec sleep {seconds}"))
         session = link._transport
         assert isinstance(session, ExecTransport)
@@ -84,7 +84,7 @@ def test_a_command_that_is_cut_did_not_end() -> None:
     on_it(test)
 
 
-def test_files_are_put_there(tmp_path: Path) -> None:
+def test_files_are_written_to_the_machine(tmp_path: Path) -> None:
     async def test(link: SSHLink) -> None:
         await link.put(f"{tmp_path}/with space", b"content")
         assert (tmp_path / "with space").read_bytes() == b"content"
@@ -96,7 +96,7 @@ def test_files_are_put_there(tmp_path: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def echo() -> AsyncIterator[int]:
-    """The port of a server that answers what it heard, once all has been said."""
+    """The port of a server that returns what it received, after the end of the input."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read())
@@ -118,7 +118,7 @@ async def heard(address: str, said: bytes) -> bytes:
     return answer
 
 
-def test_tunnels_carry_both_ways_and_stay_where_they_are_when_the_connection_breaks() -> None:
+def test_tunnels_carry_both_directions_and_keep_their_ports_when_the_connection_breaks() -> None:
     async def test(link: SSHLink) -> None:
         async with echo() as port:
             address = await link.tunnel("127.0.0.1", port, sys.executable)
@@ -127,14 +127,14 @@ def test_tunnels_carry_both_ways_and_stay_where_they_are_when_the_connection_bre
             before = link._transport
             assert isinstance(before, ExecTransport)
             os.killpg(before._process.pid, signal.SIGKILL)
-            await until(lambda: link._transport is not before, "the connection to be made again")
+            await until(lambda: link._transport is not before, "the reconnect")
             await link.run("true")
             assert await heard(address, b"again") == b"again"
 
     on_it(test)
 
 
-def test_tunnel_carries_a_bounded_number_of_connections_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tunnel_limits_concurrent_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyward.link.exec.transport._MOST_CARRIED", 2)
 
     async def test(link: SSHLink) -> None:
@@ -156,8 +156,8 @@ def test_tunnel_carries_a_bounded_number_of_connections_at_a_time(monkeypatch: p
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
-def test_connections_of_other_users_are_ended_and_run_no_command() -> None:
-    """However many: each would be a command that runs, `docker exec` say."""
+def test_connections_of_other_users_are_closed_and_run_no_command() -> None:
+    """However many: each would be a running command, such as `docker exec`."""
 
     async def test(link: SSHLink) -> None:
         async with echo() as port:
@@ -166,14 +166,14 @@ def test_connections_of_other_users_are_ended_and_run_no_command() -> None:
             other = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", script, "--idle", "50", address,
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            )  # fmt: skip  # one option a line would hide the command
+            )  # fmt: skip  # one option per line would hide the command
             try:
                 assert other.stdout is not None
                 await other.stdout.readline()
                 assert await heard(address, b"hello") == b"hello"
                 transport = link._transport
                 assert isinstance(transport, ExecTransport)
-                await until(lambda: len(transport._tunnels) == 1, "the connections of strangers to be ended")
+                await until(lambda: len(transport._tunnels) == 1, "the unauthenticated connections to be closed")
             finally:
                 other.kill()
                 await other.wait()
@@ -181,8 +181,8 @@ def test_connections_of_other_users_are_ended_and_run_no_command() -> None:
     on_it(test)
 
 
-def test_a_machine_that_freezes_is_noticed() -> None:
-    """And what is left of the old connection is not waited for, though it holds the ends of its pipes."""
+def test_frozen_machine_is_noticed() -> None:
+    """The remains of the old connection are not waited for, though they hold the ends of its pipes."""
 
     async def test(link: SSHLink) -> None:
         before = link._transport
@@ -198,7 +198,7 @@ def test_a_machine_that_freezes_is_noticed() -> None:
     on_it(test)
 
 
-def test_a_tunnel_to_where_nobody_listens_ends_at_once() -> None:
+def test_tunnel_to_a_closed_port_ends_at_once() -> None:
     async def test(link: SSHLink) -> None:
         async with echo() as port:
             pass
@@ -209,8 +209,8 @@ def test_a_tunnel_to_where_nobody_listens_ends_at_once() -> None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_who_connects_as_the_connection_closes_is_let_go(turns: int) -> None:
-    """Wherever between being accepted and being carried: a socket that nobody closes is an error of this test."""
+def test_clients_that_connect_while_a_tunnel_closes_are_dropped(turns: int) -> None:
+    """At any point between being accepted and being forwarded: an unclosed socket is an error of this test."""
 
     async def go() -> None:
         transport = await ExecTransport.connect(HERE)
@@ -227,11 +227,11 @@ def test_who_connects_as_the_connection_closes_is_let_go(turns: int) -> None:
     gc.collect()
 
 
-def test_what_runs_there_ends_with_the_connection() -> None:
-    """Also where our end was killed: all that it has is the end of a pipe."""
+def test_remote_processes_end_with_the_connection() -> None:
+    """Also if the client was killed: the process only sees the end of a pipe."""
 
     async def test(link: SSHLink) -> None:
-        seconds = 2_000_000 + os.getpid()  # of this run alone
+        seconds = 2_000_000 + os.getpid()  # of this run only
         running = asyncio.create_task(link.run(f"sleep {seconds}"))
         session = link._transport
         assert isinstance(session, ExecTransport)
@@ -253,12 +253,12 @@ def test_what_runs_there_ends_with_the_connection() -> None:
         (("sh", "-c", "echo 'Error: No such container: x' >&2; exit 1"), "cannot be entered: Error: No such container"),
     ],
 )
-def test_a_machine_that_is_gone_is_not_tried_again(command: tuple[str, ...], said: str) -> None:
+def test_machine_that_is_gone_is_not_retried(command: tuple[str, ...], said: str) -> None:
     with pytest.raises(NodeStartError, match=said):
         asyncio.run(SSHLink.open(ExecAccess(command, "this machine"), 1000))
 
 
-def test_a_machine_that_is_not_there_yet_is_tried_again(tmp_path: Path) -> None:
+def test_machine_that_is_not_up_yet_is_retried(tmp_path: Path) -> None:
     script = 'if [ -e "$0" ]; then exec "$@"; fi; touch "$0"; echo not yet >&2; exit 1'
     access = ExecAccess(("sh", "-c", script, f"{tmp_path}/tried"), "this machine")
 
@@ -269,7 +269,7 @@ def test_a_machine_that_is_not_there_yet_is_tried_again(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_a_machine_that_does_not_answer_is_given_up() -> None:
+def test_machine_that_does_not_answer_is_given_up() -> None:
     access = ExecAccess(("sh", "-c", "exit 1"), "this machine")
     with pytest.raises(NodeStartError, match="this machine cannot be entered: it ended; gave up after 1 s"):
         asyncio.run(SSHLink.open(access, 1))

@@ -1,4 +1,4 @@
-"""A large blob leaves the client once for a cluster, and gets to every node whatever is lost meanwhile."""
+"""A large blob leaves the client once for a cluster, and reaches every node despite losses."""
 
 import os
 import signal
@@ -25,9 +25,9 @@ type Array = npt.NDArray[np.uint8]
 
 SIZE = 24_000_000
 TWO = sky.Worker(concurrency=2)
-"""One slot for the task that waits for its blob, and one to ask a node something meanwhile."""
+"""One slot for the task that waits for its blob, and one for a probe."""
 SLACK = 1_000_000
-"""Bytes of everything else that is said meanwhile."""
+"""Bytes of all other messages meanwhile."""
 
 
 @sky.function
@@ -45,31 +45,31 @@ def fresh(seed: int, size: int = SIZE) -> Array:
 
 
 def sent(pool: sky.Compute) -> int:
-    """Bytes of blobs that came to the present nodes from here."""
+    """Return the bytes of blobs that the client sent to the current nodes."""
     return sum(node.sent for node in pool.snapshot().nodes)
 
 
 def everyone_is_in(pool: sky.Compute) -> None:
-    """Return when every node is in the cluster; its port for blobs is open before."""
+    """Return when every node has joined the cluster; its port for blobs is open before."""
     count("in") @ pool
 
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes take each other to be on other machines, and get blobs over their connections."""
+    """Nodes regard each other as being on other machines, and transfer blobs over connections."""
     monkeypatch.setattr("skyward.control.act.nodes.replication.LocalAccess", type("ElsewhereAccess", (), {}))
 
 
 @pytest.fixture(params=["near", "apart"])
 def either_way(request: pytest.FixtureRequest) -> str:
-    """Blobs go from node to node through memory, or over connections."""
+    """Transfer of blobs through shared memory, or over connections."""
     if request.param == "apart":
         request.getfixturevalue("apart")
     return str(request.param)
 
 
 class Gate:
-    """Lets half of each large blob leave the client, and the rest when it is opened."""
+    """A gate that passes half of each large blob, and the rest when it is opened."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -81,7 +81,7 @@ class Gate:
             self._changed.notify_all()
 
     def connect(self, address: tuple[str, int], timeout: float) -> socket.socket:
-        """A connection with this gate in it."""
+        """A connection with this gate."""
         gate = self
 
         class Gated(socket.socket):
@@ -116,7 +116,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 
 def has_of_blobs(process: int) -> int:
-    """Bytes of blobs that a process has in memory."""
+    """Return the bytes of blobs that a process has in memory."""
     total = 0
     for entry in Path(f"/proc/{process}/fd").iterdir():
         try:
@@ -140,7 +140,7 @@ def expected(array: Array) -> int:
 
 
 @pytest.mark.usefixtures("either_way")
-def test_a_broadcast_leaves_the_client_once() -> None:
+def test_broadcast_leaves_the_client_once() -> None:
     with sky.Compute(nodes=6) as pool:
         everyone_is_in(pool)
         before = bytes_sent()
@@ -153,7 +153,7 @@ def test_a_broadcast_leaves_the_client_once() -> None:
 
 
 @pytest.mark.usefixtures("either_way")
-def test_a_captured_array_of_many_tasks_leaves_the_client_once() -> None:
+def test_captured_array_of_many_tasks_leaves_the_client_once() -> None:
     array = fresh(2)
 
     @sky.function
@@ -166,15 +166,15 @@ def test_a_captured_array_of_many_tasks_leaves_the_client_once() -> None:
         assert sent(pool) == SIZE
 
 
-def test_a_broadcast_right_after_opening_leaves_the_client_once() -> None:
-    """It waits for the nodes to be able to speak to each other, which takes less than sending it anew."""
+def test_broadcast_right_after_opening_leaves_the_client_once() -> None:
+    """It waits until the nodes can reach each other, which takes less time than sending it twice."""
     with sky.Compute(nodes=3) as pool:
         array = fresh(3, 5 * SIZE)
         assert crc(array) @ pool == [expected(array)] * 3
         assert sent(pool) == array.nbytes
 
 
-def test_small_blobs_are_sent_to_each() -> None:
+def test_small_blobs_are_sent_to_each_node() -> None:
     with sky.Compute(nodes=3) as pool:
         everyone_is_in(pool)
         array = fresh(4, 200_000)
@@ -182,7 +182,7 @@ def test_small_blobs_are_sent_to_each() -> None:
         assert sent(pool) == 3 * array.nbytes
 
 
-def test_nodes_that_are_on_their_own_are_each_sent_it() -> None:
+def test_nodes_without_a_cluster_are_each_sent_a_copy() -> None:
     with sky.Compute(nodes=3, cluster=False) as pool:
         array = fresh(5)
         assert crc(array) @ pool == [expected(array)] * 3
@@ -191,18 +191,18 @@ def test_nodes_that_are_on_their_own_are_each_sent_it() -> None:
 
 @pytest.mark.parametrize("victim", [0, 1, 3])
 @pytest.mark.usefixtures("either_way")
-def test_a_node_is_lost_in_the_middle(gate: Gate, wait_for: Wait, victim: int) -> None:
+def test_node_is_lost_during_replication(gate: Gate, wait_for: Wait, victim: int) -> None:
     with sky.Compute(nodes=4, retry_on_interruption=5, worker=TWO) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(6)
         result = pool.start(crc(array), on="all").future
-        wait_for(all_have_half(processes[:1]), "half of it to be there")
+        wait_for(all_have_half(processes[:1]), "half of it to arrive")
         os.kill(processes[victim], signal.SIGKILL)
         wait_for(lambda: pool.start(tasks.pid(), on=victim).future.result(60) != processes[victim], "a new node")
         gate.open()
         assert result.result(120) == [expected(array)] * 4
-        assert sent(pool) == SIZE, "the nodes that are there now were sent it once"
+        assert sent(pool) == SIZE, "a current node was sent it more than once"
 
 
 @pytest.mark.usefixtures("apart")
@@ -212,33 +212,33 @@ def test_nodes_receive_it_while_it_is_still_being_sent(gate: Gate, wait_for: Wai
         processes: list[int] = tasks.pid() @ pool
         array = fresh(7)
         result = pool.start(crc(array), on="all").future
-        wait_for(all_have_half(processes), "half of it to be everywhere")
+        wait_for(all_have_half(processes), "half of it to arrive everywhere")
         assert not result.done()
         gate.open()
         assert result.result(60) == [expected(array)] * 4
 
 
 @pytest.mark.usefixtures("apart")
-def test_those_behind_a_lost_node_go_on_where_they_were(gate: Gate, wait_for: Wait) -> None:
+def test_nodes_behind_a_lost_node_resume_where_they_were(gate: Gate, wait_for: Wait) -> None:
     with sky.Compute(nodes=4, retry_on_interruption=5) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(8)
         results = [on(pool, rank, array) for rank in range(4)]
-        wait_for(all_have_half(processes), "half of it to be everywhere")
+        wait_for(all_have_half(processes), "half of it to arrive everywhere")
         os.kill(processes[1], signal.SIGKILL)
         gate.open()
         assert [result.future.result(60) for result in results] == [expected(array)] * 4
 
 
 @pytest.mark.usefixtures("apart")
-def test_those_behind_a_node_that_stands_still_get_it_elsewhere(gate: Gate, wait_for: Wait) -> None:
+def test_nodes_behind_a_stalled_node_pull_from_another(gate: Gate, wait_for: Wait) -> None:
     with sky.Compute(nodes=3, retry_on_interruption=5) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(9)
         results = [on(pool, rank, array) for rank in range(3)]
-        wait_for(all_have_half(processes), "half of it to be everywhere")
+        wait_for(all_have_half(processes), "half of it to arrive everywhere")
         os.kill(processes[1], signal.SIGSTOP)
         try:
             gate.open()
@@ -249,13 +249,13 @@ def test_those_behind_a_node_that_stands_still_get_it_elsewhere(gate: Gate, wait
 
 
 @pytest.mark.usefixtures("either_way")
-def test_a_node_that_joins_in_the_middle_gets_it_from_the_others(gate: Gate, wait_for: Wait) -> None:
+def test_node_that_joins_during_replication_gets_it_from_the_others(gate: Gate, wait_for: Wait) -> None:
     with sky.Compute(nodes=2, worker=TWO) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(10)
         result = pool.start(crc(array), on="all").future
-        wait_for(all_have_half(processes[:1]), "half of it to be there")
+        wait_for(all_have_half(processes[:1]), "half of it to arrive")
         pool.resize(3)
         wait_for(lambda: [node.state for node in pool.snapshot().nodes] == ["active"] * 3, "a third node")
         everyone_is_in(pool)
@@ -265,14 +265,14 @@ def test_a_node_that_joins_in_the_middle_gets_it_from_the_others(gate: Gate, wai
 
 
 @pytest.mark.usefixtures("either_way")
-def test_nodes_that_leave_pass_nothing_on_any_more(gate: Gate, wait_for: Wait) -> None:
-    """The pool shrinks while the node that goes has half of what those that stay want."""
+def test_draining_nodes_forward_no_blobs(gate: Gate, wait_for: Wait) -> None:
+    """The pool shrinks while the drained node has half of a blob that the others need."""
     with sky.Compute(nodes=3) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(11)
         results = [on(pool, rank, array) for rank in (2, 0, 1)]
-        wait_for(all_have_half(processes[2:]), "half of it to be there")
+        wait_for(all_have_half(processes[2:]), "half of it to arrive")
         results[0].future.cancel()
         pool.resize(2)
         wait_for(lambda: len(pool.snapshot().nodes) == 2, "a node to be gone")

@@ -1,4 +1,4 @@
-"""Processes that tasks fork: they never speak for their task, and the end of a task's process is seen despite them."""
+"""Processes that tasks fork: they never report for their task, and do not hide the end of the task's process."""
 
 import multiprocessing
 import os
@@ -24,14 +24,14 @@ pytestmark = [
 
 @pytest.fixture(scope="module", params=[("thread", 1), ("thread", 2), ("process", 2)], ids=str)
 def pool(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
-    """One node, with each of the executors, with one slot and with two."""
+    """One node, with each executor, with one slot and with two."""
     executor, slots = request.param
     with sky.Compute(nodes=1, worker=sky.Worker(executor=executor, concurrency=slots)) as compute:
         yield compute
 
 
-class Said:
-    """What was printed so far."""
+class Printed:
+    """Return the output so far."""
 
     def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
         self._capture = capture
@@ -64,14 +64,14 @@ def forked(how: str) -> tuple[str, int]:
 @pytest.mark.parametrize(
     ("how", "status"), [("return", 0), ("a large return", 0), ("exit", 3), ("raise", 1), ("_exit", 5)]
 )
-def test_forked_child_never_answers_for_its_task(
+def test_forked_child_never_reports_for_its_task(
     pool: sky.Compute, how: str, status: int, capfd: pytest.CaptureFixture[str], wait_for: Wait
 ) -> None:
     assert forked(how) >> pool == ("task", status)
-    said = Said(capfd)
-    wait_for(lambda: "forked" in said.now(), "its output")
+    output = Printed(capfd)
+    wait_for(lambda: "forked" in output.now(), "its output")
     assert tasks.add(1, 2) >> pool == 3
-    assert said.now().count("forked") == 1
+    assert output.now().count("forked") == 1
 
 
 @sky.function
@@ -126,7 +126,9 @@ def helped_then_dies(path: str) -> str:
     return "never"
 
 
-def test_death_of_a_task_is_seen_while_its_helper_lives(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_death_of_a_task_process_is_noticed_while_its_helper_lives(
+    pool: sky.Compute, tmp_path: Path, wait_for: Wait
+) -> None:
     path = tmp_path / "helper"
     assert (helped_then_dies(str(path)) > pool).result(20) == "ran again"
     helper = int(path.read_text())
@@ -147,7 +149,7 @@ def helped_and_deaf(path: str) -> None:
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["timeout", "cancel"])
-def test_task_deaf_to_interrupts_ends_with_its_helper(tmp_path: Path, wait_for: Wait, cancelled: bool) -> None:
+def test_task_that_ignores_interrupts_ends_with_its_helper(tmp_path: Path, wait_for: Wait, cancelled: bool) -> None:
     path = tmp_path / "helper"
     with sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool:
         future = helped_and_deaf(str(path)).with_timeout(60 if cancelled else 5) > pool
@@ -181,8 +183,8 @@ def test_daemon_outlives_its_task_and_not_its_node(
         assert tasks.add(1, 2) >> pool == 3
         assert psutil.Process(daemon).status() in (psutil.STATUS_SLEEPING, psutil.STATUS_RUNNING)
         go.touch()
-        said = Said(capfd)
-        wait_for(lambda: "said by the daemon" in said.now(), "its output")
+        output = Printed(capfd)
+        wait_for(lambda: "said by the daemon" in output.now(), "its output")
         assert tasks.add(1, 2) >> pool == 3
     assert not psutil.pid_exists(daemon)
 

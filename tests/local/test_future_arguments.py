@@ -1,4 +1,4 @@
-"""Futures as arguments, and `.after`, on real nodes: values of other tasks, errors and cancels that pass on."""
+"""Futures as arguments, and `.after`, on real nodes: values of other tasks, and propagated errors and cancels."""
 
 import concurrent.futures
 import threading
@@ -54,14 +54,14 @@ def wait_and_give(path: str, value: Any) -> Any:
     return value
 
 
-def test_a_future_is_its_value(each_executor: sky.Compute) -> None:
+def test_future_is_replaced_by_its_value(each_executor: sky.Compute) -> None:
     a = tasks.add(1, 2) > each_executor
     b = tasks.add(a, b=a) > each_executor  # type: ignore[arg-type]  # the value of a future
     assert tasks.add(b, 4) >> each_executor == 10  # type: ignore[arg-type]  # see above
     assert (a.result(), b.result()) == (3, 6)
 
 
-def test_it_waits_for_what_it_takes_and_no_thread_does(tmp_path: Path, wait_for: Wait) -> None:
+def test_task_waits_for_its_dependency_without_a_thread(tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
     with sky.Compute(nodes=2) as pool:
         before = {thread.name for thread in threading.enumerate()}
@@ -76,7 +76,7 @@ def test_it_waits_for_what_it_takes_and_no_thread_does(tmp_path: Path, wait_for:
         assert [future.result(30) for future in futures] == [5 + i for i in range(50)]
 
 
-def test_futures_in_containers_are_values_too(pool: sky.Compute) -> None:
+def test_futures_in_containers_are_replaced_too(pool: sky.Compute) -> None:
     a, b = (tasks.add(i, 0) > pool for i in (1, 2))
     assert same([a, (b, 3)], key={"a": [a]}) >> pool == (([1, (2, 3)],), {"key": {"a": [1]}})
     assert same(Pair(a, [b])) >> pool == Pair(1, [2])
@@ -100,8 +100,8 @@ def test_futures_of_groups_are_tuples(pool: sky.Compute) -> None:
 
 def test_futures_of_other_pools_and_executors_are_values(pool: sky.Compute) -> None:
     with sky.Compute(nodes=1) as other, concurrent.futures.ThreadPoolExecutor(1) as threads:
-        there = array(1_000_000) > other
-        assert total(there) >> pool == 1_000_000
+        remote = array(1_000_000) > other
+        assert total(remote) >> pool == 1_000_000
         assert tasks.add(threads.submit(lambda: 4), threads.submit(lambda: 5)) >> pool == 9  # type: ignore[arg-type]
 
 
@@ -121,24 +121,24 @@ def test_groups_and_maps_take_futures(pool: sky.Compute) -> None:
     assert sky.gather(*calls) >> pool == (1, 2, 3, 4, 5)
 
 
-def test_a_generator_function_takes_futures_and_a_list_that_is_a_future_can_be_iterated(pool: sky.Compute) -> None:
+def test_generator_functions_take_futures_and_a_future_list_can_be_iterated(pool: sky.Compute) -> None:
     assert list(tasks.count(tasks.add(1, 2) > pool) >> pool) == [0, 1, 2]  # type: ignore[arg-type]
     assert tasks.total(same([1, 2, 3]) > pool) >> pool == 6  # type: ignore[arg-type]
 
 
-def test_large_values_pass_and_each_task_has_its_own(each_executor: sky.Compute) -> None:
+def test_large_values_are_passed_and_each_task_has_its_own(each_executor: sky.Compute) -> None:
     a = array(2_000_000) > each_executor
     assert change(a) >> each_executor == 100.0
     assert total(a) >> each_executor == 2_000_000
     a.result()[0] = 50.0
-    assert total([a, a]) >> each_executor == 4_000_000, "what the task returned counts"
+    assert total([a, a]) >> each_executor == 4_000_000, "not the value that the task returned"
     assert a.result()[0] == 50.0
     b = array(2_000_000) > each_executor
     b.result()[0] = 50.0
-    assert total(b) >> each_executor == 2_000_049, "it was taken out before, and is sent as it is"
+    assert total(b) >> each_executor == 2_000_049, "a fetched result must be sent as it is"
 
 
-def test_an_error_passes_on_with_its_type_and_says_which_dependency_failed(pool: sky.Compute) -> None:
+def test_error_propagates_with_its_type_and_names_the_dependency(pool: sky.Compute) -> None:
     with pool.events(ev.TaskFailed) as events:
         a = tasks.fail("bad") > pool
         b = same(a) > pool
@@ -159,7 +159,7 @@ def test_an_error_passes_on_with_its_type_and_says_which_dependency_failed(pool:
     ]
 
 
-def test_a_task_does_not_wait_for_the_rest_once_one_has_failed(pool: sky.Compute, tmp_path: Path) -> None:
+def test_task_fails_at_once_when_one_dependency_failed(pool: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
     slow = wait_and_give(str(go), 1) > pool
     with pytest.raises(ValueError, match="^bad"):
@@ -168,7 +168,7 @@ def test_a_task_does_not_wait_for_the_rest_once_one_has_failed(pool: sky.Compute
     assert slow.result(30) == 1
 
 
-def test_a_failed_future_fails_a_call_that_is_made_later(pool: sky.Compute) -> None:
+def test_failed_future_fails_a_later_call(pool: sky.Compute) -> None:
     a = tasks.fail("bad") > pool
     with pytest.raises(ValueError, match="^bad"):
         a.result(30)
@@ -179,7 +179,7 @@ def test_a_failed_future_fails_a_call_that_is_made_later(pool: sky.Compute) -> N
         run.future.result(30)
 
 
-def test_a_cancel_passes_on(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_cancel_propagates(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     a = wait_and_give(str(tmp_path / "never"), 1) > pool
     b = same(a) > pool
     everywhere = pool.start(same(a), on="all").future
@@ -196,7 +196,7 @@ def test_a_cancel_passes_on(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -
         everywhere.result(30)
 
 
-def test_what_waits_can_be_cancelled_by_itself(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_waiting_task_can_be_cancelled_alone(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
     a = wait_and_give(str(go), 1) > pool
     b = same(a) > pool
@@ -212,7 +212,7 @@ def test_what_waits_can_be_cancelled_by_itself(pool: sky.Compute, tmp_path: Path
     assert tasks.add(1, 1) >> pool == 2
 
 
-def test_what_waits_is_listed_and_can_be_cancelled_by_number(pool: sky.Compute, tmp_path: Path) -> None:
+def test_waiting_task_is_listed_and_can_be_cancelled_by_number(pool: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
     a = wait_and_give(str(go), 1) > pool
     run = pool.start(same(a))
@@ -226,16 +226,16 @@ def test_what_waits_is_listed_and_can_be_cancelled_by_number(pool: sky.Compute, 
     a.result(30)
 
 
-def test_a_group_s_timeout_counts_while_it_waits(pool: sky.Compute, tmp_path: Path) -> None:
+def test_group_timeout_counts_while_it_waits(pool: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
     a = wait_and_give(str(go), 1) > pool
-    with pytest.raises(sky.TaskTimeoutError, match=r"^same\(\) had not ended when its group was past its timeout"):
+    with pytest.raises(sky.TaskTimeoutError, match=r"^same\(\) was stopped before it started, because its group"):
         sky.gather(same(a)).with_timeout(0.2) >> pool
     go.touch()
     a.result(30)
 
 
-def test_closing_the_pool_ends_what_waits(tmp_path: Path) -> None:
+def test_closing_the_pool_ends_waiting_tasks(tmp_path: Path) -> None:
     with sky.Compute(nodes=1) as pool:
         a = wait_and_give(str(tmp_path / "never"), 1) > pool
         b = same(a) > pool
@@ -245,7 +245,7 @@ def test_closing_the_pool_ends_what_waits(tmp_path: Path) -> None:
             future.result(30)
 
 
-def test_a_task_for_a_node_that_is_not_there_any_more_says_so(tmp_path: Path, wait_for: Wait) -> None:
+def test_waiting_task_for_a_removed_node_fails_with_the_reason(tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
     with sky.Compute(nodes=2) as pool:
         a = pool.start(wait_and_give(str(go), 1), on=0).future
@@ -257,7 +257,7 @@ def test_a_task_for_a_node_that_is_not_there_any_more_says_so(tmp_path: Path, wa
             b.result(30)
 
 
-def test_a_value_is_there_again_when_the_task_that_takes_it_runs_again(pool: sky.Compute, tmp_path: Path) -> None:
+def test_value_is_available_to_a_retried_task(pool: sky.Compute, tmp_path: Path) -> None:
     @sky.function
     def total_once(values: Any, path: str) -> float:
         tasks.die_once.fn(path)
@@ -267,7 +267,7 @@ def test_a_value_is_there_again_when_the_task_that_takes_it_runs_again(pool: sky
     assert total_once(a, str(tmp_path / "marker")) >> pool == 1_000_000
 
 
-def test_after_waits_for_the_end_and_not_for_a_value(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_after_waits_for_the_end_without_the_value(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     go, log = tmp_path / "go", tmp_path / "log"
     a = wait_and_give(str(go), 1) > pool
     b = tasks.append(str(log), "b").after(a) > pool
@@ -279,7 +279,7 @@ def test_after_waits_for_the_end_and_not_for_a_value(pool: sky.Compute, tmp_path
     assert log.read_text() == "bcc"
 
 
-def test_after_fails_with_what_failed(pool: sky.Compute) -> None:
+def test_after_fails_with_the_error_of_its_dependency(pool: sky.Compute) -> None:
     a = tasks.fail("bad") > pool
     with pytest.raises(ValueError, match="^bad") as caught:
         tasks.add(1, 1).after(a) >> pool
@@ -290,17 +290,17 @@ def test_after_takes_futures_only() -> None:
     with pytest.raises(
         sky.SpecError, match=r"^`\.after` takes futures, but got `add\(\.\.\.\)`: write `add\(\.\.\.\)\.after"
     ):
-        tasks.add(1, 1).after(tasks.add(2, 2))  # type: ignore[arg-type]  # that is the mistake
+        tasks.add(1, 1).after(tasks.add(2, 2))  # type: ignore[arg-type]  # intended
 
 
-def test_a_future_of_a_stream_is_refused(pool: sky.Compute) -> None:
+def test_future_of_a_stream_is_refused(pool: sky.Compute) -> None:
     stream = tasks.count(3) > pool
     with pytest.raises(sky.SpecError, match="^A future of a stream has no value to pass"):
         same(stream) >> pool
     assert list(stream.result()) == [0, 1, 2]
 
 
-def test_an_instance_of_a_class_of_the_script_is_of_that_class_where_it_is_taken(each_executor: sky.Compute) -> None:
+def test_instance_of_a_script_class_keeps_its_class_in_the_next_task(each_executor: sky.Compute) -> None:
     class Model:
         def __init__(self, rate: float) -> None:
             self.rate = rate

@@ -1,5 +1,5 @@
-"""Whatever goes wrong while a pool opens or closes: its machines are given back before the caller hears of it, or are
-on record for `sky reap`; and what can be given back is, whatever else cannot."""
+"""Failures while a pool opens or closes: its machines are terminated before the caller gets the error, or are
+on record for `sky reap`. A failure to terminate one machine does not affect the others."""
 
 import threading
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def cloud(tmp_path: Path) -> Rented:
 
 
 def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
-    """Do it beside; and what it raised."""
+    """Run it on a thread; return the error that it raised."""
     errors: list[BaseException] = []
 
     def attempt() -> None:
@@ -43,10 +43,10 @@ def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseEx
     return thread, errors
 
 
-def test_whoever_is_interrupted_while_a_pool_opens_finds_its_machines_gone(
+def test_machines_are_terminated_when_opening_is_interrupted(
     cloud: Rented, monkeypatch: pytest.MonkeyPatch, wait_for: Wait
 ) -> None:
-    """Ctrl-C, while the machines are there and closing takes its time."""
+    """Ctrl-C, while the machines are up and closing takes time."""
     run = background.run
     cloud.hold("before teardown")
 
@@ -61,7 +61,7 @@ def test_whoever_is_interrupted_while_a_pool_opens_finds_its_machines_gone(
             raise KeyboardInterrupt
 
         def cancel(self) -> None:
-            self._future.cancel()  # type: ignore[attr-defined]  # of whatever `run` gives
+            self._future.cancel()  # type: ignore[attr-defined]  # of any result of `run`
 
     monkeypatch.setattr(background, "run", lambda coroutine: Interrupted(run(coroutine)))
     with pytest.raises(KeyboardInterrupt):
@@ -69,11 +69,11 @@ def test_whoever_is_interrupted_while_a_pool_opens_finds_its_machines_gone(
     assert cloud.left == []
 
 
-def test_a_pool_that_is_closed_while_it_opens(cloud: Rented, wait_for: Wait) -> None:
+def test_pool_closed_while_it_opens(cloud: Rented, wait_for: Wait) -> None:
     held = cloud.hold("after prepare")
     pool = sky.Compute(provider=cloud, nodes=1, name="hasty")
     opener, errors = in_thread(pool.open)
-    wait_for(held, "it to be opening")
+    wait_for(held, "the pool to be opening")
     closer, wrong = in_thread(pool.close)
     cloud.release("after prepare")
     closer.join(30)
@@ -87,17 +87,17 @@ def test_a_pool_that_is_closed_while_it_opens(cloud: Rented, wait_for: Wait) -> 
         sky.attach("hasty")
 
 
-def test_what_came_of_a_request_whose_answer_was_lost_is_given_back(cloud: Rented) -> None:
+def test_machines_of_a_request_with_a_lost_answer_are_terminated(cloud: Rented) -> None:
     cloud.fail("after create", times=2)
     with sky.Compute(provider=cloud, nodes=1) as pool:
         assert tasks.pid() >> pool
         machines = [each for each in cloud.left if each.startswith("machines")]
-        assert len(machines) == 1, "the machines of the two requests that failed are paid for"
+        assert len(machines) == 1, "machines of the two failed requests are still billed"
     assert cloud.left == []
 
 
-def test_what_another_group_has_is_nobody_s_lost_answer(cloud: Rented, wait_for: Wait) -> None:
-    """A cloud that is asked for the machines of a pool names those of all its groups."""
+def test_machines_of_another_group_are_not_taken_for_a_lost_answer(cloud: Rented, wait_for: Wait) -> None:
+    """A cloud lists the machines of all groups of a pool."""
     groups = {name: sky.Spec(provider=cloud, nodes=1, vcpus=1) for name in ("one", "other")}
     with sky.Compute(groups=groups) as pool:
         before: list[int] = tasks.pid() @ pool
@@ -109,7 +109,7 @@ def test_what_another_group_has_is_nobody_s_lost_answer(cloud: Rented, wait_for:
     assert cloud.left == []
 
 
-def test_a_group_that_is_taken_over_leaves_another_its_machines(cloud: Rented) -> None:
+def test_taking_over_one_group_leaves_another_its_machines(cloud: Rented) -> None:
     groups = {name: sky.Spec(provider=cloud, nodes=1, vcpus=1) for name in ("one", "other")}
     with sky.Compute(groups=groups) as pool:
         assert pool._pool is not None
@@ -124,14 +124,14 @@ def test_a_group_that_is_taken_over_leaves_another_its_machines(cloud: Rented) -
         assert cloud.left == machines
 
 
-def test_what_was_half_prepared_is_removed(cloud: Rented) -> None:
+def test_partly_prepared_resources_are_removed(cloud: Rented) -> None:
     cloud.fail("after prepare")
     with pytest.raises(OSError, match="the cloud is down after prepare"):
         sky.Compute(provider=cloud, nodes=1).open()
     assert cloud.left == []
 
 
-def test_one_cloud_that_is_down_keeps_no_machines_of_another(tmp_path: Path) -> None:
+def test_unreachable_cloud_does_not_block_termination_on_another(tmp_path: Path) -> None:
     clouds = {name: Rented(str(tmp_path / name)) for name in ("up", "down")}
     for cloud in clouds.values():
         Path(cloud.directory).mkdir()
@@ -149,7 +149,7 @@ def test_one_cloud_that_is_down_keeps_no_machines_of_another(tmp_path: Path) -> 
     assert clouds["down"].left == []
 
 
-def test_reaping_goes_on_after_a_cloud_that_is_down(tmp_path: Path) -> None:
+def test_reaping_continues_after_an_unreachable_cloud(tmp_path: Path) -> None:
     clouds = [Rented(str(tmp_path / name)) for name in ("one", "two")]
     for cloud in clouds:
         Path(cloud.directory).mkdir()

@@ -1,4 +1,4 @@
-"""Nothing that a task prints, raises, yields, returns or does to its process ends anything but that task."""
+"""No output, exception, element, result or process action of a task ends anything but that task."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ WAYS = ("print", "stderr", "bytes", "descriptor", "log", "warn", "thread", "disp
 
 
 class Odd:
-    """An object that fails at whatever it is asked."""
+    """An object that raises on every access."""
 
     def __repr__(self) -> str:
         raise RuntimeError("\udc80")
@@ -47,7 +47,7 @@ class Odd:
 
 
 class OddError(Exception):
-    """An exception that fails at whatever it is asked."""
+    """An exception that raises on every access."""
 
     def __str__(self) -> str:
         raise SystemExit("\udc80")
@@ -60,7 +60,7 @@ class OddError(Exception):
 
 
 class RebuiltError(Exception):
-    """An exception that cannot be made again where it arrives."""
+    """An exception that cannot be reconstructed at the client."""
 
     def __reduce__(self) -> Any:
         return _leave, ("\udc80",)
@@ -71,10 +71,10 @@ def _leave(_: str) -> None:
 
 
 def _lying() -> BaseException:
-    """Return an exception that is not what it says, and whose parts cannot be had."""
+    """Return an exception with a false type whose parts cannot be read."""
 
     class LyingError(Exception):
-        @property  # type: ignore[misc]  # such a class is no proper one
+        @property  # type: ignore[misc]  # not a valid class
         def __class__(self) -> object:  # type: ignore[override]  # as above
             raise ValueError
 
@@ -122,7 +122,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 
 
 def speak(ways: list[tuple[str, Any, Any]]) -> None:
-    """Say each text and each bytes, in each of the ways."""
+    """Write each text and each bytes object, with every method."""
     import logging
     import subprocess
     import sys
@@ -182,7 +182,7 @@ def give(odd: Any) -> Any:
 
 @sky.function
 def process() -> int:
-    """Return the process that serves the task, or serves its slot."""
+    """Return the process that runs the task, or serves its slot."""
     return os.getppid() if os.environ.get("SKYWARD_WORKER_EXECUTOR") == "process" else os.getpid()
 
 
@@ -192,7 +192,7 @@ def process() -> int:
     st.lists(TEXTS, max_size=3),
     st.one_of(st.none(), st.sampled_from(sorted(ERRORS))),
 )
-def test_what_a_task_says_ends_nothing_else(
+def test_output_of_a_task_ends_nothing_else(
     shared: sky.Compute, ways: list[tuple[str, Any, Any]], texts: list[str], failure: str | None
 ) -> None:
     error = None if failure is None else ERRORS[failure]
@@ -207,15 +207,15 @@ def test_what_a_task_says_ends_nothing_else(
         assert list(stream.items()) == texts
     else:
         assert run.future.exception(30) is not None
-        with pytest.raises(BaseException):  # noqa: B017, PT011  # any: it depends on what was raised
+        with pytest.raises(BaseException):  # noqa: B017, PT011  # any error, depending on the raised exception
             list(stream.items())
     for text in (text for _, _, text in sink.written):
         text.encode()
-    assert process() >> shared == before, "the node has survived it"
+    assert process() >> shared == before, "the node was lost"
 
 
 @pytest.mark.parametrize("odd", [Odd, OddError, _lying, _odd_class])
-def test_what_a_task_returns_ends_nothing_else(shared: sky.Compute, odd: Callable[[], Any]) -> None:
+def test_results_of_a_task_end_nothing_else(shared: sky.Compute, odd: Callable[[], Any]) -> None:
     before = process() >> shared
     with contextlib.suppress(BaseException):
         give(odd) >> shared
@@ -278,7 +278,7 @@ def do(deed: Callable[[], None]) -> str:
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_what_a_task_does_to_its_process_ends_nothing_else(executor: Any) -> None:
+def test_process_actions_of_a_task_end_nothing_else(executor: Any) -> None:
     @sky.function
     def use(data: bytes) -> tuple[int, str]:
         print("still here")
@@ -297,7 +297,7 @@ def test_what_a_task_does_to_its_process_ends_nothing_else(executor: Any) -> Non
             assert sink.text("stdout") == "still here\n", deed
             with pytest.raises(sky.TaskTimeoutError):
                 too_long() >> pool
-        # A worker that hears its interrupt late, on a machine that is busy, asks to be started again: status 75.
+        # A worker that receives its interrupt late, on a busy machine, asks to be restarted: status 75.
         assert not [each for each in pool.decisions() if "lost" in each.reason and "status 75" not in each.reason]
 
 
@@ -315,7 +315,7 @@ def remove_clocks() -> None:
 def test_node_takes_its_first_large_argument_after_a_task_has_replaced_modules(
     deed: Callable[[], None], executor: Any
 ) -> None:
-    """The connection that carries it is made then."""
+    """The connection that carries it is opened then."""
 
     @sky.function
     def size(data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Large arguments and input streams on real nodes, in whatever order their parts get there."""
+"""Large arguments and input streams on real nodes, in any order of arrival."""
 
 from collections.abc import Iterator
 
@@ -34,13 +34,13 @@ def slow_first(array: "np.ndarray[tuple[int], np.dtype[np.uint8]]") -> int:
     return int(array[0])
 
 
-def test_elements_wait_for_the_task_whose_arguments_are_still_on_their_way(each_executor: sky.Compute) -> None:
+def test_elements_wait_for_the_arguments_of_their_task(each_executor: sky.Compute) -> None:
     array = np.full(50_000_000, 5, np.uint8)
     call = first_and_sum(array, iter([1, 2, 3]))
     assert (call >> each_executor) == (5, 6)
 
 
-def test_an_error_of_an_input_stream_may_be_large(each_executor: sky.Compute) -> None:
+def test_error_of_an_input_stream_may_be_large(each_executor: sky.Compute) -> None:
     def numbers() -> Iterator[int]:
         yield 1
         raise ValueError("x" * 200_000)
@@ -49,7 +49,7 @@ def test_an_error_of_an_input_stream_may_be_large(each_executor: sky.Compute) ->
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_what_a_queued_task_needs_is_not_dropped_for_another(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blob_of_a_queued_task_is_not_evicted_for_another(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyward.control.act.nodes.node.BLOB_BUDGET", 1_500_000)
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=4, executor=executor)) as pool:  # type: ignore[arg-type]  # of a parameter
         calls = [slow_first(np.full(1_000_000, number, np.uint8)) for number in range(30)]

@@ -1,4 +1,4 @@
-"""Interrupting a `%%sky` cell keeps what it had assigned, in a real kernel with a real SIGINT."""
+"""Interrupting a `%%sky` cell keeps its variables, in a real kernel with a real SIGINT."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.local.kernel import Cell, Kernel, started
 pytestmark = [pytest.mark.local, pytest.mark.notebooks]
 
 HERE = "import numpy as np\nmodel = {'w': np.zeros(2)}\nsame = model\nloss = done = None\nxs = [1, 2, 3, 4]"
-"""What the notebook has before each test."""
+"""Variables of the notebook before each test."""
 
 TRAIN = """
 import time
@@ -22,7 +22,7 @@ for step in range(10**9):
     if step >= 3:
         time.sleep(0.01)
 """
-"""A cell that trains for ever, and says when it has begun."""
+"""A cell that trains without end, and reports its start."""
 
 either = pytest.mark.parametrize("pool", ["threads", "processes"])
 
@@ -50,13 +50,13 @@ def holds(kernel: Kernel, expression: str) -> bool:
 
 
 def failed(cell: Cell) -> tuple[str, list[str]]:
-    """Name of the error of a cell, and the lines that were shown."""
+    """Return the name of the error of a cell, and the shown lines."""
     name, shown = cell.error
     return name, "\n".join(shown).splitlines()
 
 
 def stopped(cell: Cell) -> str:
-    """What an interrupted cell says."""
+    """Return the message of an interrupted cell."""
     name, shown = failed(cell)
     assert name == "KeyboardInterrupt", shown
     (line,) = shown
@@ -64,26 +64,26 @@ def stopped(cell: Cell) -> str:
 
 
 @either
-def test_interrupt_keeps_what_the_cell_has_assigned(kernel: Kernel, pool: str) -> None:
-    told = stopped(kernel(f"%%sky --pool {pool} --on head{TRAIN}", interrupt_when=training))
-    assert told == ("Interrupted: the work on node 0 was stopped; step, loss and model came back as they were then.")
+def test_interrupt_keeps_the_variables_of_the_cell(kernel: Kernel, pool: str) -> None:
+    message = stopped(kernel(f"%%sky --pool {pool} --on head{TRAIN}", interrupt_when=training))
+    assert message == ("Interrupted: the work on node 0 was stopped; step, loss and model came back as they were then.")
     assert holds(kernel, "model is same and model['w'][0] >= 4")
-    assert holds(kernel, "loss in (1 / model['w'][0], 1 / (model['w'][0] - 1))"), "it was between two lines, or not"
+    assert holds(kernel, "loss in (1 / model['w'][0], 1 / (model['w'][0] - 1))"), "neither before nor after the line"
     assert kernel(f"%%sky --pool {pool}\n1 + 1").data == ["2"]
 
 
-def test_interrupt_keeps_what_each_node_has_assigned(kernel: Kernel, tmp_path: Path) -> None:
+def test_interrupt_keeps_the_variables_of_each_node(kernel: Kernel, tmp_path: Path) -> None:
     begun = f"open({str(tmp_path)!r} + f'/{{sky.instance_info().node}}', 'w').close()"
     cell = f"%%sky --pool threads --on all\nimport skyward as sky, time\nloss = 5\n{begun}\ntime.sleep(60)"
-    told = stopped(kernel(cell, interrupt_when=lambda _: len(list(tmp_path.iterdir())) == 2))
-    assert told == (
+    message = stopped(kernel(cell, interrupt_when=lambda _: len(list(tmp_path.iterdir())) == 2))
+    assert message == (
         "Interrupted: the work on nodes 0 and 1 was stopped; "
         "loss came back as a list, with None where a run had nothing."
     )
     assert kernel("loss").data == ["[5, 5]"]
 
 
-def test_interrupt_of_all_nodes_keeps_the_values_of_one_that_had_ended(kernel: Kernel, tmp_path: Path) -> None:
+def test_interrupt_of_all_nodes_keeps_the_values_of_a_finished_one(kernel: Kernel, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     cell = (
         "%%sky --pool threads --on all\nimport skyward as sky, time\nrank = sky.instance_info().node\n"
@@ -102,30 +102,30 @@ def test_interrupt_of_all_nodes_keeps_the_values_of_one_that_had_ended(kernel: K
     assert kernel("rank, loss").data == ["([0, 1], [None, 3])"]
 
 
-def test_interrupt_of_a_map_keeps_what_each_run_has_assigned(kernel: Kernel) -> None:
+def test_interrupt_of_a_map_keeps_the_variables_of_each_run(kernel: Kernel) -> None:
     cell = f"%%sky --pool processes --map xs\nloss = xs * 10\n{TRAIN.replace('loss =', 'late =')}\nxs"
-    told = stopped(kernel(cell, interrupt_when=training))
-    assert told.startswith("Interrupted: the work on node 0 was stopped; ")
+    message = stopped(kernel(cell, interrupt_when=training))
+    assert message.startswith("Interrupted: the work on node 0 was stopped; ")
     assert kernel("loss, xs").data == ["([10, None, None, None], [1, 2, 3, 4])"]
 
 
 @either
 @pytest.mark.parametrize("pause", ["while True:\n    yield loss", "yield loss\nimport time\ntime.sleep(60)"])
-def test_interrupt_of_a_stream_keeps_what_the_cell_has_assigned(kernel: Kernel, pool: str, pause: str) -> None:
+def test_interrupt_of_a_stream_keeps_the_variables_of_the_cell(kernel: Kernel, pool: str, pause: str) -> None:
     cell = f"%%sky --pool {pool} --on head\nloss = 0.25\nmodel['w'] += 7\n{pause}"
-    told = stopped(kernel(cell, interrupt_when=lambda cell: "0.25\n" in cell.text()))
-    assert told == "Interrupted: the work on node 0 was stopped; loss and model came back as they were then."
+    message = stopped(kernel(cell, interrupt_when=lambda cell: "0.25\n" in cell.text()))
+    assert message == "Interrupted: the work on node 0 was stopped; loss and model came back as they were then."
     assert holds(kernel, "loss == 0.25 and model is same and model['w'][0] == 7")
 
 
-def test_interrupt_of_an_asynchronous_cell_keeps_what_it_has_assigned(kernel: Kernel) -> None:
+def test_interrupt_of_an_async_cell_keeps_its_variables(kernel: Kernel) -> None:
     cell = "%%sky --pool threads\nimport asyncio\nloss = 1\nprint('training', flush=True)\nawait asyncio.sleep(60)"
     assert "loss came back as it was then" in stopped(kernel(cell, interrupt_when=training))
     assert kernel("loss").data == ["1"]
 
 
 @either
-def test_cell_that_catches_the_interrupt_ends_as_it_would_here(kernel: Kernel, pool: str) -> None:
+def test_cell_that_catches_the_interrupt_ends_as_in_the_notebook(kernel: Kernel, pool: str) -> None:
     body = TRAIN.strip().replace("\n", "\n    ")
     cell = kernel(
         f"%%sky --pool {pool}\ntry:\n    {body}\nexcept KeyboardInterrupt:\n    print('saving')\n"
@@ -138,7 +138,7 @@ def test_cell_that_catches_the_interrupt_ends_as_it_would_here(kernel: Kernel, p
     assert holds(kernel, "done and model['w'][0] >= 4")
 
 
-def test_cell_that_raises_because_of_the_interrupt_fails_with_that(kernel: Kernel) -> None:
+def test_cell_that_raises_because_of_the_interrupt_fails_with_that_error(kernel: Kernel) -> None:
     body = TRAIN.strip().replace("\n", "\n    ")
     cell = kernel(
         f"%%sky --pool threads\ntry:\n    {body}\nexcept KeyboardInterrupt:\n    raise ValueError('stopped early')",
@@ -148,13 +148,13 @@ def test_cell_that_raises_because_of_the_interrupt_fails_with_that(kernel: Kerne
     assert holds(kernel, "model['w'][0] >= 4")
 
 
-def test_cell_that_raises_a_keyboard_interrupt_of_its_own_keeps_its_variables(kernel: Kernel) -> None:
+def test_cell_that_raises_keyboard_interrupt_keeps_its_variables(kernel: Kernel) -> None:
     cell = kernel("%%sky --pool threads\nloss = 9\nraise KeyboardInterrupt")
     assert cell.error[0] == "RemoteError"
     assert kernel("loss").data == ["9"]
 
 
-def test_interrupt_while_the_variables_are_packed_keeps_them(kernel: Kernel) -> None:
+def test_interrupt_while_variables_are_packed_keeps_them(kernel: Kernel) -> None:
     cell = kernel(
         "%%sky --pool threads --on head\nimport time\nclass Slow:\n    tries = 0\n    def __reduce__(self):\n"
         "        Slow.tries += 1\n        if Slow.tries == 1:\n            print('training', flush=True)\n"
@@ -165,7 +165,7 @@ def test_interrupt_while_the_variables_are_packed_keeps_them(kernel: Kernel) -> 
     assert kernel("loss, done").data == ["(2, 7)"]
 
 
-def test_finally_blocks_run_before_the_variables_come_back(kernel: Kernel) -> None:
+def test_finally_blocks_run_before_the_variables_are_returned(kernel: Kernel) -> None:
     body = TRAIN.strip().replace("\n", "\n    ")
     cell = kernel(
         f"%%sky --pool threads\ntry:\n    {body}\nfinally:\n    done = 'cleaned up'\n    print(done)",
@@ -176,7 +176,7 @@ def test_finally_blocks_run_before_the_variables_come_back(kernel: Kernel) -> No
 
 
 @either
-def test_cancelled_cell_in_the_background_leaves_what_it_has_assigned(kernel: Kernel, pool: str) -> None:
+def test_cancelled_background_cell_returns_its_variables(kernel: Kernel, pool: str) -> None:
     kernel(f"%%sky --pool {pool} --noblock --on head{TRAIN}")
     kernel(
         "handle = _\nimport time\n"
@@ -184,7 +184,7 @@ def test_cancelled_cell_in_the_background_leaves_what_it_has_assigned(kernel: Ke
     )
     number = kernel("handle.number").data[0]
     assert kernel(f"%sky cancel {number}").text() == f"Cell {number}: the work on node 0 was stopped.\n"
-    assert kernel("loss is None and handle.status").data == ["'cancelled'"], "nothing is bound before result()"
+    assert kernel("loss is None and handle.status").data == ["'cancelled'"], "a variable was bound before result()"
     for _ in range(2):
         name, shown = failed(kernel("handle.result()"))
         assert name == "TaskCancelledError"
@@ -195,8 +195,8 @@ def test_cancelled_cell_in_the_background_leaves_what_it_has_assigned(kernel: Ke
     assert holds(kernel, "model is same and loss is not None")
 
 
-def test_cell_that_the_panel_cancels_leaves_what_it_has_assigned(kernel: Kernel, tmp_path: Path) -> None:
-    """The panel cancels by the numbers of tasks, while the cell blocks."""
+def test_cell_cancelled_by_the_panel_returns_its_variables(kernel: Kernel, tmp_path: Path) -> None:
+    """The panel cancels by task numbers, while the cell blocks."""
     begun = tmp_path / "begun"
     kernel(
         "import threading, os, time\ndef cancel():\n"
@@ -215,7 +215,7 @@ def test_cell_that_the_panel_cancels_leaves_what_it_has_assigned(kernel: Kernel,
 
 
 @either
-def test_cell_past_its_timeout_leaves_what_it_has_assigned(kernel: Kernel, pool: str) -> None:
+def test_cell_past_its_timeout_returns_its_variables(kernel: Kernel, pool: str) -> None:
     cell = kernel(f"%%sky --pool {pool} --on head --timeout 0.5{TRAIN}")
     name, shown = failed(cell)
     assert name == "TaskTimeoutError"
@@ -224,7 +224,7 @@ def test_cell_past_its_timeout_leaves_what_it_has_assigned(kernel: Kernel, pool:
     assert holds(kernel, "model is same and loss is not None")
 
 
-def test_stream_past_its_timeout_leaves_what_it_has_assigned(kernel: Kernel) -> None:
+def test_stream_past_its_timeout_returns_its_variables(kernel: Kernel) -> None:
     cell = kernel(
         "%%sky --pool threads --timeout 0.5\nimport time\nloss = 4\nwhile True:\n    yield loss\n    time.sleep(0.01)"
     )
@@ -235,8 +235,8 @@ def test_stream_past_its_timeout_leaves_what_it_has_assigned(kernel: Kernel) -> 
     assert kernel("loss").data == ["4"]
 
 
-def test_cells_that_share_a_process_each_leave_what_they_have_assigned(kernel: Kernel) -> None:
-    """One of them has a thread of its own, where an interrupt comes between two steps of Python."""
+def test_concurrent_cells_in_one_process_each_return_their_variables(kernel: Kernel) -> None:
+    """One of them runs on a separate thread, where an interrupt arrives between two bytecode instructions."""
     kernel("shared = %sky up shared --concurrency 2")
     for name in ("first", "second"):
         kernel(
@@ -255,7 +255,7 @@ def test_cells_that_share_a_process_each_leave_what_they_have_assigned(kernel: K
     kernel("%sky down shared")
 
 
-def test_nodes_past_their_timeout_leave_lists(kernel: Kernel) -> None:
+def test_nodes_past_their_timeout_give_lists(kernel: Kernel) -> None:
     cell = kernel(
         "%%sky --pool threads --on all --timeout 0.5\nimport skyward as sky, time\nloss = sky.instance_info().node\n"
         "if loss: time.sleep(60)"
@@ -264,19 +264,19 @@ def test_nodes_past_their_timeout_leave_lists(kernel: Kernel) -> None:
     assert kernel("loss").data == ["[0, 1]"]
 
 
-def test_what_is_over_the_limit_does_not_come_back_and_is_named(kernel: Kernel) -> None:
+def test_variables_over_the_limit_are_not_returned_and_are_named(kernel: Kernel) -> None:
     cell = kernel(
         "%%sky --pool threads --on head --capture-limit 10MB\nimport time\nlarge = bytes(11 << 20)\nloss = 2\n"
         "print('training', flush=True)\ntime.sleep(60)",
         interrupt_when=training,
     )
     assert stopped(cell) == "Interrupted: the work on node 0 was stopped; loss came back as it was then."
-    assert "large did not come back from node 0" in cell.text("stderr")
+    assert "large was not returned from node 0" in cell.text("stderr")
     assert "--capture-limit" in cell.text("stderr")
     assert kernel("loss, 'large' in globals()").data == ["(2, False)"]
 
 
-def test_cell_that_does_not_notice_is_ended_and_said_to_have_left_nothing(kernel: Kernel) -> None:
+def test_cell_that_ignores_interrupts_is_ended_and_reports_lost_variables(kernel: Kernel) -> None:
     kernel("%config SkyMagics.interrupt_grace = 1")
     try:
         cell = kernel(
@@ -287,7 +287,7 @@ def test_cell_that_does_not_notice_is_ended_and_said_to_have_left_nothing(kernel
     finally:
         kernel("%config SkyMagics.interrupt_grace = 20")
     assert stopped(cell) in (
-        "Interrupted: the work on node 0 was stopped; what the cell had assigned on node 0 did not come back.",
+        "Interrupted: the work on node 0 was stopped; what the cell had assigned on node 0 was not returned.",
         "Interrupted: node 0 was asked to stop the work, and has not confirmed it within 1 s: "
         "what the cell had assigned there was discarded.",
     )
@@ -295,7 +295,7 @@ def test_cell_that_does_not_notice_is_ended_and_said_to_have_left_nothing(kernel
     assert kernel("%%sky --pool processes\n1 + 1").data == ["2"]
 
 
-def test_second_interrupt_gives_up_waiting(kernel: Kernel) -> None:
+def test_second_interrupt_stops_waiting(kernel: Kernel) -> None:
     cell = kernel(
         "%%sky --pool processes\nimport signal, time\nloss = 1\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "print('training', flush=True)\ntime.sleep(60)",

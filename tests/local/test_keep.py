@@ -1,4 +1,4 @@
-"""Values that stay on real nodes: the object itself for each task that uses it, and a clear word where it is gone."""
+"""Kept values on real nodes: each task gets the object itself, and a clear error once it is lost."""
 
 import copy
 import gc
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.local
 
 
 class Model:
-    """Something that cannot be pickled, which says when it ends."""
+    """An object that cannot be pickled, and records its end."""
 
     def __init__(self, marker: str = "") -> None:
         self.lock = threading.Lock()
@@ -45,7 +45,7 @@ def load(name: str = "model", marker: str = "") -> sky.Kept[Any]:
 
 @sky.function
 def step(model: Any) -> tuple[int, int, int]:
-    """The node, the identity of the model, and its steps, one more than before."""
+    """Return the node, the identity of the model, and its step count, one more than before."""
     with model.lock:
         model.steps += 1
     return sky.instance_info().node, id(model), model.steps
@@ -82,7 +82,7 @@ def keep_and_fail() -> None:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[sky.Compute]:
-    """Three nodes, one slot each."""
+    """Three nodes with one slot each."""
     with sky.Compute(nodes=3, name="keeps") as compute:
         yield compute
 
@@ -97,10 +97,10 @@ def _nothing_is_kept_longer_than_its_handle(request: pytest.FixtureRequest, wait
             gc.collect()
             return not pool.kept()
 
-        wait_for(empty, "the nodes to keep nothing any more")
+        wait_for(empty, "the kept values to be freed")
 
 
-def test_each_task_has_the_very_object_where_it_is(nodes: sky.Compute) -> None:
+def test_each_task_gets_the_object_itself_on_its_node(nodes: sky.Compute) -> None:
     model = load() >> nodes
     found = [step(model) >> nodes for _ in range(6)]
     assert {(node, identity) for node, identity, _ in found} == {found[0][:2]}
@@ -108,7 +108,7 @@ def test_each_task_has_the_very_object_where_it_is(nodes: sky.Compute) -> None:
     assert model.nodes == (found[0][0],)
 
 
-def test_a_future_and_a_group_run_there_too(nodes: sky.Compute) -> None:
+def test_future_and_group_run_on_the_node_of_the_value(nodes: sky.Compute) -> None:
     model = load() >> nodes
     alone = step(model) > nodes
     first, _, second = sky.gather(step(model), place(), step(model)) >> nodes
@@ -117,7 +117,7 @@ def test_a_future_and_a_group_run_there_too(nodes: sky.Compute) -> None:
     assert {each[2] for each in found} == {1, 2, 3}
 
 
-def test_a_handle_says_what_it_stands_for(nodes: sky.Compute) -> None:
+def test_handle_describes_its_value(nodes: sky.Compute) -> None:
     array = keep_array(1000) >> nodes
     assert (array.name, array.kind, array.nbytes, array.pool) == ("array", "numpy ndarray", 8000, "keeps")
     assert repr(array).startswith(f"<Kept array: numpy ndarray, 7.8 KiB, on node {array.nodes[0]} of pool 'keeps', ")
@@ -127,7 +127,7 @@ def test_a_handle_says_what_it_stands_for(nodes: sky.Compute) -> None:
     assert array.until == pytest.approx(view.until, abs=1)
 
 
-def test_what_is_fetched_is_a_copy(nodes: sky.Compute) -> None:
+def test_fetch_returns_a_copy(nodes: sky.Compute) -> None:
     array = keep_array(100_000) >> nodes
     here = array.fetch()
     assert np.array_equal(here, np.arange(100_000))
@@ -135,7 +135,7 @@ def test_what_is_fetched_is_a_copy(nodes: sky.Compute) -> None:
     assert array.fetch()[0] == 0
 
 
-def test_what_cannot_travel_is_not_fetched(nodes: sky.Compute) -> None:
+def test_unpicklable_value_is_not_fetched(nodes: sky.Compute) -> None:
     model = load() >> nodes
     with pytest.raises(
         sky.NotPicklableError, match=r"^model cannot be sent back from the node: model\.lock is of type"
@@ -144,7 +144,7 @@ def test_what_cannot_travel_is_not_fetched(nodes: sky.Compute) -> None:
     assert (step(model) >> nodes)[2] == 1
 
 
-def test_a_result_that_holds_the_object_brings_its_handle(nodes: sky.Compute) -> None:
+def test_result_that_contains_the_object_has_its_handle(nodes: sky.Compute) -> None:
     model = load() >> nodes
     found = whole(model) >> nodes
     assert found["steps"] == 0
@@ -152,7 +152,7 @@ def test_a_result_that_holds_the_object_brings_its_handle(nodes: sky.Compute) ->
     assert both(model, found["the model"]) >> nodes is True
 
 
-def test_used_as_if_it_were_here_it_says_where_it_is(nodes: sky.Compute) -> None:
+def test_use_as_a_value_raises_its_location(nodes: sky.Compute) -> None:
     model: Any = load() >> nodes
     uses: list[Callable[[], object]] = [
         *(lambda: model.steps, lambda: model(1), lambda: model[0], lambda: len(model), lambda: list(model)),
@@ -169,7 +169,7 @@ def test_used_as_if_it_were_here_it_says_where_it_is(nodes: sky.Compute) -> None
     assert not hasattr(model, "steps")
 
 
-def test_a_handle_can_be_held_as_any_object(nodes: sky.Compute) -> None:
+def test_handle_can_be_stored_like_any_object(nodes: sky.Compute) -> None:
     model: Any = load() >> nodes
     other: Any = load() >> nodes
     assert model == model
@@ -184,21 +184,21 @@ def test_a_handle_can_be_held_as_any_object(nodes: sky.Compute) -> None:
     assert importlib.import_module("pandas").Series([model, other])[1] is other
 
 
-def test_two_values_of_different_nodes_are_refused_by_name(nodes: sky.Compute) -> None:
+def test_values_of_two_nodes_are_refused_by_name(nodes: sky.Compute) -> None:
     one, other = load("one") @ nodes, load("other") @ nodes
     with pytest.raises(sky.UsageError, match=r"^one is kept on node 0 and other is kept on node 1, so no node has all"):
         both(one[0], other[1]) >> nodes
     assert both(one[1], other[1]) >> nodes is False
 
 
-def test_a_task_for_another_node_is_refused(nodes: sky.Compute) -> None:
+def test_task_for_another_node_is_refused(nodes: sky.Compute) -> None:
     model = (load() @ nodes)[1]
     with pytest.raises(sky.UsageError, match=r"^model is kept on node 1, so this cannot run on node 2"):
         nodes.start(step(model), on=2).future.result()
     assert nodes.start(step(model), on=1).future.result()[0] == 1
 
 
-def test_with_a_broadcast_each_node_has_its_own(nodes: sky.Compute) -> None:
+def test_each_node_of_a_broadcast_has_its_own_value(nodes: sky.Compute) -> None:
     models = sky.Kept.join(load() @ nodes)
     assert models.nodes == (0, 1, 2)
     first = step(models) @ nodes
@@ -209,7 +209,7 @@ def test_with_a_broadcast_each_node_has_its_own(nodes: sky.Compute) -> None:
     assert identity == first[node][1]
 
 
-def test_a_broadcast_of_what_one_node_keeps_is_refused(nodes: sky.Compute) -> None:
+def test_broadcast_of_a_value_of_one_node_is_refused(nodes: sky.Compute) -> None:
     model = load() >> nodes
     with pytest.raises(
         sky.UsageError, match=r"^model is kept on node \d only, and the pool has 3 nodes: run this on on"
@@ -220,11 +220,11 @@ def test_a_broadcast_of_what_one_node_keeps_is_refused(nodes: sky.Compute) -> No
 def test_handles_of_one_node_are_not_joined(nodes: sky.Compute) -> None:
     model = nodes.start(load(), on=1).future.result()
     other = nodes.start(load(), on=1).future.result()
-    with pytest.raises(sky.UsageError, match=r"takes handles of what different nodes of a pool keep, and got 2 on 1 n"):
+    with pytest.raises(sky.UsageError, match=r"takes one handle per node, but got 2 on 1 n"):
         sky.Kept.join([model, other])
 
 
-def test_what_nothing_refers_to_any_more_is_freed_there(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_unreferenced_value_is_freed_on_the_node(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     model = load(marker=str(tmp_path / "ended")) >> nodes
     step(model) >> nodes
     del model
@@ -232,23 +232,23 @@ def test_what_nothing_refers_to_any_more_is_freed_there(nodes: sky.Compute, tmp_
     wait_for((tmp_path / "ended").exists, "the object to end on its node")
 
 
-def test_what_is_dropped_is_freed_whoever_refers_to_it(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_dropped_value_is_freed_despite_references(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     model = load(marker=str(tmp_path / "ended")) >> nodes
     model.drop()
     model.drop()
     wait_for((tmp_path / "ended").exists, "the object to end on its node")
     assert not nodes.kept()
-    assert repr(model) == "<Kept model: tests Model, 48 B; not kept any more: it was dropped>"
+    assert repr(model) == "<Kept model: tests Model, 48 B; no longer kept: it was dropped>"
     with pytest.raises(
-        sky.KeptLostError, match=r"^model is not kept any more: it was dropped\. Run what made it again"
+        sky.KeptLostError, match=r"^model is no longer kept: it was dropped\. Rerun the code that made it"
     ):
         step(model) >> nodes
-    with pytest.raises(sky.KeptLostError, match=r"^model is not kept any more: it was dropped"):
+    with pytest.raises(sky.KeptLostError, match=r"^model is no longer kept: it was dropped"):
         model.fetch()
 
 
-def test_a_task_that_has_it_keeps_it_to_its_end(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
-    """The handle is let go of while the task waits behind another, and while it runs."""
+def test_task_with_the_value_keeps_it_to_its_end(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+    """The handle is dropped while the task is queued behind another, and while it runs."""
     model = load() >> nodes
     first = step_when(model, str(tmp_path / "gate")) > nodes
     second = step_when(model, str(tmp_path / "gate")) > nodes
@@ -259,7 +259,7 @@ def test_a_task_that_has_it_keeps_it_to_its_end(nodes: sky.Compute, tmp_path: Pa
     del first, second
 
 
-def test_a_handle_in_a_result_that_is_looked_at_late_is_alive(nodes: sky.Compute, wait_for: Wait) -> None:
+def test_handle_in_a_result_read_late_is_valid(nodes: sky.Compute, wait_for: Wait) -> None:
     model = load() >> nodes
     later = whole(model) > nodes
     wait_for(later.done, "the task")
@@ -269,24 +269,24 @@ def test_a_handle_in_a_result_that_is_looked_at_late_is_alive(nodes: sky.Compute
     del later
 
 
-def test_what_a_failed_task_has_kept_is_freed(nodes: sky.Compute, wait_for: Wait) -> None:
+def test_value_kept_by_a_failed_task_is_freed(nodes: sky.Compute, wait_for: Wait) -> None:
     with pytest.raises(ValueError, match="after all"):
         keep_and_fail() >> nodes
     wait_for(lambda: not nodes.kept(), "it to be freed")
 
 
-def test_a_future_of_a_handle_as_an_argument_is_the_object(nodes: sky.Compute) -> None:
-    """Without a trip home, and where the object is."""
+def test_future_of_a_handle_as_an_argument_is_the_object(nodes: sky.Compute) -> None:
+    """Without a transfer to the client, and on the node of the object."""
     found = [step(load() > nodes) > nodes for _ in range(4)]
     assert [future.result()[2] for future in found] == [1, 1, 1, 1]
     shards = load() @ nodes
     later = step(whole(shards[2]) > nodes) > nodes
-    with pytest.raises(AttributeError, match="lock"):  # of the dict, which came in its place
+    with pytest.raises(AttributeError, match="lock"):  # of the dict, which was sent instead
         later.result()
     assert (step(shards[2]) >> nodes)[:1] == (2,)
 
 
-def test_what_a_future_that_nobody_asked_has_is_freed_with_it(nodes: sky.Compute, wait_for: Wait) -> None:
+def test_value_of_an_unread_future_is_freed_with_it(nodes: sky.Compute, wait_for: Wait) -> None:
     future = load() > nodes
     wait_for(future.done, "the task")
     assert nodes.kept()
@@ -294,7 +294,7 @@ def test_what_a_future_that_nobody_asked_has_is_freed_with_it(nodes: sky.Compute
     wait_for(lambda: gc.collect() >= 0 and not nodes.kept(), "it to be freed")
 
 
-def test_a_connection_and_a_generator_go_on_where_they_were(nodes: sky.Compute) -> None:
+def test_connection_and_generator_continue_on_their_node(nodes: sky.Compute) -> None:
     @sky.function
     def connect() -> sky.Kept[Any]:
         import sqlite3
@@ -321,7 +321,7 @@ def test_a_connection_and_a_generator_go_on_where_they_were(nodes: sky.Compute) 
     assert [following(numbers) >> nodes for _ in range(3)] == [0, 1, 2]
 
 
-def test_a_value_that_is_kept_twice_is_freed_twice(nodes: sky.Compute) -> None:
+def test_value_kept_twice_is_freed_twice(nodes: sky.Compute) -> None:
     @sky.function
     def keep_again(model: Any) -> sky.Kept[Any]:
         return sky.keep(model, "again")
@@ -333,12 +333,12 @@ def test_a_value_that_is_kept_twice_is_freed_twice(nodes: sky.Compute) -> None:
     assert (step(again) >> nodes)[2] == 1
 
 
-def test_keeping_works_in_tasks_only() -> None:
+def test_keep_works_in_tasks_only() -> None:
     with pytest.raises(sky.NotOnNodeError, match=r"^`sky\.keep` works in a task"):
         sky.keep(1)
 
 
-def test_how_long_must_be_a_time(nodes: sky.Compute) -> None:
+def test_keep_for_must_be_a_duration(nodes: sky.Compute) -> None:
     @sky.function
     def keep_for(seconds: Any) -> Any:
         return sky.keep([], "list", keep_for=seconds)
@@ -348,7 +348,7 @@ def test_how_long_must_be_a_time(nodes: sky.Compute) -> None:
     assert (keep_for(0) >> nodes).until <= time.time()
 
 
-def test_a_value_of_another_pool_is_refused(nodes: sky.Compute) -> None:
+def test_value_of_another_pool_is_refused(nodes: sky.Compute) -> None:
     model = load() >> nodes
     with (
         sky.Compute(nodes=1, name="other") as other,
@@ -357,19 +357,17 @@ def test_a_value_of_another_pool_is_refused(nodes: sky.Compute) -> None:
         step(model) >> other
 
 
-def test_slots_that_are_processes_keep_nothing() -> None:
+def test_process_slots_cannot_keep_values() -> None:
     with (
         sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool,
-        pytest.raises(
-            sky.UsageError, match=r"^model cannot be kept: the tasks of this pool run in processes of their o"
-        ),
+        pytest.raises(sky.UsageError, match=r"^model cannot be kept: the tasks of this pool run in separate processes"),
     ):
         load() >> pool
 
 
-def test_a_node_that_dies_loses_it_and_that_is_said_at_once_and_by_name(tmp_path: Path, wait_for: Wait) -> None:
+def test_lost_node_reports_its_kept_values_at_once_and_by_name(tmp_path: Path, wait_for: Wait) -> None:
     with sky.Compute(nodes=2, name="loses") as pool:
-        told = pool.events(events.NodeValuesLost)
+        lost_values = pool.events(events.NodeValuesLost)
         model, other = pool.start(load(), on=1).future.result(), pool.start(load("other"), on=0).future.result()
         process = pool.start(pid(), on=1).future.result()
         running = step_when(model, str(tmp_path / "never")) > pool
@@ -381,41 +379,39 @@ def test_a_node_that_dies_loses_it_and_that_is_said_at_once_and_by_name(tmp_path
                 sky.KeptLostError, match=r"\(\) uses model, which was lost with its node: node 1 died: its"
             ):
                 future.result(60)
-        lost = told.get(20)
+        lost = lost_values.get(20)
         assert isinstance(lost, events.NodeValuesLost)
         assert (lost.node, lost.names) == (1, ("model",))
-        with pytest.raises(
-            sky.KeptLostError, match=r"^model is not kept any more: node 1 is gone: its process was kille"
-        ):
+        with pytest.raises(sky.KeptLostError, match=r"^model is no longer kept: node 1 is gone: its process was kille"):
             step(model) >> pool
         wait_for(lambda: len(pool.snapshot().nodes) == 2 and place() @ pool, "a new node 1")
-        with pytest.raises(sky.KeptLostError, match=r"^model is not kept any more"):
+        with pytest.raises(sky.KeptLostError, match=r"^model is no longer kept"):
             step(model) >> pool
         assert (step(other) >> pool)[2] == 1
-        told.close()
+        lost_values.close()
 
 
-def test_a_lost_part_of_several_is_not_left_out(wait_for: Wait) -> None:
+def test_lost_part_of_several_is_not_left_out(wait_for: Wait) -> None:
     with sky.Compute(nodes=2) as pool:
         models = sky.Kept.join(load() @ pool)
         os.kill(pool.start(pid(), on=1).future.result(), signal.SIGKILL)
         wait_for(lambda: models.nodes == (0,), "node 1 to be lost")
-        with pytest.raises(sky.KeptLostError, match=r"^model of node 1 is not kept any more"):
+        with pytest.raises(sky.KeptLostError, match=r"^model of node 1 is no longer kept"):
             step(models) @ pool
         assert (step(models) >> pool)[0] == 0
-        assert repr(models).endswith("; what node 1 kept is lost>")
+        assert repr(models).endswith("; lost on node 1>")
 
 
-def test_a_closed_pool_keeps_nothing() -> None:
+def test_closed_pool_keeps_nothing() -> None:
     with sky.Compute(nodes=1, name="closes") as pool:
         model = load() >> pool
-    assert repr(model) == "<Kept model: tests Model, 48 B; not kept any more: its pool was closed>"
+    assert repr(model) == "<Kept model: tests Model, 48 B; no longer kept: its pool was closed>"
     with pytest.raises(sky.KeptLostError, match="its pool was closed"):
         model.fetch()
     model.drop()
 
 
-def test_a_pool_is_not_made_smaller_than_what_its_nodes_keep(wait_for: Wait) -> None:
+def test_pool_is_not_made_smaller_than_its_nodes_with_kept_values(wait_for: Wait) -> None:
     with sky.Compute(nodes=(1, 3), name="stays") as pool:
         pool.resize(3)
         wait_for(lambda: len(place() @ pool) == 3, "three nodes")
@@ -457,7 +453,7 @@ def number_of(data: Any) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux")
-def test_another_process_finds_what_the_nodes_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_finds_the_kept_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import subprocess
 
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
@@ -466,7 +462,7 @@ def test_another_process_finds_what_the_nodes_keep(tmp_path: Path, monkeypatch: 
     with sky.attach("left") as pool:
         assert [(view.name, view.kind) for view in pool.kept()] == [("data", "dict"), ("data", "dict")]
         with pytest.raises(
-            sky.UsageError, match=r"^No node of pool 'left' keeps anything called 'dat'; did you mean 'da"
+            sky.UsageError, match=r"^No node of pool 'left' keeps a value named 'dat'; did you mean 'da"
         ):
             pool.handle("dat")
         data = pool.handle("data")

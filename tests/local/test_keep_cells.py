@@ -1,4 +1,4 @@
-"""`%%sky --keep`: what a cell makes stays on its node, and later cells have it as if it were here."""
+"""`%%sky --keep`: values of a cell stay on its node, and later cells use them as if they were in the notebook."""
 
 import gc
 import os
@@ -42,7 +42,7 @@ def pools() -> Iterator[PoolManager]:
 
 @pytest.fixture
 def notebook(pools: PoolManager, wait_for: Wait) -> Iterator[Notebook]:
-    """A notebook of its own on a pool of three nodes, which keep nothing before and after."""
+    """A separate notebook on a pool of three nodes, without kept values before and after."""
     with new_shell() as shell:
         magics = SkyMagics(shell, pools)
         magics.footer = False
@@ -52,7 +52,7 @@ def notebook(pools: PoolManager, wait_for: Wait) -> Iterator[Notebook]:
         notebook(NET)
         yield notebook
         shell.reset(new_session=False)  # type: ignore[no-untyped-call]  # of IPython
-        for source in ("1 / 0", "1", "2", "3"):  # IPython remembers the last error, and the last results
+        for source in ("1 / 0", "1", "2", "3"):  # IPython keeps the last error and the last results
             notebook(source)
     pool = pools.find("default")
     assert pool is not None
@@ -61,17 +61,17 @@ def notebook(pools: PoolManager, wait_for: Wait) -> Iterator[Notebook]:
         gc.collect()
         return not pool.kept()
 
-    wait_for(empty, "the nodes to keep nothing any more")
+    wait_for(empty, "the kept values to be freed")
 
 
 def here(notebook: Notebook, name: str) -> sky.Kept[object]:
-    """The handle that a name stands for."""
+    """Return the handle bound to a name."""
     value = notebook[name]
     assert isinstance(value, sky.Kept)
     return value
 
 
-def test_a_later_cell_has_the_very_object(notebook: Notebook) -> None:
+def test_later_cell_uses_the_object_itself(notebook: Notebook) -> None:
     made = notebook("%%sky --keep model\nmodel = Net()\nprint(id(model))").out
     assert here(notebook, "model").kind == "Net"
     assert notebook("%%sky\nprint(id(model))").out == made
@@ -87,7 +87,7 @@ def test_two_names_of_one_object_are_one_handle(notebook: Notebook) -> None:
     assert notebook("%%sky\nprint(other is model)").out == "True\n"
 
 
-def test_several_names_that_cannot_be_pickled(notebook: Notebook) -> None:
+def test_several_unpicklable_values_are_kept(notebook: Notebook) -> None:
     ran = notebook(
         "%%sky --keep connection,numbers,lock\nimport sqlite3, threading\n"
         "connection = sqlite3.connect(':memory:')\nconnection.execute('create table t (x)')\n"
@@ -99,7 +99,7 @@ def test_several_names_that_cannot_be_pickled(notebook: Notebook) -> None:
     assert (ran.out, notebook["a"], notebook["b"]) == ("[(7,)] 4 True\n", 0, 1)
 
 
-def test_it_is_an_instance_of_the_class_of_the_notebook_as_that_is_now(notebook: Notebook) -> None:
+def test_kept_object_is_an_instance_of_the_current_class_of_the_notebook(notebook: Notebook) -> None:
     notebook("%%sky --keep model\nmodel = Net()")
     notebook("RATE = 100\nNet.scale = 11")
     ran = notebook("%%sky\nprint(model.step(), isinstance(model, Net), type(model) is Net)\nNet.scale = 12")
@@ -109,14 +109,14 @@ def test_it_is_an_instance_of_the_class_of_the_notebook_as_that_is_now(notebook:
     assert notebook("%%sky\nprint(model.twice(), hasattr(model, 'scale'))").out == "200 False\n"
 
 
-def test_a_class_that_the_cell_defines_is_the_notebooks_class(notebook: Notebook) -> None:
+def test_class_defined_by_the_cell_is_the_notebooks_class(notebook: Notebook) -> None:
     notebook("%%sky --keep model\nclass Own:\n    x = 1\n    def me(self): return RATE\nmodel = Own()")
     assert notebook("%%sky\nprint(isinstance(model, Own), model.me())").out == "True 2\n"
     notebook("RATE = 3\nOwn.x = 5")
     assert notebook("%%sky\nprint(model.x, model.me())").out == "5 3\n"
 
 
-def test_what_later_cells_put_into_it_is_of_the_notebooks_classes_too(notebook: Notebook) -> None:
+def test_objects_that_later_cells_store_in_it_are_of_the_notebooks_classes(notebook: Notebook) -> None:
     notebook("import enum\nclass Sub:\n    n = 1\n    def rate(self): return RATE")
     notebook("class Color(enum.Enum):\n    RED = 1\n    def rate(self): return self.value * RATE")
     notebook("%%sky --keep m\nm = {}")
@@ -132,7 +132,7 @@ def test_what_later_cells_put_into_it_is_of_the_notebooks_classes_too(notebook: 
     assert notebook("%%sky\nprint(isinstance(m['s'], Sub), m['s'].rate())").out == "False 5\n"
 
 
-def test_cells_beside_each_other_have_one_class(notebook: Notebook, tmp_path: Path) -> None:
+def test_concurrent_cells_share_one_class(notebook: Notebook, tmp_path: Path) -> None:
     notebook("%sky up wide --concurrency 2")
     notebook("class M:\n    total = 1\nimport pathlib, time")
     notebook(f"folder = pathlib.Path({str(tmp_path)!r})")
@@ -151,14 +151,14 @@ def test_cells_beside_each_other_have_one_class(notebook: Notebook, tmp_path: Pa
     notebook("%sky down wide")
 
 
-def test_a_function_that_is_kept_sees_the_names_of_the_notebook_as_they_are(notebook: Notebook) -> None:
+def test_kept_function_sees_the_current_names_of_the_notebook(notebook: Notebook) -> None:
     notebook("%%sky --keep f\ndef outer(n):\n    def inner(x): return helper(x) + n\n    return inner\nf = outer(1)")
     assert notebook("%%sky\nprint(f(10))").out == "21\n"
     notebook("RATE = 5")
     assert notebook("%%sky\nprint(f(10))").out == "51\n"
 
 
-def test_what_refers_to_it_comes_home_with_the_handle_and_goes_back_as_it_was(notebook: Notebook) -> None:
+def test_container_of_a_kept_value_is_returned_with_its_handle_and_sent_back_unchanged(notebook: Notebook) -> None:
     notebook("class Trainer: pass\ntr = Trainer()")
     notebook("%%sky --keep model\nmodel = Net()\ntr.model, tr.epoch, pairs = model, 1, [(model, 'a')]")
     assert notebook["tr"].model is notebook["model"] is notebook["pairs"][0][0]
@@ -168,7 +168,7 @@ def test_what_refers_to_it_comes_home_with_the_handle_and_goes_back_as_it_was(no
     assert notebook("%%sky\nprint(tr.model.w)").out == "9\n"
 
 
-def test_a_value_of_the_notebook_moves_to_its_node(notebook: Notebook) -> None:
+def test_value_of_the_notebook_moves_to_its_node(notebook: Notebook) -> None:
     notebook("data = list(range(10))\nsame = data\nnumber = 7")
     notebook("%%sky --keep data,number\ndata.append(10)")
     assert notebook["same"] is notebook["data"]
@@ -178,7 +178,7 @@ def test_a_value_of_the_notebook_moves_to_its_node(notebook: Notebook) -> None:
     assert notebook["also"] is notebook["data"]
 
 
-def test_an_object_that_the_cell_replaces_stays_what_it_is_under_other_names(notebook: Notebook) -> None:
+def test_object_replaced_by_the_cell_keeps_its_other_names(notebook: Notebook) -> None:
     notebook("raw = [1, 2, 3]\ndf = raw\nempty, other = (), ()\nmodel = Net\nmade = notes = []")
     notebook("%%sky --keep df\ndf = [x * 2 for x in df]")
     notebook("%%sky --keep model,empty\nmodel, empty = model(), [1]")
@@ -189,18 +189,18 @@ def test_an_object_that_the_cell_replaces_stays_what_it_is_under_other_names(not
     assert notebook["notes"] is notebook["made"] is notebook["first"] is here(notebook, "made")
 
 
-def test_what_a_cell_does_not_mention_is_sent_to_be_kept(notebook: Notebook) -> None:
+def test_value_that_a_cell_does_not_mention_is_sent_to_be_kept(notebook: Notebook) -> None:
     notebook("data = {'a': 1}")
     assert notebook("%%sky --keep data\npass").error is None
     assert notebook("%%sky\nprint(data)").out == "{'a': 1}\n"
     assert here(notebook, "data").fetch() == {"a": 1}
 
 
-def test_a_part_of_a_kept_object_that_is_a_copy_here_is_told(notebook: Notebook) -> None:
+def test_copied_part_of_a_kept_object_is_reported(notebook: Notebook) -> None:
     notebook("import logging\ndata, other, log = [1], {'a': [2]}, logging.getLogger('x')")
     ran = notebook("%%sky --keep m\nhistory = []\nm = Net()\nm.h, m.d, m.o, m.log = history, data, other['a'], log")
-    told = "history, data and other are part of m, which is kept on node "
-    assert ran.err.startswith(told)
+    notice = "history, data and other are part of m, which is kept on node "
+    assert ran.err.startswith(notice)
     assert ran.err.endswith(
         ": here they are copies, and a change on one side does not show on the other. "
         "Keep both with --keep m,history,data,other.\n"
@@ -211,20 +211,20 @@ def test_a_part_of_a_kept_object_that_is_a_copy_here_is_told(notebook: Notebook)
     assert notebook("%%sky\nhistory.append(1)\nprint(m.h is history, m.h)").out == "True [1]\n"
 
 
-def test_a_copy_of_a_kept_object_that_something_here_refers_to_is_told(notebook: Notebook) -> None:
+def test_copy_of_a_kept_object_with_references_in_the_notebook_is_reported(notebook: Notebook) -> None:
     notebook("data, inner, alone = [1], [2], [3]\nsame, holder, outer = data, [data], [inner]")
     assert notebook("%%sky --keep alone\nalone.append(1)").err == ""
     ran = notebook("%%sky --keep data,outer\ndata.append(1)\nouter[0].append(1)")
     assert ran.err.startswith("data and outer are kept on node ")
     assert ran.err.endswith(
-        " from now on. Something else here refers to them, or to a part of them: there they are copies, as before the "
+        " from now on. Another object here refers to them, or to a part of them: it still has copies from before the "
         "cell.\n"
     )
     assert notebook["same"] is notebook["data"]
     assert (notebook["holder"], notebook["inner"]) == ([[1]], [2])
 
 
-def test_a_part_of_a_kept_array_that_is_a_copy_here_is_told(notebook: Notebook) -> None:
+def test_copied_part_of_a_kept_array_is_reported(notebook: Notebook) -> None:
     notebook("import numpy as np")
     notebook("%%sky --keep model\nmodel = {'w': np.zeros(9), 'v': np.zeros(9)}")
     ran = notebook("%%sky\npiece = model['w'][2:5]\nown = model['v'] + 1")
@@ -246,7 +246,7 @@ def test_kept_containers_in_new_ones_are_handles(notebook: Notebook) -> None:
     assert notebook["numbers"].fetch() == [1, 2]
 
 
-def test_a_kept_value_keeps_nothing_else_of_its_cell(notebook: Notebook) -> None:
+def test_kept_value_keeps_nothing_else_of_its_cell_alive(notebook: Notebook) -> None:
     notebook(
         "import gc, weakref\nimport numpy as np\nclass Data(dict): pass\ndata, base, table = Data(), Data(), np.ones(9)"
     )
@@ -259,7 +259,7 @@ def test_a_kept_value_keeps_nothing_else_of_its_cell(notebook: Notebook) -> None
     assert ran.out == "[True, True, True] 4\n"
 
 
-def test_what_a_cell_keeps_by_a_call_is_as_what_it_keeps_by_an_option(notebook: Notebook) -> None:
+def test_value_kept_by_a_call_is_as_one_kept_by_an_option(notebook: Notebook) -> None:
     notebook("%%sky --on 0 --keep s,os\nimport os, skyward as sky\nmade = Net()\ns = sky.keep(made, 'net')")
     assert [here(notebook, name).kind for name in ("s", "os", "made")] == ["Net", "module", "Net"]
     ran = notebook("%%sky\nprint(isinstance(s, Net), s is made, s.step(), os.path.sep)")
@@ -268,7 +268,7 @@ def test_what_a_cell_keeps_by_a_call_is_as_what_it_keeps_by_an_option(notebook: 
     assert notebook("%%sky\nprint(s.step())").out == "(7, 10)\n"
 
 
-def test_a_kept_function_has_kept_names(notebook: Notebook) -> None:
+def test_kept_function_uses_kept_names(notebook: Notebook) -> None:
     notebook("%%sky --on 0 --keep zz\nzz = 3")
     notebook("%%sky --on 0 --keep fn\ndef fn(x): return x + zz")
     assert notebook("%%sky\nprint(fn(3))").out == "6\n"
@@ -276,13 +276,13 @@ def test_a_kept_function_has_kept_names(notebook: Notebook) -> None:
     assert notebook("%%sky\nprint(fn(3))").out == "13\n"
 
 
-def test_another_value_takes_its_place(notebook: Notebook) -> None:
+def test_another_value_replaces_the_kept_one(notebook: Notebook) -> None:
     notebook("%%sky --keep model\nmodel = Net()")
     notebook("%%sky\nmodel = model.step()")
     assert notebook["model"] == (2, 10)
 
 
-def test_with_on_all_each_node_has_its_own(notebook: Notebook) -> None:
+def test_each_node_of_on_all_has_its_own_value(notebook: Notebook) -> None:
     notebook("%%sky --on all --keep shard\nimport skyward as sky\nrank = sky.instance_info().node\nshard = [rank]")
     assert notebook["rank"] == [0, 1, 2]
     assert here(notebook, "shard").nodes == (0, 1, 2)
@@ -295,7 +295,7 @@ def test_with_on_all_each_node_has_its_own(notebook: Notebook) -> None:
     assert here(notebook, "shard").fetch() == [[0, 1], [1, 1], [2, 1]]
 
 
-def test_with_some_of_the_nodes(notebook: Notebook) -> None:
+def test_each_of_some_nodes_has_its_own_value(notebook: Notebook) -> None:
     notebook("%%sky --on 0,2 --keep shard\nimport skyward as sky\nshard = [sky.instance_info().node]")
     assert here(notebook, "shard").nodes == (0, 2)
     ran = notebook("%%sky --on 0,2\nprint(shard)")
@@ -304,10 +304,10 @@ def test_with_some_of_the_nodes(notebook: Notebook) -> None:
     assert shown.startswith("UsageError: shard is kept on nodes 0 and 2, so this cannot run on node 1: run it only")
     ran = notebook("%%sky --on all\nprint(shard)")
     assert sorted(ran.out.splitlines()) == ["[node 0] [0]", "[node 2] [2]"]
-    assert "node 1 keeps no shard, so what uses it runs on nodes 0 and 2 only." in ran.err
+    assert "node 1 keeps no shard, so tasks that use it run on nodes 0 and 2 only." in ran.err
 
 
-def test_a_map_has_a_handle_for_each_run(notebook: Notebook) -> None:
+def test_map_has_a_handle_for_each_run(notebook: Notebook) -> None:
     notebook("numbers = [1, 2, 3, 4]")
     notebook("%%sky --map numbers --keep made\nmade = {'n': numbers}")
     assert [handle.fetch() for handle in notebook["made"]] == [{"n": n} for n in (1, 2, 3, 4)]
@@ -316,8 +316,8 @@ def test_a_map_has_a_handle_for_each_run(notebook: Notebook) -> None:
     first = notebook["made"][0]
     assert str(notebook("made[0]['n']").error).startswith(f"made[0] is kept on node {first.nodes[0]}. Use it in")
     assert notebook("%%sky\nprint(made)").shown_error == (
-        "UsageError: 4 values of the name made are kept on nodes 0, 1 and 2, so no node has all of them. Use one "
-        "of them at a time, such as each with `--map`, or bring them here with `fetch()` of each."
+        "UsageError: 4 values named made are kept on nodes 0, 1 and 2, so no node has all of them. Use one "
+        "of them at a time, such as each with `--map`, or copy each here with its `fetch()`."
     )
 
 
@@ -326,7 +326,7 @@ def test_values_of_two_nodes_in_one_cell_are_refused(notebook: Notebook) -> None
     notebook("%%sky --on 1 --keep other\nother = Net()")
     assert notebook("%%sky\nprint(one, other)").shown_error == (
         "UsageError: one is kept on node 0 and other is kept on node 1, so no node has all of them. Make them in one "
-        "cell, or bring one of them here with `one.fetch()`."
+        "cell, or copy one of them here with `one.fetch()`."
     )
     shown = notebook("%%sky --on 2\nprint(one)").shown_error
     assert shown.startswith("UsageError: one is kept on node 0, so this cannot run on node 2")
@@ -334,22 +334,22 @@ def test_values_of_two_nodes_in_one_cell_are_refused(notebook: Notebook) -> None
     assert shown.startswith("UsageError: one is kept on node 0 only, and the pool has 3 nodes")
 
 
-def test_a_name_that_the_cell_does_not_bind(notebook: Notebook) -> None:
+def test_name_that_the_cell_does_not_bind_is_refused(notebook: Notebook) -> None:
     shown = notebook("%%sky --keep modle\nmodel = Net()").shown_error
     assert shown.startswith(
         "UsageError: --keep modle: the cell does not assign modle, and the notebook has no name modl"
     )
     ran = notebook("%%sky --keep model\nif RATE > 1000: model = 1")
-    assert "there is nothing to keep, as the cell did not bind it. Assign it in the cell, or leave it" in ran.err
+    assert "there is nothing to keep, because the cell did not bind it. Assign it in the cell, or leave it" in ran.err
 
 
-def test_a_cell_that_fails_keeps_what_it_has_made(notebook: Notebook) -> None:
+def test_failed_cell_keeps_its_values(notebook: Notebook) -> None:
     ran = notebook("%%sky --keep model\nmodel = Net()\nmodel.step()\n1 / 0")
     assert isinstance(ran.error, ZeroDivisionError)
     assert notebook("%%sky\nprint(model.w)").out == "2\n"
 
 
-def test_a_cell_that_is_stopped_keeps_what_it_has_made(notebook: Notebook, tmp_path: Path, wait_for: Wait) -> None:
+def test_stopped_cell_keeps_its_values(notebook: Notebook, tmp_path: Path, wait_for: Wait) -> None:
     ran = notebook("%%sky --keep model --timeout 0.5s\nimport time\nmodel = Net()\nmodel.step()\ntime.sleep(60)")
     assert isinstance(ran.error, sky.TaskTimeoutError)
     assert notebook("%%sky\nprint(model.w)").out == "2\n"
@@ -365,7 +365,7 @@ def test_a_cell_that_is_stopped_keeps_what_it_has_made(notebook: Notebook, tmp_p
     assert notebook("%%sky --on 1\nprint(shard)").out == "[1]\n"
 
 
-def test_a_stream_and_a_cell_in_the_background_keep_too(notebook: Notebook) -> None:
+def test_stream_and_background_cell_keep_values_too(notebook: Notebook) -> None:
     notebook("%%sky --keep model\nmodel = Net()\nyield 1\nmodel.step()")
     assert notebook("%%sky\nprint(model.w)").out == "2\n"
     handle = notebook("%%sky --noblock --keep other\nother = Net()\nother.w = model.w").result
@@ -373,7 +373,7 @@ def test_a_stream_and_a_cell_in_the_background_keep_too(notebook: Notebook) -> N
     assert notebook("%%sky\nprint(other.w)").out == "2\n"
 
 
-def test_what_is_fetched_is_of_the_notebooks_class(notebook: Notebook) -> None:
+def test_fetched_value_is_of_the_notebooks_class(notebook: Notebook) -> None:
     notebook("class Point:\n    def __init__(self, x): self.x = x\n    def double(self): return helper(self.x)")
     notebook("%%sky --keep point,model\npoint, model = Point(4), Net()")
     point = notebook["point"].fetch()
@@ -385,15 +385,15 @@ def test_what_is_fetched_is_of_the_notebooks_class(notebook: Notebook) -> None:
         notebook["model"].fetch()
 
 
-def test_used_here_it_says_where_it_is(notebook: Notebook) -> None:
+def test_use_in_the_notebook_raises_its_location(notebook: Notebook) -> None:
     notebook("%%sky --on 1 --keep model\nmodel = Net()")
     ran = notebook("model.step()")
     assert isinstance(ran.error, sky.KeptElsewhereError)
-    assert str(ran.error).startswith("model is kept on node 1. Use it in a %%sky cell or in a task, or bring it here")
+    assert str(ran.error).startswith("model is kept on node 1. Use it in a %%sky cell or in a task, or copy it here")
     assert notebook("model").out.startswith("Out[5]: <Kept model: Net, 48 B, on node 1 of pool 'default'")
 
 
-def test_the_manifest_says_where_it_is(notebook: Notebook) -> None:
+def test_manifest_shows_the_node_of_a_kept_value(notebook: Notebook) -> None:
     notebook("%%sky --on 1 --keep model\nmodel = Net()")
     manifest = notebook("%%sky --dry-run\nmodel").displays[0]
     (line,) = (line for line in manifest.splitlines() if line.startswith("model"))
@@ -401,7 +401,7 @@ def test_the_manifest_says_where_it_is(notebook: Notebook) -> None:
     assert line.endswith("kept on node 1")
 
 
-def test_what_is_kept_is_listed_and_dropped(notebook: Notebook) -> None:
+def test_kept_values_are_listed_and_dropped(notebook: Notebook) -> None:
     assert notebook("%sky kept").out.startswith("No node keeps anything.")
     notebook("%%sky --on 1 --keep model,data\nmodel, data = Net(), bytes(1000)\nsame = data")
     rows = [line.split() for line in notebook("%sky kept").out.splitlines()]
@@ -414,58 +414,58 @@ def test_what_is_kept_is_listed_and_dropped(notebook: Notebook) -> None:
     assert "model 48 B, data 1.0 KiB" in notebook("%sky status").out
     assert notebook("again = %sky kept model").error is None
     assert notebook["again"] is notebook["model"]
-    assert notebook("%sky drop model data").out == (
-        "model is not kept on node 1 any more.\ndata is not kept on node 1 any more.\n"
-    )
+    assert notebook("%sky drop model data").out == ("Dropped model from node 1.\nDropped data from node 1.\n")
     shown = notebook("%%sky\nmodel.step()").shown_error
-    assert shown == "KeptLostError: model is not kept any more: it was dropped. Run what made it again."
-    assert notebook("%sky drop model").shown_error == "KeptLostError: model is not kept any more: it was dropped."
-    assert notebook("%sky drop").shown_error.startswith("UsageError: %sky drop takes the names of what nodes keep")
+    assert shown == "KeptLostError: model is no longer kept: it was dropped. Rerun the code that made it."
+    assert notebook("%sky drop model").shown_error == "KeptLostError: model is no longer kept: it was dropped."
+    assert notebook("%sky drop").shown_error.startswith("UsageError: %sky drop takes the names of kept values")
     assert notebook("%sky drop data2").shown_error.startswith("UsageError: No node keeps anything called 'data2'")
 
 
-def test_what_is_deleted_here_is_freed_there(notebook: Notebook, pools: PoolManager, wait_for: Wait) -> None:
+def test_value_deleted_in_the_notebook_is_freed_on_the_node(
+    notebook: Notebook, pools: PoolManager, wait_for: Wait
+) -> None:
     notebook("%%sky --keep model\nmodel = Net()")
     pool = pools.find("default")
     assert pool is not None
     assert pool.kept()
     notebook("del model")
-    wait_for(lambda: not pool.kept(), "the node to forget the model")
+    wait_for(lambda: not pool.kept(), "the node to drop the model")
     notebook("%%sky --keep model\nmodel = Net()")
     notebook("%%sky\ndel model")
-    wait_for(lambda: not pool.kept(), "the node to forget the model that a cell has deleted")
+    wait_for(lambda: not pool.kept(), "the node to drop the model that a cell has deleted")
 
 
-def test_how_long(notebook: Notebook, pools: PoolManager) -> None:
+def test_keep_for_sets_the_time(notebook: Notebook, pools: PoolManager) -> None:
     notebook("%%sky --keep model --keep-for 2h\nmodel = Net()")
     pool = pools.find("default")
     assert pool is not None
     (view,) = pool.kept()
     assert view.until - pool.snapshot().at == pytest.approx(7200, abs=60)
-    assert "--keep-for says how long" in notebook("%%sky --keep-for 2h\n1").shown_error
-    assert "--keep-for says how long" in notebook("%%sky --keep-for 1h\n1").shown_error
+    assert "--keep-for is how long" in notebook("%%sky --keep-for 2h\n1").shown_error
+    assert "--keep-for is how long" in notebook("%%sky --keep-for 1h\n1").shown_error
 
 
-def test_slots_that_are_processes_keep_nothing(notebook: Notebook) -> None:
+def test_process_slots_cannot_keep_values(notebook: Notebook) -> None:
     ran = notebook("%%sky --pool processes --executor process --keep model\nmodel = 1")
     assert ran.shown_error.startswith("UsageError: --keep model: the tasks of pool 'processes' run in processes of")
     notebook("%sky down processes")
 
 
-def test_a_node_that_dies_is_told_at_once_and_when_it_is_used(notebook: Notebook, wait_for: Wait) -> None:
+def test_lost_node_is_reported_at_once_and_on_use(notebook: Notebook, wait_for: Wait) -> None:
     notebook("%sky up fragile --nodes 2")
     notebook("%%sky --pool fragile --on 1 --keep model\nimport os\nmodel, pid = Net(), os.getpid()")
     os.kill(notebook["pid"], signal.SIGKILL)
     wait_for(lambda: here(notebook, "model").lost, "the node to be lost")
     shown = notebook("%%sky --pool fragile\nmodel.step()").shown_error
-    assert shown.startswith("KeptLostError: model is not kept any more: node 1 is gone: its process was killed by SIGK")
+    assert shown.startswith("KeptLostError: model is no longer kept: node 1 is gone: its process was killed by SIGK")
     notebook("%%sky --pool fragile --on 1 --keep model\nmodel = Net()")
     ran = notebook("%%sky --pool fragile\nimport os, signal\nmodel.step()\nos.kill(os.getpid(), signal.SIGKILL)")
     assert ran.shown_error.startswith("KeptLostError: The cell uses model, which was lost with its node: node 1 died")
     notebook("%sky down fragile")
 
 
-def test_a_notebooks_value_of_another_pool_is_refused(notebook: Notebook) -> None:
+def test_notebook_value_of_another_pool_is_refused(notebook: Notebook) -> None:
     notebook("%%sky --keep model\nmodel = Net()")
     shown = notebook("%%sky --pool second\nmodel").shown_error
     assert shown.startswith("UsageError: model is kept in pool 'default', so it cannot be used in pool 'second'")
@@ -473,7 +473,7 @@ def test_a_notebooks_value_of_another_pool_is_refused(notebook: Notebook) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux")
-def test_after_a_restart_an_object_of_a_class_of_the_notebook_comes_home_with_its_class() -> None:
+def test_after_a_restart_an_object_is_fetched_with_its_class() -> None:
     net = "class Net:\n    rate = 2\n    def __init__(self): self.w = 1\n    def step(self): return self.w * factor"
     with started() as kernel:
         kernel(

@@ -1,4 +1,4 @@
-"""`%%sky` in a real kernel: live output in the right cell, interrupts that stop the work, nothing left behind."""
+"""`%%sky` in a real kernel: live output in the right cell, interrupts that stop the work, no remains."""
 
 import re
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ def kernel() -> Iterator[Kernel]:
 
 
 def beats(path: Path) -> str:
-    """Code that touches a file for ever."""
+    """Code that touches a file in an endless loop."""
     return f"import time\nwhile True:\n    open({str(path)!r}, 'a').write('.')\n    time.sleep(0.01)"
 
 
-def test_output_streams_while_the_cell_runs(kernel: Kernel, tmp_path: Path, wait_for: Wait) -> None:
+def test_output_is_streamed_while_the_cell_runs(kernel: Kernel, tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
     seen = []
 
@@ -49,7 +49,7 @@ def test_output_streams_while_the_cell_runs(kernel: Kernel, tmp_path: Path, wait
 
 
 @pytest.mark.parametrize("line", ["", "--on all"])
-def test_an_interrupt_stops_the_work_and_says_so(kernel: Kernel, tmp_path: Path, line: str) -> None:
+def test_interrupt_stops_the_work_and_reports_it(kernel: Kernel, tmp_path: Path, line: str) -> None:
     beat = tmp_path / "beat"
     cell = kernel(f"%%sky {line}\n{beats(beat)}", interrupt_when=lambda _: beat.exists())
     assert stands_still(beat)
@@ -61,7 +61,7 @@ def test_an_interrupt_stops_the_work_and_says_so(kernel: Kernel, tmp_path: Path,
     assert kernel("%%sky\n1 + 1").data == ["2"]
 
 
-def test_an_interrupt_ends_a_stream(kernel: Kernel, tmp_path: Path) -> None:
+def test_interrupt_ends_a_stream(kernel: Kernel, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     cell = kernel(f"%%sky\n{beats(beat)}\n    yield 1", interrupt_when=lambda cell: len(cell.text()) > 10)
     assert stands_still(beat)
@@ -69,7 +69,7 @@ def test_an_interrupt_ends_a_stream(kernel: Kernel, tmp_path: Path) -> None:
     assert set(cell.text().split()) == {"1"}
 
 
-def test_an_interrupt_stops_every_run_of_a_map(kernel: Kernel, tmp_path: Path) -> None:
+def test_interrupt_stops_every_run_of_a_map(kernel: Kernel, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     kernel("xs = [1, 2, 3, 4]")
     cell = kernel(f"%%sky --map xs\nxs\n{beats(beat)}", interrupt_when=lambda _: beat.exists())
@@ -77,7 +77,7 @@ def test_an_interrupt_stops_every_run_of_a_map(kernel: Kernel, tmp_path: Path) -
     assert cell.error[0] == "KeyboardInterrupt"
 
 
-def test_a_cell_in_the_background_writes_into_its_own_cell(kernel: Kernel, tmp_path: Path, wait_for: Wait) -> None:
+def test_background_cell_writes_into_its_own_cell(kernel: Kernel, tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
     cell = kernel(
         f"%%sky --noblock\nimport os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
@@ -91,12 +91,12 @@ def test_a_cell_in_the_background_writes_into_its_own_cell(kernel: Kernel, tmp_p
     assert kernel("result").data == ["42"]
     again = kernel("%sky show 1")
     assert again.text() == "from the background\n"
-    assert again.data == [f"{who}done. .result() binds what it left."]
+    assert again.data == [f"{who}done. .result() binds its variables."]
     wait_for(lambda: kernel("1") and "update_display_data" in cell.types, "the line of the first cell to be updated")
     assert cell.outputs[-1]["data"]["text/plain"] == again.data[0]
 
 
-def test_a_gather_in_a_plain_cell_has_a_bar_that_stays(kernel: Kernel, tmp_path: Path) -> None:
+def test_gather_in_a_plain_cell_has_a_progress_bar_that_stays(kernel: Kernel, tmp_path: Path) -> None:
     go = tmp_path / "go"
     kernel(
         "import skyward as sky, os, time\n@sky.function\ndef held(path):\n"
@@ -120,7 +120,7 @@ def test_a_gather_in_a_plain_cell_has_a_bar_that_stays(kernel: Kernel, tmp_path:
     assert cell.data[-1] == "10"
 
 
-def test_an_error_names_its_line_and_keeps_our_frames_out(kernel: Kernel) -> None:
+def test_error_names_its_line_and_hides_internal_frames(kernel: Kernel) -> None:
     name, shown = kernel("%%sky\ndef f(x):\n    return 1 / x\n\nf(0)").error
     assert name == "ZeroDivisionError"
     text = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(shown))
@@ -130,10 +130,10 @@ def test_an_error_names_its_line_and_keeps_our_frames_out(kernel: Kernel) -> Non
     assert "skyward" not in text
 
 
-def test_a_kernel_that_ends_takes_its_workers_along(wait_for: Wait) -> None:
+def test_kernel_that_ends_ends_its_workers(wait_for: Wait) -> None:
     with started() as kernel:
         kernel("pool = %sky up --nodes 2")
         pid = int(kernel("import os; os.getpid()").data[0])
         workers = psutil.Process(pid).children(recursive=True)
         assert len(workers) >= 2
-    wait_for(lambda: not [worker for worker in workers if worker.is_running()], "the workers to be gone")
+    wait_for(lambda: not [worker for worker in workers if worker.is_running()], "the workers to end")

@@ -1,4 +1,4 @@
-"""`%%sky` in a kernel, with the options that change what a local node has: packages, files, variables, accelerators."""
+"""`%%sky` in a kernel, with options for the environment of a local node: packages, files, variables, accelerators."""
 
 import json
 import os
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    """A kernel in a folder of the user's, with packages that lie there and a machine without GPUs."""
+    """A kernel in the user's folder, with local packages and a machine without GPUs."""
     make_wheel(tmp_path / "wheels", "torchy", "2.0")
     (tmp_path / "mine_own.py").write_text("def hello():\n    return 'from the file'\n")
     monkeypatch.chdir(tmp_path)
@@ -29,7 +29,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
         yield made
 
 
-def test_cell_with_pip_has_the_package_and_what_is_here(kernel: Kernel) -> None:
+def test_cell_with_pip_has_the_package_and_the_local_ones(kernel: Kernel) -> None:
     kernel("import pandas as pd\nframe = pd.DataFrame({'a': [1, 2]})")
     ran = kernel("%%sky --pip torchy\nimport torchy\nframe['b'] = frame.a * 2\nversion = torchy.VERSION\nversion")
     assert "'2.0'" in ran.data
@@ -43,7 +43,7 @@ def test_cell_with_pip_has_the_package_and_what_is_here(kernel: Kernel) -> None:
     assert "deps: nothing to do" in kernel("%sky logs 0").text()
 
 
-def test_package_that_cannot_be_had_is_one_error_and_is_never_advised_again(kernel: Kernel) -> None:
+def test_unavailable_package_is_one_error_and_is_not_advised_again(kernel: Kernel) -> None:
     ran = kernel("%%sky --pip not-there-at-all\nimport not_there_at_all")
     name, lines = ran.error
     assert name == "NodeStartError"
@@ -52,7 +52,7 @@ def test_package_that_cannot_be_had_is_one_error_and_is_never_advised_again(kern
     assert "\x1b" not in "".join(lines)
 
 
-def test_variables_and_included_files(kernel: Kernel) -> None:
+def test_variables_and_included_files_reach_the_node(kernel: Kernel) -> None:
     ran = kernel(
         "%%sky --env GREETING=hello --include ./mine_own.py\n"
         "import importlib, os\n"
@@ -71,7 +71,7 @@ def test_advice_for_a_module_of_the_user_works(kernel: Kernel) -> None:
     assert kernel(f"%%sky --include ./mine_own.py\n{cell}").data[-1] == "'from the file'"
 
 
-def test_a_node_is_said_to_have_what_it_has(kernel: Kernel) -> None:
+def test_node_shows_its_real_accelerators(kernel: Kernel) -> None:
     kernel("%config SkyMagics.footer = True")
     first = kernel("%%sky --gpu A100 --apt ffmpeg-of-nobody\n1")
     note = "asked for A100, a local node has none; not acted on: image.apt."
@@ -82,11 +82,11 @@ def test_a_node_is_said_to_have_what_it_has(kernel: Kernel) -> None:
         assert "A100" not in "".join(ran.data)
     assert note not in second.text("stderr")
     assert "A100" not in kernel("%sky status").text()
-    told = (
+    notice = (
         "import skyward_kernel.pools as pools, json\n"
         "print(json.dumps([pools.resident().get().snapshot().accelerators]))"
     )
-    assert json.loads(kernel(told).text()) == [""]
+    assert json.loads(kernel(notice).text()) == [""]
     _, lines = kernel("%%sky\nimport subprocess\nsubprocess.run(['ffmpeg-of-nobody'])").error
     assert "Image.apt asks for ffmpeg-of-nobody, which Skyward does not install on this machine" in "".join(lines)
 

@@ -1,4 +1,4 @@
-"""Errors of `%%sky` in a real kernel, in IPython in a terminal and under nbconvert: as those of the notebook itself."""
+"""Errors of `%%sky` in a real kernel, in IPython in a terminal and under nbconvert, like those of the notebook."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import pexpect  # type: ignore[import-untyped]  # it has no types
+import pexpect  # type: ignore[import-untyped]  # no types
 import pytest
 
 from tests.local.kernel import Cell, Kernel, started
@@ -33,7 +33,7 @@ def kernel() -> Iterator[Kernel]:
 
 
 def error(cell: Cell) -> dict[str, Any]:
-    """The error message of a cell, without what differs from cell to cell."""
+    """Return the error message of a cell, without the parts that differ from cell to cell."""
     (found,) = (dict(out) for out in cell.outputs if out["type"] == "error")
     found["traceback"] = [re.sub(r"In\[\d+\]", "In[N]", piece) for piece in found["traceback"]]
     found["evalue"] = re.sub(r"\d+\.py", "FILE.py", found["evalue"])
@@ -53,24 +53,24 @@ def error(cell: Cell) -> dict[str, Any]:
         "def f(:",
     ],
 )
-def test_the_message_is_that_of_the_notebook(kernel: Kernel, source: str, mode: str) -> None:
+def test_message_is_that_of_the_notebook(kernel: Kernel, source: str, mode: str) -> None:
     kernel(f"%xmode {mode}")
-    here, there = (kernel(f"{first}\n{SPACE}{source}") for first in ("# here", "%%sky"))
-    found, expected = error(there), error(here)
-    if mode == "Verbose":  # values that stay on their node say so
+    in_notebook, on_node = (kernel(f"{first}\n{SPACE}{source}") for first in ("# here", "%%sky"))
+    found, expected = error(on_node), error(in_notebook)
+    if mode == "Verbose":  # values that stay on their node are marked
         for each in (found, expected):
             each["traceback"] = [re.sub(r"=[^\n]*", "=", piece) for piece in each["traceback"]]
     assert found == expected
     kernel("%xmode Context")
 
 
-def test_an_exception_that_led_to_it_has_the_line_that_raised(kernel: Kernel) -> None:
+def test_context_exception_has_the_line_that_raised(kernel: Kernel) -> None:
     cell = kernel(
         f"%%sky\n{SPACE}try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise KeyError('k') from error"
     )
     shown = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(error(cell)["traceback"])).split("\n")
     assert [line for line in shown if line.startswith(("Cell", "---->", "The above"))] == [
-        "Cell In[N], line 8",  # IPython has the last line of the frame here, which is another one
+        "Cell In[N], line 8",  # IPython shows the last line of the frame here, which is another one
         "----> 8     1 / 0",
         "The above exception was the direct cause of the following exception:",
         "Cell In[N], line 10",
@@ -78,14 +78,14 @@ def test_an_exception_that_led_to_it_has_the_line_that_raised(kernel: Kernel) ->
     assert "---> 10     raise KeyError('k') from error" in shown
 
 
-def test_a_missing_name_is_a_name_error(kernel: Kernel) -> None:
+def test_undefined_name_is_a_name_error(kernel: Kernel) -> None:
     found = error(kernel("%%sky\n\nprint(Modl)"))
     assert found["ename"] == "NameError"
     assert found["evalue"] == "line 3: the cell reads Modl, but the notebook has no name Modl. Did you mean Model?"
     assert found["traceback"] == [f"NameError: {found['evalue']}"]
 
 
-def test_an_option_line_that_cannot_be_read_is_a_sentence(kernel: Kernel) -> None:
+def test_unparsable_option_line_gives_a_sentence(kernel: Kernel) -> None:
     found = error(kernel("%%sky --pool 'a\n1"))
     assert found["ename"] == "UsageError"
     assert "\n".join(found["traceback"]).splitlines() == [
@@ -95,15 +95,15 @@ def test_an_option_line_that_cannot_be_read_is_a_sentence(kernel: Kernel) -> Non
     ]
 
 
-def test_a_group_of_exceptions_is_shown_as_in_the_notebook(kernel: Kernel) -> None:
+def test_exception_group_is_shown_as_in_the_notebook(kernel: Kernel) -> None:
     source = f"{SPACE}raise ExceptionGroup('g', [ValueError(1), KeyError('k')])"
-    here, there = (kernel(f"{first}\n{source}").text("stderr") for first in ("# here", "%%sky"))
-    assert "| ExceptionGroup: g (2 sub-exceptions)" in there
+    in_notebook, on_node = (kernel(f"{first}\n{source}").text("stderr") for first in ("# here", "%%sky"))
+    assert "| ExceptionGroup: g (2 sub-exceptions)" in on_node
     cells = re.compile(r"ipykernel_\d+/\d+\.py")
-    assert cells.sub("CELL", there) == cells.sub("CELL", here)
+    assert cells.sub("CELL", on_node) == cells.sub("CELL", in_notebook)
 
 
-def test_the_debugger_stops_in_the_users_code(kernel: Kernel) -> None:
+def test_debugger_stops_in_the_users_code(kernel: Kernel) -> None:
     kernel("%%sky\nmodel = Model(3)\nn = 5\nimport threading\nlock = threading.Lock()\nmodel.step([1, 2, 3])")
     written = kernel.answering(
         "%debug", "p total, xs", "p self.w", "p self.step", "p big", "u", "p n, model", "p lock", "q"
@@ -120,7 +120,7 @@ def test_the_debugger_stops_in_the_users_code(kernel: Kernel) -> None:
     assert "/skyward" not in plain
 
 
-def test_failures_are_counted_where_people_look(kernel: Kernel) -> None:
+def test_failures_are_counted_in_every_view(kernel: Kernel) -> None:
     kernel("other = %sky up counted")
     kernel("%%sky --pool counted\n1 / 0")
     kernel("%%sky --pool counted\nfor i in range(100):\n    yield i")
@@ -133,7 +133,7 @@ def test_failures_are_counted_where_people_look(kernel: Kernel) -> None:
     kernel("%sky down counted")
 
 
-def test_ipython_in_a_terminal(tmp_path: Path) -> None:
+def test_errors_in_terminal_ipython(tmp_path: Path) -> None:
     environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "TERM": "dumb"}
     options = ["--simple-prompt", "--no-banner", "--colors=nocolor", "--HistoryManager.enabled=False"]
     arguments = ["-m", "IPython", *options]

@@ -1,4 +1,4 @@
-"""Odd objects of a notebook in a cell on a node that is a process of its own."""
+"""Unusual objects of a notebook in a cell on a node in a separate process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +46,7 @@ def kernel() -> Iterator[Kernel]:
         yield kernel
 
 
-def test_odd_objects_are_the_same_on_the_node_and_here(kernel: Kernel) -> None:
+def test_unusual_objects_are_the_same_on_the_node_and_in_the_notebook(kernel: Kernel) -> None:
     kernel(
         "%%sky\nr = [labels.get(np.nan), missing is dataclasses.MISSING, Planet.EARTH.mass, total([1, 2])]\n"
         "r.append(inspect.getsource(total))\ndoubling['z'] = 1\nrate = 2\nprice.cache_clear()\ncodes = {np.nan: 0}"
@@ -57,7 +57,7 @@ def test_odd_objects_are_the_same_on_the_node_and_here(kernel: Kernel) -> None:
     assert kernel("dict(doubling), price(10), codes.get(np.nan)").data == ["({'a': 1, 'z': 2}, 20, 0)"]
 
 
-def test_files_of_objects_that_live_on_here_stay(kernel: Kernel, tmp_path: Path) -> None:
+def test_files_of_objects_that_live_on_in_the_notebook_are_kept(kernel: Kernel, tmp_path: Path) -> None:
     kernel(f"folder = {str(tmp_path)!r}\nt = Temporary(folder + '/t')")
     kernel("%%sky\nt.n += 1\nnew = Temporary(folder + '/new')\ngone = Temporary(folder + '/gone')\ndel gone")
     assert kernel("%%sky\ngc.collect() and None\nsorted(os.listdir(folder))").data == ["['new', 't']"]

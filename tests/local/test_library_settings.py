@@ -1,4 +1,4 @@
-"""Settings of libraries go with a cell to its node, and come back as the cell has left them."""
+"""Settings of libraries are sent with a cell to its node, and returned with its changes."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ def kernel() -> Iterator[Kernel]:
         ("warnings.simplefilter('error')", "warnings.filters[0][0]", "'error'"),
     ],
 )
-def test_a_cell_has_the_settings_of_the_notebook_and_hands_over_its_own(
+def test_cell_has_the_settings_of_the_notebook_and_returns_its_own(
     kernel: Kernel, change: str, shown: str, value: str
 ) -> None:
     before = kernel(shown).data
@@ -50,9 +50,9 @@ def test_a_cell_has_the_settings_of_the_notebook_and_hands_over_its_own(
     assert kernel(f"%%sky\n{shown}").data == kernel(shown).data
 
 
-def test_what_several_runs_set_stays_as_it_is_here_and_is_said(kernel: Kernel) -> None:
+def test_settings_of_several_runs_are_not_returned_and_reported(kernel: Kernel) -> None:
     cell = kernel("%%sky --on all\nnp.seterr(over='raise')")
     assert kernel("np.geterr()['over']").data == ["'warn'"]
-    told = "the error settings of numpy changed on nodes 0 and 1, each run in a copy of its own; here they are as"
-    assert told in cell.text("stderr")
+    notice = "the error settings of numpy changed on nodes 0 and 1, in a separate copy for each run; here they are "
+    assert notice in cell.text("stderr")
     assert kernel("%%sky --on all\nnp.geterr()['over']").text().count("'warn'") == 2

@@ -1,4 +1,4 @@
-"""Local pools with an environment of their own: the packages, and the Python, that their image asks for.
+"""Local pools with a separate environment: the packages and the Python of their image.
 
 Packages are made by the tests; nothing is fetched.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]  # it has no types of its own
+import pandas as pd  # type: ignore[import-untyped]  # no types
 import pytest
 
 import skyward as sky
@@ -35,7 +35,7 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @pytest.fixture(autouse=True)
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that packages come from. Caches are the test's own."""
+    """A local package folder. The test has its own caches."""
     folder = tmp_path / "wheels"
     make_wheel(folder, "torchy", "1.0")
     make_wheel(folder, "torchy", "2.0")
@@ -50,14 +50,14 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def installs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many times uv was told to install something."""
+    """Return how many times uv was called to install."""
     log = tmp_path / "installs"
     program(tmp_path, monkeypatch, f'case "$*" in *"pip install"*) echo "$*" >>{log} ;; esac; exec {UV} "$@"')
     return lambda: len(log.read_text().splitlines()) if log.exists() else 0
 
 
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, name: str = "uv") -> None:
-    """Have a program on PATH, before all others."""
+    """Put a program on PATH, before all others."""
     path = tmp_path / "bin" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
@@ -67,7 +67,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, name: st
 
 
 def system_without(tmp_path: Path, *missing: str) -> Path:
-    """A folder with the programs of the system, less some."""
+    """Return a folder with the programs of the system, without some."""
     folder = tmp_path / "system"
     folder.mkdir()
     for entry in (*Path("/bin").iterdir(), *Path("/usr/bin").iterdir()):
@@ -77,14 +77,14 @@ def system_without(tmp_path: Path, *missing: str) -> Path:
 
 
 def without_uv(tmp_path: Path) -> Callable[[Mapping[str, str]], dict[str, str]]:
-    """The variables of an installer that finds no uv."""
+    """Return environment variables of an installer without uv."""
     path = str(system_without(tmp_path, "uv"))
     return lambda environ: {**environ, "PATH": path, "HOME": str(tmp_path)}
 
 
 @sky.function
 def look(*modules: str) -> dict[str, tuple[str, str]]:
-    """Version and file of modules, by name; and the interpreter, as "python"."""
+    """Return version and file of modules by name, and the interpreter as "python"."""
     import importlib
     import sys
 
@@ -96,7 +96,7 @@ def look(*modules: str) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_packages_of_the_image_are_there_beside_those_of_this_process(
+def test_packages_of_the_image_are_beside_those_of_this_process(
     executor: Literal["thread", "process"], tmp_path: Path
 ) -> None:
     worker = sky.Worker(executor=executor)
@@ -110,7 +110,7 @@ def test_packages_of_the_image_are_there_beside_those_of_this_process(
         assert Path(first[name][1]).is_relative_to(tmp_path / "cache")
 
 
-def test_frames_of_this_process_go_and_come() -> None:
+def test_frames_can_be_sent_and_returned() -> None:
     @sky.function
     def doubled(frame: pd.DataFrame) -> pd.DataFrame:
         import visiony  # type: ignore[import-not-found]  # made by the test
@@ -118,17 +118,17 @@ def test_frames_of_this_process_go_and_come() -> None:
         return frame * 2 + int(float(visiony.VERSION))
 
     with sky.Compute(image=sky.Image(pip=["visiony"])) as pool:
-        came = doubled(pd.DataFrame({"a": [1, 2]})) >> pool
-    pd.testing.assert_frame_equal(came, pd.DataFrame({"a": [3, 5]}))
+        result = doubled(pd.DataFrame({"a": [1, 2]})) >> pool
+    pd.testing.assert_frame_equal(result, pd.DataFrame({"a": [3, 5]}))
 
 
-def test_what_is_here_is_replaced_only_where_its_version_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_package_is_replaced_only_if_its_version_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     with sky.Compute(image=sky.Image(pip=["visiony", "tqdm"])) as pool:
         assert (look("tqdm") >> pool)["tqdm"][0] == importlib.metadata.version("tqdm")
 
     @sky.function
     def older() -> str:
-        import tqdm  # type: ignore[import-untyped]  # it has no types of its own
+        import tqdm  # type: ignore[import-untyped]  # no types
 
         return str(tqdm.VERSION)
 
@@ -138,7 +138,7 @@ def test_what_is_here_is_replaced_only_where_its_version_does_not_fit(capsys: py
     assert importlib.metadata.version("tqdm") != "0.1"
 
 
-def test_a_package_in_another_version_than_here_is_told_when_it_is_used(
+def test_package_of_another_version_is_reported_when_it_is_used(
     caplog: pytest.LogCaptureFixture, wait_for: Wait
 ) -> None:
     @sky.function
@@ -152,7 +152,7 @@ def test_a_package_in_another_version_than_here_is_told_when_it_is_used(
         wait_for(lambda: "node 0 has tqdm 0.1 and this process" in caplog.text, "the sentence")
 
 
-def test_a_later_pool_with_the_same_image_installs_nothing(
+def test_later_pool_with_the_same_image_installs_nothing(
     installs: Callable[[], int], wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
@@ -169,7 +169,7 @@ def test_a_later_pool_with_the_same_image_installs_nothing(
         pass
 
 
-def test_two_processes_that_need_the_same_environment_make_it_once(installs: Callable[[], int], tmp_path: Path) -> None:
+def test_two_processes_create_one_environment_once(installs: Callable[[], int], tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""
 import skyward as sky
@@ -184,35 +184,35 @@ with sky.Compute(image=sky.Image(pip=["visiony"])) as pool:
 """)
     command = [sys.executable, str(script)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [each.communicate(timeout=120)[0] for each in running]
-    assert said == ["1.0\n", "1.0\n"]
+    outputs = [each.communicate(timeout=120)[0] for each in running]
+    assert outputs == ["1.0\n", "1.0\n"]
     assert installs() == 1
 
 
 @pytest.mark.parametrize("missing", [(), ("flock", "timeout")], ids=["with flock", "without flock"])
-def test_two_at_once_make_it_once_also_where_flock_is_missing(
+def test_concurrent_creation_happens_once_also_without_flock(
     missing: tuple[str, ...], installs: Callable[[], int], tmp_path: Path
 ) -> None:
     """As on macOS."""
     environ = {**os.environ, "PATH": f"{tmp_path}/bin:{system_without(tmp_path, *missing)}"}
     assert (shutil.which("flock", path=environ["PATH"]) is None) == bool(missing)
     plan = client_plan(sky.Image(pip=["visiony"]), {})
-    heard: list[list[PhaseEvent]] = [[], []]
+    reports: list[list[PhaseEvent]] = [[], []]
 
     async def both() -> list[Any]:
-        return await asyncio.gather(*(bootstrap(ClientShell(environ), plan, each.append) for each in heard))
+        return await asyncio.gather(*(bootstrap(ClientShell(environ), plan, each.append) for each in reports))
 
     first, second = asyncio.run(both())
     assert first == second
     assert installs() == 1
-    ended = [{event.phase: event.event for event in each} for each in heard]
+    ended = [{event.phase: event.event for event in each} for each in reports]
     skipped = dict.fromkeys(PHASES, "skipped")
     made = skipped | dict.fromkeys(("env", "uv", "deps", "worker"), "completed")
     assert made in ended
     assert skipped in ended
 
 
-def test_a_package_that_cannot_be_had_is_named_and_the_log_has_what_uv_says() -> None:
+def test_unavailable_package_is_named_and_the_log_has_the_output_of_uv() -> None:
     pool = sky.Compute(name="p", image=sky.Image(pip=["not-there-at-all"]), max_provision_attempts=1)
     with pytest.raises(sky.NodeStartError) as failed:
         pool.open()
@@ -225,7 +225,7 @@ def test_a_package_that_cannot_be_had_is_named_and_the_log_has_what_uv_says() ->
     assert "not-there-at-all was not found" in pool.start_log(0)
 
 
-def test_a_failed_environment_is_made_when_it_is_tried_again(wheels: Path) -> None:
+def test_failed_environment_is_created_on_the_next_attempt(wheels: Path) -> None:
     image = sky.Image(pip=["latey"])
     with pytest.raises(sky.NodeStartError), sky.Compute(image=image, max_provision_attempts=1):
         pass
@@ -234,7 +234,7 @@ def test_a_failed_environment_is_made_when_it_is_tried_again(wheels: Path) -> No
         assert (look("latey") >> pool)["latey"][0] == "1.0"
 
 
-def test_an_environment_that_takes_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_that_takes_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyward.bootstrap.runner.GRACE", 0.5)
     program(tmp_path, monkeypatch, f'case "$*" in *"pip install"*) sleep 600 ;; esac; exec {UV} "$@"')
     image = sky.Image(pip=["torchy"], bootstrap_timeout=3)
@@ -245,7 +245,7 @@ def test_an_environment_that_takes_too_long_is_named(tmp_path: Path, monkeypatch
         pass
 
 
-def test_an_installation_ends_with_a_pool_that_is_not_opened_to_its_end(
+def test_installation_ends_when_opening_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for: Wait
 ) -> None:
     noted = tmp_path / "pid"
@@ -266,19 +266,17 @@ def test_an_installation_ends_with_a_pool_that_is_not_opened_to_its_end(
     wait_for(lambda: not Path(f"/proc/{noted.read_text().strip()}").exists(), "the end of the installation")
 
 
-def test_machine_without_uv_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_uv_explains_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_environment, "_for_installer", without_uv(tmp_path))
     with (
-        pytest.raises(sky.NodeStartError, match="install uv on this machine, or see that pip reaches its in") as said,
+        pytest.raises(sky.NodeStartError, match="or check that pip can reach its index") as outputs,
         sky.Compute(image=sky.Image(pip=["torchy"]), max_provision_attempts=1),
     ):
         pass
-    assert "its environment could not be made on this machine:" in str(said.value)
+    assert "its environment could not be made on this machine:" in str(outputs.value)
 
 
-def test_uv_is_fetched_with_pip_where_it_is_missing(
-    tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_uv_is_installed_with_pip(tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repack(wheels, "uv")
     monkeypatch.setattr(client_environment, "_for_installer", without_uv(tmp_path))
     with sky.Compute(image=sky.Image(pip=["torchy"])) as pool:
@@ -289,7 +287,7 @@ def test_uv_is_fetched_with_pip_where_it_is_missing(
 def test_another_python_has_only_what_the_image_names(
     tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This Python stands in for another one: packages for a second one may not be on this machine."""
+    """This Python stands in for another one: there may be no packages for a second one on this machine."""
     for name in ("blake3", "casty", "cloudpickle", "uvloop"):
         repack(wheels, name)
     monkeypatch.delenv("PYTHONPATH", raising=False)
@@ -321,7 +319,9 @@ def test_programs_of_packages_can_be_run(wheels: Path) -> None:
         assert found == (look() >> pool)["python"][1]
 
 
-def test_variables_and_included_files_go_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_and_included_files_work_with_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "torchy.py").write_text("VERSION = 'mine'")
     monkeypatch.chdir(tmp_path)
     image = sky.Image(
@@ -334,21 +334,21 @@ def test_variables_and_included_files_go_with_it(tmp_path: Path, monkeypatch: py
 
     with sky.Compute(image=image) as pool:
         assert variable("TOKEN") >> pool == "secret"
-        assert (look("torchy") >> pool)["torchy"][0] == "mine"  # the user's own files come first
+        assert (look("torchy") >> pool)["torchy"][0] == "mine"  # the user's files come first
     kept = [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and "envs" not in path.parts]
     assert kept
     assert not [path for path in kept if "secret" in path.read_text(errors="replace")]
 
 
-def test_requirements_that_cannot_be_installed_are_refused_before_anything_is_launched(tmp_path: Path) -> None:
+def test_uninstallable_requirements_are_refused_before_launching(tmp_path: Path) -> None:
     for requirement in (str(tmp_path), f"-e {tmp_path}", f"mine @ {tmp_path.as_uri()}"):
-        with pytest.raises(sky.SpecError, match="Image.pip names the folder .*, whose edits the nodes would not see"):
+        with pytest.raises(sky.SpecError, match="names the folder .*, whose later edits the nodes would not see"):
             sky.Compute(image=sky.Image(pip=[requirement])).open()
-    with pytest.raises(sky.SpecError, match="neither shell_vars nor env says what NAME is"):
+    with pytest.raises(sky.SpecError, match="neither shell_vars nor env defines NAME"):
         sky.Compute(image=sky.Image(pip=["torchy==${NAME}"])).open()
 
 
-def test_a_module_that_an_installed_package_does_not_bring_is_no_reason_to_install_it(wheels: Path) -> None:
+def test_module_missing_from_an_installed_package_is_not_advised_to_be_installed(wheels: Path) -> None:
     make_wheel(wheels, "opencv_python_headless", "1.0")
     with sky.Compute(image=sky.Image(pip=["opencv-python-headless"])) as pool:
         with pytest.raises(sky.MissingModuleError) as missing:
@@ -356,12 +356,12 @@ def test_a_module_that_an_installed_package_does_not_bring_is_no_reason_to_insta
         with pytest.raises(sky.MissingModuleError, match="add it with `--pip pyserial` on the cell"):
             look("serial") >> pool
     assert str(missing.value) == (
-        "module 'cv2' is not installed on node 0; Image.pip has 'opencv-python-headless', which is installed there and "
-        "brings no such module: check the module's name"
+        "module 'cv2' is not installed on node 0; Image.pip has 'opencv-python-headless', which is installed on the "
+        "node and does not provide this module: check the module's name"
     )
 
 
-def test_system_packages_are_named_where_they_are_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_missing_system_packages_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     @sky.function
     def run(*words: str, check: bool = False) -> None:
         import subprocess

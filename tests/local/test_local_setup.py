@@ -1,4 +1,4 @@
-"""What local nodes act on of an image: the files it includes, and the variables that commands compute."""
+"""Local nodes with included files and computed variables of an image."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ def folder_of(module: str) -> list[str]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with modules of the user, which is where the script runs."""
+    """A folder with modules of the user, the working directory of the script."""
     (tmp_path / "mypkg_of_mine").mkdir()
     (tmp_path / "mypkg_of_mine" / "__init__.py").write_text('"""first"""')
     (tmp_path / "mypkg_of_mine" / "data.txt").write_text("1")
@@ -63,7 +63,7 @@ def test_all_nodes_of_a_pool_have_the_files_as_they_were_when_it_opened(project:
         (project / "mypkg_of_mine" / "__init__.py").write_text('"""second"""')
         with pytest.raises(sky.NodeLostError):
             _die() >> pool
-        assert imported("mypkg_of_mine") >> pool == "first"  # on the node that replaced the lost one
+        assert imported("mypkg_of_mine") >> pool == "first"  # on the replacement of the lost node
     with sky.Compute(nodes=1, image=image) as pool:
         assert imported("mypkg_of_mine") >> pool == "second"
 
@@ -105,7 +105,7 @@ def test_failing_command_of_a_variable_is_named(project: Path) -> None:
 
 
 def test_computed_value_that_no_worker_could_start_with_is_named(project: Path) -> None:
-    with pytest.raises(sky.ProvisioningError, match="shell_vars sets PATH to a value with which no worker could start"):
+    with pytest.raises(sky.ProvisioningError, match="shell_vars sets PATH to a value that keeps workers from starting"):
         sky.Compute(image=sky.Image(shell_vars={"PATH": "printf ''"})).open()
 
 
@@ -115,7 +115,7 @@ def test_command_of_a_variable_that_takes_too_long_is_named(project: Path) -> No
         pass
 
 
-def test_commands_of_variables_end_with_a_pool_that_is_not_opened_to_its_end(project: Path, wait_for: Wait) -> None:
+def test_commands_of_variables_end_when_opening_is_interrupted(project: Path, wait_for: Wait) -> None:
     image = sky.Image(shell_vars={"SLOW": f"echo $$ >{project}/pid; exec sleep 600"})
     pool = sky.Compute(image=image, name="unopened")
     opening = threading.Thread(target=_open, args=(pool,))
@@ -132,10 +132,10 @@ def _open(pool: sky.Compute) -> None:
         pool.__enter__()
 
 
-def test_missing_include_is_refused_before_anything_is_launched(project: Path) -> None:
+def test_missing_include_is_refused_before_launching(project: Path) -> None:
     image = sky.Image(includes=["./gone"])
     with (
-        pytest.raises(sky.SpecError, match=r"Image.includes names './gone', and there is no such file or folder in"),
+        pytest.raises(sky.SpecError, match=r"Image.includes names './gone', but there is no such file or folder in"),
         sky.Compute(image=image),
     ):
         pass

@@ -1,4 +1,4 @@
-"""Tasks go to the real node that has their data already, and others round robin as ever."""
+"""Tasks are placed on real nodes that have their data, and otherwise round robin."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ MB = 1_000_000
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[sky.Compute]:
-    """Four nodes, one slot each."""
+    """Four nodes with one slot each."""
     with sky.Compute(nodes=4) as compute:
         yield compute
 
@@ -47,14 +47,14 @@ def sent(pool: sky.Compute) -> int:
     return sum(node.sent for node in pool.snapshot().nodes)
 
 
-def test_data_is_sent_once_however_many_tasks_use_it_one_after_the_other(nodes: sky.Compute) -> None:
+def test_data_is_sent_once_to_consecutive_tasks(nodes: sky.Compute) -> None:
     data, before = array(1), sent(nodes)
     where = {rank_of(data) >> nodes for _ in range(6)}
     assert len(where) == 1
     assert sent(nodes) - before == pytest.approx(8 * MB, rel=0.01)
 
 
-def test_arrays_that_are_used_in_turns_stay_where_they_are(nodes: sky.Compute) -> None:
+def test_arrays_used_in_turns_stay_where_they_are(nodes: sky.Compute) -> None:
     arrays = [array(number) for number in range(10, 15)]
     where = [rank_of(each) >> nodes for each in arrays]
     before = sent(nodes)
@@ -63,7 +63,7 @@ def test_arrays_that_are_used_in_turns_stay_where_they_are(nodes: sky.Compute) -
     assert sent(nodes) == before
 
 
-def test_a_task_does_not_wait_for_a_busy_holder(nodes: sky.Compute, tmp_path: Path) -> None:
+def test_task_does_not_wait_for_a_busy_holder(nodes: sky.Compute, tmp_path: Path) -> None:
     data = array(20)
     holder = rank_of(data) >> nodes
     busy = rank_once(data, str(tmp_path / "gate")) > nodes
@@ -78,16 +78,16 @@ def test_tasks_without_data_are_spread_evenly(nodes: sky.Compute) -> None:
     assert Counter((place() >> nodes)[0] for _ in range(12)) == dict.fromkeys(range(4), 3)
 
 
-def test_a_group_whose_arrays_the_nodes_have_sends_nothing(nodes: sky.Compute) -> None:
+def test_group_whose_arrays_the_nodes_have_sends_nothing(nodes: sky.Compute) -> None:
     arrays = [array(number) for number in range(40, 52)]
     sky.gather(*(rank_of(each) for each in arrays)) >> nodes
     before = sent(nodes)
     for _ in range(3):
         sky.gather(*(rank_of(each) for each in arrays)) >> nodes
-    assert sent(nodes) - before < len(arrays) * 8 * MB  # a third of what round robin sends
+    assert sent(nodes) - before < len(arrays) * 8 * MB  # a third of the bytes that round robin sends
 
 
-def test_a_node_that_took_the_rank_of_a_lost_one_is_sent_what_it_needs() -> None:
+def test_replacement_of_a_lost_node_is_sent_what_it_needs() -> None:
     with sky.Compute(nodes=1) as pool:
         data = array(60)
         assert rank_of(data) >> pool == 0

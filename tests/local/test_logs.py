@@ -1,4 +1,4 @@
-"""The log of a pool of real workers: who wrote what, nothing twice, and nothing lost when a node stops."""
+"""The log of a pool of real workers: correct attribution, no duplicates, and no loss when a node stops."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
 
 def streams(entries: Iterable[LogEntry]) -> dict[tuple[int, str], str]:
-    """The text of each task's streams, with nothing missing and nothing twice."""
+    """Return the text of each task's streams, without gaps and duplicates."""
     texts: dict[tuple[int, str], str] = defaultdict(str)
     for entry in entries:
         key = entry.task or -entry.node, entry.stream
@@ -66,7 +66,7 @@ def test_each_task_has_its_own_streams(wide: sky.Compute) -> None:
     assert wide.logs(task=task, stream="stdout", since=6).text == expected[task, "stdout"][6:]
 
 
-def test_subprocesses_of_a_process_slot_are_of_its_task() -> None:
+def test_subprocesses_of_a_process_slot_belong_to_its_task() -> None:
     @sky.function
     def shell(name: str) -> None:
         import subprocess
@@ -82,13 +82,13 @@ def test_subprocesses_of_a_process_slot_are_of_its_task() -> None:
             assert pool.logs(task=run.tasks[0]).text == "".join(f"{name} {number}\n" for number in range(20))
 
 
-def test_a_broadcast_says_which_node(pool: sky.Compute) -> None:
+def test_broadcast_output_names_its_node(pool: sky.Compute) -> None:
     run = pool.start(chatter("all", 1), on="all")
     run.future.result(60)
     assert sorted(pool.logs(task=task)[0].node for task in run.tasks) == [0, 1]
 
 
-def test_what_a_node_writes_by_itself_is_of_task_0(one: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_output_of_the_node_belongs_to_task_0(one: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
 
     @sky.function
@@ -106,11 +106,11 @@ def test_what_a_node_writes_by_itself_is_of_task_0(one: sky.Compute, tmp_path: P
     run = one.start(later())
     run.future.result(60)
     go.touch()
-    wait_for(lambda: one.logs(task=0, node=0).text == "nobody's\n", "what a thread wrote after its task's end")
+    wait_for(lambda: one.logs(task=0, node=0).text == "nobody's\n", "the output of a thread after the end of its task")
     assert len(one.logs(task=run.tasks[0])) == 0
 
 
-def test_output_of_a_task_after_its_end_is_still_its_own(one: sky.Compute, wait_for: Wait) -> None:
+def test_output_of_a_task_after_its_end_belongs_to_it(one: sky.Compute, wait_for: Wait) -> None:
     @sky.function
     def later() -> None:
         import contextvars
@@ -120,10 +120,10 @@ def test_output_of_a_task_after_its_end_is_still_its_own(one: sky.Compute, wait_
 
     run = one.start(later())
     run.future.result(60)
-    wait_for(lambda: one.logs(task=run.tasks[0]).text == "mine\n", "what its thread wrote after its end")
+    wait_for(lambda: one.logs(task=run.tasks[0]).text == "mine\n", "the output of its thread after its end")
 
 
-def test_following_a_task_live(pool: sky.Compute, tmp_path: Path) -> None:
+def test_follow_streams_the_output_of_a_task(pool: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
     @sky.function
@@ -157,14 +157,14 @@ def test_followers_and_logs_outlive_the_pool() -> None:
         pool.follow()
 
 
-# Nothing is lost when a node stops.
+# No output is lost when a node stops.
 
 
 @sky.function
 def leaves_much_behind(said: str) -> None:
-    """Prints in every way that is told late: on exit, from C, in a thread and from a process that go on.
+    """Prints in every delayed way: on exit, from C, on a thread and in a process that continue.
 
-    The thread and the process make a file once they have said what they have to say.
+    The thread and the process create a file after their last output.
     """
     import atexit
     import ctypes
@@ -175,7 +175,7 @@ def leaves_much_behind(said: str) -> None:
     print("said in time")
     atexit.register(print, "said at exit")
     ctypes.CDLL(None).puts(b"said by C")
-    sys.__stdout__.write("said below\n")  # type: ignore[union-attr]  # it is there
+    sys.__stdout__.write("said below\n")  # type: ignore[union-attr]  # always set
     subprocess.Popen(["sh", "-c", f"echo said by a process; touch {said}/process; sleep 60"])
 
     def go_on() -> None:
@@ -197,13 +197,13 @@ def check_nothing_is_lost(pool: sky.Compute, node: int) -> None:
     texts = streams(pool.logs(node=node))
     text = "".join(text for (_, stream), text in texts.items() if stream == "stdout")
     assert [said for said in TOLD_LATE if text.count(said) != 1] == []
-    # What comes from a process may stand between a line and its end.
+    # Output of a process may come between a line and its newline.
     assert re.findall(r"said in a thread (\d+)", text) == [str(number) for number in range(2000)]
 
 
 def test_closing_a_pool_loses_no_output(one: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     leaves_much_behind(str(tmp_path)) >> one
-    wait_for(lambda: all_said(tmp_path), "what goes on after the task to have said its part")
+    wait_for(lambda: all_said(tmp_path), "the late output of the task")
     one.close()
     check_nothing_is_lost(one, 0)
 
@@ -213,13 +213,13 @@ def test_scaling_down_loses_no_output(tmp_path: Path, wait_for: Wait) -> None:
         pool.resize(2)
         wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 2, "two nodes")
         pool.start(leaves_much_behind(str(tmp_path)), on=1).future.result(60)
-        wait_for(lambda: all_said(tmp_path), "what goes on after the task to have said its part")
+        wait_for(lambda: all_said(tmp_path), "the late output of the task")
         pool.resize(1)
         wait_for(lambda: len(pool.snapshot().nodes) == 1, "the second node to be gone")
         check_nothing_is_lost(pool, 1)
 
 
-def test_closing_a_pool_interrupts_tasks_and_hears_what_they_say_of_it(one: sky.Compute, wait_for: Wait) -> None:
+def test_closing_a_pool_interrupts_tasks_and_logs_their_last_output(one: sky.Compute, wait_for: Wait) -> None:
     @sky.function
     def work() -> None:
         import time
@@ -238,7 +238,7 @@ def test_closing_a_pool_interrupts_tasks_and_hears_what_they_say_of_it(one: sky.
         run.future.result(0)
 
 
-def test_a_queued_task_does_not_begin_when_the_pool_is_closed(one: sky.Compute, wait_for: Wait) -> None:
+def test_queued_task_does_not_start_when_the_pool_is_closed(one: sky.Compute, wait_for: Wait) -> None:
     @sky.function
     def work(name: str) -> None:
         import time
@@ -253,7 +253,7 @@ def test_a_queued_task_does_not_begin_when_the_pool_is_closed(one: sky.Compute, 
     assert all(isinstance(run.future.exception(0), sky.PoolClosedError) for run in runs)
 
 
-def test_a_process_that_dies_in_a_task_is_heard_to_its_end() -> None:
+def test_output_of_a_process_that_dies_in_a_task_is_complete() -> None:
     @sky.function
     def die() -> None:
         import faulthandler
@@ -276,8 +276,8 @@ def test_a_process_that_dies_in_a_task_is_heard_to_its_end() -> None:
     assert texts[run.tasks[0], "stderr"].startswith("last words\nFatal Python error: Aborted")
 
 
-def test_a_worker_that_is_replaced_has_said_what_it_had_to_say(wait_for: Wait) -> None:
-    """A task that no interrupt ends costs the process; what it printed before is here all the same."""
+def test_output_of_a_replaced_worker_is_complete(wait_for: Wait) -> None:
+    """A task that ignores interrupts costs the process; its earlier output is still complete."""
 
     @sky.function
     def stubborn() -> None:
@@ -307,7 +307,7 @@ def test_a_worker_that_is_replaced_has_said_what_it_had_to_say(wait_for: Wait) -
         streams(pool.logs())
 
 
-def test_a_task_that_runs_again_goes_on_in_the_same_stream(tmp_path: Path, wait_for: Wait) -> None:
+def test_retried_task_continues_its_stream(tmp_path: Path, wait_for: Wait) -> None:
     first = tmp_path / "first"
 
     @sky.function
@@ -329,7 +329,7 @@ def test_a_task_that_runs_again_goes_on_in_the_same_stream(tmp_path: Path, wait_
         assert streams(pool.logs(task=task)) == {(task, "stdout"): "begun\nbegun\n"}
 
 
-# What nodes use of their machines.
+# Resource usage of nodes.
 
 
 @sky.function
@@ -343,8 +343,8 @@ def spin(seconds: float) -> None:
     del block
 
 
-def test_metrics_come_by_themselves_and_follow_what_runs(one: sky.Compute, wait_for: Wait) -> None:
-    wait_for(lambda: one.snapshot().nodes[0].metrics is not None, "the first figures")
+def test_metrics_are_sent_periodically_and_follow_the_load(one: sky.Compute, wait_for: Wait) -> None:
+    wait_for(lambda: one.snapshot().nodes[0].metrics is not None, "the first metrics")
     wait_for(lambda: one.metrics(0)[0][-1].cpu < 0.1, "the node to be idle")
     idle = one.metrics(0)[0][-1]
     assert idle.scope == "processes"
@@ -360,7 +360,7 @@ def test_metrics_come_by_themselves_and_follow_what_runs(one: sky.Compute, wait_
     assert times == sorted(times)
 
 
-def test_metrics_can_be_left_out(wait_for: Wait) -> None:
+def test_metrics_can_be_turned_off(wait_for: Wait) -> None:
     with sky.Compute(nodes=1, metrics_interval=None) as pool:
 
         @sky.function

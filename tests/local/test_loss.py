@@ -1,4 +1,4 @@
-"""Nodes that die: their tasks run again, at most so often, and the pool heals itself."""
+"""Lost nodes: their tasks are retried a limited number of times, and the pool replaces them."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from tests.local.conftest import Wait
 pytestmark = pytest.mark.local
 
 
-def test_a_task_whose_node_is_killed_runs_again(each_executor: sky.Compute, tmp_path: Path) -> None:
+def test_task_whose_node_is_killed_runs_again(each_executor: sky.Compute, tmp_path: Path) -> None:
     assert tasks.die_once(str(tmp_path / "marker")) >> each_executor == "alive"
 
 
@@ -33,14 +33,14 @@ def test_retries_end_with_an_error_that_names_the_node(caplog: pytest.LogCapture
     assert "replacing it" in caplog.text
 
 
-def test_no_retry_where_none_is_wanted(tmp_path: Path) -> None:
+def test_no_retry_if_retries_are_zero(tmp_path: Path) -> None:
     with sky.Compute(nodes=1, retry_on_interruption=0) as pool:
         with pytest.raises(sky.NodeLostError):
             tasks.die_once(str(tmp_path / "marker")) >> pool
         assert tasks.die_once(str(tmp_path / "marker")) >> pool == "alive"
 
 
-def test_a_killed_node_is_replaced_under_its_rank(wait_for: Wait) -> None:
+def test_killed_node_is_replaced_under_its_rank(wait_for: Wait) -> None:
     with sky.Compute(nodes=2) as pool:
         victim = pool.start(tasks.pid(), on=1).future.result(30)
         os.kill(victim, signal.SIGKILL)
@@ -48,8 +48,8 @@ def test_a_killed_node_is_replaced_under_its_rank(wait_for: Wait) -> None:
         assert [rank for rank, _, _ in tasks.place() @ pool] == [0, 1]
 
 
-def test_results_are_complete_and_single_while_nodes_die(tmp_path: Path, wait_for: Wait) -> None:
-    """Kill nodes in the middle of a gather: every task has one result, in order."""
+def test_results_are_complete_and_unique_while_nodes_die(tmp_path: Path, wait_for: Wait) -> None:
+    """Kill nodes during a gather: every task has one result, in order."""
     log = tmp_path / "log"
 
     @sky.function
@@ -67,7 +67,7 @@ def test_results_are_complete_and_single_while_nodes_die(tmp_path: Path, wait_fo
         assert future.result(60) == tuple(number * number for number in range(600))
 
 
-def test_a_member_of_a_broadcast_runs_again_on_the_replacement(tmp_path: Path, wait_for: Wait) -> None:
+def test_member_of_a_broadcast_runs_again_on_the_replacement(tmp_path: Path, wait_for: Wait) -> None:
     go, started = tmp_path / "go", tmp_path / "started"
 
     @sky.function
@@ -89,7 +89,7 @@ def test_a_member_of_a_broadcast_runs_again_on_the_replacement(tmp_path: Path, w
         assert run.future.result(20) == [[0, 2, 4, 6], [1, 3, 5]]
 
 
-def test_a_frozen_node_does_not_hold_up_the_others(pool: sky.Compute) -> None:
+def test_frozen_node_does_not_block_the_others(pool: sky.Compute) -> None:
     frozen = pool.start(tasks.pid(), on=1).future.result(30)
     os.kill(frozen, signal.SIGSTOP)
     try:
@@ -100,7 +100,7 @@ def test_a_frozen_node_does_not_hold_up_the_others(pool: sky.Compute) -> None:
 
 
 def test_nodes_end_when_their_client_is_killed(tmp_path: Path, wait_for: Wait) -> None:
-    """kill -9 of the client leaves no worker behind."""
+    """SIGKILL of the client leaves no worker running."""
     script = tmp_path / "client.py"
     script.write_text(
         "import time\nimport skyward as sky\nfrom tests.local import tasks\n"

@@ -31,7 +31,7 @@ def notebook(pools: PoolManager) -> Iterator[Notebook]:
         yield notebook
 
 
-def test_a_cell_as_if_it_ran_here(notebook: Notebook) -> None:
+def test_cell_acts_as_if_it_ran_in_the_notebook(notebook: Notebook) -> None:
     notebook("import os\nx = 20\nhere = os.getpid()")
     ran = notebook("%%sky\nimport os\nprint('hello')\ny = x + 1\nthere = os.getpid()\ny * 2")
     assert (ran.out, ran.displays) == ("hello\n", ["42"])
@@ -39,7 +39,7 @@ def test_a_cell_as_if_it_ran_here(notebook: Notebook) -> None:
     assert notebook["there"] != notebook["here"]
 
 
-def test_functions_and_classes_of_the_notebook_go_along(notebook: Notebook) -> None:
+def test_functions_and_classes_of_the_notebook_are_sent(notebook: Notebook) -> None:
     notebook("class Point:\n    def __init__(self, x): self.x = x\ndef double(p): return Point(p.x * 2)\np = Point(4)")
     assert notebook("%%sky\nq = double(p)").error is None
     assert isinstance(notebook["q"], notebook["Point"])
@@ -56,7 +56,7 @@ def test_on_all_and_on_one_node(notebook: Notebook) -> None:
     assert notebook("%%sky --on 7\n1").shown_error == "UsageError: Pool 'default' has no node 7; its nodes are 0, 1."
 
 
-def test_a_failure_on_one_node_of_all(notebook: Notebook) -> None:
+def test_failure_on_one_node_of_all(notebook: Notebook) -> None:
     ran = notebook("%%sky --on all\nimport skyward as sky\nrank = sky.instance_info().node\n1 / rank")
     assert isinstance(ran.error, ZeroDivisionError)
     assert "[node 1] 1.0" in ran.out
@@ -65,7 +65,7 @@ def test_a_failure_on_one_node_of_all(notebook: Notebook) -> None:
     assert where == "Raised on node 0."
 
 
-def test_map_over_many(notebook: Notebook) -> None:
+def test_map_over_many_elements(notebook: Notebook) -> None:
     notebook("xs = range(200)")
     ran = notebook("%%sky --map xs\nodd = xs % 2\nxs * xs")
     assert ran.result == [x * x for x in range(200)]
@@ -73,57 +73,57 @@ def test_map_over_many(notebook: Notebook) -> None:
     assert notebook["xs"] == range(200)
 
 
-def test_a_stream(notebook: Notebook) -> None:
+def test_stream_displays_its_elements(notebook: Notebook) -> None:
     ran = notebook("%%sky\ntotal = 0\nfor i in range(5):\n    total += i\n    yield i\nlast = i")
     assert ran.out == "0\n1\n2\n3\n4\n"
     assert (notebook["total"], notebook["last"]) == (10, 4)
 
 
-def test_a_stream_that_fails_shows_what_it_yielded(notebook: Notebook) -> None:
+def test_failing_stream_shows_its_elements(notebook: Notebook) -> None:
     ran = notebook("%%sky\nyield 1\nyield 2\nraise ValueError('no more')")
     assert ran.out.startswith("1\n2\n")
     assert isinstance(ran.error, ValueError)
     assert ran.shown_error.splitlines()[-2] == "ValueError: no more"
 
 
-def test_a_timeout_stops_the_cell(notebook: Notebook) -> None:
+def test_timeout_stops_the_cell(notebook: Notebook) -> None:
     shown = notebook("%%sky --timeout 0.2s --on 1\nimport time\ntime.sleep(30)").shown_error
     assert shown == (
         "TaskTimeoutError: The cell ran past its timeout of 0.2 s on node 1 and was stopped there. "
-        "Give it more with --timeout, or leave --timeout out."
+        "Give it more with --timeout, or leave out --timeout."
     )
 
 
-def test_a_handle_waits_and_binds(notebook: Notebook) -> None:
+def test_handle_waits_and_binds(notebook: Notebook) -> None:
     handle = notebook("%%sky --noblock\nz = 6 * 7").result
     assert handle.result(20) is None
     assert (notebook["z"], handle.status, handle.done()) == (42, "done", True)
 
 
-def test_a_handle_cancels(notebook: Notebook) -> None:
+def test_handle_cancels(notebook: Notebook) -> None:
     handle = notebook("%%sky --noblock --on 0\nimport time\ntime.sleep(60)").result
     assert handle.cancel() in ("the work on node 0 was stopped.", "the work had not started on any node.")
     assert handle.done()
     assert handle.status == "cancelled"
 
 
-def test_a_module_that_is_missing_on_the_node(notebook: Notebook) -> None:
+def test_module_missing_on_the_node_is_explained(notebook: Notebook) -> None:
     shown = notebook("%%sky\nimport a_module_that_is_nowhere").shown_error
     assert shown.startswith("MissingModuleError: ")
     assert "--pip" in shown
 
 
 @pytest.mark.parametrize("call", ["input('name? ')", "sys.stdin.readline()", "list(sys.stdin)"])
-def test_a_node_has_no_keyboard(notebook: Notebook, call: str) -> None:
+def test_input_on_a_node_is_refused(notebook: Notebook, call: str) -> None:
     ran = notebook(f"%%sky\nimport sys\n{call}")
     assert isinstance(ran.error, EOFError)
     assert ran.shown_error.splitlines()[-2] == (
         "EOFError: A node has no keyboard, so nothing can be read from standard input there. "
-        "Ask here, and hand the answer over in a variable."
+        "Call input() in the notebook, and pass the answer in a variable."
     )
 
 
-def test_a_killed_worker_is_named(notebook: Notebook) -> None:
+def test_killed_worker_is_named(notebook: Notebook) -> None:
     notebook("%sky up fragile")
     ran = notebook("%%sky --pool fragile\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
     assert ran.shown_error.startswith("NodeLostError: The cell did not finish: node 0 died")
@@ -139,23 +139,23 @@ def test_data_that_a_node_holds_is_not_sent_again(notebook: Notebook) -> None:
     assert "17.0 MiB in all, 0 B to send" in again
 
 
-def test_scaling_up(notebook: Notebook) -> None:
+def test_scale_adds_nodes(notebook: Notebook) -> None:
     notebook("%sky up grows")
-    assert notebook("%sky scale grows 2").out == "Pool 'grows' goes to 2 nodes.\n"
+    assert notebook("%sky scale grows 2").out == "Scaling pool 'grows' to 2 nodes.\n"
     assert "2 (2" not in notebook("%sky status grows").out
     assert notebook("%%sky --pool grows --nodes 2\n1").error is None
     assert notebook("%%sky --pool grows --nodes 1\n1").shown_error.startswith("SpecError: Pool 'grows' has --nodes 2")
     notebook("%sky down grows")
 
 
-def test_processes_and_environment(notebook: Notebook) -> None:
+def test_process_slots_and_environment(notebook: Notebook) -> None:
     cell = "import os\nos.environ['COLOUR']"
     ran = notebook(f"%%sky --pool processes --executor process --concurrency 2 --env COLOUR=green\n{cell}")
     assert ran.displays == ["'green'"]
     notebook("%sky down processes")
 
 
-def test_a_cell_uses_its_streams_as_a_script_does(notebook: Notebook) -> None:
+def test_cell_uses_its_streams_as_a_script_does(notebook: Notebook) -> None:
     ran = notebook(
         "%%sky\nimport sys, os, io, contextlib, subprocess\nprint('a\\udc80')\n"
         "sys.stdout.buffer.write(b'b\\n')\nos.write(1, b'c\\n')\nprint('d')\n!echo e\n"
@@ -166,6 +166,6 @@ def test_a_cell_uses_its_streams_as_a_script_does(notebook: Notebook) -> None:
     assert notebook("%%sky\nprint('next')").out == "next\n"
 
 
-def test_lines_that_a_cell_does_not_end_are_shown(notebook: Notebook) -> None:
+def test_lines_without_a_newline_are_shown(notebook: Notebook) -> None:
     ran = notebook("%%sky --on all\nfor n in range(3): print(f'\\r{n}', end='')")
     assert sorted(ran.out.splitlines()) == ["[node 0] 2", "[node 1] 2"]

@@ -66,7 +66,7 @@ def test_futures_are_mapped(pool: sky.Compute, chunksize: int) -> None:
     assert pool.map(lambda x: x * 10, futures, chunksize=chunksize) == [0, 10, 20, 30, 40, 50, 60]
 
 
-def test_a_chunk_is_one_task(pool: sky.Compute) -> None:
+def test_chunk_is_one_task(pool: sky.Compute) -> None:
     def task(_: int) -> int:
         return tasks.pid.fn()
 
@@ -76,7 +76,7 @@ def test_a_chunk_is_one_task(pool: sky.Compute) -> None:
 
 
 @SIZES
-def test_an_error_names_its_item(pool: sky.Compute, chunksize: int) -> None:
+def test_error_names_its_item(pool: sky.Compute, chunksize: int) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         pool.map(inverse, [1, 2, 4, 5, 0, 8], chunksize=chunksize)
     assert caught.value.__notes__ == ["It was raised for item 4 of pool.map: 0."]
@@ -89,11 +89,11 @@ def test_an_error_names_its_item(pool: sky.Compute, chunksize: int) -> None:
     ("chunksize", "note"),
     [
         (1, "It was raised for item 1 of pool.map: 60."),
-        (2, "It was raised for items 0 to 1 of pool.map, which one task had."),
+        (2, "It was raised for one of the items 0 to 1 of pool.map, which ran in one task."),
     ],
 )
-def test_a_timeout_names_what_its_task_had(pool: sky.Compute, chunksize: int, note: str) -> None:
-    """It is that of each call, so that a chunk has as much for each of its items."""
+def test_timeout_names_the_items_of_its_task(pool: sky.Compute, chunksize: int, note: str) -> None:
+    """The timeout applies to each call, so a chunk has as much for each of its items."""
     sleep = sky.function(timeout=0.4)(tasks.sleep.fn)
     assert pool.map(sleep, [0.25, 0.25, 0.25], chunksize=3) == ["slept"] * 3
     with pytest.raises(sky.TaskTimeoutError) as caught:
@@ -101,7 +101,7 @@ def test_a_timeout_names_what_its_task_had(pool: sky.Compute, chunksize: int, no
     assert caught.value.__notes__ == [note]
 
 
-def test_the_first_error_stops_the_others(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_first_error_stops_the_others(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     beat = tmp_path / "beat"
 
     def work(which: int) -> None:
@@ -129,12 +129,12 @@ def test_retries_run_a_chunk_again(pool: sky.Compute, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunksize", [0, -1, 1.5, True])
-def test_what_is_no_number_of_items_is_refused(pool: sky.Compute, chunksize: Any) -> None:
+def test_invalid_chunksize_is_refused(pool: sky.Compute, chunksize: Any) -> None:
     with pytest.raises(sky.SpecError, match="^chunksize must be a whole number of at least 1, but got"):
         pool.map(inverse, [1], chunksize=chunksize)
 
 
-def test_what_streams_is_refused(pool: sky.Compute) -> None:
+def test_streaming_functions_are_refused(pool: sky.Compute) -> None:
     def total(numbers: Iterator[int]) -> int:
         return sum(numbers)
 

@@ -1,4 +1,4 @@
-"""A process that has the number of a worker that is gone is no worker: it is neither ended nor entered."""
+"""A process with the reused id of a former worker is neither terminated nor connected to."""
 
 import asyncio
 import shlex
@@ -30,14 +30,14 @@ OF_ANOTHER_BOOT = " 01234567-89ab-cdef-0123-456789abcdef 4711"
 
 @pytest.fixture
 def stranger() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has nothing to do with Skyward, in a session of its own."""
+    """A process unrelated to Skyward, in a separate session."""
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:
         yield process
         process.kill()
 
 
 @pytest.mark.parametrize("born", [OF_ANOTHER_VERSION, OF_ANOTHER_BOOT])
-def test_another_process_is_left_alone(tmp_path: Path, stranger: subprocess.Popen[bytes], born: str) -> None:
+def test_process_with_a_reused_id_is_left_alone(tmp_path: Path, stranger: subprocess.Popen[bytes], born: str) -> None:
     access = ExecAccess(("env",), "this machine", str(tmp_path), python=sys.executable)
     node = tmp_path / "nodes" / "pool.1"
     node.mkdir(parents=True)
@@ -51,12 +51,12 @@ def test_another_process_is_left_alone(tmp_path: Path, stranger: subprocess.Pope
         await end_workers(access, "pool", 30)
 
     asyncio.run(go())
-    assert stranger.poll() is None, "it was ended"
+    assert stranger.poll() is None, "the other process was terminated"
     assert not node.exists()
 
 
 @pytest.mark.parametrize("born", [OF_ANOTHER_VERSION, OF_ANOTHER_BOOT])
-def test_another_process_is_left_alone_where_nodes_are_local(
+def test_local_process_with_a_reused_id_is_left_alone(
     tmp_path: Path, stranger: subprocess.Popen[bytes], born: str
 ) -> None:
     node = tmp_path / "machine-1" / "nodes" / "pool.1"
@@ -65,7 +65,7 @@ def test_another_process_is_left_alone_where_nodes_are_local(
     offer = Offer("local", InstanceType("this machine", 1, 1))
     cluster = Cluster("c-1", "pool", Spec(), offer, {"directory": str(tmp_path)})
     asyncio.run(Local(outlives=True).create_provider().terminate(cluster, ["local-1"]))
-    assert stranger.poll() is None, "it was ended"
+    assert stranger.poll() is None, "the other process was terminated"
     assert not node.exists()
 
 
@@ -81,8 +81,8 @@ sys.exit(7)
 """
 
 
-def test_what_a_worker_leaves_of_its_session_ends_with_it(tmp_path: Path, wait_for: Wait) -> None:
-    """While nobody else can have its number. This worker does nothing but leave a process when it ends."""
+def test_processes_left_in_the_session_of_a_worker_end_with_it(tmp_path: Path, wait_for: Wait) -> None:
+    """While its id cannot be reused. This worker only leaves a process behind when it ends."""
     python = tmp_path / "python"
     python.write_text(LEAVES)
     python.chmod(0o700)
@@ -96,7 +96,9 @@ def test_what_a_worker_leaves_of_its_session_ends_with_it(tmp_path: Path, wait_f
             assert (node / "pid").read_text().split()[0] == str(worker.hello.pid)
             (node / "go").touch()
             assert await worker.exited() == "its process ended with status 7"
-            wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE, "the end of what it left")
+            wait_for(
+                lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE, "the remaining process to end"
+            )
             assert not (node / "pid").exists()
         finally:
             await worker.stop()

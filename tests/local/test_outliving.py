@@ -1,4 +1,4 @@
-"""Local nodes that outlive the process that opened them: another one attaches to them, or gives them back."""
+"""Local nodes that outlive the process that opened them: another one attaches to them, or terminates them."""
 
 import os
 import signal
@@ -121,7 +121,7 @@ def _journal_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def client_that_dies(go: Path, script: str = CLIENT) -> None:
-    """Run one that leaves a pool with a task that waits for a file."""
+    """Run a client that leaves a pool behind, with a task that waits for a file."""
     done = subprocess.run([sys.executable, "-c", script, go], capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
@@ -138,7 +138,7 @@ def never(go: str) -> None:
 
 
 def workers() -> list[int]:
-    """The workers on this machine that are of our journal."""
+    """Return the workers on this machine that belong to the test's journal."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         if "skyward.worker" in " ".join(process.info["cmdline"] or ()):
@@ -152,12 +152,12 @@ def workers() -> list[int]:
 
 
 def nothing_left() -> bool:
-    """Whether no worker, no directory and no record is there."""
+    """Return whether no worker, no directory and no record is left."""
     directories = list(Path(os.environ["TMPDIR"]).glob("skyward-left-*"))
     return not workers() and not directories and not list((data_directory() / "pools").iterdir())
 
 
-def test_another_process_has_the_results_and_gives_the_nodes_back(tmp_path: Path, wait_for: Wait) -> None:
+def test_attached_process_gets_the_results_and_terminates_the_nodes(tmp_path: Path, wait_for: Wait) -> None:
     client_that_dies(tmp_path / "go")
     assert len(workers()) == 2
     with sky.attach("left") as pool:
@@ -167,19 +167,19 @@ def test_another_process_has_the_results_and_gives_the_nodes_back(tmp_path: Path
         (tmp_path / "go").touch()
         assert task.result() == "done all the same"
         assert [node.state for node in pool.snapshot().nodes] == ["active", "active"]
-        pool.resize(3)  # a machine more, beside those that were there
+        pool.resize(3)  # one more machine, beside the existing ones
         wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 3, "a third node")
-        assert token() @ pool == ["hf_of_nobody"] * 3, "what the image gives tasks is no longer known"
-    wait_for(nothing_left, "the end of all that was left")
+        assert token() @ pool == ["hf_of_nobody"] * 3, "the environment of the image was lost"
+    wait_for(nothing_left, "the remaining processes to end")
 
 
-def test_a_task_that_nobody_listens_to_ends_whatever_it_prints(tmp_path: Path) -> None:
-    """64 MiB, four times what a node keeps in memory; the next client has all of it."""
+def test_task_without_a_client_ends_however_much_it_prints(tmp_path: Path) -> None:
+    """64 MiB, four times what a node buffers in memory; the next client receives all of it."""
     client_that_dies(tmp_path / "go", TALKS)
     (tmp_path / "go").touch()
     deadline = time.monotonic() + 100
     while not (tmp_path / "go.done").exists():
-        assert time.monotonic() < deadline, "the task waits for somebody to listen"
+        assert time.monotonic() < deadline, "the task waits for a client"
         time.sleep(0.05)
     assert max(psutil.Process(worker).memory_info().rss for worker in workers()) < 200 * 1024**2
     with sky.attach("left") as pool:
@@ -189,26 +189,26 @@ def test_a_task_that_nobody_listens_to_ends_whatever_it_prints(tmp_path: Path) -
         numbers = [line[:8] for line in task.output.splitlines() if line not in ("begun", "")]
     expected = [f"{number:05}{part:03}" for number in range(1024) for part in range(1000)]
     wrong = [(number, other) for number, other in zip(numbers, expected, strict=False) if number != other]
-    assert not wrong[:3], "what was printed, and what should have been"
+    assert not wrong[:3], "received and expected output differ"
     assert len(numbers) == len(expected)
 
 
-def test_a_task_that_a_dead_client_fed_has_what_had_arrived_and_then_one_error(tmp_path: Path) -> None:
+def test_task_fed_by_a_dead_client_gets_what_had_arrived_and_then_one_error(tmp_path: Path) -> None:
     client_that_dies(tmp_path / "go", TAKES)
     with sky.attach("left") as pool:
         tasks = {task.name: task for task in pool.recovered}
-        lost = "{}() was fed by an iterator of the process that sent it, which is gone: it had what had arrived of "
-        lost += "that, and the rest is lost. Send it again from here."
+        lost = "{}() was fed by an iterator of the process that sent it, which is gone: the task got the "
+        lost += "elements that had arrived, and the rest is lost. Send it again from this process."
         with pytest.raises(sky.InputLostError) as total:
             tasks["total"].result(30)
         assert str(total.value) == lost.format("total")
         assert tasks["total"].state == "failed"
         assert tasks["kept"].result(30) == ([1, 2, 3], lost.format("kept"))
         (tmp_path / "go").touch()
-        assert tasks["whole"].result(30) == [1, 2, 3], "what had all it needs was stopped"
+        assert tasks["whole"].result(30) == [1, 2, 3], "a task with all its inputs was stopped"
 
 
-def test_an_attempt_that_finds_nothing_out_leaves_it_as_it_was(
+def test_failed_attach_leaves_the_pool_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wait_for: Wait
 ) -> None:
     client_that_dies(tmp_path / "go")
@@ -224,10 +224,10 @@ def test_an_attempt_that_finds_nothing_out_leaves_it_as_it_was(
     with sky.attach("left") as pool:
         (tmp_path / "go").touch()
         assert pool.recovered[0].result() == "done all the same"
-    wait_for(nothing_left, "the end of all that was left")
+    wait_for(nothing_left, "the remaining processes to end")
 
 
-def test_a_cell_of_the_former_client_is_stopped_by_its_number_unless_ours_has_it(
+def test_cell_of_the_former_client_is_stopped_by_its_number_unless_the_new_one_has_it(
     tmp_path: Path, wait_for: Wait
 ) -> None:
     client_that_dies(tmp_path / "go")
@@ -242,22 +242,22 @@ def test_a_cell_of_the_former_client_is_stopped_by_its_number_unless_ours_has_it
         assert pool.cancel(cell=7) == 1
         with pytest.raises(sky.TaskCancelledError):
             pool.recovered[0].result(20)
-    wait_for(nothing_left, "the end of all that was left")
+    wait_for(nothing_left, "the remaining processes to end")
 
 
-def test_what_is_left_is_reaped(tmp_path: Path, wait_for: Wait) -> None:
+def test_orphaned_pool_is_reaped(tmp_path: Path, wait_for: Wait) -> None:
     client_that_dies(tmp_path / "go")
     assert len(workers()) == 2
     (done,) = sky.reap(["left"])
     assert not done.error
-    wait_for(nothing_left, "the end of all that was left")
+    wait_for(nothing_left, "the remaining processes to end")
 
 
-def test_a_pool_that_is_closed_leaves_nothing(wait_for: Wait) -> None:
+def test_closed_pool_leaves_nothing(wait_for: Wait) -> None:
     ended: list[bool] = []
     with sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left") as pool:
         assert len(workers()) == 1
         pool.when_closed(lambda: ended.append(True))
-        assert pool.leave()  # to whoever comes after this process; what shows the pool here ends
+        assert pool.leave()  # for the next process; the view of the pool in this one ends
         assert ended
     wait_for(nothing_left, "the end of the node")

@@ -1,4 +1,4 @@
-"""What tasks print, live and where it belongs."""
+"""Output of tasks, live and attributed."""
 
 import os
 from pathlib import Path
@@ -13,13 +13,13 @@ from tests.local.conftest import Recorder, Wait
 pytestmark = pytest.mark.local
 
 
-def test_prints_appear_here(each_executor: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_is_printed_at_the_client(each_executor: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     tasks.speak("hello") >> each_executor
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("hello\n", "HELLO\n")
 
 
-def test_a_broadcast_says_who_printed(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broadcast_output_names_its_node(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     tasks.speak("hello") @ pool
     assert sorted(capsys.readouterr().out.splitlines()) == ["[node 0] hello", "[node 1] hello"]
 
@@ -45,7 +45,7 @@ def test_output_is_live(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> No
     assert sink.text("stdout") == "first\nsecond\n"
 
 
-def test_all_output_is_here_when_the_task_is_done(each_executor: sky.Compute) -> None:
+def test_all_output_is_received_when_the_task_is_done(each_executor: sky.Compute) -> None:
     @sky.function
     def chatter() -> None:
         for number in range(5000):
@@ -56,7 +56,7 @@ def test_all_output_is_here_when_the_task_is_done(each_executor: sky.Compute) ->
     assert sink.text("stdout") == "".join(f"{number}\n" for number in range(5000))
 
 
-def test_carriage_returns_pass_as_they_are(pool: sky.Compute) -> None:
+def test_carriage_returns_are_preserved(pool: sky.Compute) -> None:
     @sky.function
     def progress() -> None:
         for percent in (0, 50, 100):
@@ -67,14 +67,14 @@ def test_carriage_returns_pass_as_they_are(pool: sky.Compute) -> None:
     assert sink.text("stdout") == "\r0 %\r50 %\r100 %"
 
 
-def test_output_below_python(pool: sky.Compute, wait_for: Wait) -> None:
-    """Subprocesses and C code write to descriptors; that comes too."""
+def test_output_below_python_is_captured(pool: sky.Compute, wait_for: Wait) -> None:
+    """Subprocesses and C code write to descriptors."""
     sink = Recorder()
     pool.start(tasks.speak_low("deep"), sink=sink).future.result(30)
     wait_for(lambda: sink.text("stdout") == "deep\ndeep from a shell\n", f"both lines, not {sink.written}")
 
 
-def test_output_of_a_task_that_raises_comes_first(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_task_that_raises_precedes_the_error(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     @sky.function
     def fail() -> None:
         print("about to fail")
@@ -85,7 +85,7 @@ def test_output_of_a_task_that_raises_comes_first(pool: sky.Compute, capsys: pyt
     assert capsys.readouterr().out == "about to fail\n"
 
 
-def test_output_only_from_the_head(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_the_head_only(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     @sky.stdout(only="head")
     @sky.function
     def above() -> None:
@@ -101,13 +101,13 @@ def test_output_only_from_the_head(pool: sky.Compute, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "[node 0] above\n[node 0] below\n"
 
 
-def test_silence(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_silent_drops_all_output(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     sky.silent(tasks.speak)("hush") >> pool
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
 
 
-def test_a_flood_is_bounded_on_the_node(pool: sky.Compute) -> None:
+def test_large_output_is_bounded_on_the_node(pool: sky.Compute) -> None:
     """A task that prints 64 MB does not keep 64 MB: the node waits for the client."""
 
     @sky.function
@@ -141,7 +141,7 @@ def test_displays_reach_the_sink(pool: sky.Compute) -> None:
 
 
 def test_one_very_long_text_and_one_very_large_display_arrive(each_executor: sky.Compute) -> None:
-    """Each is more than twice what the engine lets through at once, unless it is told to."""
+    """Each is more than twice the default message limit of the engine."""
 
     @sky.function
     def say_all_at_once() -> None:
@@ -156,10 +156,10 @@ def test_one_very_long_text_and_one_very_large_display_arrive(each_executor: sky
     each_executor.start(say_all_at_once(), sink=sink).future.result(30)
     assert sink.text("stdout") == "\N{SNOWMAN}" * 3_000_000 + "\n"
     assert [len(data["text/html"]) for _, data in sink.displayed] == [9_000_000]
-    assert max(len(text) for _, _, text in sink.written) < 1_000_000, "it held up whatever was behind it"
+    assert max(len(text) for _, _, text in sink.written) < 1_000_000, "it blocked later messages"
 
 
-def test_a_display_that_nobody_could_look_at_says_so(pool: sky.Compute) -> None:
+def test_display_without_a_front_end_is_reported(pool: sky.Compute) -> None:
     @sky.function
     def show() -> None:
         from skyward.worker.events.context import current_task
@@ -168,11 +168,11 @@ def test_a_display_that_nobody_could_look_at_says_so(pool: sky.Compute) -> None:
         assert context is not None
         context.publish_display({"text/html": "x" * (80 << 20)}, {}, None, False)
 
-    with pytest.raises(sky.TooLargeError, match="A display of 80 MiB cannot be shown; the most is 64 MiB"):
+    with pytest.raises(sky.TooLargeError, match="A display of 80 MiB cannot be shown; the limit is 64 MiB"):
         show() >> pool
 
 
-def test_tasks_do_not_see_the_pools_secret(pool: sky.Compute) -> None:
+def test_tasks_cannot_see_the_secret_of_the_pool(pool: sky.Compute) -> None:
     @sky.function
     def environment() -> set[str]:
         return set(os.environ)
@@ -180,7 +180,7 @@ def test_tasks_do_not_see_the_pools_secret(pool: sky.Compute) -> None:
     assert "SKYWARD_PASS" not in environment() >> pool
 
 
-def test_a_subprocess_finds_nothing_to_read(pool: sky.Compute) -> None:
+def test_subprocess_has_an_empty_stdin(pool: sky.Compute) -> None:
     @sky.function
     def read() -> bytes:
         import subprocess
@@ -190,9 +190,7 @@ def test_a_subprocess_finds_nothing_to_read(pool: sky.Compute) -> None:
     assert read() >> pool == b""
 
 
-def test_a_broadcast_writes_lines_that_were_not_ended(
-    each_executor: sky.Compute, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_broadcast_writes_unfinished_lines(each_executor: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     @sky.function
     def bar() -> None:
         import sys
@@ -219,6 +217,6 @@ def test_output_that_cannot_be_shown_ends_nothing(pool: sky.Compute, caplog: pyt
     pool.start(tasks.speak("hello"), sink=sink).future.result(30)
     assert (len(broken.written), sink.text("stdout")) == (1, "hello\n")
     assert [record.getMessage() for record in caplog.records] == [
-        "output of tasks cannot be shown here any more (SystemExit: ); pool.logs() has it"
+        "cannot show the output of tasks any more (SystemExit: ); pool.logs() still has it"
     ]
     assert pool.logs(run.tasks[0], stream="stdout").text == "hello\n"

@@ -1,4 +1,4 @@
-"""Standard output and error in the order in which they were written: in cells of a real kernel, and in tasks."""
+"""Standard output and error in the order of their writes: in cells of a real kernel, and in tasks."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.unit.reporting.test_interleave import screen
 pytestmark = [pytest.mark.local, pytest.mark.notebooks]
 
 BAR = "from tqdm import tqdm\nfor i in tqdm(range(8), mininterval=0): pass\nprint('end')"
-"""A progress bar, which tqdm draws on stderr and ends with a newline that it does not flush; then a line on stdout."""
+"""A progress bar of tqdm, which ends on stderr with an unflushed newline; then a line on stdout."""
 
 ALTERNATING = "import sys\nfor i in range({}): print(i, file=(sys.stdout, sys.stderr)[i % 2])"
 
@@ -29,7 +29,7 @@ def kernel() -> Iterator[Kernel]:
 
 
 def written(cell: Cell) -> list[tuple[str, str]]:
-    """What a cell wrote, in order: neighbours on the same stream as one."""
+    """Return the text of a cell in order, with adjacent pieces of one stream joined."""
     pieces = [(out["name"], out["text"]) for out in cell.outputs if out["type"] == "stream"]
     groups = itertools.groupby(pieces, key=lambda piece: piece[0])
     return [(name, "".join(text for _, text in group)) for name, group in groups]
@@ -42,12 +42,12 @@ def shows_bar_then_end(cell: Cell) -> bool:
 
 
 @pytest.mark.parametrize("options", ["", "--map xs", "--pool processes", "--on head"])
-def test_a_bar_is_complete_before_the_line_that_follows_it(kernel: Kernel, options: str) -> None:
+def test_bar_is_complete_before_the_next_line(kernel: Kernel, options: str) -> None:
     cell = kernel(f"%%sky {options}\nx = xs\n{BAR}")
     assert shows_bar_then_end(cell), cell.outputs
 
 
-def test_bars_of_all_nodes_are_complete_before_the_lines_that_follow_them(kernel: Kernel) -> None:
+def test_bars_of_all_nodes_are_complete_before_the_next_lines(kernel: Kernel) -> None:
     cell = kernel(f"%%sky --on all\n{BAR}")
     lines = [line for line in screen("".join(text for _, text in written(cell))).split("\n") if line]
     for node in (0, 1):
@@ -58,7 +58,7 @@ def test_bars_of_all_nodes_are_complete_before_the_lines_that_follow_them(kernel
     assert {name for name, text in written(cell) if "end\n" in text} == {"stdout"}
 
 
-def test_a_bar_in_the_background_is_shown_and_shown_again_in_order(kernel: Kernel) -> None:
+def test_background_bar_is_shown_in_order_also_again(kernel: Kernel) -> None:
     cell = kernel(f"%%sky --noblock\n{BAR}")
     kernel("handle = _\nhandle.result()")
     assert shows_bar_then_end(cell), cell.outputs
@@ -67,7 +67,7 @@ def test_a_bar_in_the_background_is_shown_and_shown_again_in_order(kernel: Kerne
 
 
 @pytest.mark.parametrize("pool", ["threads", "processes"])
-def test_a_bar_of_a_task_is_complete_before_the_line_that_follows_it(kernel: Kernel, pool: str) -> None:
+def test_bar_of_a_task_is_complete_before_the_next_line(kernel: Kernel, pool: str) -> None:
     body = BAR.replace("\n", "\n    ")
     kernel(f"import skyward as sky\n@sky.function\ndef work():\n    {body}")
     cell = kernel(f"work() >> {pool}")
@@ -75,17 +75,17 @@ def test_a_bar_of_a_task_is_complete_before_the_line_that_follows_it(kernel: Ker
 
 
 @pytest.mark.parametrize("options", ["", "--pool processes"])
-def test_lines_that_alternate_arrive_as_they_were_written(kernel: Kernel, options: str) -> None:
+def test_alternating_lines_arrive_in_order(kernel: Kernel, options: str) -> None:
     cell = kernel(f"%%sky {options}\n{ALTERNATING.format(200)}")
     assert written(cell) == [(("stdout", "stderr")[i % 2], f"{i}\n") for i in range(200)]
 
 
-def test_very_many_lines_that_alternate_keep_their_order(kernel: Kernel) -> None:
+def test_many_alternating_lines_keep_their_order(kernel: Kernel) -> None:
     count = 20 * BURST
     cell = kernel(f"%%sky\n{ALTERNATING.format(count)}")
     numbers = [line for _, text in written(cell) for line in text.split("\n") if line.isdigit()]
     assert numbers == [str(i) for i in range(count)]
-    assert "too fast to be shown apart" in cell.text()
+    assert "too fast to be shown separately" in cell.text()
     assert len(cell.outputs) < count / 2
 
 
@@ -97,7 +97,7 @@ def alternate(lines: int) -> None:
         print(i, file=(sys.stdout, sys.stderr)[i % 2])
 
 
-def test_a_sink_gets_what_a_task_writes_in_order(each_executor: sky.Compute) -> None:
+def test_sink_gets_the_output_of_a_task_in_order(each_executor: sky.Compute) -> None:
     sink = Recorder()
     run = each_executor.start(alternate(2000), sink=sink)
     run.future.result(30)

@@ -1,4 +1,4 @@
-"""An error of the library itself, or of a callback, ends one task: those beside and behind it go on."""
+"""An internal error, or an error in a callback, ends one task: other and later tasks continue."""
 
 import logging
 import sys
@@ -31,17 +31,17 @@ def doomed() -> int:
 
 
 class Broken(Exception):
-    """What the library stumbles over."""
+    """An injected internal error."""
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("settle", r"^What came of doomed\(\) was lost, because of an error in Skyward itself: Broken: oops\.$"),
+        ("settle", r"^The result of doomed\(\) was lost, because of an error in Skyward itself: Broken: oops\.$"),
         ("submit", r"^doomed\(\) was not sent, because of an error in Skyward itself: Broken: oops\.$"),
     ],
 )
-def test_an_effect_that_fails_ends_its_own_task_only(
+def test_failing_effect_ends_only_its_task(
     one: sky.Compute, monkeypatch: pytest.MonkeyPatch, wait_for: Wait, name: str, message: str
 ) -> None:
     place: Any = pool_module if name == "settle" else node_module.Node
@@ -64,9 +64,7 @@ def test_an_effect_that_fails_ends_its_own_task_only(
     assert doomed() >> one == 1
 
 
-def test_an_exit_in_a_callback_ends_nothing_but_the_callback(
-    one: sky.Compute, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_exit_in_a_callback_ends_only_the_callback(one: sky.Compute, caplog: pytest.LogCaptureFixture) -> None:
     future = tasks.sleep(0.05) > one
     called = threading.Event()
 
@@ -82,4 +80,4 @@ def test_an_exit_in_a_callback_ends_nothing_but_the_callback(
     assert one.snapshot().running == 0
     assert "a callback of the future of sleep() raised" in caplog.text
     with pytest.raises(SystemExit):
-        future.add_done_callback(leave)  # on this thread it is as it is anywhere
+        future.add_done_callback(leave)  # on this thread it is not special

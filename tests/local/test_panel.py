@@ -1,4 +1,4 @@
-"""What the panel needs of a real kernel: state while a cell blocks it, and commands that get through meanwhile."""
+"""The panel with a real kernel: state while a cell blocks it, and commands that are executed meanwhile."""
 
 import time
 import uuid
@@ -19,7 +19,7 @@ BEATS = "import time\nwhile True:\n    open({path!r}, 'a').write('.')\n    time.
 
 
 class Panel:
-    """A front end that knows of the panel, with a command comm on a subshell of its own."""
+    """A front end with the panel, and a command comm on its own subshell."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -41,13 +41,13 @@ class Panel:
         self._shell("comm_open", content)
 
     def command(self, kind: str, **fields: Any) -> str:
-        """Send a command; its id."""
+        """Send a command; return its id."""
         name = uuid.uuid4().hex
         self._shell("comm_msg", {"data": {"kind": kind, "id": name, **fields}})
         return name
 
     def run(self, code: str) -> str:
-        """Run a cell, and do not wait for it; its id."""
+        """Run a cell without waiting for it; return its id."""
         return str(self._client.execute(code))
 
     def _shell(self, kind: str, content: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ class Panel:
             assert time.monotonic() < deadline, f"waited {LIMIT:.0f} s for {what}; there is {self.tables}"
             try:
                 message = self._client.get_iopub_msg(timeout=0.05)
-            except Exception:  # nothing has come
+            except Exception:  # no message yet
                 continue
             self._take(message)
 
@@ -90,12 +90,12 @@ class Panel:
                     self.tables[table].pop(key)
 
     def rows(self, table: str, **like: Any) -> list[dict[str, Any]]:
-        """The rows of a table that have these values."""
-        there = self.tables.get(table, {}).values()
-        return [row for row in there if all(row[name] == value for name, value in like.items())]
+        """Return the rows of a table with these values."""
+        rows_of_table = self.tables.get(table, {}).values()
+        return [row for row in rows_of_table if all(row[name] == value for name, value in like.items())]
 
     def answered(self, name: str) -> str:
-        """State of the answer to a command; empty while there is none."""
+        """Return the state of the answer to a command; empty if there is none."""
         return next((m["state"] for m in self.messages if m["kind"] == "answer" and m["id"] == name), "")
 
 
@@ -109,7 +109,7 @@ def panel() -> Iterator[Panel]:
         client.wait_for_ready(timeout=LIMIT)
         panel = Panel(client)
         panel.run("%load_ext skyward")
-        panel.until(lambda: panel.messages, "the kernel's first word")
+        panel.until(lambda: panel.messages, "the first message of the kernel")
         panel.connect()
         panel.run("%sky up --nodes 1:2")
         panel.until(lambda: panel.rows("pools", state="ready"), "the pool")
@@ -128,7 +128,7 @@ def test_state_arrives_and_cancel_works_while_a_cell_blocks_the_kernel(panel: Pa
     panel.until(lambda: panel.rows("tasks", state="running") and beat.exists(), "the task that runs")
     (task,) = panel.rows("tasks", state="running")
     assert task["code"] == "import time"
-    assert f"[{task['cell']}]" == f"[{panel.numbers[cell]}]", "the number that the notebook shows"
+    assert f"[{task['cell']}]" == f"[{panel.numbers[cell]}]", "not the number that the notebook shows"
     assert cell not in panel.idle
     if how == "cell":
         name = panel.command("cancel-cell", cell=task["cell"])
@@ -141,7 +141,7 @@ def test_state_arrives_and_cancel_works_while_a_cell_blocks_the_kernel(panel: Pa
     panel.until(lambda: panel.rows("tasks", number=task["number"], state="cancelled"), "the end of the task")
 
 
-def test_a_cell_that_raised_has_failed_and_a_stream_counts_its_elements(panel: Panel) -> None:
+def test_cell_that_raised_has_failed_and_a_stream_counts_its_elements(panel: Panel) -> None:
     (before,) = panel.rows("pools", name="default")
     failing = panel.run("%%sky\n1 / 0")
     panel.until(lambda: failing in panel.idle, "the end of the cell")
@@ -151,16 +151,16 @@ def test_a_cell_that_raised_has_failed_and_a_stream_counts_its_elements(panel: P
     panel.until(lambda: panel.rows("pools", name="default", failed=before["failed"] + 1), "the count of the pool")
 
 
-def test_a_pool_is_scaled_and_a_node_drained_while_a_cell_blocks_the_kernel(panel: Panel, tmp_path: Path) -> None:
+def test_pool_is_scaled_and_a_node_drained_while_a_cell_blocks_the_kernel(panel: Panel, tmp_path: Path) -> None:
     go = tmp_path / "go"
     cell = panel.run(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)")
-    heard = panel.command("refresh")
-    panel.until(lambda: panel.answered(heard), "an answer")
+    refreshed = panel.command("refresh")
+    panel.until(lambda: panel.answered(refreshed), "an answer")
     panel.command("scale", pool="default", min=2, max=3)
     panel.until(lambda: len(panel.rows("nodes", state="active")) == 2, "two nodes")
     refused = panel.command("drain", pool="default", node=1)
     panel.until(lambda: panel.answered(refused), "an answer")
-    assert panel.answered(refused) == "refused", "the pool is at its fewest nodes"
+    assert panel.answered(refused) == "refused", "the pool is at its minimum"
     panel.command("scale", pool="default", min=1, max=3)
     panel.until(lambda: panel.rows("pools", min=1), "the new bounds")
     drained = panel.command("drain", pool="default", node=1)
@@ -172,7 +172,7 @@ def test_a_pool_is_scaled_and_a_node_drained_while_a_cell_blocks_the_kernel(pane
     panel.until(lambda: cell in panel.idle, "the end of the cell")
 
 
-def test_pools_come_and_go_by_command(panel: Panel) -> None:
+def test_pools_are_opened_and_closed_by_commands(panel: Panel) -> None:
     wrong = panel.command("new-pool", name="second", options={"--nodes": "x"})
     new = panel.command("new-pool", name="second", options={"--nodes": "1", "--budget": ""})
     panel.until(lambda: panel.rows("pools", name="second", state="ready"), "the second pool")

@@ -1,4 +1,4 @@
-"""What travels, how often, and what becomes of it on the node."""
+"""Payloads: contents, number of transfers, and their life on the node."""
 
 import builtins
 import gc
@@ -42,7 +42,7 @@ def text(size: int) -> str:
 @sky.function
 def make_and_keep(size: int) -> Array:
     array = np.arange(size, dtype=np.float64)
-    builtins.kept = array  # type: ignore[attr-defined]  # where it stays, whatever becomes of this module there
+    builtins.kept = array  # type: ignore[attr-defined]  # for the life of the process
     return array
 
 
@@ -65,7 +65,7 @@ def count_copies() -> None:
         builtins.copies += 1  # type: ignore[attr-defined]
         return copy(store, view)
 
-    BlobStore.keep = keep  # type: ignore[assignment, method-assign]  # counted for as long as the node lives
+    BlobStore.keep = keep  # type: ignore[assignment, method-assign]  # counted for the life of the node
 
 
 @sky.function
@@ -79,7 +79,7 @@ def length(*parts: bytes) -> int:
 
 
 def sent(pool: sky.Compute) -> int:
-    """Bytes of blobs sent to the nodes of `pool` so far."""
+    """Return the bytes of blobs sent to the nodes of `pool` so far."""
     return sum(node.received for node in pool.snapshot().nodes)
 
 
@@ -89,7 +89,7 @@ def test_large_arguments_and_results(each_executor: sky.Compute) -> None:
     np.testing.assert_array_equal(make(1_000_000) >> each_executor, array)
 
 
-def test_an_argument_can_be_written_to_and_arrives_anew_next_time(each_executor: sky.Compute) -> None:
+def test_argument_is_writable_and_sent_again_for_the_next_call(each_executor: sky.Compute) -> None:
     array = np.zeros(100_000)
     for _ in range(3):
         assert overwrite(array) >> each_executor == 7.0
@@ -97,13 +97,13 @@ def test_an_argument_can_be_written_to_and_arrives_anew_next_time(each_executor:
         assert mean(array) >> each_executor == 0.0
 
 
-def test_a_result_can_be_written_to(pool: sky.Compute) -> None:
+def test_result_is_writable(pool: sky.Compute) -> None:
     array = make(100_000) >> pool
     array[0] = 5.0
     assert array[0] == 5.0
 
 
-def test_an_argument_is_sent_once_to_each_node(pool: sky.Compute) -> None:
+def test_argument_is_sent_once_to_each_node(pool: sky.Compute) -> None:
     array = np.random.default_rng(1).random(500_000)
     before = sent(pool)
     sky.gather(*(mean(array) for _ in range(8))) >> pool
@@ -111,14 +111,14 @@ def test_an_argument_is_sent_once_to_each_node(pool: sky.Compute) -> None:
     assert sent(pool) - before == 2 * array.nbytes
 
 
-def test_a_changed_array_is_sent_again(pool: sky.Compute) -> None:
+def test_changed_array_is_sent_again(pool: sky.Compute) -> None:
     array = np.zeros(100_000)
     mean(array) @ pool
     array[0] = 100_000.0
     assert mean(array) @ pool == [1.0, 1.0]
 
 
-def test_equal_data_is_sent_once_whatever_it_is_called(pool: sky.Compute) -> None:
+def test_equal_data_is_sent_once_under_any_name(pool: sky.Compute) -> None:
     data = np.random.default_rng(2).random(100_000)
     mean(data) @ pool
     before = sent(pool)
@@ -126,28 +126,28 @@ def test_equal_data_is_sent_once_whatever_it_is_called(pool: sky.Compute) -> Non
     assert sent(pool) == before
 
 
-def test_many_middling_arguments(each_executor: sky.Compute) -> None:
+def test_many_medium_sized_arguments(each_executor: sky.Compute) -> None:
     parts = [secrets.token_bytes(50_000) for _ in range(40)]
     assert length(*parts) >> each_executor == 2_000_000
 
 
-def test_a_gather_of_large_results(each_executor: sky.Compute) -> None:
+def test_gather_of_large_results(each_executor: sky.Compute) -> None:
     results = sky.gather(*(make(20_000 + i) for i in range(30))) >> each_executor
     assert [len(result) for result in results] == [20_000 + i for i in range(30)]
 
 
 @pytest.mark.parametrize("result", [make, make_and_keep])
-def test_a_node_forgets_what_the_client_has(
+def test_node_drops_results_that_the_client_has(
     pool: sky.Compute, wait_for: Wait, result: Callable[[int], sky.PendingFunction[Array]]
 ) -> None:
-    """Results are kept on the node only until they are here."""
+    """Results are kept on the node only until the client has them."""
     before = pool.start(blobs_held(), on=0).future.result(10)
     for _ in range(5):
         pool.start(result(100_000), on=0).future.result(10)
-    wait_for(lambda: pool.start(blobs_held(), on=0).future.result(10) == before, "the results to be forgotten")
+    wait_for(lambda: pool.start(blobs_held(), on=0).future.result(10) == before, "the results to be dropped")
 
 
-def test_a_result_that_nobody_else_has_is_not_copied() -> None:
+def test_unshared_result_is_not_copied() -> None:
     with sky.Compute(nodes=1) as pool:
         count_copies() >> pool
         np.testing.assert_array_equal(make(100_000) >> pool, np.arange(100_000, dtype=np.float64))
@@ -159,7 +159,7 @@ def test_a_result_that_nobody_else_has_is_not_copied() -> None:
         assert copies() >> pool == 2
 
 
-def test_a_replaced_node_is_sent_what_it_needs_again(wait_for: Wait) -> None:
+def test_replaced_node_is_sent_what_it_needs_again(wait_for: Wait) -> None:
     array = np.random.default_rng(3).random(200_000)
     with sky.Compute(nodes=1, retry_on_interruption=0) as pool:
         assert mean(array) >> pool == array.mean()
@@ -168,8 +168,8 @@ def test_a_replaced_node_is_sent_what_it_needs_again(wait_for: Wait) -> None:
         assert mean(array) >> pool == array.mean()
 
 
-def test_small_tasks_pass_a_large_argument(pool: sky.Compute) -> None:
-    """The bulk path holds up no message: a small task is done while a large argument is under way."""
+def test_small_tasks_overtake_a_large_argument(pool: sky.Compute) -> None:
+    """The bulk path blocks no message: a small task ends while a large argument is in transfer."""
     large = np.zeros(60_000_000)
     future = mean(large) > pool
     assert [tasks.add(i, 1) >> pool for i in range(4)] == [1, 2, 3, 4]
@@ -189,24 +189,24 @@ class Counted:
         return Counted, ()
 
 
-def test_the_function_of_a_gather_is_pickled_once(pool: sky.Compute) -> None:
+def test_function_of_a_gather_is_pickled_once(pool: sky.Compute) -> None:
     function = sky.function(Counted())
     Counted.pickled = 0
     assert sky.gather(*(function(number) for number in range(50))) >> pool == tuple(range(1, 51))
     assert Counted.pickled == 1
 
 
-def test_a_function_is_sent_anew_when_what_it_refers_to_has_changed(pool: sky.Compute) -> None:
+def test_function_is_sent_again_when_its_references_have_changed(pool: sky.Compute) -> None:
     namespace: dict[str, object] = {"__name__": "__main__", "factor": 2}
     exec("def scaled(number): return number * factor", namespace)
-    scaled = sky.function(namespace["scaled"])  # type: ignore[call-overload]  # it comes from a dict of objects
+    scaled = sky.function(namespace["scaled"])  # type: ignore[call-overload]  # from a dict of objects
     assert scaled(21) >> pool == 42
     namespace["factor"] = 3
     assert scaled(21) >> pool == 63
 
 
 def test_blobs_stay_within_the_budget_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The least recently used are forgotten, and sent again when they are wanted."""
+    """The least recently used are evicted, and sent again when needed."""
     monkeypatch.setattr("skyward.control.act.nodes.node.BLOB_BUDGET", 2_500_000)
     arrays = [np.full(125_000, float(index)) for index in range(4)]  # 1 MB each; two fit
     with sky.Compute(nodes=1) as pool:

@@ -1,4 +1,4 @@
-"""Between two nodes: only those of the pool are heard, and only what is the blob is kept."""
+"""Between two nodes: only members of the pool are served, and only content that matches the digest is kept."""
 
 import os
 import socket
@@ -29,29 +29,29 @@ BLOB = Blob(blake3(DATA).digest(), len(DATA))
 
 @contextmanager
 def another_node(serve: Callable[[ssl.SSLSocket], None]) -> Iterator[ssl.SSLSocket]:
-    """A connection to a node of the same pool that does `serve`."""
+    """A connection to a node of the same pool that runs `serve`."""
     authority = Authority("pool", bytes(32))
     giving, _ = contexts(authority.issue("giver"))
     _, asking = contexts(authority.issue("asker"))
-    here, there = socket.socketpair()
-    for end in (here, there):
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
         end.settimeout(20)
 
     def run() -> None:
-        with suppress(OSError, EOFError), there, giving.wrap_socket(there, server_side=True) as connection:
+        with suppress(OSError, EOFError), theirs, giving.wrap_socket(theirs, server_side=True) as connection:
             serve(connection)
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        with here, asking.wrap_socket(here) as connection:
+        with ours, asking.wrap_socket(ours) as connection:
             yield connection
     finally:
         thread.join(20)
 
 
 def says(*frames: bytes) -> Callable[[ssl.SSLSocket], None]:
-    """Answers with these frames, whatever it is asked for, and ends."""
+    """Answer any request with these frames, and end."""
 
     def serve(connection: ssl.SSLSocket) -> None:
         verb, key, _ = REQUEST.unpack(connection.recv(REQUEST.size))
@@ -75,43 +75,43 @@ def get(arrivals: IncomingBlobs, serve: Callable[[ssl.SSLSocket], None], superse
         Getting(arrivals, BLOB, lambda: superseded).get(connection, near=False)
 
 
-def test_a_blob_comes_in_frames_however_long_they_are(arrivals: IncomingBlobs) -> None:
+def test_blob_arrives_in_frames_of_any_length(arrivals: IncomingBlobs) -> None:
     get(arrivals, says(b"", DATA[:1], b"", DATA[1:1_000_000], DATA[1_000_000:2_000_000], DATA[2_000_000:]))
     assert arrivals.has(BLOB.key)
 
 
-def test_what_is_not_the_blob_is_not_kept(arrivals: IncomingBlobs) -> None:
+def test_content_with_another_digest_is_not_kept(arrivals: IncomingBlobs) -> None:
     other = bytes(1_000_000)
-    with pytest.raises(EOFError, match="what came is not the blob"):
+    with pytest.raises(EOFError, match="received bytes do not match the blob's digest"):
         get(arrivals, says(other, other, other))
     assert not arrivals.has(BLOB.key)
 
 
 @pytest.mark.parametrize("frames", [(DATA[:1_000_000],), (b"",), ()])
-def test_a_blob_that_ends_too_soon_is_not_kept(arrivals: IncomingBlobs, frames: tuple[bytes, ...]) -> None:
+def test_truncated_blob_is_not_kept(arrivals: IncomingBlobs, frames: tuple[bytes, ...]) -> None:
     with pytest.raises(EOFError):
         get(arrivals, says(*frames))
     assert not arrivals.has(BLOB.key)
 
 
-def test_a_frame_that_is_too_long_is_refused(arrivals: IncomingBlobs) -> None:
-    with pytest.raises(EOFError, match="more comes than there is"):
+def test_oversized_frame_is_refused(arrivals: IncomingBlobs) -> None:
+    with pytest.raises(EOFError, match="peer sent more bytes than the blob's size"):
         get(arrivals, says(bytes(1024 * 1024 + 1)))
 
 
-def test_an_attempt_ends_when_there_is_a_later_one(arrivals: IncomingBlobs) -> None:
+def test_attempt_ends_when_there_is_a_later_one(arrivals: IncomingBlobs) -> None:
     with pytest.raises(EOFError, match="elsewhere"):
         get(arrivals, says(b"", b"", b""), superseded=True)
 
 
-def test_a_node_starves_no_longer_than_it_should(arrivals: IncomingBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starving_node_gives_up_after_its_timeout(arrivals: IncomingBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyward.worker.blobs.peers.STARVED", 0.0)
     with pytest.raises(EOFError, match="nothing came"):
         get(arrivals, says(b"", b"", b""))
 
 
-def test_a_blob_passes_through(arrivals: IncomingBlobs) -> None:
-    """What one gives is what another gets."""
+def test_blob_is_forwarded(arrivals: IncomingBlobs) -> None:
+    """A node receives what the other one sends."""
     far = IncomingBlobs(BlobStore())
 
     def serve(connection: ssl.SSLSocket) -> None:
@@ -135,7 +135,7 @@ def ports_of(process: int) -> list[tuple[str, int]]:
 
 
 def hears(address: tuple[str, int], shown: ssl.SSLContext) -> bytes | None:
-    """What a port answers to a request for a blob; None where it does not speak TLS."""
+    """Return the answer of a port to a request for a blob; None if it does not use TLS."""
     with socket.create_connection(address, timeout=20) as plain:
         try:
             connection = shown.wrap_socket(plain)
@@ -150,12 +150,12 @@ def hears(address: tuple[str, int], shown: ssl.SSLContext) -> bytes | None:
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="needs the addresses of Linux")
-def test_a_stranger_is_not_answered() -> None:
-    """With no certificate, or one of another pool: refused before its request is read. (A node answers each second.)"""
+def test_unauthenticated_peer_gets_no_answer() -> None:
+    """With no certificate, or one of another pool: refused before its request is read."""
     nobody = ssl.create_default_context()
     nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
     _, other = contexts(Authority("another", bytes(32)).issue("stranger"))
-    other.verify_mode = ssl.CERT_NONE  # it would be talked to by anybody
+    other.verify_mode = ssl.CERT_NONE  # does not authenticate the server
 
     @sky.function
     def in_cluster() -> int:
@@ -166,5 +166,5 @@ def test_a_stranger_is_not_answered() -> None:
         ports = ports_of(tasks.pid() >> pool)
         for stranger in (nobody, other):
             answers = [hears(port, stranger) for port in ports]
-            assert answers.count(b"") == 3, "of the engine, of the cluster, and of blobs between nodes"
+            assert answers.count(b"") == 3, "ports of the engine, the cluster, and blobs between nodes"
             assert answers.count(None) == len(ports) - 3

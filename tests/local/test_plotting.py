@@ -22,7 +22,7 @@ def kernel() -> Iterator[Kernel]:
 
 
 def saved(*cells: str) -> list[list[dict[str, Any]]]:
-    """The outputs of cells as nbclient saves them."""
+    """Return the outputs of cells as nbclient saves them."""
     prepare = "%load_ext skyward\n%config SkyMagics.footer = False\n%config SkyMagics.show_progress = False\n%sky up"
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell) for cell in (prepare, *cells, "%sky down")]
@@ -34,7 +34,7 @@ def saved(*cells: str) -> list[list[dict[str, Any]]]:
 STEPS = "import time\nfor i in range(40):\n    yield {'loss': 1 / (i + 1), 'accuracy': i / 40}\n    time.sleep(0.01)"
 
 
-def test_the_saved_notebook_has_the_last_picture() -> None:
+def test_saved_notebook_has_the_last_picture() -> None:
     blocking, background, result = saved(
         f"%%sky --plot\nprint('before')\n{STEPS}\nprint('after')",
         f"%%sky --plot --noblock\n{STEPS}",
@@ -50,7 +50,7 @@ def test_the_saved_notebook_has_the_last_picture() -> None:
     assert result[0]["data"]["text/plain"] == "(40, 0.025)"
 
 
-def test_the_picture_is_redrawn_while_the_cell_runs(kernel: Kernel, tmp_path: Path) -> None:
+def test_picture_is_updated_while_the_cell_runs(kernel: Kernel, tmp_path: Path) -> None:
     go = tmp_path / "go"
     seen = []
 
@@ -65,21 +65,21 @@ def test_the_picture_is_redrawn_while_the_cell_runs(kernel: Kernel, tmp_path: Pa
         interrupt_when=first_is_drawn,
     )
     assert seen == ["value 1 (1 element)"]
-    assert set(cell.types) == {"display_data", "update_display_data"}, "nothing was cleared"
+    assert set(cell.types) == {"display_data", "update_display_data"}, "an output was cleared"
     assert len(cell.data) == 1
     assert cell.outputs[-1]["data"]["text/plain"] == "value 2.5 (2 elements)"
 
 
-def test_a_stream_in_the_background_goes_on_though_nobody_iterates(kernel: Kernel) -> None:
-    """Ten times as many elements as may be on their way."""
+def test_background_stream_continues_without_a_reader(kernel: Kernel) -> None:
+    """It yields ten times the elements of a stream's window."""
     kernel("%%sky --noblock\nfor i in range(20_000):\n    yield i\nlast = i")
     cell = kernel("handle = _\ntotal = sum(handle)\nprint(total, last, len(handle.result()))")
     assert cell.text() == f"{sum(range(20_000))} 19999 20000\n"
     (line,) = kernel("display(handle)").data
-    assert line == "Cell 1 in the background on pool 'default': done, 20,000 elements. .result() binds what it left."
+    assert line == "Cell 1 in the background on pool 'default': done, 20,000 elements. .result() binds its variables."
 
 
-def test_an_interrupted_loop_leaves_the_work_alone_and_cancel_stops_it(kernel: Kernel, tmp_path: Path) -> None:
+def test_interrupted_loop_does_not_stop_the_cell_and_cancel_does(kernel: Kernel, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     source = f"import time\nwhile True:\n    open({str(beat)!r}, 'a').write('.')\n    yield 1\n    time.sleep(0.01)"
     kernel(f"%%sky --noblock\n{source}")
@@ -96,8 +96,8 @@ def test_an_interrupted_loop_leaves_the_work_alone_and_cancel_stops_it(kernel: K
     assert kernel("print(handle.status)").text() == "cancelled\n"
 
 
-def test_closing_the_pool_ends_what_follows_a_stream(kernel: Kernel) -> None:
-    """The last test of this kernel's pool."""
+def test_closing_the_pool_ends_the_followers_of_a_stream(kernel: Kernel) -> None:
+    """The last test with this kernel's pool."""
     kernel("%%sky --noblock --plot\nimport time\nwhile True:\n    yield 1\n    time.sleep(0.01)")
     kernel("handle = _\nfirst = next(iter(handle))\n%sky down")
     assert kernel("for element in handle: pass").error[0] == "PoolClosedError"

@@ -1,4 +1,4 @@
-"""What an open pool answers to arguments that are not right: one sentence, and nothing is sent."""
+"""Invalid arguments of an open pool: one sentence, and nothing is sent."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,21 +29,23 @@ NO_CALL = r"^A pool runs a call of a `@sky.function`, such as `train\(10\)`, but
         ),
         (lambda pool: pool.start(tasks.add(1, 2), on=True), sky.UsageError, "^on must be .* but got True"),
         (lambda pool: pool.start(tasks.add(1, 2), on=np.array([0.5])), sky.UsageError, "^on must be .* but got array"),
-        (lambda pool: pool.cancel(None), sky.UsageError, r"^cancel takes the numbers of tasks, .* but got None\.$"),
-        (lambda pool: pool.cancel(["a"]), sky.UsageError, r"^cancel takes the numbers of tasks, .* but got \['a'\]"),
+        (lambda pool: pool.cancel(None), sky.UsageError, r"^cancel takes task numbers, .* but got None\.$"),
+        (lambda pool: pool.cancel(["a"]), sky.UsageError, r"^cancel takes task numbers, .* but got \['a'\]"),
         (lambda pool: pool.logs(stream="bogus"), sky.UsageError, "^stream must be 'stdout' or 'stderr', but got 'bo"),
         (lambda pool: pool.follow(stream="bogus"), sky.UsageError, "^stream must be 'stdout' or 'stderr'"),
         (lambda pool: pool.request_resources([{"CPU": 1}]), sky.SpecError, "^A bundle must be amounts by name"),
     ],
 )
-def test_refused(pool: sky.Compute, use: Callable[[Any], Any], error: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_refused(
+    pool: sky.Compute, use: Callable[[Any], Any], error: type[Exception], message: str
+) -> None:
     before = pool.snapshot().done
     with pytest.raises(error, match=message):
         use(pool)
     assert pool.snapshot().done == before
 
 
-def test_a_pool_that_could_not_be_opened_can_be_looked_at() -> None:
+def test_pool_that_failed_to_open_can_be_inspected() -> None:
     pool = sky.Compute(nodes=1, image=sky.Image(includes=["./nowhere"]))
     with pytest.raises(sky.SkywardError) as caught:
         pool.open()
@@ -54,28 +56,30 @@ def test_a_pool_that_could_not_be_opened_can_be_looked_at() -> None:
     assert repr(pool) == f"<Compute {pool.name!r}: closed>"
 
 
-def test_an_asynchronous_context_is_refused_with_what_to_write(pool: sky.Compute) -> None:
+def test_async_with_is_refused_with_the_alternative(pool: sky.Compute) -> None:
     async def use() -> None:
         context: Any = pool
         async with context:
             pass
 
-    with pytest.raises(sky.UsageError, match=r"^A pool is no asynchronous context: write `with sky\.Compute"):
+    with pytest.raises(
+        sky.UsageError, match=r"^A pool is not an asynchronous context manager: write `with sky\.Compute"
+    ):
         asyncio.run(use())
 
 
 def test_tasks_are_cancelled_by_one_number_or_several(pool: sky.Compute) -> None:
     run = pool.start(tasks.sleep(60))
     while not run.tasks:
-        pool.snapshot()  # which waits for the library's loop to have taken the task
-    assert pool.cancel(np.int64(run.tasks[0])) == 1  # type: ignore[arg-type]  # it is as good as an int
+        pool.snapshot()  # which waits until the library's loop has taken the task
+    assert pool.cancel(np.int64(run.tasks[0])) == 1  # type: ignore[arg-type]  # it acts as an int
     with pytest.raises(sky.TaskCancelledError):
         run.future.result(20)
     assert pool.cancel(iter(run.tasks)) == 0
 
 
-def test_a_callback_of_a_future_may_use_the_pool(pool: sky.Compute) -> None:
-    """It is called on the library's loop, which must not wait for itself."""
+def test_callback_of_a_future_may_use_the_pool(pool: sky.Compute) -> None:
+    """It runs on the library's loop, which must not wait for itself."""
     seen: list[object] = []
     future = tasks.add(1, 2) > pool
 
@@ -89,11 +93,11 @@ def test_a_callback_of_a_future_may_use_the_pool(pool: sky.Compute) -> None:
     assert seen == ["ready", 0]
 
 
-def test_a_rank_of_numpy_is_a_rank(pool: sky.Compute) -> None:
+def test_numpy_integer_is_a_rank(pool: sky.Compute) -> None:
     assert pool.start(tasks.add(1, 2), on=np.int64(0)).future.result(20) == 3  # type: ignore[arg-type]
 
 
-def test_a_pool_keeps_room_as_the_function_of_the_module_does(pool: sky.Compute) -> None:
+def test_pool_reserves_capacity_as_the_module_function_does(pool: sky.Compute) -> None:
     pool.request_resources({"CPU": 1}, bundles=None)
     with pytest.raises(sky.NoGroupFitsError, match="^request_resources asks for 100000 CPU"):
         pool.request_resources(({"CPU": 100_000}, 1))

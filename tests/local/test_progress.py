@@ -1,4 +1,4 @@
-"""Progress in a real kernel: a display of its own, which touches nothing else that the cell shows."""
+"""Progress in a real kernel: a separate display, which does not affect other output of the cell."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,13 +35,13 @@ def kernel() -> Iterator[Kernel]:
 
 
 def run_notebook(*sources: str) -> Any:
-    """A notebook that was run from its first cell to its last, as nbconvert and papermill do it."""
+    """A notebook run from its first cell to its last, as by nbconvert and papermill."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in (PREPARE, *sources)])
     NotebookClient(notebook, timeout=LIMIT, kernel_name="python3", allow_errors=True).execute()
     return notebook
 
 
-def test_what_a_cell_has_shown_stays_when_a_pool_opens_in_it() -> None:
+def test_output_of_a_cell_stays_when_a_pool_opens_in_it() -> None:
     notebook = run_notebook(
         f"{AT_ONCE}\nimport warnings\nbig = bytes(17 << 20)\nshell = get_ipython()",
         "print('printed')\nwarnings.warn('warned', stacklevel=1)\ndisplay({'displayed': 1})\n"
@@ -55,13 +55,13 @@ def test_what_a_cell_has_shown_stays_when_a_pool_opens_in_it() -> None:
     assert "17.0 MiB in all, 17.0 MiB to send" in texts[3]
     assert texts[4].startswith("Pool 'default': 2 nodes ready in ")
     assert texts[5] == f"on the node {17 << 20}\nafter\n"
-    exporter: Any = HTMLExporter  # it has no types
+    exporter: Any = HTMLExporter  # no types
     html, _ = exporter().from_notebook_node(notebook)
     assert html.count("nodes ready") == 1
     assert "Opening pool" not in html
 
 
-def test_an_interrupted_opening_leaves_one_line_and_what_was_printed(kernel: Kernel, tmp_path: Path) -> None:
+def test_interrupted_opening_leaves_one_line_and_the_output(kernel: Kernel, tmp_path: Path) -> None:
     began = tmp_path / "began"
     (tmp_path / "sitecustomize.py").write_text(f"import time\nopen({str(began)!r}, 'w').close()\ntime.sleep(600)\n")
     cell = kernel(
@@ -71,16 +71,16 @@ def test_an_interrupted_opening_leaves_one_line_and_what_was_printed(kernel: Ker
     assert cell.text() == "printed\n"
     assert cell.error == (
         "KeyboardInterrupt",
-        ["Interrupted: pool 'slow' was not opened, and its machines were given back."],
+        ["Interrupted: pool 'slow' was not opened, and its machines were released."],
     )
     assert "clear_output" not in cell.types
     (first,) = cell.data
     assert first.startswith("Opening pool 'slow': 0 of 1 node ready, ")
     last = [out["data"]["text/plain"] for out in cell.outputs if out["type"] == "update_display_data"][-1]
-    assert last.startswith("Pool 'slow' was not opened; given up after ")
+    assert last.startswith("Pool 'slow' was not opened; gave up after ")
 
 
-def test_the_bar_of_a_map_goes_on_beside_what_the_nodes_print(kernel: Kernel, tmp_path: Path) -> None:
+def test_bar_of_a_map_is_updated_beside_the_output_of_nodes(kernel: Kernel, tmp_path: Path) -> None:
     go = tmp_path / "go"
     kernel("xs = [1, 2, 3, 4]\nprint('ready')\npool = %sky up --nodes 2")
 
@@ -104,7 +104,7 @@ def test_the_bar_of_a_map_goes_on_beside_what_the_nodes_print(kernel: Kernel, tm
     assert "4/4" in updates[-1]["data"]["text/plain"]
 
 
-def test_an_interrupted_map_keeps_its_bar_and_what_was_printed(kernel: Kernel, tmp_path: Path) -> None:
+def test_interrupted_map_keeps_its_bar_and_the_output(kernel: Kernel, tmp_path: Path) -> None:
     kernel("xs = [1, 2]\npool = %sky up --nodes 2")
     cell = kernel(
         "%%sky --map xs\nimport time\nprint('from a node', xs)\nwhile True: time.sleep(0.01)",
@@ -117,7 +117,7 @@ def test_an_interrupted_map_keeps_its_bar_and_what_was_printed(kernel: Kernel, t
     assert any("0/2" in text for text in shown), shown
 
 
-def test_on_a_terminal_the_bar_comes_and_goes_below_what_is_there(tmp_path: Path) -> None:
+def test_terminal_bar_is_drawn_and_erased_below_the_output(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(TERMINAL)
     terminal = on_a_terminal(script)
@@ -130,7 +130,7 @@ def test_on_a_terminal_the_bar_comes_and_goes_below_what_is_there(tmp_path: Path
     assert lines[7:] == ["Pool 'default' is closed."]
 
 
-def test_the_saved_line_of_a_cell_in_the_background_says_how_it_ended(tmp_path: Path) -> None:
+def test_saved_line_of_a_background_cell_shows_its_outcome(tmp_path: Path) -> None:
     def held(name: str) -> str:
         return f"import os, time\nwhile not os.path.exists({str(tmp_path / name)!r}): time.sleep(0.01)\n"
 
@@ -146,6 +146,6 @@ def test_the_saved_line_of_a_cell_in_the_background_says_how_it_ended(tmp_path: 
     shown = [out["data"]["text/plain"] for cell in notebook.cells for out in cell.outputs if "data" in out]
     lines = [text for text in shown if "in the background" in text]
     assert lines == [
-        "Cell 1 in the background on pool 'default': failed. .result() binds what it left.",
-        "Cell 2 in the background on pool 'default': done, 2 elements. .result() binds what it left.",
+        "Cell 1 in the background on pool 'default': failed. .result() binds its variables.",
+        "Cell 2 in the background on pool 'default': done, 2 elements. .result() binds its variables.",
     ]

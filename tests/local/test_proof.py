@@ -1,4 +1,4 @@
-"""Neither a stranger nor an impostor gets anything from the client, or from a worker, that is of use to it."""
+"""Neither an unauthenticated client nor an impostor gets anything useful from the client or a worker."""
 
 import asyncio
 import contextlib
@@ -31,11 +31,11 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
 OURS, ITS = passes("node 1", b"s" * 32)
 OTHER, _ = passes("node 1", b"o" * 32)
-"""Of a node with the same name: only the secret tells them apart."""
+"""Of a node with the same name: only the secret distinguishes them."""
 
 
 def ignore(_: object) -> None:
-    """What a test does not look at."""
+    """Values that a test does not check."""
 
 
 @contextlib.asynccontextmanager
@@ -50,7 +50,7 @@ async def worker(directory: Path) -> AsyncIterator[WorkerProcess]:
 
 
 async def greet(started: WorkerProcess, proof: Pass, within: float = 10.0, by: str = "") -> None:
-    """Reach the engine of a worker, directly or by another address, send a command, and leave."""
+    """Connect to the engine of a worker, directly or by another address, send a command, and disconnect."""
     address = started.hello.address
     channel = Channel(address, proof.credentials, within, ignore, ignore, dial=lambda wanted: by or wanted)
     try:
@@ -71,7 +71,7 @@ async def put(address: str, proof: Pass, data: bytes) -> None:
 
 
 def on_a_worker(directory: Path, check: Callable[[WorkerProcess], Coroutine[Any, Any, None]]) -> None:
-    """Check a worker, which then serves its client as before."""
+    """Check a worker, and that it serves its client as before."""
 
     async def go() -> None:
         async with worker(directory) as started:
@@ -88,34 +88,34 @@ def test_pass_of_another_node_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     async def check(started: WorkerProcess) -> None:
         with pytest.raises(NodeStartError, match="cannot be reached"):
             await greet(started, OTHER, within=2.0)
-        with pytest.raises(ConnectionError, match="another program listens where the node did"):
+        with pytest.raises(ConnectionError, match="another program listens at the node.s address"):
             await put(started.hello.bulk, OTHER, b"data")
 
     on_a_worker(tmp_path, check)
 
 
 class Tap:
-    """A port that passes on what comes to another, and keeps what each caller said."""
+    """A port that forwards to another, and records the bytes of each caller."""
 
     def __init__(self, address: str) -> None:
-        self.said: list[bytearray] = []
+        self.sent: list[bytearray] = []
         self._there = address.rpartition(":")
         self._passing: set[asyncio.Task[None]] = set()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: bytearray) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sent: bytearray) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                said += data
+                sent += data
                 writer.write(data)
                 await writer.drain()
         writer.close()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one caller."""
-        said = bytearray()
-        self.said.append(said)
+        sent = bytearray()
+        self.sent.append(sent)
         far_reader, far_writer = await asyncio.open_connection(self._there[0], int(self._there[2]))
-        await asyncio.gather(self._pass(reader, far_writer, said), self._pass(far_reader, writer, bytearray()))
+        await asyncio.gather(self._pass(reader, far_writer, sent), self._pass(far_reader, writer, bytearray()))
 
 
 @contextlib.asynccontextmanager
@@ -127,59 +127,59 @@ async def tap(address: str) -> AsyncIterator[tuple[Tap, str]]:
         yield tapped, f"{host}:{port}"
 
 
-async def answer_to(address: str, said: bytes) -> bytes:
-    """All that a port answers to `said`, until it ends the connection."""
+async def answer_to(address: str, sent: bytes) -> bytes:
+    """Return the answer of a port to `sent`, until it closes the connection."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     answer = b""
     with contextlib.suppress(ConnectionError):
-        writer.write(said)
+        writer.write(sent)
         answer = await reader.read()
     writer.close()
     return answer
 
 
 def test_replay_of_an_honest_connection_is_refused(tmp_path: Path) -> None:
-    """Each port ends the connection by itself, and says nothing but its part of a handshake that it cannot finish."""
+    """Each port closes the connection, and sends only its part of a handshake that it cannot finish."""
 
     async def check(started: WorkerProcess) -> None:
         async with tap(started.hello.address) as (engine, by):
             await greet(started, OURS, by=by)
         async with tap(started.hello.bulk) as (bulk, by):
             await put(by, OURS, b"data" * 1000)
-        assert len(bulk.said) == 1
-        assert len(bulk.said[0]) > 4000
-        assert len(await answer_to(started.hello.bulk, bytes(bulk.said[0]))) <= 64, "a nonce and a proof of its own"
-        assert engine.said
-        for said in engine.said:
-            assert b"Cancel" not in said
-            assert len(await answer_to(started.hello.address, bytes(said))) < 4096, "a handshake, and an alert"
+        assert len(bulk.sent) == 1
+        assert len(bulk.sent[0]) > 4000
+        assert len(await answer_to(started.hello.bulk, bytes(bulk.sent[0]))) <= 64, "not a nonce and a proof"
+        assert engine.sent
+        for sent in engine.sent:
+            assert b"Cancel" not in sent
+            assert len(await answer_to(started.hello.address, bytes(sent))) < 4096, "not a handshake and an alert"
 
     on_a_worker(tmp_path, check)
 
 
-def test_pickle_of_a_stranger_is_not_unpickled(tmp_path: Path) -> None:
+def test_pickle_of_an_unauthenticated_client_is_not_unpickled(tmp_path: Path) -> None:
     async def check(started: WorkerProcess) -> None:
         bomb = pickle.dumps(Bomb(str(tmp_path / "bomb")))
         for address in (started.hello.address, started.hello.bulk):
-            for said in (bomb, len(bomb).to_bytes(4) + bomb, b"SKY1" + bytes(32) + bytes(32) + bomb):
-                await answer_to(address, said + bytes(4096))
+            for sent in (bomb, len(bomb).to_bytes(4) + bomb, b"SKY1" + bytes(32) + bytes(32) + bomb):
+                await answer_to(address, sent + bytes(4096))
 
     on_a_worker(tmp_path, check)
     assert not (tmp_path / "bomb").exists()
 
 
 def test_impostor_at_the_port_of_a_worker_learns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It hears a nonce, and the first message of a handshake: nothing that it could say to the worker."""
+    """It receives a nonce and the first message of a handshake: nothing that it could replay to the worker."""
     monkeypatch.setattr("skyward.link.bulk._CONNECT_WITHIN", 0.5)
 
     async def go() -> None:
-        heard: list[bytes] = []
+        received: list[bytes] = []
 
         async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(os.urandom(64))
             with contextlib.suppress(ConnectionError):
-                heard.append(await reader.read())
+                received.append(await reader.read())
             writer.close()
 
         async with await asyncio.start_server(impostor, "127.0.0.1", 0) as server:
@@ -188,21 +188,21 @@ def test_impostor_at_the_port_of_a_worker_learns_nothing(monkeypatch: pytest.Mon
             with pytest.raises(NodeStartError):
                 await channel.connect()
             await channel.close()
-            of_engine, heard[:] = list(heard), []
+            of_engine, received[:] = list(received), []
             with pytest.raises(ConnectionError, match="another program listens"):
                 await put(f"{host}:{port}", OURS, b"data")
         assert of_engine
-        assert {each[:2] for each in of_engine} == {b"\x16\x03"}, "records of a handshake of TLS"
-        assert {each[5:6] for each in of_engine} == {b"\x01"}, "a greeting, which is in the clear and holds no secret"
-        assert heard
-        assert {(len(each), each[:4]) for each in heard} == {(36, b"SKY1")}
+        assert {each[:2] for each in of_engine} == {b"\x16\x03"}, "not records of a TLS handshake"
+        assert {each[5:6] for each in of_engine} == {b"\x01"}, "not the greeting, which has no secret"
+        assert received
+        assert {(len(each), each[:4]) for each in received} == {(36, b"SKY1")}
 
     asyncio.run(go())
 
 
 @sky.function
 def around() -> tuple[dict[str, str], bytes]:
-    """The environment of a task, and of a program that it starts; and what its process and the worker had at first."""
+    """Return the environment of a task and of its child, and the initial one of its process and the worker."""
     inherited = subprocess.run([sys.executable, "-c", "import os; print(os.environ)"], capture_output=True, check=True)
     shown, process = b"", os.getpid()
     while process > 1 and Path("/proc/self").exists():  # the slot, the worker, its supervisors, and the client
@@ -211,7 +211,7 @@ def around() -> tuple[dict[str, str], bytes]:
     return dict(os.environ), inherited.stdout + shown
 
 
-def test_no_secret_is_where_others_may_look(
+def test_no_secret_is_readable_by_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In no argument of a process, environment of a task, file, log or `repr`."""
@@ -229,7 +229,7 @@ def test_no_secret_is_where_others_may_look(
     caplog.set_level("DEBUG")
     with sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool:
         environment, inherited = around() >> pool
-        assert "SKYWARD_BEAT" not in environment, "only a worker with a lease has it, and not its tasks"
+        assert "SKYWARD_BEAT" not in environment, "only a worker with a lease may have it, and not its tasks"
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         secrets = [each.key.hex() for each in made] + [
             line for each in made for line in each.credentials.key.decode().splitlines() if "KEY" not in line
@@ -239,9 +239,9 @@ def test_no_secret_is_where_others_may_look(
             *(word for each in psutil.process_iter() for word in _words(each)),
             *environment.values(), inherited.decode(), caplog.text, repr(made), repr(pool),
             *(path.read_bytes().decode("latin-1") for path in files),
-        ]  # fmt: skip  # a place a word
+        ]  # fmt: skip  # one location per word
         assert not [secret for secret in secrets if any(secret in each for each in seen)]
-        assert {path.name for path in files} >= {"worker.log", "journal.db"}, "these are the files of a pool"
+        assert {path.name for path in files} >= {"worker.log", "journal.db"}, "not the files of a pool"
         assert not [str(path) for path in files if open_to_others(path, tmp_path)]
 
 

@@ -1,4 +1,4 @@
-"""kill -9 of a client at any point of getting or giving back machines leaves nothing behind, once it is reaped."""
+"""SIGKILL of a client at any point of launching or terminating machines leaves nothing behind once it is reaped."""
 
 import os
 import signal
@@ -69,14 +69,14 @@ def cloud(tmp_path: Path) -> Rented:
 
 
 def kill_client(cloud: Rented, *, point: str = "", phase: str = "") -> None:
-    """Run a client that opens a pool of two nodes and closes it, and that dies at a point, or in a phase of a node."""
+    """Run a client that opens and closes a pool of two nodes, and that dies at a point, or in a phase of a node."""
     env = {**os.environ, "PYTHONPATH": ROOT, "RENTED_KILL": point}
     client = subprocess.run([sys.executable, "-c", CLIENT, cloud.directory, phase], env=env, check=False)
     assert client.returncode == -signal.SIGKILL
 
 
 def workers(cloud: Rented) -> list[psutil.Process]:
-    """The processes that run on the machines of a cloud."""
+    """Return the processes that run on the machines of a cloud."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -88,9 +88,7 @@ def workers(cloud: Rented) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_of_a_client_that_dies_at_a_call_of_the_cloud_nothing_is_left(
-    cloud: Rented, wait_for: Wait, point: str
-) -> None:
+def test_client_killed_at_a_call_of_the_cloud_leaves_nothing(cloud: Rented, wait_for: Wait, point: str) -> None:
     kill_client(cloud, point=point)
     (done,) = sky.reap()
     assert (done.orphan.name, done.error) == ("doomed", "")
@@ -100,7 +98,7 @@ def test_of_a_client_that_dies_at_a_call_of_the_cloud_nothing_is_left(
 
 
 @pytest.mark.parametrize("phase", ["worker", "joining", "ready"])
-def test_of_a_client_that_dies_while_a_node_starts_nothing_is_left(cloud: Rented, wait_for: Wait, phase: str) -> None:
+def test_client_killed_while_a_node_starts_leaves_nothing(cloud: Rented, wait_for: Wait, phase: str) -> None:
     kill_client(cloud, phase=phase)
     (orphan,) = orphans()
     assert orphan.machines == 2
@@ -109,17 +107,17 @@ def test_of_a_client_that_dies_while_a_node_starts_nothing_is_left(cloud: Rented
     wait_for(lambda: not workers(cloud), "the workers to end")
 
 
-def test_only_what_is_past_its_lease_goes_by_itself(cloud: Rented) -> None:
+def test_only_pools_past_their_lease_are_reaped_automatically(cloud: Rented) -> None:
     kill_client(cloud, point="before terminate")
     assert sky.reap(due=True) == []
     (key,) = (data_directory() / "pools").iterdir()
-    past = time.time() - 700  # its lease of 0 s, and what running tasks have to finish
+    past = time.time() - 700  # its lease of 0 s, and the time that running tasks have to finish
     os.utime(key, (past, past))
     assert [done.orphan.due for done in sky.reap(due=True)] == [True]
     assert cloud.left == []
 
 
-def test_a_cloud_that_refuses_is_asked_again(cloud: Rented) -> None:
+def test_refused_termination_is_retried(cloud: Rented) -> None:
     kill_client(cloud, point="before terminate")
     away = Path(cloud.directory, "machines")
     kept = away.rename(away.with_name("kept"))
@@ -132,7 +130,7 @@ def test_a_cloud_that_refuses_is_asked_again(cloud: Rented) -> None:
     assert cloud.left == []
 
 
-def test_what_cannot_be_written_down_is_not_launched(cloud: Rented, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_that_cannot_be_journalled_is_refused(cloud: Rented, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(Path(cloud.directory, "file", "within")))
     Path(cloud.directory, "file").touch()
     with pytest.raises(sky.JournalError, match="name another directory in the environment variable SKYWARD_DATA_DIR"):
@@ -140,7 +138,7 @@ def test_what_cannot_be_written_down_is_not_launched(cloud: Rented, monkeypatch:
     assert cloud.left == []
 
 
-def test_the_command_says_what_it_gave_back(cloud: Rented, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_lists_what_it_terminated(cloud: Rented, capsys: pytest.CaptureFixture[str]) -> None:
     kill_client(cloud, point="before terminate")
     assert main(["reap", "--dry-run"]) == 0
     assert "doomed" in capsys.readouterr().out
@@ -148,18 +146,18 @@ def test_the_command_says_what_it_gave_back(cloud: Rented, capsys: pytest.Captur
     assert main(["reap", "another"]) == 0
     assert capsys.readouterr().out == "Nothing is left behind.\n"
     assert main(["reap"]) == 0
-    assert capsys.readouterr().out.startswith("doomed: 2 machines given back")
+    assert capsys.readouterr().out.startswith("doomed: 2 machines terminated")
     assert cloud.left == []
 
 
-def test_a_pool_of_processes_that_ended_with_their_client_cannot_be_attached_to(cloud: Rented) -> None:
+def test_local_pool_that_ended_with_its_client_cannot_be_attached(cloud: Rented) -> None:
     kill_client(cloud, phase="ready")
-    with pytest.raises(sky.UsageError, match="Nothing of pool 'doomed' is left to attach to"):
+    with pytest.raises(sky.UsageError, match="Pool 'doomed' has no nodes left to attach to"):
         sky.attach("doomed")
     assert cloud.left == []
 
 
-def test_of_a_local_pool_whose_client_dies_while_it_opens_nothing_is_left(tmp_path: Path, wait_for: Wait) -> None:
+def test_local_pool_whose_client_is_killed_while_opening_leaves_nothing(tmp_path: Path, wait_for: Wait) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     env = {"TMPDIR": str(temporary)}
@@ -167,7 +165,7 @@ def test_of_a_local_pool_whose_client_dies_while_it_opens_nothing_is_left(tmp_pa
     for number in range(kills):
         mark = kill_at(1 + points * number // (kills - 1), "nodes=2", env)
         wait_for(partial(has_ended, mark), "the workers to end")
-        for key in (data_directory() / "pools").iterdir():  # of a pool that did not get on record: gone after a while
+        for key in (data_directory() / "pools").iterdir():  # of a pool without a record: removed after a while
             os.utime(key, (time.time() - 700,) * 2)
         assert {done.error for done in sky.reap()} <= {""}
         assert list(temporary.iterdir()) == [], f"after kill {number} of {kills}"
@@ -181,9 +179,9 @@ def test_reap_takes_one_name_as_a_name_and_not_as_a_sequence(cloud: Rented) -> N
     assert [reaped.orphan.name for reaped in sky.reap("doomed")] == ["doomed"]
     for wrong in (3, None, ["doomed", 3], ""):
         with pytest.raises(sky.UsageError, match="Pools are reaped by their names"):
-            sky.reap(wrong)  # type: ignore[arg-type]  # that is the mistake
+            sky.reap(wrong)  # type: ignore[arg-type]  # intended
 
 
-def test_attach_refuses_what_is_no_name() -> None:
+def test_attach_refuses_invalid_names() -> None:
     with pytest.raises(sky.UsageError, match="A pool is attached to by its name"):
-        sky.attach(None)  # type: ignore[arg-type]  # that is the mistake
+        sky.attach(None)  # type: ignore[arg-type]  # intended

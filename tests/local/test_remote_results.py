@@ -1,4 +1,4 @@
-"""Large results that other tasks take: they stay on their nodes, go from node to node, and are made again when lost."""
+"""Large results that other tasks take: they stay on their nodes, move between nodes, and are made again when lost."""
 
 import asyncio
 import gc
@@ -28,11 +28,11 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 __all__ = ["apart"]
 
 SIZE = 500_000
-"""Numbers of an array that is left on its node: four times the bytes that make it so."""
+"""Elements of an array that stays on its node: four times the minimum size."""
 
 
 class Fetched:
-    """Bytes of blobs that have come here from nodes."""
+    """Return the bytes of blobs that nodes have sent to the client."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.nbytes = 0
@@ -54,7 +54,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> Fetched:
 
 @pytest.fixture
 def two() -> Iterator[sky.Compute]:
-    """Two nodes in a cluster, of the test's own."""
+    """Two nodes in a cluster, for this test."""
     with sky.Compute(nodes=2) as pool:
         everyone_is_in(pool)
         yield pool
@@ -62,7 +62,7 @@ def two() -> Iterator[sky.Compute]:
 
 @sky.function
 def make(fill: float, go: str, log: str = "") -> Any:
-    """An array, once there is a file at `go`: by then, who takes it is known."""
+    """Return an array once a file exists at `go`: by then, its takers are known."""
     tasks.wait_for_file.fn(go)
     if log:
         with Path(log).open("a") as file:
@@ -96,7 +96,7 @@ def rank_and_total(values: Any) -> tuple[int, float]:
 
 @sky.function
 def blobs_of_the_worker() -> int:
-    """Bytes of memory in the files of blobs of this worker."""
+    """Return the bytes of memory in the blob files of this worker."""
     found = 0
     for entry in Path("/proc/self/fd").iterdir():
         try:
@@ -108,7 +108,7 @@ def blobs_of_the_worker() -> int:
 
 
 def raw(future: sky.TaskFuture[Any]) -> object:
-    """What the future holds, without asking for it."""
+    """Return the state of the future, without requesting the value."""
     return Future.result(future)
 
 
@@ -121,7 +121,7 @@ def kill(pool: sky.Compute, rank: int) -> None:
 
 
 class Maker:
-    """Makes arrays that are left on their nodes, since a task takes each of them that is known before it is there."""
+    """Makes arrays that stay on their nodes, since a task that takes each of them is known before it ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -130,7 +130,7 @@ class Maker:
     def start(
         self, pool: sky.Compute, fill: float = 1.0, on: Any = "one", log: Path | str = ""
     ) -> tuple[sky.TaskFuture[Any], Path]:
-        """A future of an array, and the file that it waits for."""
+        """Return a future of an array, and the file that it waits for."""
         self._count += 1
         go = self._folder / f"go-{self._count}"
         return pool.start(make(fill, str(go), str(log)), on=on).future, go
@@ -138,7 +138,7 @@ class Maker:
     def __call__(
         self, pool: sky.Compute, fill: float = 1.0, on: Any = "one", log: Path | str = "", to: Any = None
     ) -> sky.TaskFuture[Any]:
-        """A future of an array, which was taken by a task on node `to`, by default on the same node."""
+        """Return a future of an array that a task on node `to` has taken, by default on the same node."""
         a, go = self.start(pool, fill, on, log)
         b = pool.start(total(a), on=on if to is None else to).future
         go.touch()
@@ -158,11 +158,11 @@ def lost(future: sky.TaskFuture[Any]) -> bool:
     return not result.is_there
 
 
-# Without a trip home.
+# Without a transfer to the client.
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_a_chain_of_large_values_does_not_come_home(fetched: Fetched, left: Maker, executor: Any) -> None:
+def test_chain_of_large_values_is_not_fetched(fetched: Fetched, left: Maker, executor: Any) -> None:
     with sky.Compute(nodes=2, worker=sky.Worker(executor=executor)) as pool:
         everyone_is_in(pool)
         before = sent(pool)
@@ -171,21 +171,21 @@ def test_a_chain_of_large_values_does_not_come_home(fetched: Fetched, left: Make
         answers = [rank_and_total(b) > pool for _ in range(6)]
         go.touch()
         assert {answer.result(30)[1] for answer in answers} == {2.0 * SIZE}
-        assert {answer.result()[0] for answer in answers} == {0, 1}, "both nodes have had it"
+        assert {answer.result()[0] for answer in answers} == {0, 1}, "not both nodes have received it"
         assert (fetched.nbytes, sent(pool)) == (0, before)
         assert isinstance(raw(a), RemoteResult)
         assert b.result()[0] == 2.0
         assert fetched.nbytes == 8 * SIZE
 
 
-def test_a_task_goes_to_the_node_that_has_what_it_takes(left: Maker) -> None:
+def test_task_is_placed_on_the_node_that_has_its_input(left: Maker) -> None:
     with sky.Compute(nodes=3) as pool:
         for rank in (2, 1):
             a = left(pool, on=rank)
             assert [rank_and_total(a) >> pool for _ in range(3)] == [(rank, SIZE)] * 3
 
 
-def test_nodes_of_other_machines_send_it_to_each_other(apart: None, fetched: Fetched, left: Maker) -> None:
+def test_nodes_of_different_machines_transfer_it_directly(apart: None, fetched: Fetched, left: Maker) -> None:
     with sky.Compute(nodes=2) as pool:
         everyone_is_in(pool)
         before = sent(pool)
@@ -194,31 +194,33 @@ def test_nodes_of_other_machines_send_it_to_each_other(apart: None, fetched: Fet
         assert (fetched.nbytes, sent(pool)) == (0, before)
 
 
-def test_nodes_that_cannot_reach_each_other_get_it_through_here_and_that_is_said(fetched: Fetched, left: Maker) -> None:
+def test_transfer_through_the_client_is_reported_if_nodes_cannot_reach_each_other(
+    fetched: Fetched, left: Maker
+) -> None:
     with sky.Compute(nodes=2, cluster=False) as pool:
         notes = pool.events(ev.PoolNote)
         a = left(pool, on=0)
         assert fetched.nbytes == 0
         assert total(a) @ pool == [SIZE, SIZE]
         assert total(a) @ pool == [SIZE, SIZE]
-        assert fetched.nbytes == 8 * SIZE, "once"
+        assert fetched.nbytes == 8 * SIZE, "reported more than once"
     assert [note.text for note in notes if isinstance(note, ev.PoolNote) and "through" in note.text] == [
-        f"Pool {pool.name!r}: What make() returned goes to another node through this machine, since the nodes cannot "
+        f"Pool {pool.name!r}: The result of make() is sent to another node through this machine: the nodes cannot "
         "reach each other."
     ]
 
 
-def test_a_node_of_another_pool_gets_it_through_here_and_that_is_said(left: Maker) -> None:
+def test_transfer_to_another_pool_goes_through_the_client_and_is_reported(left: Maker) -> None:
     with sky.Compute(nodes=1) as pool, sky.Compute(nodes=1) as other:
         notes = pool.events(ev.PoolNote)
         assert total(left(pool)) >> other == SIZE
     assert [note.text for note in notes if isinstance(note, ev.PoolNote) and "through" in note.text] == [
-        f"Pool {pool.name!r}: What make() returned goes to another node through this machine, since that is one of "
-        "another pool."
+        f"Pool {pool.name!r}: The result of make() is sent to another node through this machine: that node belongs "
+        "to another pool."
     ]
 
 
-def test_what_somebody_asks_for_comes_home_at_once(two: sky.Compute, fetched: Fetched, left: Maker) -> None:
+def test_requested_value_is_fetched_at_once(two: sky.Compute, fetched: Fetched, left: Maker) -> None:
     (asked, go), (called_back, _), (awaited, _) = (left.start(two) for _ in range(3))
     answers = [total(a) > two for a in (asked, called_back, awaited)]
     called_back.add_done_callback(lambda _: None)
@@ -240,8 +242,8 @@ def test_what_somebody_asks_for_comes_home_at_once(two: sky.Compute, fetched: Fe
     assert fetched.nbytes == 3 * 8 * SIZE
 
 
-def test_what_came_home_is_not_sent_again_to_the_node_that_made_it(two: sky.Compute, tmp_path: Path) -> None:
-    """Its argument is memory of the caller, so that it could not be made again."""
+def test_fetched_value_is_not_sent_again_to_the_node_that_made_it(two: sky.Compute, tmp_path: Path) -> None:
+    """Its argument is memory of the caller, so it could not be made again."""
     go = tmp_path / "go"
 
     @sky.function
@@ -263,7 +265,7 @@ def test_what_came_home_is_not_sent_again_to_the_node_that_made_it(two: sky.Comp
     assert two.start(total(a), on=1).future.result(30) == 2.0 * SIZE
 
 
-def test_the_members_of_a_group_stay_for_the_task_that_takes_the_group(
+def test_members_of_a_group_stay_for_the_task_that_takes_the_group(
     two: sky.Compute, fetched: Fetched, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -280,7 +282,7 @@ def test_the_members_of_a_group_stay_for_the_task_that_takes_the_group(
     assert [value[0] for value in group.result(30)] == [1.0, 2.0]
 
 
-def test_small_results_come_home(two: sky.Compute, tmp_path: Path) -> None:
+def test_small_results_are_fetched(two: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
     @sky.function
@@ -295,7 +297,7 @@ def test_small_results_come_home(two: sky.Compute, tmp_path: Path) -> None:
     assert not isinstance(raw(a), RemoteResult)
 
 
-def test_every_way_of_asking_brings_it(two: sky.Compute, left: Maker) -> None:
+def test_every_form_of_request_fetches_it(two: sky.Compute, left: Maker) -> None:
     a, b, c, d = (left(two, float(i)) for i in range(4))
     assert not wait([a, b, c, d], 0).not_done
     assert a.result(30)[0] == 0.0
@@ -306,11 +308,11 @@ def test_every_way_of_asking_brings_it(two: sky.Compute, left: Maker) -> None:
 
     assert [value[0] for value in asyncio.run(ask())] == [2.0, 3.0]
     c.result()[0] = 50.0
-    assert total(c) >> two == 2.0 * SIZE, "what the task returned counts"
+    assert total(c) >> two == 2.0 * SIZE, "not the value that the task returned"
     assert c.result()[0] == 50.0
 
 
-def test_a_timeout_of_asking_is_kept(two: sky.Compute, left: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_of_a_request_is_kept(two: sky.Compute, left: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     a = left(two)
     get, go = BulkPath.get, threading.Event()
     threads: list[threading.Thread] = []
@@ -337,12 +339,10 @@ def test_a_timeout_of_asking_is_kept(two: sky.Compute, left: Maker, monkeypatch:
         thread.join()
 
 
-# As long as it is wanted.
+# Lifetime on the node.
 
 
-def test_the_node_forgets_it_with_the_last_who_wants_it(
-    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_node_drops_it_with_its_last_reference(two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
     a = left(two, on=0)
     b = two.start(total_when(a, str(go)), on=1).future
@@ -352,23 +352,23 @@ def test_the_node_forgets_it_with_the_last_who_wants_it(
     (key,) = result.keys
     del result, a
     gc.collect()
-    assert 0 in two.holds(key), "a task takes it"
+    assert 0 in two.holds(key), "dropped although a task takes it"
     go.touch()
     assert b.result(30) == SIZE
-    wait_for(lambda: not two.holds(key), "the nodes to be told to forget it")
+    wait_for(lambda: not two.holds(key), "the nodes to be asked to drop it")
 
 
-def test_its_memory_is_free_then(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
+def test_memory_is_freed_with_it(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
     a = left(two, on=0)
     held = two.start(blobs_of_the_worker(), on=0).future.result(30)
     assert held >= 8 * SIZE
-    assert a.done(), "it is still referred to"
+    assert a.done(), "freed although it is referenced"
     del a
     gc.collect()
     wait_for(lambda: two.start(blobs_of_the_worker(), on=0).future.result(30) < held, "its memory to be free")
 
 
-def test_results_beyond_what_a_node_may_keep_come_home(
+def test_results_beyond_the_memory_of_a_node_are_fetched(
     two: sky.Compute, left: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left(two)
@@ -380,7 +380,7 @@ def test_results_beyond_what_a_node_may_keep_come_home(
     assert not isinstance(raw(a), RemoteResult)
 
 
-def test_it_comes_home_at_the_end_of_its_pool(left: Maker) -> None:
+def test_result_is_fetched_when_its_pool_closes(left: Maker) -> None:
     with sky.Compute(nodes=1) as pool:
         a, b, gone = left(pool), left(pool, 2.0), left(pool, 3.0)
         assert b.result()[0] == 2.0
@@ -397,17 +397,17 @@ def test_it_comes_home_at_the_end_of_its_pool(left: Maker) -> None:
             future.result(30)
 
 
-def test_what_does_not_come_home_at_the_end_of_its_pool_is_told(left: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_lost_when_its_pool_closes_is_reported(left: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(left_results, "_AT_THE_END", SIZE * 8 + 4096)
     with sky.Compute(nodes=1, name="away") as pool:
         notes = pool.events(ev.PoolNote)
         futures = [left(pool), left(pool)]
-    told = notes.get(30)
-    assert isinstance(told, ev.PoolNote)
-    assert told.text.startswith("Pool 'away': What make() returned, 3.8 MiB in all, could not be brought here before")
-    assert told.text.endswith("it is lost. Call .result() before the pool is closed.")
+    notice = notes.get(30)
+    assert isinstance(notice, ev.PoolNote)
+    assert notice.text.startswith("Pool 'away': The results of make(), 3.8 MiB in all, could not be fetched before")
+    assert notice.text.endswith("are lost. Call .result() before the pool is closed.")
     errors = [error for future in futures if (error := future.exception(30)) is not None]
-    assert len(errors) == 1, "there was room for the other"
+    assert len(errors) == 1, "the other result would have fit"
     with pytest.raises(
         sky.PoolClosedError,
         match=r"^The result of make\(\) was left on its node for the tasks that take it, and pool 'away' is closed\. "
@@ -416,7 +416,7 @@ def test_what_does_not_come_home_at_the_end_of_its_pool_is_told(left: Maker, mon
         raise errors[0]
 
 
-def test_it_comes_home_before_its_node_is_given_back(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+def test_result_is_fetched_before_its_node_is_terminated(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
     log = tmp_path / "log"
     with sky.Compute(nodes=2) as pool:
         everyone_is_in(pool)
@@ -428,7 +428,7 @@ def test_it_comes_home_before_its_node_is_given_back(left: Maker, tmp_path: Path
     assert log.read_text() == "."
 
 
-def test_a_node_that_is_to_be_given_back_keeps_nothing_more(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+def test_draining_node_keeps_no_more_results(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
     with sky.Compute(nodes=2) as pool:
         everyone_is_in(pool)
         a, go = left.start(pool, on=1)
@@ -445,7 +445,7 @@ def test_a_node_that_is_to_be_given_back_keeps_nothing_more(left: Maker, tmp_pat
 # Lost with its node.
 
 
-def test_what_is_lost_is_made_again_for_the_task_that_takes_it(
+def test_lost_result_is_made_again_for_the_task_that_takes_it(
     two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
 ) -> None:
     log = tmp_path / "log"
@@ -457,15 +457,13 @@ def test_what_is_lost_is_made_again_for_the_task_that_takes_it(
     assert log.read_text() == ".."
     assert isinstance(raw(a), RemoteResult)
     assert a.result(60)[0] == 1.0
-    assert log.read_text() == "..", "once more is enough"
+    assert log.read_text() == "..", "made again more than once"
     note = notes.get(30)
     assert isinstance(note, ev.PoolNote)
     assert note.text == f"Pool {two.name!r}: The result of make() was lost with its node; running it again."
 
 
-def test_what_is_lost_is_made_again_on_the_node_that_it_was_for(
-    two: sky.Compute, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_lost_result_is_made_again_on_its_requested_node(two: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     go = tmp_path / "go"
 
     @sky.function
@@ -483,7 +481,7 @@ def test_what_is_lost_is_made_again_on_the_node_that_it_was_for(
     assert shards[1].result(60)[0] == 1.0
 
 
-def test_what_is_lost_is_made_again_for_who_asks(two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+def test_lost_result_is_made_again_on_request(two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait) -> None:
     log = tmp_path / "log"
     a, b = left(two, on=0, log=log), left(two, 2.0, on=0, log=log)
     kill(two, 0)
@@ -498,7 +496,7 @@ def test_what_is_lost_is_made_again_for_who_asks(two: sky.Compute, left: Maker, 
     assert log.read_text() == "...."
 
 
-def test_what_another_node_has_taken_is_not_made_again(
+def test_result_held_by_another_node_is_not_made_again(
     two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
 ) -> None:
     log = tmp_path / "log"
@@ -510,9 +508,7 @@ def test_what_another_node_has_taken_is_not_made_again(
     assert log.read_text() == "."
 
 
-def test_a_chain_is_made_again_from_where_it_was_lost(
-    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_chain_is_made_again_from_the_lost_part(two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     a, go = left.start(two, on=0, log=first)
     b = two.start(double(a, str(second)), on=0).future
@@ -527,7 +523,7 @@ def test_a_chain_is_made_again_from_where_it_was_lost(
     assert (first.read_text(), second.read_text()) == ("..", "..")
 
 
-def test_every_member_of_a_broadcast_gets_what_was_lost(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
+def test_every_member_of_a_broadcast_gets_the_lost_result(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
     a = left(two, on=0)
     kill(two, 0)
     wait_for(lambda: lost(a), "the node to be lost")
@@ -535,7 +531,7 @@ def test_every_member_of_a_broadcast_gets_what_was_lost(two: sky.Compute, left: 
     assert total(a) @ two == [SIZE, SIZE]
 
 
-def test_the_only_slot_is_free_for_what_is_made_again(left: Maker, wait_for: Wait) -> None:
+def test_only_slot_is_free_for_the_repeated_task(left: Maker, wait_for: Wait) -> None:
     with sky.Compute(nodes=1) as pool:
         a = left(pool)
         kill(pool, 0)
@@ -543,9 +539,7 @@ def test_the_only_slot_is_free_for_what_is_made_again(left: Maker, wait_for: Wai
         assert [future.result(60) for future in [total(a) > pool for _ in range(3)]] == [SIZE] * 3
 
 
-def test_a_task_whose_input_cannot_be_made_again_fails_with_the_error(
-    two: sky.Compute, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_task_fails_with_the_error_of_its_repeated_input(two: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     log, go = tmp_path / "log", tmp_path / "go"
 
     @sky.function
@@ -572,7 +566,7 @@ def test_a_task_whose_input_cannot_be_made_again_fails_with_the_error(
         total(a) @ two
 
 
-def test_it_is_made_again_as_often_as_losses_of_nodes_are_borne(left: Maker, wait_for: Wait) -> None:
+def test_results_are_made_again_within_retry_on_interruption(left: Maker, wait_for: Wait) -> None:
     with sky.Compute(nodes=1, retry_on_interruption=1) as pool:
         a = left(pool)
         kill(pool, 0)
@@ -584,7 +578,7 @@ def test_it_is_made_again_as_often_as_losses_of_nodes_are_borne(left: Maker, wai
             a.result(60)
 
 
-def test_nothing_is_left_where_nothing_may_run_again(left: Maker) -> None:
+def test_results_do_not_stay_if_retries_are_zero(left: Maker) -> None:
     with sky.Compute(nodes=1, retry_on_interruption=0) as pool:
         a, go = left.start(pool)
         b = total(a) > pool
@@ -593,7 +587,9 @@ def test_nothing_is_left_where_nothing_may_run_again(left: Maker) -> None:
         assert not isinstance(raw(a), RemoteResult)
 
 
-def test_what_waits_for_what_is_made_again_can_be_cancelled(two: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_task_that_waits_for_a_repeated_input_can_be_cancelled(
+    two: sky.Compute, tmp_path: Path, wait_for: Wait
+) -> None:
     log, go, again = tmp_path / "log", tmp_path / "go", tmp_path / "again"
 
     @sky.function
@@ -618,7 +614,7 @@ def test_what_waits_for_what_is_made_again_can_be_cancelled(two: sky.Compute, tm
     assert a.result(60)[0] == 1.0
 
 
-def test_a_task_that_waits_for_what_is_made_again_does_not_run(
+def test_task_that_waits_for_a_repeated_input_does_not_run(
     two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
 ) -> None:
     again = tmp_path / "again"
@@ -649,11 +645,11 @@ def test_a_task_that_waits_for_what_is_made_again_does_not_run(
     assert b.future.result(60) == SIZE
 
 
-def test_what_a_cancelled_task_was_to_take_is_let_go(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
+def test_input_of_a_cancelled_task_is_released(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
     a = left(two)
     result = raw(a)
     assert isinstance(result, RemoteResult)
-    wait_for(lambda: result._users == 1, "the task that took it to let it go")
+    wait_for(lambda: result._users == 1, "the task that took it to release it")
     asked, go = threading.Event(), threading.Event()
 
     class Slow:
@@ -672,19 +668,19 @@ def test_what_a_cancelled_task_was_to_take_is_let_go(two: sky.Compute, left: Mak
     go.set()
     free = total(a) > two
     assert free.result(30) == SIZE
-    wait_for(lambda: result._users == 1, "both tasks to let it go")
+    wait_for(lambda: result._users == 1, "both tasks to release it")
 
 
-def test_a_callback_cannot_wait_for_what_is_away(two: sky.Compute, left: Maker) -> None:
+def test_callback_cannot_wait_for_a_remote_result(two: sky.Compute, left: Maker) -> None:
     a = left(two)
-    said: Future[BaseException | None] = Future()
+    outcome: Future[BaseException | None] = Future()
 
     def ask(_: object) -> None:
         try:
             a.result()
         except sky.UsageError as error:
-            said.set_result(error)
+            outcome.set_result(error)
 
     (tasks.add(1, 1) > two).add_done_callback(ask)
-    assert "cannot be taken in a callback" in str(said.result(30))
+    assert "cannot be taken in a callback" in str(outcome.result(30))
     assert a.result(30)[0] == 1.0

@@ -1,4 +1,4 @@
-"""`retries=` on real nodes: attempts that are counted, seen in events and tasks, and never more than were asked for."""
+"""`retries=` on real nodes: attempts are counted, visible in events and tasks, and limited."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.local
 
 
 def attempts(path: str) -> int:
-    """Count another attempt; how many there were before."""
+    """Record another attempt; return the number of earlier ones."""
     file = Path(path)
     before = len(file.read_text()) if file.exists() else 0
     file.write_text("." * (before + 1))
@@ -25,18 +25,18 @@ def attempts(path: str) -> int:
 
 @sky.function(retries=2, retry_on=(OSError,))
 def flaky(path: str, failures: int) -> int:
-    """Fail so often, and then return how often."""
+    """Fail so many times, then return that number."""
     before = attempts(path)
     if before < failures:
         raise ConnectionError(f"attempt {before}")
     return before
 
 
-def test_what_raises_runs_again(each_executor: sky.Compute, tmp_path: Path) -> None:
+def test_call_that_raises_runs_again(each_executor: sky.Compute, tmp_path: Path) -> None:
     assert flaky(str(tmp_path / "log"), 2) >> each_executor == 2
 
 
-def test_the_last_error_is_the_caller_s(each_executor: sky.Compute, tmp_path: Path) -> None:
+def test_caller_gets_the_last_error(each_executor: sky.Compute, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(ConnectionError, match="^attempt 2") as caught:
         flaky(str(log), 9) >> each_executor
@@ -58,7 +58,7 @@ def test_other_exceptions_are_raised_at_once(pool: sky.Compute, tmp_path: Path) 
     assert len(log.read_text()) == 1
 
 
-def test_every_attempt_is_an_event_and_the_task_says_how_many_there_were(tmp_path: Path) -> None:
+def test_every_attempt_is_an_event_and_the_task_counts_them(tmp_path: Path) -> None:
     with sky.Compute(nodes=1) as pool:
         events = pool.events(ev.TaskEvent)
         run = pool.start(flaky(str(tmp_path / "log"), 2))
@@ -76,7 +76,7 @@ def test_every_attempt_is_an_event_and_the_task_says_how_many_there_were(tmp_pat
     ]
 
 
-def test_every_node_of_a_broadcast_has_its_own(pool: sky.Compute, tmp_path: Path) -> None:
+def test_every_node_of_a_broadcast_has_its_own_retries(pool: sky.Compute, tmp_path: Path) -> None:
     @sky.function(retries=1)
     def once() -> int:
         rank = sky.instance_info().node
@@ -87,7 +87,7 @@ def test_every_node_of_a_broadcast_has_its_own(pool: sky.Compute, tmp_path: Path
     assert once() @ pool == [0, 1]
 
 
-def test_a_coroutine_that_raises_runs_again(pool: sky.Compute, tmp_path: Path) -> None:
+def test_coroutine_that_raises_runs_again(pool: sky.Compute, tmp_path: Path) -> None:
     log = str(tmp_path / "log")
 
     @sky.function(retries=1)
@@ -100,7 +100,7 @@ def test_a_coroutine_that_raises_runs_again(pool: sky.Compute, tmp_path: Path) -
     assert once() >> pool == "done"
 
 
-def test_a_stream_runs_again_until_its_first_element(each_executor: sky.Compute, tmp_path: Path) -> None:
+def test_stream_is_retried_until_its_first_element(each_executor: sky.Compute, tmp_path: Path) -> None:
     log = str(tmp_path / "log")
 
     @sky.function(retries=2)
@@ -112,7 +112,7 @@ def test_a_stream_runs_again_until_its_first_element(each_executor: sky.Compute,
     assert list(numbers() >> each_executor) == [0, 1, 2]
 
 
-def test_a_stream_that_breaks_later_is_not_doubled(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_stream_that_fails_later_is_not_retried(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     log, go = tmp_path / "log", tmp_path / "go"
 
     @sky.function(retries=2)
@@ -132,7 +132,7 @@ def test_a_stream_that_breaks_later_is_not_doubled(each_executor: sky.Compute, t
     assert len(log.read_text()) == 1
 
 
-def test_a_call_that_reads_an_iterator_is_refused(pool: sky.Compute) -> None:
+def test_call_that_reads_an_iterator_is_refused(pool: sky.Compute) -> None:
     @sky.function(retries=1)
     def total(numbers: Iterator[int]) -> int:
         return sum(numbers)
@@ -141,7 +141,7 @@ def test_a_call_that_reads_an_iterator_is_refused(pool: sky.Compute) -> None:
         total(iter([1])) >> pool
 
 
-def test_timeouts_cancels_and_lost_nodes_are_no_errors_of_the_function(tmp_path: Path, wait_for: Wait) -> None:
+def test_timeouts_cancels_and_lost_nodes_are_not_retried(tmp_path: Path, wait_for: Wait) -> None:
     log = tmp_path / "log"
 
     @sky.function(retries=3)
@@ -166,9 +166,7 @@ def test_timeouts_cancels_and_lost_nodes_are_no_errors_of_the_function(tmp_path:
         assert len(log.read_text()) == 3
 
 
-def test_what_came_of_an_attempt_is_not_on_its_way_in_the_next(
-    pool: sky.Compute, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_output_of_an_attempt_is_not_delivered_to_the_next(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     tried, go = tmp_path / "tried", tmp_path / "go"
 
     @sky.function(retries=1)

@@ -1,4 +1,4 @@
-"""Pools whose providers have catalogues: which machines are asked for, and what is said of the rest."""
+"""Pools whose providers have offers: requested machines, and reports on the rest."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from skyward.providers.protocol import Cluster, Instance, InstanceType, Offer, P
 from skyward.specs import Spec
 
 ASKED: list[tuple[str, str, str]] = []
-"""Of every request for machines: the provider, the type, and the market."""
+"""Provider, type and market of every request for machines."""
 
 PREPARED: list[str] = []
-"""The provider of every place that was prepared."""
+"""The provider of every prepared source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Local nodes that are sold under a catalogue. Markets in `sold_out` give none."""
+    """Local nodes that are sold as offers. Markets in `sold_out` have none."""
 
     name: str
     listed: tuple[Offer, ...] = ()
@@ -76,7 +76,7 @@ def one() -> int:
     return 1
 
 
-def test_spot_is_asked_first_and_on_demand_when_there_is_none() -> None:
+def test_spot_is_tried_first_and_on_demand_when_there_is_none() -> None:
     listed = (offer("dear", 3.0, 1.0), offer("cheap", 2.0, 5.0))
     with sky.Compute(provider=Catalogue("cloud", listed)) as pool:
         assert one() >> pool == 1
@@ -90,7 +90,7 @@ def test_spot_is_asked_first_and_on_demand_when_there_is_none() -> None:
     assert ASKED[-1] == ("cloud", "dear", "on-demand")
 
 
-def test_cheapest_of_several_providers_is_by_the_hour_and_one_that_fails_is_named(
+def test_cheapest_of_several_providers_is_by_the_hour_and_a_failing_one_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     specs = [
@@ -102,18 +102,18 @@ def test_cheapest_of_several_providers_is_by_the_hour_and_one_that_fails_is_name
     with sky.Compute(*specs) as pool:
         assert one() >> pool == 1
     assert ASKED == [("hourly", "h", "on-demand")]
-    said = "Provider 'broken' is left out, because it did not list its offers: 401 Unauthorized."
-    assert said in capsys.readouterr().err
+    notice = "Provider 'broken' is left out, because it did not list its offers: 401 Unauthorized."
+    assert notice in capsys.readouterr().err
 
 
-def test_nothing_is_asked_for_where_nothing_fits() -> None:
+def test_nothing_is_requested_if_nothing_matches() -> None:
     spec = Spec(provider=Catalogue("cloud", (offer("m", None, 9.0),)), max_hourly_cost=2)
     with pytest.raises(sky.NoOffersError, match="the nearest, m, costs 9 of at most 2 USD per hour"), sky.Compute(spec):
         pass
     assert ASKED == []
 
 
-def test_a_budget_needs_a_known_price() -> None:
+def test_budget_needs_a_known_price() -> None:
     unpriced = Catalogue("cloud", (offer("m", None, None),))
     with pytest.raises(sky.NoOffersError, match="budget excludes 1; .* has no known price"):
         sky.Compute(provider=unpriced, budget=5).__enter__()
@@ -125,7 +125,7 @@ def test_a_budget_needs_a_known_price() -> None:
         pool.set_budget(None)
 
 
-def test_a_place_that_cannot_be_prepared_is_named_and_the_next_one_is_taken(
+def test_offer_that_cannot_be_prepared_is_named_and_the_next_one_is_used(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     broken = Spec(provider=Catalogue("cheap", (offer("m", None, 1.0),), unprepared="no quota"))
@@ -137,14 +137,14 @@ def test_a_place_that_cannot_be_prepared_is_named_and_the_next_one_is_taken(
         sky.Compute(broken).open()
 
 
-def test_providers_of_one_name_with_other_settings_are_alternatives() -> None:
+def test_providers_of_one_name_with_different_settings_are_alternatives() -> None:
     full, free = (Catalogue("cloud", (offer("m", None, 1.0),), sold_out=sold) for sold in (("on-demand",), ()))
     with sky.Compute(Spec(provider=full), Spec(provider=free)) as pool:
         assert one() >> pool == 1
     assert len(ASKED) == 2
 
 
-def test_a_provider_that_refuses_is_asked_once_however_many_places_it_has() -> None:
+def test_provider_that_refuses_is_asked_once_for_all_its_offers() -> None:
     many = tuple(offer(f"m{number}", 0.1, 0.2) for number in range(20))
     broken = Catalogue("cheap", many, unprepared="no quota")
     with sky.Compute(Spec(provider=broken), Spec(provider=Catalogue("dear", (offer("m", None, 2.0),)))) as pool:
@@ -153,7 +153,7 @@ def test_a_provider_that_refuses_is_asked_once_however_many_places_it_has() -> N
     assert ASKED == [("dear", "m", "on-demand")]
 
 
-def test_alternatives_of_one_provider_share_its_places() -> None:
+def test_alternatives_of_one_provider_share_its_preparation() -> None:
     provider = Catalogue(
         "cloud", tuple(offer(f"m{number}", None, 1.0 + number) for number in range(12)), ("on-demand",)
     )

@@ -19,7 +19,7 @@ from tests.local.kernel import started
 
 pytestmark = pytest.mark.local
 
-SIZE = 200_000  # 1.6 MB, which travels beside the message
+SIZE = 200_000  # 1.6 MB, which is sent as a blob
 ones = np.ones(SIZE)
 
 
@@ -63,9 +63,7 @@ def totals(array: npt.NDArray[np.float64], count: int) -> Iterator[float]:
 
 
 @pytest.mark.parametrize("kind", ["global", "default", "argument"])
-def test_an_array_that_is_changed_before_its_task_starts_arrives_as_it_was(
-    one: sky.Compute, tmp_path: Path, kind: str
-) -> None:
+def test_array_changed_before_its_task_starts_arrives_as_it_was(one: sky.Compute, tmp_path: Path, kind: str) -> None:
     def call() -> sky.PendingFunction[float]:
         return {"global": total_of_global(), "default": total_of_default(), "argument": total(ones)}[kind]
 
@@ -81,7 +79,7 @@ def test_an_array_that_is_changed_before_its_task_starts_arrives_as_it_was(
     assert list(one_by_one) == [SIZE, SIZE]
 
 
-def test_a_stream_sees_it_as_it_was(one: sky.Compute, tmp_path: Path) -> None:
+def test_stream_sees_the_array_as_it_was(one: sky.Compute, tmp_path: Path) -> None:
     gate = wait_for_file(tmp_path / "go") > one
     stream = totals(ones, 2) >> one
     ones[:] = 0
@@ -90,7 +88,7 @@ def test_a_stream_sees_it_as_it_was(one: sky.Compute, tmp_path: Path) -> None:
     assert list(stream) == [SIZE, SIZE]
 
 
-def test_a_coroutine_that_goes_on_changes_nothing_for_the_task(one: sky.Compute, tmp_path: Path) -> None:
+def test_coroutine_that_continues_changes_nothing_for_the_task(one: sky.Compute, tmp_path: Path) -> None:
     async def ask() -> float:
         gate = wait_for_file(tmp_path / "go") > one
         asking = asyncio.ensure_future(_awaited(total(ones) > one))
@@ -107,10 +105,10 @@ async def _awaited(future: "sky.TaskFuture[float]") -> float:
     return await future
 
 
-def test_what_was_on_its_way_when_the_wait_was_interrupted_is_not_taken_for_what_it_was(
+def test_array_in_transfer_when_the_wait_was_interrupted_is_not_reused(
     one: sky.Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its owner may have changed it: the node forgets it."""
+    """Its owner may have changed it: the node drops it."""
     begun, go = threading.Event(), threading.Event()
     original = BulkLane._exchange
 
@@ -139,7 +137,7 @@ def test_what_was_on_its_way_when_the_wait_was_interrupted_is_not_taken_for_what
     assert total(ones) >> one == 2 * SIZE
 
 
-def test_a_cell_in_the_background_sees_it_as_it_was(tmp_path: Path) -> None:
+def test_background_cell_sees_the_array_as_it_was(tmp_path: Path) -> None:
     go = tmp_path / "go"
     with started() as kernel:
         kernel(f"import os, time\nimport numpy as np\narray = np.ones({SIZE})\nother = np.ones({SIZE})")

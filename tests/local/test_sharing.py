@@ -1,4 +1,4 @@
-"""What captured values share, and what a cell changes beside them, with a real node."""
+"""Memory shared by captured values, and changes of a cell to other state, on a real node."""
 
 from collections.abc import Iterator
 
@@ -25,10 +25,10 @@ def test_arrays_over_one_memory_share_it_on_the_node(kernel: Kernel) -> None:
     assert kernel("v.sum(), b[0]").data == ["(np.float64(21.0), 3)"]
 
 
-def test_a_module_that_was_edited_is_told(kernel: Kernel) -> None:
+def test_edited_module_is_reported(kernel: Kernel) -> None:
     kernel("open('edited_here.py', 'w').write('st = []'); None")
     first = kernel("%%sky\nimport edited_here\nedited_here.st.append(1)")
-    assert "The cell changed edited_here.st on node 0; here it is as before." in first.text("stderr")
+    assert "The cell changed edited_here.st on node 0; here it is unchanged." in first.text("stderr")
     assert kernel("%%sky\nimport edited_here\nedited_here.st").data == ["[1]"]
     kernel("open('edited_here.py', 'w').write('st = [] # edited'); None")
     again = kernel("%%sky\nimport edited_here\nedited_here.st")
@@ -36,13 +36,13 @@ def test_a_module_that_was_edited_is_told(kernel: Kernel) -> None:
     assert "edited_here has changed since node 0 imported it: imported again there" in again.text("stderr")
 
 
-def test_random_numbers_that_a_function_draws_go_on(kernel: Kernel) -> None:
+def test_random_numbers_drawn_by_a_function_continue(kernel: Kernel) -> None:
     kernel("def f():\n    import random\n    return random.random()")
     kernel("random.seed(1)")
     kernel("%%sky\nx = f()")
     assert kernel("y = random.random()\nrandom.seed(1)\n[x, y] == [random.random(), random.random()]").data == ["True"]
 
 
-def test_an_error_does_not_wait_for_an_object_that_cannot_be_shown(kernel: Kernel) -> None:
+def test_error_does_not_wait_for_an_object_that_cannot_be_represented(kernel: Kernel) -> None:
     kernel("class Endless:\n    def __repr__(self):\n        while True: pass\nobject_of_it = Endless()")
     assert kernel("%%sky --timeout 25\nz = object_of_it\n1 / 0").error[0] == "ZeroDivisionError"

@@ -1,4 +1,4 @@
-"""Timeouts, cancellation and interrupts stop the work on the node, not just the wait."""
+"""Timeouts, cancellation and interrupts stop the task on the node, not only the wait."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stands_still(path: Path) -> bool:
-    """Whether nobody writes the heartbeat file any more."""
+    """Return whether the heartbeat file is no longer written."""
     before = path.read_text()
     deadline = time.monotonic() + 0.2
     while time.monotonic() < deadline:
@@ -55,23 +55,23 @@ def test_timeout_error_is_a_timeout_error(pool: sky.Compute) -> None:
         tasks.sleep(60).with_timeout(0.1) >> pool
 
 
-def test_the_timeout_of_the_decorator(pool: sky.Compute) -> None:
+def test_timeout_of_the_decorator(pool: sky.Compute) -> None:
     brief = sky.function(tasks.sleep.fn, timeout=0.1)
     with pytest.raises(sky.TaskTimeoutError):
         brief(60) >> pool
 
 
-def test_the_timeout_of_the_pool() -> None:
+def test_timeout_of_the_pool() -> None:
     with sky.Compute(nodes=1, default_compute_timeout=0.2) as pool, pytest.raises(sky.TaskTimeoutError):
         tasks.sleep(60) >> pool
 
 
-def test_waiting_in_the_queue_does_not_count(pool: sky.Compute) -> None:
+def test_time_in_the_queue_does_not_count(pool: sky.Compute) -> None:
     calls = [tasks.sleep(0.2).with_timeout(5) for _ in range(6)]
     assert set(sky.gather(*calls) >> pool) == {"slept"}
 
 
-def test_cancel_stops_the_work(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_cancel_stops_the_task(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     beat = tmp_path / "beat"
     future = tasks.heartbeat(str(beat), 60) > each_executor
     wait_for(beat.exists, "the task to start")
@@ -102,7 +102,7 @@ def test_cancel_while_queued(pool: sky.Compute, tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_cancel_a_broadcast_that_waits_for_its_first_node(tmp_path: Path) -> None:
+def test_cancel_of_a_broadcast_that_waits_for_its_first_node(tmp_path: Path) -> None:
     path = tmp_path / "never"
     with sky.Compute(provider=sky.Local(boot_time=1.0), nodes=(0, 1)) as pool:
         future = pool.start(tasks.append(str(path), "x"), on="all").future
@@ -114,7 +114,7 @@ def test_cancel_a_broadcast_that_waits_for_its_first_node(tmp_path: Path) -> Non
     assert not path.exists()
 
 
-def test_a_pool_that_is_closed_says_so_to_broadcasts_that_wait(tmp_path: Path) -> None:
+def test_closing_the_pool_is_reported_to_waiting_broadcasts(tmp_path: Path) -> None:
     with sky.Compute(nodes=1) as pool:
         gate = tasks.wait_for_file(str(tmp_path / "never")) > pool
         held = pool.start(tasks.add(1, 2).after(gate), on="all").future
@@ -130,7 +130,7 @@ def test_cancel_after_the_end_changes_nothing(pool: sky.Compute) -> None:
     assert future.result() == 3
 
 
-def test_cancel_a_group_stops_all_of_it(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_cancel_of_a_group_stops_all_of_it(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     beats = [tmp_path / "a", tmp_path / "b"]
     future = sky.gather(*(tasks.heartbeat(str(beat), 60) for beat in beats)) > pool
     wait_for(lambda: all(beat.exists() for beat in beats), "both tasks to start")
@@ -141,14 +141,14 @@ def test_cancel_a_group_stops_all_of_it(pool: sky.Compute, tmp_path: Path, wait_
     assert all(stands_still(beat) for beat in beats)
 
 
-def test_the_first_error_of_a_group_stops_the_rest(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_first_error_of_a_group_stops_the_rest(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     beat = tmp_path / "beat"
     with pytest.raises(ValueError, match="^broken$"):
         sky.gather(tasks.fail("broken"), tasks.heartbeat(str(beat), 60)) >> pool
     wait_for(lambda: pool.snapshot().running == 0, "the other task to stop")
 
 
-def test_a_task_deaf_to_interrupts_is_ended_by_force(
+def test_task_that_ignores_interrupts_is_ended_by_force(
     each_executor: sky.Compute, tmp_path: Path, wait_for: Wait
 ) -> None:
     beat = tmp_path / "beat"
@@ -157,11 +157,11 @@ def test_a_task_deaf_to_interrupts_is_ended_by_force(
     future.cancel()
     with pytest.raises(sky.TaskCancelledError):
         future.result(10)
-    wait_for(lambda: stands_still(beat), "the task to stand still")
+    wait_for(lambda: stands_still(beat), "the task to block")
     assert tasks.add(1, 2) >> each_executor == 3
 
 
-def test_interrupt_stops_the_work(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_interrupt_stops_the_task(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     beat = tmp_path / "beat"
 
     def interrupt() -> None:
@@ -187,7 +187,7 @@ def test_interrupt_stops_the_work(pool: sky.Compute, tmp_path: Path, wait_for: W
     ],
     ids=["result", "with a timeout", "exception", "group", "broadcast"],
 )
-def test_interrupt_of_the_wait_for_a_future_stops_the_work(
+def test_interrupt_of_the_wait_for_a_future_stops_the_task(
     pool: sky.Compute, tmp_path: Path, wait_for: Wait, wait: Callable[[sky.Compute, str], object]
 ) -> None:
     beat = tmp_path / "beat"
@@ -205,7 +205,7 @@ def test_interrupt_of_the_wait_for_a_future_stops_the_work(
     wait_for(lambda: not pool.snapshot().running, "the slots to be free")
 
 
-def test_interrupt_of_the_wait_for_work_that_goes_on_says_so(
+def test_interrupt_of_a_wait_that_leaves_the_task_running_says_so(
     pool: sky.Compute, tmp_path: Path, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "GRACE", 0.0)
@@ -223,8 +223,8 @@ def test_interrupt_of_the_wait_for_work_that_goes_on_says_so(
     wait_for(lambda: not pool.snapshot().running, "the task to be ended")
 
 
-def test_a_second_interrupt_leaves_nothing_running(pool: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes as the first of many tasks is being stopped."""
+def test_second_interrupt_leaves_nothing_running(pool: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It arrives when the first of many tasks is being stopped."""
     original = Run.cancel
     interrupted: list[threading.Thread] = []
 
@@ -232,7 +232,7 @@ def test_a_second_interrupt_leaves_nothing_running(pool: sky.Compute, monkeypatc
         if not interrupted:
             interrupted.append(threading.current_thread())
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.1)  # for this thread, if it is the one, to be interrupted
+            time.sleep(0.1)  # interrupts this thread, if it is that one
         return original(run)
 
     def interrupt() -> None:
@@ -272,7 +272,7 @@ def beats(path: str, seconds: float) -> Iterator[None]:
     ],
     ids=["run", "submit", "broadcast", "group", "submitted group", "streamed group", "stream"],
 )
-def test_interrupt_just_after_sending_stops_the_work(
+def test_interrupt_just_after_sending_stops_the_task(
     pool: sky.Compute,
     tmp_path: Path,
     wait_for: Wait,
@@ -295,7 +295,7 @@ def test_interrupt_just_after_sending_stops_the_work(
     assert stands_still(beat)
 
 
-def test_interrupt_says_what_a_node_has_not_confirmed(
+def test_interrupt_reports_what_a_node_has_not_confirmed(
     tmp_path: Path, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "GRACE", 0.0)
@@ -327,7 +327,7 @@ def test_interrupt_before_anything_is_sent_says_so(pool: sky.Compute, monkeypatc
         sky.gather(*(tasks.add(1, number) for number in range(100))) >> pool
 
 
-def test_closing_the_pool_ends_what_runs(tmp_path: Path, wait_for: Wait) -> None:
+def test_closing_the_pool_ends_running_tasks(tmp_path: Path, wait_for: Wait) -> None:
     beat = tmp_path / "beat"
     pool = sky.Compute(nodes=1, name="brief").open()
     future = tasks.heartbeat(str(beat), 60) > pool
@@ -338,8 +338,8 @@ def test_closing_the_pool_ends_what_runs(tmp_path: Path, wait_for: Wait) -> None
     assert stands_still(beat)
 
 
-def test_one_stuck_thread_does_not_hold_up_its_neighbour(tmp_path: Path, wait_for: Wait) -> None:
-    """A sleep in a second thread cannot be interrupted; its slot is replaced and the other task goes on."""
+def test_stuck_thread_does_not_block_another_task(tmp_path: Path, wait_for: Wait) -> None:
+    """A sleep on a second thread cannot be interrupted; its slot is replaced and the other task continues."""
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool:
         beats = [tmp_path / "a", tmp_path / "b"]
         futures = [tasks.heartbeat(str(beat), 60) > pool for beat in beats]
@@ -355,7 +355,7 @@ def test_one_stuck_thread_does_not_hold_up_its_neighbour(tmp_path: Path, wait_fo
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_tasks_of_a_client_that_ignores_sigint_are_interrupted(tmp_path: Path, executor: str) -> None:
-    """As with `nohup python script.py &`: what it starts inherits that SIGINT is ignored."""
+    """As with `nohup python script.py &`: its child processes inherit that SIGINT is ignored."""
     script = tmp_path / "script.py"
     script.write_text(
         "import signal, subprocess, time, skyward as sky\n"
@@ -394,7 +394,7 @@ def writes_line(path: str, line: int) -> None:
     time.sleep(0.2)
 
 
-def test_task_sent_while_its_node_ends_for_a_deaf_task_runs_once(tmp_path: Path) -> None:
+def test_task_sent_while_its_node_ends_for_an_unresponsive_task_runs_once(tmp_path: Path) -> None:
     path = tmp_path / "ran"
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2), retry_on_interruption=0) as pool:
         with pytest.raises(sky.TaskTimeoutError):

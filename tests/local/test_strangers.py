@@ -1,4 +1,4 @@
-"""Another user of the machine at the ports of a pool: gets nothing, and takes nothing from the pool."""
+"""Another user of the machine at the ports of a pool gets nothing, and cannot exhaust the pool."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ import skyward as sky
 from tests.local import tasks
 
 FRAMES = int(os.environ.get("SKYWARD_STRANGER_FRAMES", "8000"))
-"""Malformed frames that each of two strangers sends. By hand, 500,000 take some ten minutes."""
+"""Malformed frames that each of two attackers sends. By hand, 500,000 take about ten minutes."""
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120 + FRAMES // 100)]
 
@@ -41,14 +41,14 @@ def total(data: np.ndarray) -> int:
 
 
 def ports_of(process: int) -> list[str]:
-    """Where a process listens."""
+    """Return the address where a process listens."""
     found = psutil.Process(process).net_connections(kind="tcp")
     return [f"{each.laddr.ip}:{each.laddr.port}" for each in found if each.status == psutil.CONN_LISTEN]
 
 
 @contextlib.contextmanager
 def stranger(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """A process of another user that does as `words` say."""
+    """A process of another user that sends as `words` say."""
     script = Path(__file__).parents[1] / "strangers.py"
     process = subprocess.Popen(
         [sys.executable, "-I", str(script), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -64,15 +64,15 @@ def stranger(*words: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.parametrize(
     "words", [("--idle", "500"), ("--frames", str(FRAMES), "--slow", "20")], ids=["idle", "frames"]
 )
-def test_strangers_at_every_port_take_neither_memory_nor_service(words: tuple[str, ...], tmp_path: Path) -> None:
-    """Tasks, blobs and collections go on meanwhile, the first blob included, whose connection is made then."""
+def test_attackers_at_every_port_exhaust_neither_memory_nor_service(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Tasks, blobs and collections continue meanwhile, including the first blob, whose connection is opened then."""
     bomb = tmp_path / "bomb"
     tmp_path.chmod(0o777)
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool:
         node = tasks.pid() >> pool
         assert counted() >> pool == 1
         ports = ports_of(node)
-        assert len(ports) == 4, "of the engine, of the bulk path, of the cluster, and of blobs between nodes"
+        assert len(ports) == 4, "ports of the engine, the bulk path, the cluster, and blobs between nodes"
         worker, client = psutil.Process(node), psutil.Process()
         before = [each.memory_info().rss for each in (worker, client)]
         took: list[float] = []
@@ -105,10 +105,10 @@ def test_strangers_at_every_port_take_neither_memory_nor_service(words: tuple[st
         assert sent > FRAMES or "--frames" not in words
         assert max(grown) < MOST_GROWTH
         assert threads < 60
-        assert tasks.pid() >> pool == node, "the worker is the same"
+        assert tasks.pid() >> pool == node, "the worker was replaced"
         for port in ports:
             socket.create_connection((port.rpartition(":")[0], int(port.rpartition(":")[2])), timeout=20).close()
-    assert not bomb.exists(), "nothing is unpickled that a stranger sent"
+    assert not bomb.exists(), "a pickle of an attacker was unpickled"
 
 
 def has_said(process: subprocess.Popen[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Streams out, in, and both at once, on real nodes."""
+"""Streams out, in, and in both directions, on real nodes."""
 
 import asyncio
 import itertools
@@ -20,7 +20,7 @@ def test_elements_arrive_in_order(each_executor: sky.Compute) -> None:
     assert list(tasks.count(10_000) >> each_executor) == list(range(10_000))
 
 
-def test_a_generator_that_raises_delivers_what_it_yielded_and_then_raises(each_executor: sky.Compute) -> None:
+def test_generator_that_raises_delivers_its_elements_first(each_executor: sky.Compute) -> None:
     got = []
     with pytest.raises(RuntimeError, match="^the generator broke$"):
         for number in tasks.count_then_fail(1000) >> each_executor:
@@ -46,8 +46,8 @@ def test_close_stops_the_generator(pool: sky.Compute, tmp_path: Path, wait_for: 
     wait_for(closed.exists, "the generator's finally block to run")
 
 
-def test_a_slow_consumer_holds_the_generator_back(pool: sky.Compute, tmp_path: Path) -> None:
-    """The node stops at its window: far fewer elements come than it could have made."""
+def test_slow_consumer_throttles_the_generator(pool: sky.Compute, tmp_path: Path) -> None:
+    """The node stops at its window: far fewer elements arrive than it could have made."""
     made = tmp_path / "made"
 
     @sky.function
@@ -55,7 +55,7 @@ def test_a_slow_consumer_holds_the_generator_back(pool: sky.Compute, tmp_path: P
         for number in range(1_000_000):
             if number % 1000 == 0:
                 with made.open("a") as file:
-                    file.write(f"{number}\n")  # in one piece: whoever reads it sees whole lines
+                    file.write(f"{number}\n")  # written at once, so that a reader sees complete lines
             yield number
 
     stream = pool.start(busy()).items()
@@ -86,13 +86,13 @@ def test_large_elements_of_an_input_stream(pool: sky.Compute) -> None:
     assert sizes(bytes(500_000) for _ in range(30)) >> pool == [500_000] * 30
 
 
-def test_an_endless_input_is_read_no_further_than_needed(pool: sky.Compute) -> None:
+def test_endless_input_is_read_no_further_than_needed(pool: sky.Compute) -> None:
     taken = itertools.count()
     assert tasks.first((next(taken) for _ in itertools.count()), 5) >> pool == [0, 1, 2, 3, 4]
     assert next(taken) < 10_000
 
 
-def test_an_input_that_raises_raises_in_the_task_and_here(each_executor: sky.Compute) -> None:
+def test_input_that_raises_raises_in_the_task_and_at_the_client(each_executor: sky.Compute) -> None:
     def broken() -> Iterator[int]:
         yield 1
         raise LookupError("no more data")
@@ -106,7 +106,7 @@ def test_both_directions_at_once(each_executor: sky.Compute) -> None:
 
 
 def test_elements_do_not_wait_for_the_next_input(each_executor: sky.Compute) -> None:
-    """A conversation: each input is made from the output before it."""
+    """A conversation: each input depends on the output before it."""
     replies: list[int] = [1]
     ready = threading.Semaphore(1)
 
@@ -128,7 +128,7 @@ def test_streams_in_a_gather(pool: sky.Compute) -> None:
 
 
 def test_streams_in_the_future_of_a_group(pool: sky.Compute) -> None:
-    many = 100_000  # more than may be under way, so that it ends only as it is read
+    many = 100_000  # more than the window, so that it ends only when it is read
     future: Any = sky.gather(tasks.count(many), tasks.add(1, 2), tasks.count(2)) > pool
     one, two, three = future.result(30)
     assert (sum(1 for _ in one), two, list(three)) == (many, 3, [0, 1])
@@ -141,7 +141,7 @@ def test_streams_in_a_streamed_group(pool: sky.Compute, ordered: bool) -> None:
     group = sky.gather(tasks.count(3), tasks.count(4), stream=True, ordered=ordered) >> pool
     assert [list(stream) for stream in group] == [[0, 1, 2], [0, 1, 2, 3]]
     one, two = list(sky.gather(tasks.count(5), tasks.count(6), stream=True, ordered=ordered) >> pool)
-    assert (list(one), list(two)) == (list(range(5)), list(range(6))), "they are read after the group is dropped"
+    assert (list(one), list(two)) == (list(range(5)), list(range(6))), "the streams ended with the group"
 
     async def ask() -> list[int]:
         streams: Any = sky.gather(tasks.count(2), tasks.count(3), stream=True, ordered=ordered) >> pool
@@ -150,18 +150,18 @@ def test_streams_in_a_streamed_group(pool: sky.Compute, ordered: bool) -> None:
     assert asyncio.run(ask()) == [0, 1, 0, 1, 2]
 
 
-def test_a_group_that_fails_stops_its_streams(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_failing_group_stops_its_streams(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
     future = sky.gather(tasks.count(10_000_000), tasks.fail("bad")) > pool
     with pytest.raises(ValueError, match="^bad"):
         future.result(30)
     wait_for(lambda: not pool.snapshot().running, "the stream to be stopped")
 
 
-def test_a_future_of_a_stream(pool: sky.Compute) -> None:
+def test_future_of_a_stream(pool: sky.Compute) -> None:
     assert list((tasks.count(3) > pool).result(30)) == [0, 1, 2]
 
 
-def test_what_a_generator_returns_ends_the_stream(pool: sky.Compute) -> None:
+def test_return_value_of_a_generator_ends_the_stream(pool: sky.Compute) -> None:
     @sky.function
     def numbered() -> Generator[int, None, str]:
         yield 1
@@ -176,7 +176,7 @@ def test_what_a_generator_returns_ends_the_stream(pool: sky.Compute) -> None:
     assert ended == ["the end"]
 
 
-def test_a_stream_is_lost_with_its_node_after_what_had_come(tmp_path: Path) -> None:
+def test_stream_fails_with_its_node_after_the_received_elements(tmp_path: Path) -> None:
     go = tmp_path / "go"
     with sky.Compute(nodes=1) as pool:
         got = []
@@ -188,6 +188,6 @@ def test_a_stream_is_lost_with_its_node_after_what_had_come(tmp_path: Path) -> N
         assert got == [0, 1, 2, 3, 4]
 
 
-def test_a_generator_cannot_be_broadcast(pool: sky.Compute) -> None:
+def test_generator_cannot_be_broadcast(pool: sky.Compute) -> None:
     with pytest.raises(sky.OperatorError, match="streams from one node, so it cannot be broadcast with `@`; use `>>`"):
         tasks.count(3) @ pool

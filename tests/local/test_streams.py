@@ -1,4 +1,4 @@
-"""What scripts do with `sys.stdout` and `sys.stderr`, in a task: on thread slots, process slots and in cells."""
+"""Uses of `sys.stdout` and `sys.stderr` in scripts, in a task: on thread slots, process slots and in cells."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.local
 
 
 def said(pool: sky.Compute, pending: Any, **options: Any) -> Recorder:
-    """Run a task; what it wrote."""
+    """Run a task; return its output."""
     sink = Recorder()
     pool.start(pending, sink=sink, **options).future.result(30)
     return sink
@@ -37,14 +37,14 @@ def test_text_that_cannot_be_encoded_is_written_with_escapes(each_executor: sky.
     sink = Recorder()
     first = each_executor.start(speak(), on=0, sink=sink).future.result(30)
     second = each_executor.start(speak(), on=0, sink=sink).future.result(30)
-    assert first == second, "the process has survived it"
+    assert first == second, "the process has ended"
     assert sink.text("stdout") == "\\udc80 \\ud800x\N{SNOWMAN}\n" * 2
     assert "caf\\udce9.txt\n" in sink.text("stderr")
     assert "\\udc81" in sink.text("stderr")
     assert "\\udc83" in sink.text("stderr")
 
 
-def test_names_that_cannot_be_encoded_travel(each_executor: sky.Compute) -> None:
+def test_names_that_cannot_be_encoded_can_be_sent(each_executor: sky.Compute) -> None:
     def work() -> str:
         return "\udc80"
 
@@ -103,7 +103,7 @@ def test_characters_split_between_writes_of_bytes_arrive_whole(each_executor: sk
     assert said(each_executor, speak()).text("stdout") == f"\N{SNOWMAN}é\N{GRINNING FACE}|{bad}|{bad}text\n{bad}"
 
 
-def test_streams_answer_as_those_of_a_script(each_executor: sky.Compute) -> None:
+def test_streams_act_as_those_of_a_script(each_executor: sky.Compute) -> None:
     @sky.function
     def ask() -> list[Any]:
         import io
@@ -130,7 +130,7 @@ def test_streams_answer_as_those_of_a_script(each_executor: sky.Compute) -> None
     ]
 
 
-def test_a_stream_is_reconfigured_for_one_task(each_executor: sky.Compute) -> None:
+def test_stream_is_reconfigured_for_one_task(each_executor: sky.Compute) -> None:
     @sky.function
     def speak() -> None:
         import sys
@@ -151,7 +151,7 @@ def test_a_stream_is_reconfigured_for_one_task(each_executor: sky.Compute) -> No
     assert said(each_executor, tasks.speak("é\udc80"), on=0).text("stdout") == "é\\udc80\n"
 
 
-def test_a_stream_is_wrapped_detached_or_closed_for_one_task(each_executor: sky.Compute) -> None:
+def test_stream_is_wrapped_detached_or_closed_for_one_task(each_executor: sky.Compute) -> None:
     @sky.function
     def wrap() -> None:
         import io
@@ -241,14 +241,14 @@ def test_output_is_redirected_as_in_a_script(each_executor: sky.Compute) -> None
     assert (sink.text("stdout"), sink.text("stderr")) == ("logged\naround it\nTEE\nend\n", "")
 
 
-def test_neighbours_on_threads_have_streams_of_their_own() -> None:
+def test_concurrent_tasks_on_threads_have_their_own_streams() -> None:
     @sky.function
     def captured(number: int) -> str:
         import contextlib
         import io
         import threading
 
-        # Both tasks are inside before either goes on.
+        # Both tasks have entered before either continues.
         barrier = threading.__dict__.setdefault("skyward_test_barrier", threading.Barrier(2))
         out = io.StringIO()
         barrier.wait(20)
@@ -287,7 +287,7 @@ def test_output_of_threads_belongs_to_the_task_that_started_them(tmp_path: Path,
                 wait.wait(0.01)
             print("late", number)
 
-        # Both tasks are inside before either goes on.
+        # Both tasks have entered before either continues.
         barrier = threading.__dict__.setdefault("skyward_test_thread_barrier", threading.Barrier(2))
         barrier.wait(20)
         with ThreadPoolExecutor(1) as executor:
@@ -307,14 +307,14 @@ def test_output_of_threads_belongs_to_the_task_that_started_them(tmp_path: Path,
         for run in runs:
             run.future.result(30)
         (folder / "ended").touch()
-        wait_for(lambda: pool.logs(task=0).text.count("late") == 2, "what the threads print after their tasks")
+        wait_for(lambda: pool.logs(task=0).text.count("late") == 2, "the output of the threads after their tasks")
     for number, sink in enumerate(sinks):
         assert sink.text("stdout") == f"executor {number}\nbefore {number}\n"
         assert f"RuntimeError: failed {number}" in sink.text("stderr")
         assert f"failed {1 - number}" not in sink.text("stderr")
 
 
-def test_a_forked_process_prints(each_executor: sky.Compute, wait_for: Wait) -> None:
+def test_forked_process_prints(each_executor: sky.Compute, wait_for: Wait) -> None:
     @sky.function
     def fork() -> None:
         import multiprocessing
@@ -344,7 +344,7 @@ def test_faulthandler_writes_to_a_stream(each_executor: sky.Compute) -> None:
     assert said(each_executor, dump()).text("stderr").count("in dump") == 2
 
 
-def test_closed_descriptors_are_there_again_for_the_next_task(each_executor: sky.Compute) -> None:
+def test_closed_descriptors_are_restored_for_the_next_task(each_executor: sky.Compute) -> None:
     @sky.function
     def close() -> None:
         import os
@@ -357,7 +357,7 @@ def test_closed_descriptors_are_there_again_for_the_next_task(each_executor: sky
     assert said(each_executor, tasks.speak_low("deep"), on=0).text("stdout") == "deep\ndeep from a shell\n"
 
 
-def test_a_task_can_return_the_module_sys(each_executor: sky.Compute) -> None:
+def test_task_can_return_the_module_sys(each_executor: sky.Compute) -> None:
     @sky.function
     def module() -> Any:
         return sys, lambda: sys

@@ -1,4 +1,4 @@
-"""Streams that hold the slots which their reader waits for: refused in a moment, and no false alarm."""
+"""Streams that hold the slots which their reader waits for: refused quickly, and no false positives."""
 
 import gc
 import logging
@@ -20,13 +20,13 @@ from tests.local.conftest import Wait
 pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
 
 MANY = 5000
-"""More elements than may be under way: the generator pauses until they are read."""
+"""More elements than the window: the generator pauses until they are read."""
 
 
 @pytest.fixture(autouse=True)
-def _fast_looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fast_checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(deadlock, "_EVERY", 0.1)
-    gc.disable()  # a stream has to be closed as the error leaves the loop, and not when garbage is collected
+    gc.disable()  # a stream is closed when the error leaves the loop, and not at garbage collection
     yield
     gc.enable()
 
@@ -77,10 +77,10 @@ SHAPES: dict[str, Callable[[sky.Compute], object]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_task_that_only_its_streams_keep_from_starting_is_refused(one_slot: sky.Compute, shape: str) -> None:
+def test_task_that_cannot_start_because_of_its_own_streams_is_refused(one_slot: sky.Compute, shape: str) -> None:
     with pytest.raises(sky.SlotsHeldError, match=r"\(\) can never start: the slots of pool '.*' are held by streams"):
         SHAPES[shape](one_slot)
-    assert tasks.add(1, 1) >> one_slot == 2, "the stream was closed as the error left the loop"
+    assert tasks.add(1, 1) >> one_slot == 2, "the stream was not closed when the error left the loop"
 
 
 def with_calls(pool: sky.Compute) -> int:
@@ -88,11 +88,11 @@ def with_calls(pool: sky.Compute) -> int:
     return sum(number if number % 1000 else tasks.add(number, 0) >> pool for number in tasks.count(MANY) >> pool)
 
 
-def test_stream_with_a_free_slot_beside_it_goes_on(pool: sky.Compute) -> None:
+def test_stream_with_another_free_slot_continues(pool: sky.Compute) -> None:
     assert with_calls(pool) == sum(range(MANY))
 
 
-def test_streams_that_hold_every_slot_are_found_and_pinned_tasks_too() -> None:
+def test_streams_that_hold_every_slot_are_detected_also_for_pinned_tasks() -> None:
     with sky.Compute(nodes=2) as pool:
         with pytest.raises(sky.SlotsHeldError):
             for one, two in zip(tasks.count(MANY) >> pool, tasks.count(MANY) >> pool, strict=True):
@@ -133,13 +133,13 @@ def test_slow_reader_on_another_thread_is_waited_for(one_slot: sky.Compute) -> N
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, object]]:
-    """What each look has found; one task in two of them in a row would be ended."""
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, object]]:
+    """Findings of each check; a task in two consecutive ones would be ended."""
     found: list[dict[int, object]] = []
-    look = deadlock.DeadlockDetector.look
+    check = deadlock.DeadlockDetector.look
 
     def noted(self: deadlock.DeadlockDetector, plane: Any) -> dict[int, object]:
-        found.append(result := look(self, plane))
+        found.append(result := check(self, plane))
         return result
 
     monkeypatch.setattr(deadlock.DeadlockDetector, "look", noted)
@@ -147,9 +147,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, object]]:
 
 
 def test_unread_stream_handed_to_another_thread_is_only_warned_about(
-    one_slot: sky.Compute, wait_for: Wait, looks: list[dict[int, object]], caplog: pytest.LogCaptureFixture
+    one_slot: sky.Compute, wait_for: Wait, checks: list[dict[int, object]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    wait_for(lambda: looks, "a look after which a warning of an earlier test is given again")
+    wait_for(lambda: checks, "a check after which a warning of an earlier test is given again")
     read = threading.Event()
     with caplog.at_level(logging.WARNING), ThreadPoolExecutor(2) as threads:
         handed: list[Iterator[int]] = []
@@ -162,16 +162,16 @@ def test_unread_stream_handed_to_another_thread_is_only_warned_about(
         total = threads.submit(lambda: read.wait(30) and sum(handed[0]))
         try:
             wait_for(lambda: called.done() or "streams that wait to be read hold all slots" in caplog.text, "a warning")
-            before = len(looks)
-            wait_for(lambda: called.done() or len(looks) >= before + 4, "four looks more")
-            assert not any(looks)
+            before = len(checks)
+            wait_for(lambda: called.done() or len(checks) >= before + 4, "four more checks")
+            assert not any(checks)
         finally:
             read.set()
         assert (called.result(30), total.result(30)) == (2, sum(range(MANY)))
 
 
-def test_generator_that_has_filled_the_window_and_goes_on_is_waited_for(
-    one_slot: sky.Compute, wait_for: Wait, looks: list[dict[int, object]], tmp_path: Path
+def test_generator_that_filled_the_window_and_continues_is_waited_for(
+    one_slot: sky.Compute, wait_for: Wait, checks: list[dict[int, object]], tmp_path: Path
 ) -> None:
     marker = tmp_path / "go on"
     arrived = threading.Event()
@@ -189,9 +189,9 @@ def test_generator_that_has_filled_the_window_and_goes_on_is_waited_for(
         called = threads.submit(read_and_call)
         try:
             assert arrived.wait(30)
-            before = len(looks)
-            wait_for(lambda: called.done() or len(looks) >= before + 4, "four looks")
-            assert not any(looks)
+            before = len(checks)
+            wait_for(lambda: called.done() or len(checks) >= before + 4, "four checks")
+            assert not any(checks)
         finally:
             marker.touch()
         assert called.result(30) == (2, sum(range(WINDOW)))

@@ -30,7 +30,7 @@ def slots(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
         yield compute
 
 
-# What a class or function of this file is on a node: by value, as in a script.
+# Classes and functions of this file are sent by value, as in a script.
 
 
 class Slotted:
@@ -100,7 +100,7 @@ def doubled(x: int) -> int:
 
 
 class Cached:
-    @functools.lru_cache(maxsize=3)  # noqa: B019  # that is the point
+    @functools.lru_cache(maxsize=3)  # noqa: B019  # intended
     def plus(self, x: int) -> int:
         return x + 1
 
@@ -164,7 +164,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_objects_with_slots_go_and_come(slots: sky.Compute, value: Any) -> None:
+def test_objects_with_slots_can_be_sent_and_returned(slots: sky.Compute, value: Any) -> None:
     for found in (same(value) >> slots, *(each([value]) >> slots), *(same(value) @ slots)):
         assert type(found) is type(value)
         assert found.a == 1
@@ -176,13 +176,13 @@ def test_objects_with_slots_go_and_come(slots: sky.Compute, value: Any) -> None:
             assert not hasattr(found, "__dict__")
 
 
-def test_enum_members_and_named_tuples_are_themselves(slots: sky.Compute) -> None:
+def test_enum_members_and_named_tuples_keep_their_identity(slots: sky.Compute) -> None:
     assert same([Color.RED, Row(1)]) >> slots == [Color.RED, Row(1)]
     assert same(Color.RED) >> slots is Color.RED
     assert same(Color) >> slots is Color
 
 
-def test_cached_functions_go_and_come(slots: sky.Compute) -> None:
+def test_cached_functions_can_be_sent_and_returned(slots: sky.Compute) -> None:
     @sky.function
     def use() -> tuple[int, int]:
         return doubled(4), Cached().plus(1)
@@ -197,7 +197,7 @@ def test_cached_functions_go_and_come(slots: sky.Compute) -> None:
     assert [call(kind_of, 3) >> slots, call(kind_of, "x") >> slots] == ["int", "object"]
 
 
-def test_a_value_in_an_exception_is_of_its_class(slots: sky.Compute) -> None:
+def test_value_in_an_exception_keeps_its_class(slots: sky.Compute) -> None:
     with pytest.raises(DetailError, match="^error 3$") as caught:
         raise_(DetailError(3, detail=filled(Slotted))) >> slots
     assert caught.value.code == 3
@@ -213,12 +213,12 @@ def test_special_values_can_be_results(slots: sky.Compute) -> None:
     assert found[5](3) >> slots == 3
     assert (same(NotImplemented) > slots).result(20) is NotImplemented
     with pytest.raises(
-        sky.OperatorError, match=r"^`same\(\.\.\.\)` returned NotImplemented, which no operator can give"
+        sky.OperatorError, match=r"^`same\(\.\.\.\)` returned NotImplemented, which an operator cannot return"
     ):
         same(NotImplemented) >> slots
 
 
-# What a task raises, where the client would take it for something else.
+# Exceptions of a task that the client would misinterpret.
 
 ALIKE = [
     (KeyboardInterrupt(), "KeyboardInterrupt"),
@@ -233,7 +233,7 @@ ALIKE = [
 
 
 @pytest.mark.parametrize(("error", "name"), ALIKE, ids=[name for _, name in ALIKE])
-def test_what_would_be_taken_for_a_decision_of_the_pool_is_a_remote_error(
+def test_exceptions_reserved_for_the_pool_become_remote_errors(
     slots: sky.Compute, error: BaseException, name: str
 ) -> None:
     for send in (
@@ -245,7 +245,7 @@ def test_what_would_be_taken_for_a_decision_of_the_pool_is_a_remote_error(
         lambda: list(yield_then_raise(error) >> slots),
     ):
         with pytest.raises(
-            sky.RemoteError, match=rf"\(\) raised {name}(: \w+)? on node 0, which would be taken for"
+            sky.RemoteError, match=rf"\(\) raised {name}(: \w+)? on node 0, which would be mistaken for"
         ) as caught:
             send()
         assert caught.value.type_name == name
@@ -253,19 +253,19 @@ def test_what_would_be_taken_for_a_decision_of_the_pool_is_a_remote_error(
     assert same(1) >> slots == 1
 
 
-def test_the_end_of_an_iterator_in_a_task_does_not_end_a_loop_of_the_client(slots: sky.Compute) -> None:
+def test_stop_iteration_in_a_task_does_not_end_a_loop_of_the_client(slots: sky.Compute) -> None:
     with pytest.raises(sky.RemoteError, match="raised StopIteration: 3 on node 0"):
         list(sky.gather(same(1), raise_(StopIteration(3)), same(2), stream=True) >> slots)
 
 
-def test_a_timeout_of_the_tasks_own_keeps_its_type(slots: sky.Compute) -> None:
+def test_timeout_error_raised_by_the_task_keeps_its_type(slots: sky.Compute) -> None:
     with pytest.raises(TimeoutError, match="^mine$") as caught:
         raise_(TimeoutError("mine")) >> slots
     assert not isinstance(caught.value, sky.TaskTimeoutError)
 
 
 @pytest.mark.parametrize(("status", "shown"), [(0, "0"), (None, ""), ("bye", "'bye'")])
-def test_sys_exit_ends_its_task_only(slots: sky.Compute, status: Any, shown: str) -> None:
+def test_sys_exit_ends_only_its_task(slots: sky.Compute, status: Any, shown: str) -> None:
     @sky.function
     def leave() -> None:
         sys.exit(status)
@@ -290,13 +290,13 @@ def test_sys_exit_ends_its_task_only(slots: sky.Compute, status: Any, shown: str
     assert same(1) >> slots == 1
 
 
-def test_a_group_of_such_exceptions_is_a_group_of_ordinary_ones(slots: sky.Compute) -> None:
+def test_group_of_such_exceptions_is_a_group_of_ordinary_ones(slots: sky.Compute) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         raise_(BaseExceptionGroup("both", [SystemExit(3), DetailError(1, detail=None)])) >> slots
     assert [type(error) for error in caught.value.exceptions] == [sky.TaskExitError, DetailError]
 
 
-def test_a_process_that_a_task_ends_counts_as_lost() -> None:
+def test_process_that_a_task_ends_counts_as_lost() -> None:
     @sky.function
     def vanish() -> None:
         os._exit(3)
@@ -308,7 +308,7 @@ def test_a_process_that_a_task_ends_counts_as_lost() -> None:
         assert same(1) >> pool == 1
 
 
-def test_a_script_whose_task_exits_fails_with_the_task(tmp_path: Path) -> None:
+def test_script_whose_task_exits_fails_with_the_task(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent(
@@ -345,10 +345,10 @@ def test_a_script_whose_task_exits_fails_with_the_task(tmp_path: Path) -> None:
     assert "TaskExitError: leave() called sys.exit(0) on node 0" in done.stderr
 
 
-# What cannot travel.
+# Values that cannot be sent.
 
 
-def test_what_cannot_be_returned_is_refused_with_the_way_out(slots: sky.Compute) -> None:
+def test_unreturnable_value_is_refused_with_the_alternative(slots: sky.Compute) -> None:
     @sky.function
     def give(what: str) -> Any:
         async def coroutine() -> None: ...
@@ -361,7 +361,7 @@ def test_what_cannot_be_returned_is_refused_with_the_way_out(slots: sky.Compute)
             "lock": lambda: {"a": [threading.Lock()]},
             "generator": lambda: (i for i in range(3)),
             "future": concurrent.futures.Future,
-            "file": lambda: open("/dev/null"),  # noqa: SIM115  # that is the mistake
+            "file": lambda: open("/dev/null"),  # noqa: SIM115  # intended
         }
         return others[what]()
 
@@ -378,7 +378,7 @@ def test_what_cannot_be_returned_is_refused_with_the_way_out(slots: sky.Compute)
             give(what) >> slots
 
 
-def test_a_stream_ends_with_an_element_that_cannot_travel(slots: sky.Compute) -> None:
+def test_stream_ends_with_an_unpicklable_element(slots: sky.Compute) -> None:
     @sky.function
     def give() -> Iterator[object]:
         yield 1
@@ -390,12 +390,12 @@ def test_a_stream_ends_with_an_element_that_cannot_travel(slots: sky.Compute) ->
         found.extend(give() >> slots)
     with suppress(sky.NotPicklableError):
         for element in give() >> slots:
-            found.append(element)  # what was there before the error counts
+            found.append(element)  # elements before the error are delivered
     assert found[-1] == 1
     assert same(1) >> slots == 1
 
 
-def test_what_stays_with_the_client_is_refused_by_name(slots: sky.Compute) -> None:
+def test_client_objects_are_refused_by_name(slots: sky.Compute) -> None:
     future = same(1) > slots
     pool = slots
 
@@ -440,7 +440,7 @@ TABLE: dict[str, int] = {}
 
 class Counter:
     made = 0
-    names: list[str] = []  # noqa: RUF012  # that is the point
+    names: list[str] = []  # noqa: RUF012  # intended
 
     def __init__(self) -> None:
         Counter.made += 1
@@ -457,13 +457,13 @@ def helper() -> int:
 
 
 @sky.function
-def with_default(into: list[int] = []) -> int:  # noqa: B006  # that is the point
+def with_default(into: list[int] = []) -> int:  # noqa: B006  # intended
     into.append(1)
     return len(into)
 
 
 @sky.function
-def with_keyword_default(*, into: dict[int, int] = {}) -> int:  # noqa: B006  # that is the point
+def with_keyword_default(*, into: dict[int, int] = {}) -> int:  # noqa: B006  # intended
     into[len(into)] = 1
     return len(into)
 
@@ -530,13 +530,13 @@ STATEFUL: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("make", STATEFUL.values(), ids=STATEFUL.keys())
-def test_a_call_does_not_see_what_another_has_changed(slots: sky.Compute, make: Callable[[], Any]) -> None:
+def test_call_does_not_see_changes_of_another(slots: sky.Compute, make: Callable[[], Any]) -> None:
     assert [make() >> slots for _ in range(4)] == [1] * 4
     assert sky.gather(*(make() for _ in range(12))) >> slots == (1,) * 12
     assert make() @ slots == [1]
 
 
-def test_a_call_sees_a_local_module_as_it_was_sent(
+def test_call_sees_a_local_module_as_it_was_sent(
     slots: sky.Compute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "module_with_state.py").write_text("count = 0\nseen = []\n")
@@ -557,16 +557,16 @@ def test_a_call_sees_a_local_module_as_it_was_sent(
         del sys.modules["module_with_state"]
 
 
-def test_a_stream_does_not_see_what_another_has_changed(slots: sky.Compute) -> None:
+def test_stream_does_not_see_changes_of_another_call(slots: sky.Compute) -> None:
     assert [list(with_yield() >> slots) for _ in range(3)] == [[1]] * 3
 
 
-def test_tasks_at_the_same_time_have_state_of_their_own(slots: sky.Compute, tmp_path: Path) -> None:
+def test_concurrent_tasks_have_separate_state(slots: sky.Compute, tmp_path: Path) -> None:
     held: list[int] = []
 
     @sky.function
     def meet(me: int) -> tuple[list[int], int]:
-        """Change the state, wait until the other has too, and tell the state."""
+        """Change the state, wait until the other task has too, and return the state."""
         held.append(me)
         Counter.made += 1
         (tmp_path / str(me)).touch()
@@ -638,14 +638,14 @@ def on_event_loop(work: Callable[[], Any]) -> Any:
         *(on_thread_of_thread, on_event_loop),
     ],
 )
-def test_objects_unpickled_on_threads_of_a_task_are_of_its_own_classes(
+def test_objects_unpickled_on_threads_of_a_task_have_its_classes(
     slots: sky.Compute, tmp_path: Path, run: Callable[[Callable[[], Any]], Any]
 ) -> None:
     meeting = tmp_path
 
     @sky.function
     def check(me: int) -> list[bool]:
-        """Read objects back in the task and on a thread, while another call with a class of its own does too."""
+        """Unpickle objects in the task and on a thread, while another call with its own class does too."""
         import pickle
 
         import cloudpickle
@@ -685,7 +685,7 @@ def test_attributes_set_by_dunder_methods_end_with_the_call(slots: sky.Compute) 
     assert [with_setting_methods() >> slots for _ in range(6)] == [2] * 6
 
 
-def test_a_call_sees_what_the_client_has_changed(slots: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_sees_changes_of_the_client(slots: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
     @sky.function
     def rate() -> tuple[int, int]:
         return Plain.rate, Plain().rate
@@ -698,7 +698,7 @@ def test_a_call_sees_what_the_client_has_changed(slots: sky.Compute, monkeypatch
     assert rate() >> slots == (1, 1)
 
 
-def test_a_result_does_not_change_the_class_at_the_client(slots: sky.Compute) -> None:
+def test_result_does_not_change_the_class_at_the_client(slots: sky.Compute) -> None:
     @sky.function
     def change() -> Plain:
         Plain.rate = 100
@@ -709,7 +709,7 @@ def test_a_result_does_not_change_the_class_at_the_client(slots: sky.Compute) ->
     assert Plain.rate == 1
 
 
-def test_a_defaults_value_set_after_the_first_call_travels(slots: sky.Compute) -> None:
+def test_default_value_set_after_the_first_call_is_sent(slots: sky.Compute) -> None:
     def plain(x: int = 1) -> int:
         return x
 
@@ -759,7 +759,7 @@ def use(x: int) -> tuple[int, str]:
     return started()
 
 
-def test_the_cache_of_a_function_is_kept_for_the_life_of_a_worker_process(slots: sky.Compute) -> None:
+def test_cache_of_a_function_is_kept_for_the_life_of_a_worker_process(slots: sky.Compute) -> None:
     warmed = warm() @ slots
     found = {*warmed, *(sky.gather(*(use(number) for number in range(20))) >> slots)}
     found.add(call(started) >> slots)
@@ -767,7 +767,7 @@ def test_the_cache_of_a_function_is_kept_for_the_life_of_a_worker_process(slots:
     assert started.cache_info().currsize == 0
 
 
-def test_a_cached_function_that_uses_what_calls_change_has_a_cache_for_each_call(slots: sky.Compute) -> None:
+def test_cached_function_that_uses_mutable_state_has_a_cache_per_call(slots: sky.Compute) -> None:
     @sky.function
     def ask() -> tuple[int, int, int]:
         return started_by_level(), started_by_level(), TABLE["calls"]

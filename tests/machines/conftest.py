@@ -15,7 +15,7 @@ type Wait = Callable[[Callable[[], object], str], None]
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    """A bridge with no machine on it yet; all that the test adds is removed after it."""
+    """Bridge without machines; all that the test adds is removed after it."""
     leave_out_for(why_not(), "SKYWARD_MACHINES")
     network = Network()
     try:
@@ -26,7 +26,7 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture(scope="module")
 def shared_network() -> Iterator[Network]:
-    """A bridge with two machines, for the tests of a module that leave them as they were."""
+    """Bridge with two machines, shared by the tests of a module that leave them unchanged."""
     leave_out_for(why_not(), "SKYWARD_MACHINES")
     network = Network()
     try:
@@ -38,7 +38,7 @@ def shared_network() -> Iterator[Network]:
 
 
 def hosts(network: Network, *, grace: float = 30.0) -> sky.SSH:
-    """The machines of a network as a provider: with the environment of these tests, which they show as it is."""
+    """Return a provider of the machines of a network, which show this host's environment."""
     return sky.SSH(
         hosts=[machine.address for machine in network.machines],
         username="root",
@@ -59,7 +59,7 @@ def pool(shared_network: Network) -> Iterator[sky.Compute]:
 
 @pytest.fixture
 def wait_for() -> Wait:
-    """Wait until a condition holds; fails saying what was waited for."""
+    """Return a function that waits until a condition holds, and fails with its description otherwise."""
 
     def wait(condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + 40

@@ -1,10 +1,10 @@
-"""Real machines for tests: each has its own address, process tree, hostname, throw-away disk, and sshd as its first
-process. Needs root, iproute2 and openssh-server.
+"""Real machines for tests, each with an address, process tree, hostname and disposable disk of its own, and sshd as its
+first process. Needs root, iproute2 and openssh-server.
 
-A machine is a set of kernel namespaces over an overlay of `/`, so it comes up in a fraction of a second, and shows the
-files of this host as they are: a virtual environment of ours is there too. Over another `system` it has that one's. All
-of it is gone when its first process is; what then remains is the bridge of the run, which `Network.close` removes. A
-run that was killed is swept by the next.
+A machine is a set of kernel namespaces over an overlay of `/`, so it boots in a fraction of a second, and has the files
+of this host, including the virtual environment of the tests; or those of another `system`. All of it ends with its
+first process, except for the bridge of the run, which `Network.close` removes. The leftovers of a killed run are
+removed by the next.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HO
 
 
 def why_not() -> str:
-    """Why no machine can be made here; "" where one can."""
+    """Return the reason why machines cannot be created here; empty if they can."""
     if os.geteuid() != 0:
         return "machines need root"
     wanted = {"sshd": "openssh-server", "ssh-keygen": "openssh-client", "ip": "iproute2", "unshare": "util-linux"}
@@ -78,7 +78,7 @@ def _run(*command: str) -> str:
 
 
 def make_key(path: Path) -> str:
-    """A new ed25519 key in `path`; the public one, as a line."""
+    """Create an ed25519 key in `path`. Return the public key as a line."""
     _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path))
     return path.with_name(f"{path.name}.pub").read_text().strip()
 
@@ -89,8 +89,8 @@ class Machine:
 
     Attributes:
         name: its hostname.
-        address: where its sshd listens, at port 22.
-        host_key: the public one, as a line.
+        address: address of its sshd, at port 22.
+        host_key: its public host key, as a line.
     """
 
     network: "Network"
@@ -104,7 +104,7 @@ class Machine:
     _process: subprocess.Popen[str] | None = None
 
     def boot(self) -> None:
-        """Start it, with a blank disk. Its host key stays the same from boot to boot."""
+        """Start the machine, with an empty disk. Its host key is the same at each boot."""
         state = self.network.state / self.name
         state.mkdir(exist_ok=True)
         if not self._private_key:
@@ -128,13 +128,13 @@ class Machine:
         self._wait()
 
     def renew_host_key(self) -> None:
-        """Be another machine from the next boot on."""
+        """Replace the host key from the next boot on."""
         path = self.network.state / f"{self.name}-{secrets.token_hex(2)}"
         self.host_key = make_key(path)
         self._private_key = path.read_text()
 
     def _connect(self) -> None:
-        """Give it its end of a cable to the bridge."""
+        """Connect the machine to the bridge by a cable."""
         assert self._process is not None
         self._link = f"{self.network.name}-{self.number}-{secrets.token_hex(1)}"
         inside = ("nsenter", "--target", str(self._process.pid), "--net", "ip")
@@ -155,7 +155,7 @@ class Machine:
         _run(*inside, "route", "add", "default", "via", self.network.address)
 
     def _lay_wire(self, program: Path) -> None:
-        """Instead of a cable, a process that carries each frame, and may delay or lose it."""
+        """Connect the machine by a process instead of a cable, which forwards frames and may delay or drop them."""
         assert self._process is not None
         far = f"{self._link}w"
         for tap in (self._link, far):
@@ -169,7 +169,7 @@ class Machine:
         _run("ip", "link", "set", far, "netns", str(self._process.pid), "name", "eth0")
 
     def disturb(self, **faults: float) -> None:
-        """Have its wire do so from now on: `delay` and `jitter` in seconds each way, and a `loss` between 0 and 1."""
+        """Set the faults of its wire: `delay` and `jitter` in seconds each way, and a `loss` between 0 and 1."""
         assert self._wire is not None
         assert self._wire.stdin is not None
         assert self._wire.stdout is not None
@@ -189,11 +189,11 @@ class Machine:
             time.sleep(0.01)
 
     def log(self) -> str:
-        """What its start and its sshd had to say."""
+        """Return the output of its start and its sshd."""
         return (self.network.state / f"{self.name}.log").read_text()
 
     def pids(self) -> list[int]:
-        """Every process in it, by the numbers they have out here, the first process first."""
+        """Return the pids, on this host, of all its processes, the first process first."""
         if self._process is None or self._process.poll() is not None:
             return []
         mine = os.readlink("/proc/self/ns/pid")
@@ -201,7 +201,7 @@ class Machine:
         return sorted(found, key=_number_inside)
 
     def running(self, word: str) -> list[int]:
-        """The processes in it that have `word` on their command lines."""
+        """Return its processes with `word` on their command lines."""
         return [pid for pid in self.pids() if word.encode() in command_line(pid)]
 
     def _owns(self, space: str) -> bool:
@@ -213,24 +213,24 @@ class Machine:
 
     @property
     def disk(self) -> Path:
-        """Its files, as seen from here. Absolute links in it lead to ours."""
+        """Path of its files on this host. Absolute links in it lead to files of this host."""
         return Path(f"/proc/{self.pids()[0]}/root")
 
     @property
     def received(self) -> int:
-        """Bytes that went down its cable to it."""
+        """Number of bytes that its cable delivered to it."""
         return int(Path(f"/sys/class/net/{self._link}/statistics/tx_bytes").read_text())
 
     def cut(self) -> None:
-        """Pull its cable."""
+        """Disconnect its cable."""
         _run("ip", "link", "set", self._link, "down")
 
     def mend(self) -> None:
-        """Put it back."""
+        """Reconnect its cable."""
         _run("ip", "link", "set", self._link, "up")
 
     def isolate(self) -> None:
-        """Let it reach the client, and no other machine, nor they it."""
+        """Restrict its network to the client: no traffic to or from other machines."""
         _run("bridge", "link", "set", "dev", self._link, "isolated", "on")
 
     def freeze(self) -> None:
@@ -238,7 +238,7 @@ class Machine:
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let them go on."""
+        """Continue every process in it."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -247,17 +247,17 @@ class Machine:
                 os.kill(pid, number)
 
     def kill_sessions(self) -> None:
-        """Kill the sshd processes of its open connections; the one that listens goes on."""
+        """Kill the sshd processes of its open connections; the listening one continues."""
         for pid in self.pids()[1:]:
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{pid}/comm").read_text().startswith("sshd"):
                     os.kill(pid, signal.SIGKILL)
 
     def kill(self) -> None:
-        """Power it off: nobody is told anything. Twice does no harm."""
+        """Power the machine off, without notice to its processes or peers. Idempotent."""
         if self._process is None:
             return
-        with contextlib.suppress(RuntimeError):  # it is gone already
+        with contextlib.suppress(RuntimeError):  # already gone
             _run("ip", "link", "del", self._link)
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
@@ -269,17 +269,17 @@ class Machine:
             self._wire.kill()
             self._wire.communicate()
             self._wire = None
-            with contextlib.suppress(RuntimeError):  # it went with the process that carried it
+            with contextlib.suppress(RuntimeError):  # ended with its process
                 _run("ip", "link", "del", self._link)
 
 
 @dataclass(slots=True)
 class Network:
-    """A bridge, with an address of its own here, and the machines on it.
+    """A bridge with an address on this host, and its machines.
 
     Attributes:
-        wire: the program that carries what goes to and from machines added from now on; None for plain cables.
-        system: the folder whose files the machines have to begin with.
+        wire: program that forwards the frames of machines added from now on; None for plain cables.
+        system: folder with the initial files of the machines.
     """
 
     name: str = field(default_factory=lambda: f"sky{secrets.token_hex(3)}")
@@ -308,11 +308,11 @@ class Network:
 
     @property
     def address(self) -> str:
-        """The address of this host on the bridge."""
+        """Address of this host on the bridge."""
         return f"{self.subnet}.1"
 
     def add(self) -> Machine:
-        """One more machine, up."""
+        """Add and boot a machine."""
         number = len(self.machines) + 1
         machine = Machine(self, number, f"{self.name}-n{number}", f"{self.subnet}.{100 + number}")
         self.machines.append(machine)
@@ -320,26 +320,26 @@ class Network:
         return machine
 
     def slow_down(self, rate: str) -> None:
-        """Let this host send so much at most, such as "80mbit", to all machines together; they, to each other, more."""
+        """Limit the rate of this host to all machines together, such as "80mbit"; not that between machines."""
         _run("tc", "qdisc", "replace", "dev", self.name, "root", "tbf", "rate", rate, "burst", "256kb", "latency", "1s")
 
     def known_hosts(self, *machines: Machine) -> Path:
-        """A file that has the host keys of those machines, by their addresses."""
+        """Return a file with the host keys of those machines, by address."""
         path = self.state / f"known-{secrets.token_hex(3)}"
         path.write_text("".join(f"{machine.address} {machine.host_key}\n" for machine in machines))
         return path
 
     def close(self) -> None:
-        """Remove the machines and the bridge. Twice does no harm."""
+        """Remove the machines and the bridge. Idempotent."""
         for machine in self.machines:
             machine.kill()
-        with contextlib.suppress(RuntimeError):  # it is gone already
+        with contextlib.suppress(RuntimeError):  # already gone
             _run("ip", "link", "del", self.name)
         shutil.rmtree(self.state, ignore_errors=True)
 
 
 def sweep() -> None:
-    """Remove what runs left behind that were killed."""
+    """Remove the leftovers of killed runs."""
     for state in STATE.glob("*-*"):
         name, _, owner = state.name.rpartition("-")
         if Path(f"/proc/{owner}").exists():
@@ -354,7 +354,7 @@ def sweep() -> None:
 
 
 def command_line(pid: int) -> bytes:
-    """Of a process of this host, its words ending with zeros; empty where it is gone."""
+    """Return the command line of a process, as words that end with null bytes; empty if it has exited."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -362,7 +362,7 @@ def command_line(pid: int) -> bytes:
 
 
 def _number_inside(pid: int) -> int:
-    """The number that a process has in its own namespace; that of the first is 1. High where it is gone."""
+    """Return the pid of a process in its own namespace; 1 for the first process. A large number if it has exited."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -371,7 +371,7 @@ def _number_inside(pid: int) -> int:
 
 
 def _namespaces() -> Iterator[tuple[int, str]]:
-    """Every process of this host with its process namespace."""
+    """Yield each process of this host with its pid namespace."""
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
         with contextlib.suppress(OSError):
             yield pid, os.readlink(f"/proc/{pid}/ns/pid")

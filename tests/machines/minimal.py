@@ -1,10 +1,10 @@
-"""A system that has nothing beyond the essential, as a plain image of a cloud or a provider may be.
+"""A minimal system, like a plain image of a cloud.
 
-debootstrap makes it, from the mirror that this host itself installs from: the base system, and the sshd that every
-machine is reached by. Beside it lie the packages that its machines may ask apt for, as a mirror of theirs. Both are
-kept from run to run, in a folder for each release and choice of packages: making them takes most of a minute.
+debootstrap creates it from the mirror that this host installs from: the base system, and sshd. Next to it is a mirror
+with the packages that its machines may install with apt. Both are cached between runs, in a folder for each release and
+choice of packages: creating them takes most of a minute.
 
-    python -m tests.machines.minimal    # make it now, or say why it cannot be
+    python -m tests.machines.minimal    # create it now, or print the reason why it cannot be created
 """
 
 import fcntl
@@ -23,7 +23,7 @@ __all__ = ["KEPT", "add_package", "machine_type", "make_python", "packages", "sy
 KEPT = Path("/var/cache/skyward-tests")
 _INCLUDED = ("openssh-server",)
 _OFFERED = ("python3-venv", "bc")
-"""What machines may ask apt for."""
+"""Packages that machines may install with apt."""
 
 _MAKE = """
 set -eu
@@ -39,11 +39,11 @@ rm -rf root/var/lib/apt/lists/* root/var/cache/apt/*.bin
 : >root/etc/resolv.conf
 : >root/etc/apt/sources.list
 """
-"""The chroot fetches with the certificates of this host, for a mirror that wants them. In the end it asks nobody."""
+"""Script that creates the system. The chroot uses the certificates of this host for the mirror, and none afterwards."""
 
 
 def why_not() -> str:
-    """Why no such system can be made here; "" where one can, or is there."""
+    """Return the reason why the system cannot be created here; empty if it can, or exists."""
     missing = [command for command in ("debootstrap", "dpkg-deb") if not shutil.which(command)]
     if missing:
         return f"a minimal system needs {', '.join(missing)}"
@@ -55,17 +55,17 @@ def why_not() -> str:
 
 
 def system() -> Path:
-    """The files of the system. Not to be changed: machines lay theirs over them."""
+    """Return the folder with the files of the system. Read-only: machines use it as the base of an overlay."""
     return _kept() / "root"
 
 
 def packages() -> Path:
-    """The packages that its machines may ask for."""
+    """Return the folder with the packages that its machines may install."""
     return _kept() / "packages"
 
 
 def _kept() -> Path:
-    """The folder of both, made where it is not there yet. Runs beside this one wait for it."""
+    """Return the folder of both, and create it if needed. Concurrent runs wait for it."""
     choice = hashlib.sha256(repr((_MAKE, _INCLUDED, _OFFERED)).encode()).hexdigest()[:8]
     found = KEPT / f"{_release()}-{machine_type()}-{choice}"
     KEPT.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def _kept() -> Path:
 
 
 def _make(folder: Path) -> None:
-    """What is mounted on the way is so in a namespace of its own: nothing of it stays, however this ends."""
+    """Create both. Mounts are made in a separate namespace, so none of them is left after an error."""
     names = {"made": folder, "release": _release(), "mirror": _mirror()}
     words = {name: shlex.quote(str(value)) for name, value in names.items()}
     script = _MAKE.format(included=",".join(_INCLUDED), offered=" ".join(_OFFERED), **words)
@@ -98,19 +98,19 @@ def _make(folder: Path) -> None:
 
 
 def machine_type() -> str:
-    """What the processor of this host is called."""
+    """Return the name of this host's processor architecture."""
     return os.uname().machine
 
 
 def _release() -> str:
-    """Of this host, by the name that its mirror knows."""
+    """Return the release of this host, as its mirror names it."""
     lines = Path("/etc/os-release").read_text().splitlines()
     said = dict(line.split("=", 1) for line in lines if "=" in line)
     return said["VERSION_CODENAME"].strip('"')
 
 
 def _mirror() -> str:
-    """Where this host gets the packages of its release from."""
+    """Return the address of the mirror of this host's release."""
     what = ("--format", "$(REPO_URI)", "Created-By: Packages", f"Release: {_release()}", "Component: main")
     found = _output("apt-get", "indextargets", *what).split()
     if not found:
@@ -123,7 +123,7 @@ def _output(*command: str) -> str:
 
 
 def _note(package: Path) -> None:
-    """Add a package to the list of its folder, which is what apt reads."""
+    """Add a package to the index of its folder, which apt reads."""
     fields = _output("dpkg-deb", "--field", str(package)).rstrip("\n")
     digest = hashlib.sha256(package.read_bytes()).hexdigest()
     with (package.parent / "Packages").open("a") as listed:
@@ -131,15 +131,15 @@ def _note(package: Path) -> None:
 
 
 def make_python(folder: Path) -> Path:
-    """The Python that runs the tests as an archive that works wherever it is unpacked, in a folder `python` of its own.
+    """Pack the Python that runs the tests as a relocatable archive with a folder `python`.
 
-    It is what uv takes for a Python to install: the interpreter, its shared library if it has one, and the standard
-    library without tests.
+    It has the form that uv installs: the interpreter, its shared library if it has one, and the standard library
+    without tests.
     """
     minor = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base = Path(sys.base_prefix)
     interpreter = folder / minor
-    # Where it looks for its shared library is a path of this host: that becomes one that begins at itself.
+    # The path of its shared library is absolute: make it relative to the interpreter.
     own, relative = f"{base / 'lib'}\0".encode(), b"$ORIGIN/../lib\0"
     original = (base / "bin" / minor).resolve().read_bytes()
     interpreter.write_bytes(original.replace(own, relative.ljust(len(own), b"\0")))
@@ -165,7 +165,7 @@ def _needed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def add_package(folder: Path, name: str, version: str, archive: Path) -> None:
-    """One more package for apt in a folder that has a list of them: the files of an archive, below `/usr`."""
+    """Add a package for apt to a folder with an index: the files of an archive, below `/usr`."""
     tree = folder / name
     (tree / "DEBIAN").mkdir(parents=True)
     fields = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: tests\nDescription: of the tests\n"

@@ -1,4 +1,4 @@
-"""What machines without a way out fetch, served to them by this host, on their own bridge."""
+"""File server on this host, on the machines' bridge, for machines without internet."""
 
 import contextlib
 import functools
@@ -13,22 +13,22 @@ __all__ = ["served"]
 
 
 class _Quiet(SimpleHTTPRequestHandler):
-    """Serves files, and says nothing of it."""
+    """File server without a log."""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Not a word."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
-    """Lets a client hang up when it has seen enough of a file."""
+    """Server that ignores clients which disconnect during a file."""
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Not a word."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager
 def served(network: Network, folder: Path) -> Iterator[str]:
-    """The address at which the machines of a network find the files of a folder; it ends with "/"."""
+    """Serve a folder to the machines of a network, at the address that is yielded, which ends with "/"."""
     handler = functools.partial(_Quiet, directory=str(folder))
     with _Server((network.address, 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)

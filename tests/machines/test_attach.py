@@ -1,4 +1,4 @@
-"""A pool whose client was killed is attached to by another process: what ran there, and what it printed, is there."""
+"""Attaching to the pool of a killed client: its tasks, their results, and their output are recovered."""
 
 import os
 import re
@@ -94,7 +94,7 @@ time.sleep(1000)
 
 
 def killed_client(network: Network, executor: str = "thread") -> None:
-    """A client in a process of its own, killed while its tasks run."""
+    """Start a client process, and kill it while its tasks run."""
     script = CLIENT.format(
         hosts=[machine.address for machine in network.machines], key=str(network.key), executor=executor,
         known=str(network.known_hosts(*network.machines)), python=sys.executable,
@@ -103,13 +103,13 @@ def killed_client(network: Network, executor: str = "thread") -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
         try:
             assert client.stdout is not None
-            assert "up\n" in client.stdout, "the client ended before it was up; see what it wrote"
+            assert "up\n" in client.stdout, "the client exited before it was up; see its output"
         finally:
             client.kill()
 
 
 def let_go(machine: Machine) -> None:
-    """Let what waits on a machine go on."""
+    """Let the waiting tasks on a machine continue."""
     Path(f"/proc/{machine.pids()[0]}/root/root/go").touch()
 
 
@@ -118,11 +118,11 @@ def place() -> int:
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_what_a_killed_client_left_is_there(network: Network, wait_for: Wait, executor: str) -> None:
+def test_tasks_of_a_killed_client_are_recovered(network: Network, wait_for: Wait, executor: str) -> None:
     machines = [network.add(), network.add()]
     killed_client(network, executor)
     workers = [machine.running("skyward.worker")[0] for machine in machines]
-    let_go(machines[0])  # what runs there ends while nobody listens
+    let_go(machines[0])  # its tasks end while there is no client
     with sky.attach("left") as pool:
         tasks = {task.name: task for task in pool.recovered}
         assert set(tasks) - {"told"} == {"long", "large", "counted", "failing", "fed"}
@@ -143,7 +143,7 @@ def test_what_a_killed_client_left_is_there(network: Network, wait_for: Wait, ex
         snapshot = pool.snapshot()
         assert (snapshot.running, snapshot.queued) == (0, 0)
     wait_for(lambda: not any(machine.running("skyward.worker") for machine in machines), "the workers to end")
-    with pytest.raises(sky.UsageError, match="There is no pool 'left' to attach to; there is none on record"):
+    with pytest.raises(sky.UsageError, match="There is no pool 'left' to attach to; the journal has none"):
         sky.attach("left")
 
 
@@ -170,7 +170,7 @@ nothing() @ pool  # so that what was sent before it has arrived
 """
 
 
-def test_a_restarted_kernel_attaches_to_its_pool(network: Network) -> None:
+def test_restarted_kernel_attaches_to_its_pool(network: Network) -> None:
     machine = network.add()
     with started() as kernel:
         opened = kernel(
@@ -185,16 +185,16 @@ def test_a_restarted_kernel_attaches_to_its_pool(network: Network) -> None:
         kernel.kill_and_restart()
         let_go(machine)
         said = kernel("pool = %sky attach train").text()
-        assert said.startswith("Pool 'train' is this kernel's now.\ntask  cell  what"), said  # as wide as its words
+        assert said.startswith("Attached to pool 'train'.\ntask  cell  code"), said  # column widths follow the content
         assert re.search(r"^ +0 +2\* +train +0 ", said, re.MULTILINE), said
-        assert "* in the kernel before this one" in said
+        assert "* in the previous kernel" in said
         assert kernel("next(task for task in pool.recovered if task.name == 'train').result(20)").data == ["'trained'"]
         assert kernel("%%sky --pool train\nimport skyward as sky\nsky.instance_info().node").data == ["0"]
         assert "already" in "".join(kernel("%sky attach train").error[1])
         assert kernel("%sky reap").text() == "Nothing is left behind.\n"
 
 
-def test_what_a_killed_client_left_is_reaped(network: Network, wait_for: Wait) -> None:
+def test_pool_of_a_killed_client_is_reaped(network: Network, wait_for: Wait) -> None:
     machines = [network.add(), network.add()]
     killed_client(network)
     (done,) = sky.reap()
@@ -205,7 +205,7 @@ def test_what_a_killed_client_left_is_reaped(network: Network, wait_for: Wait) -
     assert sky.reap() == []
 
 
-def test_of_a_pool_whose_client_dies_while_it_opens_nothing_is_left(network: Network, wait_for: Wait) -> None:
+def test_pool_whose_client_dies_while_opening_leaves_nothing(network: Network, wait_for: Wait) -> None:
     machine = network.add()
     options = (
         f"provider=sky.SSH(hosts={[machine.address]!r}, username='root', client_keys={str(network.key)!r}, "
@@ -218,12 +218,12 @@ def test_of_a_pool_whose_client_dies_while_it_opens_nothing_is_left(network: Net
         mark = kill_at(1 + points * (number + 1) // kills, options, {})
         assert {done.error for done in sky.reap()} <= {""}, f"after kill {number} of {kills}"
         wait_for(lambda: not machine.running("skyward.worker"), "the worker to end")
-        wait_for(lambda: not nodes.exists() or not list(nodes.iterdir()), "its directory to go")
-        wait_for(partial(has_ended, mark), "what the client has started here to end")
+        wait_for(lambda: not nodes.exists() or not list(nodes.iterdir()), "its directory to be removed")
+        wait_for(partial(has_ended, mark), "the local processes of the client to end")
         assert sky.reap() == []
 
 
-def test_of_a_pool_that_lost_a_machine_meanwhile_the_rest_is_there(network: Network) -> None:
+def test_attaching_recovers_the_remaining_nodes_after_the_loss_of_a_machine(network: Network) -> None:
     machines = [network.add(), network.add()]
     killed_client(network)
     machines[1].kill()
@@ -232,11 +232,11 @@ def test_of_a_pool_that_lost_a_machine_meanwhile_the_rest_is_there(network: Netw
         assert sky.function(place)() >> pool == 0
 
 
-def test_a_pool_whose_owner_lives_is_its_owners(network: Network) -> None:
+def test_pool_with_a_living_owner_cannot_be_attached_to(network: Network) -> None:
     network.add()
     from tests.machines.conftest import hosts
 
     with sky.Compute(provider=hosts(network), nodes=1, name="mine"):
-        with pytest.raises(sky.UsageError, match=rf"belongs to process {os.getpid()} on .*, which lives"):
+        with pytest.raises(sky.UsageError, match=rf"belongs to process {os.getpid()} on .*, which is still running"):
             sky.attach("mine")
         assert sky.reap() == []

@@ -1,4 +1,4 @@
-"""What the options say of connecting, and what is found out about a machine once it is connected."""
+"""Connection options, and the resources that are measured on a connected machine."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
 
 
 class Mute:
-    """Listens as an sshd that hangs up at once, and notes when it was called."""
+    """Server that disconnects at once instead of answering as an sshd, and records the times of calls."""
 
     def __init__(self) -> None:
         self.calls: list[float] = []
@@ -37,7 +37,7 @@ class Mute:
             connection.close()
 
     def close(self) -> None:
-        """End it."""
+        """Stop listening."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()
@@ -50,14 +50,14 @@ def mute() -> Iterator[Mute]:
     listener.close()
 
 
-def test_the_options_say_how_long_and_how_often_to_try(network: Network, mute: Mute) -> None:
+def test_options_set_the_timeout_and_interval_of_connection_attempts(network: Network, mute: Mute) -> None:
     network.add()
     provider = replace(hosts(network), hosts=[mute.host])
-    said = refusal(provider, sky.Options(ssh_timeout=4, ssh_retry_interval=1.5))
-    assert f"{mute.host} cannot be reached" in said
-    assert said.endswith("gave up after 4 s")
-    assert said.count("\n") == 0
-    assert 3 < len(mute.calls) <= 9  # three times in 4 s, for the node and for each that replaced it
+    message = refusal(provider, sky.Options(ssh_timeout=4, ssh_retry_interval=1.5))
+    assert f"{mute.host} cannot be reached" in message
+    assert message.endswith("gave up after 4 s")
+    assert message.count("\n") == 0
+    assert 3 < len(mute.calls) <= 9  # three attempts in 4 s, for the node and for each replacement
     assert mute.calls[1] - mute.calls[0] >= 1.5
 
 
@@ -68,8 +68,8 @@ def measured() -> tuple[float, float, int, float]:
     return info.vcpus, info.memory_gb, len(os.sched_getaffinity(0)), round(memory, 1)
 
 
-def test_what_a_machine_has_is_found_out(network: Network) -> None:
-    """Tasks can ask for CPUs and memory of machines of which nobody said what they have."""
+def test_resources_of_a_machine_are_measured(network: Network) -> None:
+    """Tasks can request CPUs and memory of machines that were declared without resources."""
     network.add()
     with sky.Compute(provider=hosts(network), nodes=1) as pool:
         vcpus, memory, cpus, gigabytes = measured().with_resources(CPU=1, memory=0.5) >> pool
@@ -78,7 +78,7 @@ def test_what_a_machine_has_is_found_out(network: Network) -> None:
             measured().with_resources(CPU=cpus + 1) >> pool
 
 
-def test_what_the_spec_says_of_a_machine_counts(network: Network) -> None:
+def test_resources_of_the_spec_override_measured_ones(network: Network) -> None:
     network.add()
     with sky.Compute(provider=hosts(network), nodes=1, vcpus=64, resources={"memory": 0}) as pool:
         vcpus, _, _, _ = measured().with_resources(CPU=64) >> pool

@@ -1,4 +1,4 @@
-"""A machine whose disk is full says so, and holds nothing up."""
+"""Machines with a full disk: the error names the disk, and nothing blocks."""
 
 import subprocess
 from dataclasses import replace
@@ -21,14 +21,14 @@ __all__ = ["wheels"]  # a fixture
 
 
 def small_disk(machine: Machine, size: str) -> None:
-    """Give it a disk of its own for what is Skyward's, of so many bytes."""
+    """Mount a disk of that size as Skyward's directory."""
     inside = ["nsenter", "--target", str(machine.pids()[0]), "--mount", "--root", "--wd=/"]
     script = f"mkdir -p /opt/skyward && mount -t tmpfs -o size={size},mode=755 tmpfs /opt/skyward"
     subprocess.run([*inside, "sh", "-c", script], check=True)
 
 
 def fill(machine: Machine) -> None:
-    """Write to that disk until it is full."""
+    """Fill that disk."""
     with (
         (machine.disk / "opt/skyward/filler").open("wb", buffering=0) as file,
         pytest.raises(OSError, match="No space"),
@@ -38,23 +38,23 @@ def fill(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("size", ["16k", "200k", "3m"])
-def test_a_disk_that_is_full_at_the_bootstrap_is_named(size: str, network: Network, wheels: Path) -> None:
-    """Whether nothing at all can be kept there, or not what is sent, or not what is installed."""
+def test_full_disk_during_setup_is_named(size: str, network: Network, wheels: Path) -> None:
+    """Too small for any file, for the files that are sent, or for the packages."""
     make_wheel(wheels, "torchy", "2.5")
     machine = bare(network)
     small_disk(machine, size)
-    said = refusal(replace(hosts(network), python=None), image=sky.Image(pip=["torchy"]))
-    first = said.splitlines()[0]
+    message = refusal(replace(hosts(network), python=None), image=sky.Image(pip=["torchy"]))
+    first = message.splitlines()[0]
     assert f"the disk of root@{machine.address} is full: /opt/skyward has" in first
 
 
-def test_a_disk_that_is_full_as_the_worker_starts_is_named(network: Network) -> None:
+def test_full_disk_at_the_start_of_the_worker_is_named(network: Network) -> None:
     machine = network.add()
     small_disk(machine, "64k")
     fill(machine)
-    said = refusal(hosts(network))
-    assert f"the disk of root@{machine.address} is full: /opt/skyward has" in said
-    assert said.count("\n") == 0
+    message = refusal(hosts(network))
+    assert f"the disk of root@{machine.address} is full: /opt/skyward has" in message
+    assert message.count("\n") == 0
 
 
 @sky.function
@@ -68,10 +68,8 @@ def write(path: str) -> None:
     Path(path).write_bytes(bytes(100_000))
 
 
-def test_a_disk_that_fills_up_stops_no_task_that_does_not_write(
-    network: Network, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Blobs are in memory; who writes gets the error of the system, with the path."""
+def test_full_disk_does_not_stop_tasks_that_do_not_write(network: Network, capsys: pytest.CaptureFixture[str]) -> None:
+    """Blobs are in memory; a task that writes gets the system's error, with the path."""
     machine = network.add()
     small_disk(machine, "1m")
     data = np.random.default_rng(0).integers(0, 100, 20_000_000, dtype=np.uint8)

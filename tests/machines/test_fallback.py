@@ -1,4 +1,4 @@
-"""Where there is no `ssh` command, asyncssh in a process of its own does the same."""
+"""Without an `ssh` command, asyncssh in a separate process takes its place."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,19 +35,19 @@ def doubled(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return data * 2
 
 
-def test_functions_output_and_large_buffers(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_functions_output_and_large_buffers_work(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     data = np.random.default_rng(0).integers(0, 100, 20_000_000, dtype=np.uint8)
     assert np.array_equal(doubled(data) >> pool, data * 2)
     assert "20000000 bytes" in capsys.readouterr().out
 
 
-def test_a_broken_connection_is_made_again(pool: sky.Compute, network: Network) -> None:
+def test_broken_connection_is_restored(pool: sky.Compute, network: Network) -> None:
     data = np.ones(1000, dtype=np.uint8)
     network.machines[0].kill_sessions()
     assert (doubled(data) >> pool).sum() == 2000
 
 
-def test_another_host_key_is_refused(network: Network) -> None:
+def test_wrong_host_key_is_refused(network: Network) -> None:
     machine = network.add()
     provider = hosts(network)
     machine.kill()
@@ -56,7 +56,7 @@ def test_another_host_key_is_refused(network: Network) -> None:
     assert "shows another host key" in refusal(provider)
 
 
-def test_a_first_meeting_is_said_and_held_to(
+def test_new_host_key_is_logged_then_pinned(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine = network.add()
@@ -65,7 +65,7 @@ def test_a_first_meeting_is_said_and_held_to(
     for _ in range(2):
         with sky.Compute(provider=provider, nodes=1) as pool:
             assert (doubled(np.ones(3, dtype=np.uint8)) >> pool).sum() == 6
-    assert caplog.text.count(f"{machine.address} was met for the first time") == 1
+    assert caplog.text.count(f"first connection to {machine.address}") == 1
     machine.kill()
     machine.renew_host_key()
     machine.boot()

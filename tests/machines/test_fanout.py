@@ -1,4 +1,4 @@
-"""A large blob crosses the client's link once, and goes on between the machines."""
+"""Replication of a large blob: it crosses the client's link once, and is passed on between machines."""
 
 import zlib
 from pathlib import Path
@@ -38,7 +38,7 @@ def keep_busy(seconds: float) -> int:
 
 @sky.function
 def make_slowly(seed: int) -> npt.NDArray[np.uint8]:
-    """An array, after a while: by then it is known who takes it."""
+    """Return an array after a delay, by which time the tasks that take it are known."""
     keep_busy.fn(1.0)
     return np.random.default_rng(seed).integers(0, 256, SIZE, dtype=np.uint8)
 
@@ -48,12 +48,12 @@ def fresh(seed: int) -> npt.NDArray[np.uint8]:
 
 
 def left(network: Network) -> int:
-    """Bytes that this host put on the bridge; what goes from machine to machine is not among them."""
+    """Return the number of bytes that this host sent to the bridge, without those between machines."""
     return int(Path(f"/sys/class/net/{network.name}/statistics/tx_bytes").read_text())
 
 
-def test_the_link_of_the_client_carries_it_once(network: Network) -> None:
-    """The link carries less in a second than a third of what three copies are, and each machine gets a whole one."""
+def test_blob_crosses_the_link_of_the_client_once(network: Network) -> None:
+    """The link is too slow for three copies in the time allowed, and each machine gets a complete one."""
     for _ in range(3):
         network.add()
     with sky.Compute(provider=hosts(network), nodes=3) as pool:
@@ -69,11 +69,11 @@ def test_the_link_of_the_client_carries_it_once(network: Network) -> None:
 
 
 def came(network: Network) -> int:
-    """Bytes that came to this host over the bridge."""
+    """Return the number of bytes that this host received from the bridge."""
     return int(Path(f"/sys/class/net/{network.name}/statistics/rx_bytes").read_text())
 
 
-def test_the_result_of_one_task_goes_to_another_without_a_trip_home(network: Network) -> None:
+def test_result_goes_to_another_node_without_passing_the_client(network: Network) -> None:
     for _ in range(2):
         network.add()
     with sky.Compute(provider=hosts(network), nodes=2) as pool:
@@ -88,8 +88,8 @@ def test_the_result_of_one_task_goes_to_another_without_a_trip_home(network: Net
         assert SIZE < came(network) - before[1] < 1.2 * SIZE
 
 
-def test_machines_that_cannot_reach_each_other_are_each_sent_it(network: Network) -> None:
-    """As behind a NAT, which they pass to nobody but the client."""
+def test_client_sends_the_blob_to_each_of_machines_that_cannot_reach_each_other(network: Network) -> None:
+    """As behind a NAT that only allows connections with the client."""
     for _ in range(3):
         network.add()
     with sky.Compute(provider=hosts(network), nodes=3) as pool:
@@ -101,8 +101,8 @@ def test_machines_that_cannot_reach_each_other_are_each_sent_it(network: Network
         assert sum(node.sent for node in pool.snapshot().nodes) == 3 * SIZE
 
 
-def test_a_machine_is_cut_off_in_the_middle(network: Network, wait_for: Wait) -> None:
-    """Those behind it in the chain get it all the same; it gets it when it is back."""
+def test_transfer_survives_an_outage_of_a_machine_in_the_chain(network: Network, wait_for: Wait) -> None:
+    """Machines behind it in the chain still get the blob; the machine itself gets it after the outage."""
     for _ in range(3):
         network.add()
     with sky.Compute(provider=hosts(network), nodes=3) as pool:
@@ -115,7 +115,7 @@ def test_a_machine_is_cut_off_in_the_middle(network: Network, wait_for: Wait) ->
 
         array = fresh(3)
         runs = [pool.start(crc(array), on=rank) for rank in range(3)]
-        wait_for(lambda: all(map(half, network.machines)), "part of it to be everywhere")
+        wait_for(lambda: all(map(half, network.machines)), "part of the blob to be on every machine")
         chain = sorted(pool.snapshot().nodes, key=lambda node: node.rank)
         (first,) = [node.rank for node in chain if node.sent]
         middle = (first + 1) % 3

@@ -1,4 +1,4 @@
-"""What breaks between a pool and its machines: a short fault loses nothing, a long one costs the node and no result."""
+"""Faults between a pool and its machines: a short one loses nothing, a long one loses the node and no result."""
 
 import contextlib
 import os
@@ -52,7 +52,7 @@ def lines(text: str) -> list[str]:
 
 
 def outage(machine: Machine, seconds: float) -> None:
-    """Pull the cable for so long. (The one pause here that is the subject of the test.)"""
+    """Disconnect the cable for that time. (This sleep is the subject of the test.)"""
     machine.cut()
     try:
         time.sleep(seconds)
@@ -62,7 +62,7 @@ def outage(machine: Machine, seconds: float) -> None:
 
 @pytest.fixture
 def short(network: Network, request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
-    """One node of two slots; with the grace of 30 s, or as a test says."""
+    """Pool of one node with two slots; with the default grace of 30 s, or the test's."""
     network.add()
     provider = hosts(network, grace=getattr(request, "param", 30.0))
     with sky.Compute(provider=provider, nodes=1, worker=sky.Worker(concurrency=2)) as pool:
@@ -71,10 +71,10 @@ def short(network: Network, request: pytest.FixtureRequest) -> Iterator[sky.Comp
 
 @pytest.mark.parametrize(("seconds", "short"), [(2, 30.0), (9, 30.0), (60, 90.0)], indirect=["short"])
 @pytest.mark.timeout(240)
-def test_a_cut_within_the_grace_loses_nothing(
+def test_outage_within_the_grace_loses_nothing(
     short: sky.Compute, network: Network, seconds: float, capsys: pytest.CaptureFixture[str], wait_for: Wait
 ) -> None:
-    """Once shorter than the keepalive, so that the connection lives on, and longer, so that it is made again."""
+    """Shorter than the keepalive, so that the connection survives, and longer, so that it is restored."""
     before = where() >> short
     speaking = short.start(speak(60, 0.1))
     stream = iter(ticks(60, 0.1) >> short)
@@ -86,11 +86,11 @@ def test_a_cut_within_the_grace_loses_nothing(
     assert where() >> short == before
 
 
-def test_a_blob_under_way_survives_its_connection(short: sky.Compute, network: Network, wait_for: Wait) -> None:
+def test_blob_transfer_survives_a_broken_connection(short: sky.Compute, network: Network, wait_for: Wait) -> None:
     before = where() >> short
     data = np.random.default_rng(1).integers(0, 200, 300_000_000, dtype=np.uint8)
     sending = short.start(total(data))
-    wait_for(lambda: network.machines[0].received > 20_000_000, "the blob to be on its way")
+    wait_for(lambda: network.machines[0].received > 20_000_000, "the transfer of the blob to start")
     assert not sending.future.done()
     network.machines[0].kill_sessions()
     assert sending.future.result(60) == int(data.sum())
@@ -132,7 +132,7 @@ FAULTS = [("cut", 5), ("freeze", 5)] if SCALE < FULL else [("cut", 5), ("cut", 2
 
 @pytest.mark.parametrize(("fault", "seconds"), FAULTS)
 @pytest.mark.parametrize("short", [60.0], indirect=True)
-def test_a_fault_amid_streams_and_transfers_changes_no_order_and_runs_nothing_twice(
+def test_fault_during_streams_and_transfers_keeps_order_and_runs_nothing_twice(
     short: sky.Compute, network: Network, fault: str, seconds: float, wait_for: Wait
 ) -> None:
     machine, log, count = network.machines[0], "/root/runs", 400
@@ -159,13 +159,13 @@ def test_a_fault_amid_streams_and_transfers_changes_no_order_and_runs_nothing_tw
     assert sorted(runs) == ["double", "numbers", "random", "total"]
 
 
-def test_a_killed_connection_is_made_again(short: sky.Compute, network: Network) -> None:
+def test_killed_connection_is_restored(short: sky.Compute, network: Network) -> None:
     before = where() >> short
     network.machines[0].kill_sessions()
     assert where() >> short == before
 
 
-def test_an_outage_beyond_the_grace_replaces_the_node_from_a_spare(network: Network, wait_for: Wait) -> None:
+def test_outage_beyond_the_grace_replaces_the_node_by_a_spare(network: Network, wait_for: Wait) -> None:
     first, spare = network.add(), network.add()
     name = first.name
 
@@ -183,16 +183,18 @@ def test_an_outage_beyond_the_grace_replaces_the_node_from_a_spare(network: Netw
         first.cut()
         assert running.future.result(60) == spare.name
         assert (where() >> pool)[0] == spare.name
-        assert first.running("skyward.worker"), "what is to be ended has ended by itself"
+        assert first.running("skyward.worker"), "the worker ended before the test could end it"
         first.mend()
         wait_for(lambda: not first.running("skyward.worker"), "the replaced worker to end, long before its lease")
         nodes = Path(f"/proc/{first.pids()[0]}/root/opt/skyward/nodes")
-        wait_for(lambda: not list(nodes.iterdir()), "its directory to go")
+        wait_for(lambda: not list(nodes.iterdir()), "its directory to be removed")
         wait_for(lambda: len(first.pids()) == 1, "all but the listening sshd to end")
         assert (where() >> pool)[0] == spare.name
 
 
-def test_pool_closed_in_an_outage_leaves_nothing_on_the_machine_after_it(network: Network, wait_for: Wait) -> None:
+def test_pool_closed_during_an_outage_leaves_nothing_on_the_machine_afterwards(
+    network: Network, wait_for: Wait
+) -> None:
     first, spare = network.add(), network.add()
     with sky.Compute(provider=hosts(network, grace=4), nodes=1) as pool:
         assert (where() >> pool)[0] == first.name
@@ -215,12 +217,12 @@ def test_watch_of_a_worker_ends_with_its_connection(network: Network, wait_for: 
         (watch,) = watches(machine)
         machine.kill_sessions()
         wait_for(lambda: watches(machine) and watch not in watches(machine), "another watch in its place")
-        wait_for(lambda: len(watches(machine)) == 1, "no more of them")
+        wait_for(lambda: len(watches(machine)) == 1, "no further watches")
         assert where() >> pool == before
 
 
 def watches(machine: Machine) -> list[int]:
-    """The processes that read the pipe which ends with the worker."""
+    """Return the processes that read the pipe which closes with the worker."""
     found = []
     for pid in machine.pids():
         with contextlib.suppress(OSError):
@@ -239,13 +241,13 @@ def test_worker_killed_while_it_starts_is_reported_at_once(network: Network, alo
     image = sky.Image(env={"PYTHONPATH": "/opt/site"})
     how = " by SIGKILL" if alone else ", with the shell that waited for it"
     with (
-        pytest.raises(sky.NodeStartError, match=rf"the worker ended as it started \(killed{how}\):\nloading$"),
+        pytest.raises(sky.NodeStartError, match=rf"the worker ended during startup \(killed{how}\):\nloading$"),
         sky.Compute(provider=hosts(network), nodes=1, image=image, provision_retry_delay=0.01),
     ):
         pass
 
 
-def test_a_frozen_machine_is_replaced(network: Network) -> None:
+def test_frozen_machine_is_replaced(network: Network) -> None:
     first, spare = network.add(), network.add()
     with sky.Compute(provider=hosts(network, grace=4), nodes=1) as pool:
         assert (where() >> pool)[0] == first.name
@@ -254,7 +256,7 @@ def test_a_frozen_machine_is_replaced(network: Network) -> None:
         first.thaw()
 
 
-def test_a_machine_without_power_is_replaced(network: Network) -> None:
+def test_powered_off_machine_is_replaced(network: Network) -> None:
     first, spare = network.add(), network.add()
     with sky.Compute(provider=hosts(network, grace=4), nodes=1) as pool:
         assert (where() >> pool)[0] == first.name
@@ -262,8 +264,8 @@ def test_a_machine_without_power_is_replaced(network: Network) -> None:
         assert pool.start(where()).future.result(60)[0] == spare.name
 
 
-def test_deadline_is_not_enforced_while_the_machine_is_out_of_reach(network: Network) -> None:
-    """While the machine cannot be reached it is not known what the task does, so nothing is decided."""
+def test_deadline_is_not_enforced_while_the_machine_is_unreachable(network: Network) -> None:
+    """The state of the task is unknown then, so nothing is decided."""
 
     @sky.function
     def holds_gil() -> None:
@@ -276,14 +278,14 @@ def test_deadline_is_not_enforced_while_the_machine_is_out_of_reach(network: Net
         before = where() >> pool
         running = pool.start(speak(20, 0.1).with_timeout(5))
         outage(network.machines[0], 9)
-        assert running.future.result(20) == 20, "it ended in time, and was heard of late"
+        assert running.future.result(20) == 20, "the task ended in time, and its event arrived late"
         assert where() >> pool == before
         with pytest.raises(sky.TaskTimeoutError):
             pool.start(holds_gil().with_timeout(0.5)).future.result(25)
         assert (where() >> pool)[1] != before[1]
 
 
-def test_a_killed_worker_is_seen_at_once(network: Network, caplog: pytest.LogCaptureFixture, wait_for: Wait) -> None:
+def test_killed_worker_is_noticed_at_once(network: Network, caplog: pytest.LogCaptureFixture, wait_for: Wait) -> None:
     first, spare = network.add(), network.add()
     with sky.Compute(provider=hosts(network), nodes=1) as pool:
         assert (where() >> pool)[0] == first.name

@@ -1,4 +1,4 @@
-"""The files of a cell on machines over SSH."""
+"""Files of cells on machines over SSH."""
 
 import os
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def notebook(pools: PoolManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         yield Notebook(shell, magics)
 
 
-def test_a_file_is_sent_once_by_content(notebook: Notebook, shared_network: Network, tmp_path: Path) -> None:
+def test_file_is_sent_once_per_content(notebook: Notebook, shared_network: Network, tmp_path: Path) -> None:
     data = os.urandom(30 << 20)
     (tmp_path / "big.bin").write_bytes(data)
     cell = "%%sky --on 0 --file big.bin\nfrom pathlib import Path\nsize = Path('big.bin').stat().st_size"
@@ -49,22 +49,22 @@ def test_a_file_is_sent_once_by_content(notebook: Notebook, shared_network: Netw
     first, second = received[1] - received[0], received[2] - received[1]
     assert first > len(data)
     assert second < 1 << 20
-    (tmp_path / "big.bin").write_bytes(data[:-1] + b"x")  # of three chunks, the last one changes
+    (tmp_path / "big.bin").write_bytes(data[:-1] + b"x")  # the last of three chunks changes
     assert notebook(cell).error is None
     third = sum(machine.received for machine in shared_network.machines) - received[2]
     assert third < 20 << 20
 
 
-def test_a_machine_has_no_file_of_the_notebook_until_it_is_sent(notebook: Notebook, tmp_path: Path) -> None:
+def test_machine_has_no_files_of_the_notebook_until_they_are_sent(notebook: Notebook, tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("a\n1\n2\n")
     cell = "import pandas as pd\ntotal = int(pd.read_csv('data.csv').a.sum())"
     last = notebook(f"%%sky --on 1\n{cell}").shown_error.splitlines()[-1]
-    assert last == f"data.csv is here, in {tmp_path}, and not on node 1: send it with --file data.csv."
+    assert last == f"data.csv is here, in {tmp_path}, but not on node 1: send it with --file data.csv."
     ran = notebook(f"%%sky --on all --file data.csv\n{cell}")
     assert (ran.error, notebook["total"]) == (None, [3, 3])
 
 
-def test_what_cells_write_comes_home_from_all_machines(notebook: Notebook, tmp_path: Path) -> None:
+def test_files_that_cells_write_are_returned_from_all_machines(notebook: Notebook, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     cell = """
 import os
@@ -86,7 +86,7 @@ big = Path("out/big").write_bytes(bytes(40 << 20))
     }
 
 
-def test_a_folder_is_the_same_here_and_on_both_machines(notebook: Notebook, tmp_path: Path) -> None:
+def test_folder_is_synced_with_both_machines(notebook: Notebook, tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / f"project/{number % 7}").mkdir(parents=True, exist_ok=True)
         (tmp_path / f"project/{number % 7}/{number}.txt").write_text(str(number))
@@ -108,7 +108,7 @@ n = [Path("project/1/1.txt").write_text("changed"), Path("project/new.txt").writ
     assert notebook["found"] == here
 
 
-def test_map_over_machines(notebook: Notebook, tmp_path: Path) -> None:
+def test_map_sends_and_returns_files_on_all_machines(notebook: Notebook, tmp_path: Path) -> None:
     (tmp_path / "factor").write_text("3")
     notebook("xs = range(5)")
     cell = "from pathlib import Path\nn = Path(f'{xs}.txt').write_text(str(xs * int(Path('factor').read_text())))"
@@ -116,9 +116,7 @@ def test_map_over_machines(notebook: Notebook, tmp_path: Path) -> None:
     assert contents(tmp_path) == {"factor": "3", **{f"{x}.txt": str(3 * x) for x in range(5)}}
 
 
-def test_a_file_becomes_a_folder_and_what_cannot_be_put_in_place_loses_nothing(
-    notebook: Notebook, tmp_path: Path
-) -> None:
+def test_file_becomes_a_folder_and_files_that_cannot_be_placed_are_not_lost(notebook: Notebook, tmp_path: Path) -> None:
     (tmp_path / "e").mkdir()
     for name in ("f", "deleted", "edited"):
         (tmp_path / "e" / name).write_text("old")
@@ -133,7 +131,7 @@ def test_a_file_becomes_a_folder_and_what_cannot_be_put_in_place_loses_nothing(
     (tmp_path / "way/y").write_text("in its way")
     wanted = {"e/edited": "an hour of work", "e/f/x": "folder", "way/y": "in its way"}
     failed = notebook("%%sky --on 0 --sync e --file way/y\n1")
-    assert "way/y cannot be put in place on node 0: way is no folder there." in failed.shown_error
+    assert "way/y cannot be put in place on node 0: way is not a folder there." in failed.shown_error
     assert contents(tmp_path) == wanted
     look = "found = {str(p): p.read_text() for p in Path('e').rglob('*') if p.is_file()}"
     assert notebook(f"%%sky --on 0 --sync e\nfrom pathlib import Path\n{look}").error is None

@@ -1,4 +1,4 @@
-"""Another user of the client's machine takes the ports of a pool's tunnels while the connection is cut."""
+"""Impostors: another user of the client's machine takes over the ports of a pool's tunnels during an outage."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ def total(data: np.ndarray) -> int:
 
 
 class Impostor:
-    """The process, and what it said."""
+    """An impostor process, with its output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.lines: list[list[str]] = []
@@ -53,14 +53,14 @@ class Impostor:
             self._said.put(line)
 
     def said(self, word: str) -> list[list[str]]:
-        """The rest of each line so far that begins with `word`."""
+        """Return the remaining words of each line so far that starts with `word`."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self.lines.append(self._said.get_nowait().split())
         return [line[1:] for line in self.lines if line[0] == word]
 
     def end(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._reading.join()
         self._process.communicate()
@@ -68,7 +68,7 @@ class Impostor:
 
 @contextlib.contextmanager
 def impostor(folder: Path, ports: list[int]) -> Iterator[Impostor]:
-    """An impostor at those ports, whose certificate bears the name of the pool's own authority."""
+    """Run an impostor at those ports, with a certificate in the name of the pool's authority."""
     files = {"cert": folder / "cert", "key": folder / "key"}
     other = Authority("node", b"o" * 32).issue("node")
     files["cert"].write_bytes(other.cert)
@@ -83,10 +83,10 @@ def impostor(folder: Path, ports: list[int]) -> Iterator[Impostor]:
 
 
 def masters() -> list[psutil.Process]:
-    """The processes that hold the connections of this one."""
+    """Return the processes that hold this process's SSH connections."""
     found = []
     for each in psutil.Process().children():
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just exited
             if "ControlMaster=yes" in each.cmdline():
                 found.append(each)
     return found
@@ -104,7 +104,7 @@ def ports_of(processes: list[psutil.Process]) -> list[int]:
 def test_impostor_at_the_ports_of_a_cut_connection_learns_nothing_and_the_pool_recovers(
     network: Network, tmp_path: Path, wait_for: Wait
 ) -> None:
-    """It keeps the ports, so that the tunnels must be made at others."""
+    """It keeps the ports, so that the tunnels must use others."""
     machine = network.add()
     with sky.Compute(provider=hosts(network), nodes=1, worker=sky.Worker(concurrency=2)) as pool:
         before = where() >> pool
@@ -113,24 +113,26 @@ def test_impostor_at_the_ports_of_a_cut_connection_learns_nothing_and_the_pool_r
         ports = ports_of([master])
         assert ports
         with impostor(tmp_path, ports) as other:
-            wait_for(lambda: other.said("ready"), "the impostor to be there")
+            wait_for(lambda: other.said("ready"), "the impostor to start")
             machine.cut()
             master.send_signal(signal.SIGKILL)
             wait_for(lambda: len(other.said("took")) == len(ports), "the impostor to have the ports")
             pending = [pool.start(total(np.full(200_000, number))) for number in range(1, 5)]
-            wait_for(lambda: len(other.said("heard")) >= 3, "the client to call the impostor, three times")
+            wait_for(lambda: len(other.said("heard")) >= 3, "three connections of the client to the impostor")
             machine.mend()
             for number, each in enumerate(pending, 1):
                 assert each.future.result(60) == 200_000 * number
-            assert where() >> pool == before, "the worker is the same"
+            assert where() >> pool == before, "another worker answered"
             assert not set(ports_of(masters())) & set(ports)
             assert {kind for kind, *_ in other.said("heard")} == {"silence", "noise", "tls"}
             for kind, *heard in other.said("heard"):
                 said = bytes.fromhex("".join(heard))
-                assert not said or (kind != "tls" and said[:2] == b"\x16\x03" and said[5] == 1), "a greeting of TLS"
+                assert not said or (kind != "tls" and said[:2] == b"\x16\x03" and said[5] == 1), (
+                    "more than a TLS greeting"
+                )
 
 
-def test_strangers_at_the_tunnels_take_nothing_from_the_pool(network: Network) -> None:
+def test_strangers_at_the_tunnels_do_not_disturb_the_pool(network: Network) -> None:
     network.add()
     with sky.Compute(provider=hosts(network), nodes=1, worker=sky.Worker(concurrency=2)) as pool:
         before = where() >> pool
@@ -158,10 +160,10 @@ def test_strangers_at_the_tunnels_take_nothing_from_the_pool(network: Network) -
             stranger.kill()
             stranger.communicate()
             reading.join()
-        assert where() >> pool == before, "the worker is the same"
+        assert where() >> pool == before, "another worker answered"
 
 
-def test_tunnels_to_the_bulk_path_are_sockets_of_this_user_alone(
+def test_tunnels_to_the_bulk_path_are_private_sockets(
     network: Network, monkeypatch: pytest.MonkeyPatch, transport: bool
 ) -> None:
     network.add()
@@ -176,10 +178,10 @@ def test_tunnels_to_the_bulk_path_are_sockets_of_this_user_alone(
         for path in made:
             assert stat.S_ISSOCK(path.stat().st_mode)
             assert not path.stat().st_mode & 0o077
-    assert not set(socket_directory().iterdir()) & made, "nothing is left"
+    assert not set(socket_directory().iterdir()) & made, "sockets are left"
 
 
 @pytest.fixture(params=[True, False], ids=["openssh", "asyncssh"])
 def transport(request: pytest.FixtureRequest) -> bool:
-    """Whether OpenSSH makes the connections."""
+    """True if connections use OpenSSH."""
     return bool(request.param)

@@ -1,4 +1,4 @@
-"""Nobody pays for a client that is gone: a worker ends itself when its lease is over, and finishes its tasks first."""
+"""Leases of machines: without a client, a worker ends when its lease expires, after its tasks."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ time.sleep(100)
 
 
 def killed_client(network: Network, machine: Machine, seconds: float) -> None:
-    """A client in a process of its own, killed while its task runs."""
+    """Start a client process, and kill it while its task runs."""
     script = CLIENT.format(
         host=machine.address, key=str(network.key), known=str(network.known_hosts(machine)), python=sys.executable,
         seconds=seconds,
@@ -51,8 +51,8 @@ def killed_client(network: Network, machine: Machine, seconds: float) -> None:
         client.kill()
 
 
-def test_a_node_ends_itself_when_its_client_was_killed(network: Network, wait_for: Wait) -> None:
-    """After the lease of 31 s: the grace of 1 s and 30 s more. What ran finishes before."""
+def test_worker_of_a_killed_client_ends_after_its_lease(network: Network, wait_for: Wait) -> None:
+    """The lease is 31 s: the grace of 1 s, and 30 s. Running tasks finish first."""
     machine = network.add()
     killed_client(network, machine, 5)
     (worker,) = machine.running("skyward.worker")
@@ -61,14 +61,14 @@ def test_a_node_ends_itself_when_its_client_was_killed(network: Network, wait_fo
     assert list(nodes.iterdir())
     wait_for((root / "root/mark").exists, "the task to finish")
     assert machine.running("skyward.worker") == [worker]
-    wait_for(lambda: not machine.running("skyward.worker"), "the worker to end itself")
+    wait_for(lambda: not machine.running("skyward.worker"), "the worker to end")
     wait_for(lambda: not list(nodes.glob("*")), "its directory to be removed")
     wait_for(lambda: len(machine.pids()) == 1, "all but the listening sshd to end")
     assert [done.error for done in sky.reap()] == [""]
 
 
-def test_what_connected_us_goes_with_us(network: Network, wait_for: Wait) -> None:
-    """The `ssh` processes of a killed client end by themselves, on both sides."""
+def test_ssh_processes_of_a_killed_client_end(network: Network, wait_for: Wait) -> None:
+    """On both sides of the connection."""
     machine = network.add()
     killed_client(network, machine, 0)
     wait_for(lambda: not ssh_to(machine), "the ssh processes here to end")
@@ -76,7 +76,7 @@ def test_what_connected_us_goes_with_us(network: Network, wait_for: Wait) -> Non
 
 
 def test_inner_supervisor_ends_what_the_outer_one_left(network: Network, wait_for: Wait) -> None:
-    """The shell that waits for a worker does not kill the process group that both supervisors are of."""
+    """The shell that waits for a worker does not kill the process group of both supervisors."""
     machine = network.add()
     nodes = Path(f"/proc/{machine.pids()[0]}/root/opt/skyward/nodes")
     with sky.Compute(provider=hosts(network), nodes=1) as pool:
@@ -87,7 +87,7 @@ def test_inner_supervisor_ends_what_the_outer_one_left(network: Network, wait_fo
         outer.kill()
         wait_for(lambda: not list(nodes.glob("*/pid")), "the shell to notice")
         inner.resume()
-        wait_for(lambda: not machine.running("sleep\x001000"), "what the task started to end")
+        wait_for(lambda: not machine.running("sleep\x001000"), "the child process of the task to end")
 
 
 @sky.function

@@ -1,4 +1,4 @@
-"""The log of a pool over links that are cut: each stream whole, nothing twice; and what machines say of themselves."""
+"""Logs of a pool during outages: each stream is complete, without duplicates; and metrics of machines."""
 
 import time
 from collections import defaultdict
@@ -23,7 +23,7 @@ def speak(name: str, lines: int) -> str:
 
 
 def expected(name: str, lines: int) -> dict[str, str]:
-    """What `speak` writes, by stream."""
+    """Return the output of `speak`, by stream."""
     texts = {"stdout": "", "stderr": ""}
     for number in range(lines):
         texts["stderr" if number % 10 == 9 else "stdout"] += f"{name} {number}\n"
@@ -33,13 +33,13 @@ def expected(name: str, lines: int) -> dict[str, str]:
 def check_whole(pool: sky.Compute, task: int, name: str, lines: int) -> None:
     texts: dict[str, str] = defaultdict(str)
     for entry in pool.logs(task=task):
-        assert entry.offset == len(texts[entry.stream]), f"{entry} should begin where its stream had got to"
+        assert entry.offset == len(texts[entry.stream]), f"{entry} does not continue its stream"
         texts[entry.stream] += entry.text
     assert texts == expected(name, lines)
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_output_during_a_cut_is_whole(network: Network, executor: str) -> None:
+def test_output_during_an_outage_is_complete(network: Network, executor: str) -> None:
     machine = network.add()
     worker = sky.Worker(concurrency=4, executor=executor)  # type: ignore[arg-type]  # one of the two
     with sky.Compute(provider=hosts(network), nodes=1, worker=worker) as pool:
@@ -60,7 +60,7 @@ def test_output_during_a_cut_is_whole(network: Network, executor: str) -> None:
     assert follower.dropped == 0
 
 
-def test_a_scale_down_hears_what_its_machine_had_to_say(network: Network, wait_for: Wait) -> None:
+def test_output_at_the_end_of_a_removed_node_is_received(network: Network, wait_for: Wait) -> None:
     network.add()
     network.add()
 
@@ -76,11 +76,11 @@ def test_a_scale_down_hears_what_its_machine_had_to_say(network: Network, wait_f
         wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 2, "two nodes")
         pool.start(last_words(), on=1).future.result(60)
         pool.resize(1)
-        wait_for(lambda: len(pool.snapshot().nodes) == 1, "the second node to be gone")
+        wait_for(lambda: len(pool.snapshot().nodes) == 1, "the second node to be removed")
         assert pool.logs(node=1).text == "hello\ngoodbye\n"
 
 
-def test_a_pool_closes_while_a_machine_cannot_be_reached(network: Network) -> None:
+def test_pool_closes_while_a_machine_is_unreachable(network: Network) -> None:
     machine = network.add()
     with sky.Compute(provider=hosts(network), nodes=1) as pool:
         assert speak("a", 1) >> pool == "a"
@@ -88,10 +88,10 @@ def test_a_pool_closes_while_a_machine_cannot_be_reached(network: Network) -> No
     assert pool.logs().text == "a 0\n"
 
 
-def test_a_machine_of_its_own_is_told_of_as_a_whole(network: Network, wait_for: Wait) -> None:
+def test_metrics_of_a_machine_cover_the_whole_machine(network: Network, wait_for: Wait) -> None:
     network.add()
     with sky.Compute(provider=hosts(network), nodes=1, metrics_interval=0.2) as pool:
-        wait_for(lambda: len(pool.metrics(0)[0]) > 1, "the first figures")
+        wait_for(lambda: len(pool.metrics(0)[0]) > 1, "the first metrics")
         now = pool.snapshot().nodes[0].metrics
         assert now is not None
         assert now.scope == "machine"

@@ -1,4 +1,4 @@
-"""The machines of this tier are what they say: reached over SSH, apart from this host, and gone after the test."""
+"""The test machines themselves: reachable over SSH, isolated from this host, and removed after the test."""
 
 import asyncio
 import subprocess
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.machines
 
 
 def ask(network: Network, machine: Machine, command: str) -> str:
-    """What `command` prints there, over a connection of its own."""
+    """Run a command on a machine over a separate connection, and return its output."""
     return asyncio.run(_ask(network, machine, command))
 
 
@@ -27,7 +27,7 @@ async def _ask(network: Network, machine: Machine, command: str) -> str:
         return str(done.stdout).strip()
 
 
-def test_a_machine_has_its_own_name_disk_and_processes(network: Network) -> None:
+def test_machine_has_its_own_name_disk_and_processes(network: Network) -> None:
     machine = network.add()
     assert ask(network, machine, "hostname; echo here > /root/mark; cat /proc/1/comm") == f"{machine.name}\nsshd"
     assert not Path("/root/mark").exists()
@@ -36,7 +36,7 @@ def test_a_machine_has_its_own_name_disk_and_processes(network: Network) -> None
     assert ask(network, machine, "test -e /root/mark || echo blank") == "blank"
 
 
-def test_freeze_and_thaw(network: Network, wait_for: Wait) -> None:
+def test_freeze_and_thaw_stop_and_continue_the_processes(network: Network, wait_for: Wait) -> None:
     machine = network.add()
     first = Path(f"/proc/{machine.pids()[0]}/stat")
 
@@ -46,10 +46,10 @@ def test_freeze_and_thaw(network: Network, wait_for: Wait) -> None:
     machine.freeze()
     wait_for(lambda: state() == "T", "the machine to stop")
     machine.thaw()
-    wait_for(lambda: state() == "S", "the machine to go on")
+    wait_for(lambda: state() == "S", "the machine to continue")
 
 
-def test_nothing_remains(network: Network, wait_for: Wait) -> None:
+def test_closed_network_leaves_nothing(network: Network, wait_for: Wait) -> None:
     machine = network.add()
     inside = machine.pids()
     network.close()

@@ -1,4 +1,4 @@
-"""Machines of a minimal system: no Python, no uv, no pip, no curl, and no way out but to mirrors on their bridge."""
+"""Machines with a minimal system: no Python, uv, pip or curl, and no network except mirrors on their bridge."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from tests.machines.machine import Machine, Network, why_not
 from tests.machines.serving import served
 from tests.required import leave_out_for
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(600)]  # the first run makes the system
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(600)]  # the first run creates the system
 
 UV = Path(__file__).parents[2] / ".venv/bin/uv"
 MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -25,7 +25,7 @@ MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @pytest.fixture(scope="module")
 def offered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the mirrors have: packages for apt, packages for Python, and Python itself."""
+    """Folder of the mirrors: packages for apt, packages for Python, and Python itself."""
     leave_out_for(why_not(), "SKYWARD_MACHINES")
     leave_out_for(minimal.why_not(), "SKYWARD_MINIMAL_ROOT")
     folder = tmp_path_factory.mktemp("offered")
@@ -41,7 +41,7 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Bare:
-    """A machine, and the mirrors that it may be told of."""
+    """A machine, and the mirrors that it may be configured with."""
 
     network: Network
     machine: Machine
@@ -52,7 +52,7 @@ class Bare:
         return replace(hosts(self.network), python=None)
 
     def offer_packages(self, folder: str = "apt") -> None:
-        """Let apt know its mirror."""
+        """Configure apt with its mirror."""
         sources = self.machine.disk / "etc/apt/sources.list"
         sources.write_text(f"deb [trusted=yes] {self.mirrors}{folder}/ ./\n")
 
@@ -62,7 +62,7 @@ class Bare:
         shutil.copy(UV.resolve(), uv)
 
     def refusal(self) -> str:
-        """What is said last of a pool that does not come up."""
+        """Return the last line of the error of a pool that fails to open."""
         pool = sky.Compute(provider=self.provider, nodes=1, max_provision_attempts=1)
         with pytest.raises(sky.ProvisioningError, match="bootstrap phase 'uv' failed") as caught:
             pool.open()
@@ -87,7 +87,7 @@ def bare(network: Network, offered: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def offer_python(bare: Bare, offered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let uv know of the Python to fetch."""
+    """Configure uv with the Python to fetch."""
     major, minor, patch = sys.version_info[:3]
     described = {
         "name": "cpython", "os": "linux", "libc": "gnu", "prerelease": "", "sha256": None, "variant": None,
@@ -126,10 +126,10 @@ def base_prefix() -> str:
     return sys.base_prefix
 
 
-def test_it_boots_through_every_phase(
+def test_machine_passes_every_phase_of_setup(
     bare: Bare, offered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """apt has a Python of its own, of another version: that is for pip, which fetches uv, which fetches ours."""
+    """apt installs a Python of another version, for pip, which installs uv, which installs the right Python."""
     bare.offer_packages()
     offer_python(bare, offered, monkeypatch)
     (tmp_path / "ours.py").write_text("WHO = 'us'\n")
@@ -153,7 +153,7 @@ def test_it_boots_through_every_phase(
     assert "naïve ✓" in capsys.readouterr().out
 
 
-def test_a_python_that_uv_cannot_fetch_comes_from_apt(bare: Bare, offered: Path) -> None:
+def test_python_that_uv_cannot_fetch_is_installed_by_apt(bare: Bare, offered: Path) -> None:
     bare.bring_uv()
     folder = offered / "own"
     folder.mkdir()
@@ -163,12 +163,13 @@ def test_a_python_that_uv_cannot_fetch_comes_from_apt(bare: Bare, offered: Path)
         assert base_prefix() >> pool == "/usr"
 
 
-def test_what_cannot_be_fetched_is_named(bare: Bare) -> None:
+def test_missing_download_is_named(bare: Bare) -> None:
     assert bare.refusal() == (
-        "uv is not here, and no Python with pip to fetch it: install uv on this machine, or python3 with python3-venv"
+        "uv is not installed, and no Python with pip to download it: install uv on this machine, or python3 with "
+        "python3-venv"
     )
     bare.bring_uv()
     assert bare.refusal() == (
-        f"Python {MINOR} is not on this machine, and neither uv nor apt could fetch it: install it there, or ask for "
-        "another with Image(python=...)"
+        f"Python {MINOR} is not on this machine, and neither uv nor apt could install it: install it there, or "
+        "select another with Image(python=...)"
     )

@@ -1,4 +1,4 @@
-"""A pool on machines over SSH does what a pool on local nodes does."""
+"""A pool of machines over SSH works like a pool of local nodes."""
 
 import os
 from pathlib import Path
@@ -23,19 +23,19 @@ def test_functions_run_on_the_machines(pool: sky.Compute, shared_network: Networ
     assert sorted(hostname() @ pool) == [machine.name for machine in shared_network.machines]
 
 
-def test_output_comes_home(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_is_shown_by_the_client(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     hostname() @ pool
-    said = capsys.readouterr().out
-    assert "this is node 0" in said
-    assert "this is node 1" in said
+    output = capsys.readouterr().out
+    assert "this is node 0" in output
+    assert "this is node 1" in output
 
 
-def test_large_buffers_take_the_tunnel_both_ways(pool: sky.Compute) -> None:
+def test_large_buffers_are_transferred_through_the_tunnel_both_ways(pool: sky.Compute) -> None:
     data = np.random.default_rng(0).integers(0, 100, 20_000_000, dtype=np.uint8)
     assert np.array_equal(doubled(data) >> pool, data * 2)
 
 
-def test_streams(pool: sky.Compute) -> None:
+def test_streams_in_both_directions(pool: sky.Compute) -> None:
     assert list(count(10_000) >> pool) == list(range(10_000))
 
 
@@ -47,11 +47,11 @@ def test_nodes_know_the_addresses_of_their_peers(pool: sky.Compute, shared_netwo
     assert peers() @ pool == [[machine.address for machine in shared_network.machines]] * 2
 
 
-def test_no_secret_is_left_in_the_environment_of_tasks(pool: sky.Compute) -> None:
+def test_environment_of_tasks_has_no_secrets(pool: sky.Compute) -> None:
     assert "SKYWARD_PASS" not in environment() >> pool
 
 
-def test_a_closed_pool_leaves_the_machines_as_they_were(network: Network, wait_for: Wait) -> None:
+def test_closed_pool_leaves_the_machines_unchanged(network: Network, wait_for: Wait) -> None:
     machine = network.add()
     with sky.Compute(provider=hosts(network), nodes=1) as pool:
         assert hostname() >> pool == machine.name
@@ -61,7 +61,7 @@ def test_a_closed_pool_leaves_the_machines_as_they_were(network: Network, wait_f
     wait_for(lambda: len(machine.pids()) == 1, "all but the listening sshd to end")
 
 
-def test_more_nodes_than_hosts(network: Network) -> None:
+def test_more_nodes_than_hosts_are_refused(network: Network) -> None:
     network.add()
-    with pytest.raises(sky.SpecError, match=r"^The pool wants 2 nodes, but hosts names 1 machine\.$"):
+    with pytest.raises(sky.SpecError, match=r"^The pool needs at least 2 nodes, but hosts names 1 machine\.$"):
         sky.Compute(provider=hosts(network), nodes=2).open()

@@ -1,4 +1,4 @@
-"""Machines that have nothing yet: an image becomes the environment that the worker runs in."""
+"""Setup of a worker's environment on empty machines, from the spec's image."""
 
 import os
 import time
@@ -22,7 +22,7 @@ UV = Path(__file__).parents[2] / ".venv/bin/uv"
 
 @pytest.fixture
 def wheels(network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of packages that the machines are told to install from, and from nowhere else."""
+    """Folder of packages that is the machines' only package source."""
     folder = tmp_path / "wheels"
     for name in ("blake3", "casty", "cloudpickle", "uvloop"):
         repack(folder, name)
@@ -35,7 +35,7 @@ def wheels(network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def bare(network: Network) -> Machine:
-    """A machine with uv on its path, and nothing of ours."""
+    """Machine with uv on its path, and without Skyward."""
     machine = network.add()
     (machine.disk / "usr/local/bin/uv").symlink_to(UV.resolve())
     return machine
@@ -55,7 +55,7 @@ def torchy() -> str:
     return str(torchy.VERSION)
 
 
-def test_an_image_becomes_the_environment_of_its_nodes(network: Network, wheels: Path) -> None:
+def test_environment_of_nodes_has_the_contents_of_the_image(network: Network, wheels: Path) -> None:
     make_wheel(wheels, "torchy", "2.5")
     machine = bare(network)
     provider = replace(hosts(network), python=None)
@@ -70,7 +70,7 @@ def test_an_image_becomes_the_environment_of_its_nodes(network: Network, wheels:
     assert (machine.disk / where.lstrip("/")).lstat().st_mtime == before
 
 
-def test_a_phase_that_fails_names_itself(network: Network, wheels: Path) -> None:
+def test_failing_phase_is_named(network: Network, wheels: Path) -> None:
     bare(network)
     provider = replace(hosts(network), python=None)
     pool = sky.Compute(
@@ -92,10 +92,10 @@ def plain() -> int:
     return 1
 
 
-def test_another_version_of_what_a_payload_uses_is_told_once(
+def test_version_difference_of_a_used_package_is_warned_about_once(
     network: Network, wheels: Path, caplog: pytest.LogCaptureFixture, wait_for: Wait
 ) -> None:
-    """Of two packages that are older there, that which a function imports; and not before, nor again."""
+    """Of two packages that are older on the machine, only the one that a function imports, at its first use."""
     make_wheel(wheels, "matplotlib", "1.5")
     make_wheel(wheels, "numpy", "1.5")
     machine = bare(network)
@@ -105,22 +105,22 @@ def test_another_version_of_what_a_payload_uses_is_told_once(
         assert plotted() >> pool == "1.5"
         wait_for(lambda: "has matplotlib 1.5" in caplog.text, "the warning")
         assert sky.function(lambda: __import__("matplotlib").VERSION)() >> pool == "1.5"
-    told = [record.getMessage() for record in caplog.records if "this process" in record.getMessage()]
+    warnings = [record.getMessage() for record in caplog.records if "this process" in record.getMessage()]
     here = version("matplotlib")
-    assert told == [
+    assert warnings == [
         f"root@{machine.address} has matplotlib 1.5 and this process {here}; "
         f'`Image(pip=["matplotlib=={here}"])` or `--pip matplotlib=={here}` makes them the same.'
     ]
 
 
 def age(path: Path, days: float) -> None:
-    """Have a file be touched so many days ago."""
+    """Set the modification time of a file to `days` ago."""
     path.touch()
     os.utime(path, (time.time() - days * 86400,) * 2)
 
 
-def test_environments_that_nobody_used_for_long_go(network: Network, wheels: Path, wait_for: Wait) -> None:
-    """But never one that a worker runs in, however long ago it was started; nor the newest few."""
+def test_environments_unused_for_long_are_removed(network: Network, wheels: Path, wait_for: Wait) -> None:
+    """Except those in use by a worker, and the newest few."""
     machine = bare(network)
     provider = replace(hosts(network), python=None)
     with sky.Compute(provider=provider, nodes=1) as long_lived:
@@ -134,12 +134,12 @@ def test_environments_that_nobody_used_for_long_go(network: Network, wheels: Pat
         assert [*(root / "cache/archive-v0").glob("*")]
         age(root / "used" / own, 50)
         age(root / "pruned", 2)
-        by_another_name = replace(provider, hosts=[f"{machine.address}:22"])  # a pool has a host for itself
+        by_another_name = replace(provider, hosts=[f"{machine.address}:22"])  # a pool has exclusive use of a host
         with sky.Compute(provider=by_another_name, nodes=1, image=sky.Image(env={"A": "b"})) as newer:
             other = Path(executable() >> newer).parents[1].name
             wait_for(lambda: time.time() - (root / "pruned").stat().st_mtime < 86400, "old environments to be removed")
             wait_for(lambda: not [*(root / "trash").iterdir()], "their files to be removed")
-            wait_for(lambda: not [*(root / "cache/archive-v0").glob("*")], "what uv keeps of packages to be removed")
+            wait_for(lambda: not [*(root / "cache/archive-v0").glob("*")], "uv's cache of packages to be removed")
             assert (root / "logs/prune").read_text() == ""
         assert {path.name for path in (root / "envs").iterdir()} == {own, other, "old31", "old32", "old33"}
         assert {path.name for path in (root / "state").iterdir()} == {own, other, "old31", "old32", "old33"}

@@ -1,4 +1,4 @@
-"""Only machines with the right host key, and clients with the pass of a node, are let in; a refusal says why."""
+"""Authentication: only machines with the right host key, and clients with a node's pass, are accepted."""
 
 import asyncio
 import socket
@@ -35,38 +35,38 @@ def name() -> str:
 
 
 def refusal(provider: sky.SSH, options: sky.Options | None = None, **spec: Any) -> str:
-    """Why a pool of one node cannot be opened."""
+    """Open a pool of one node that is refused, and return the error message."""
     options = replace(options or sky.Options(), max_provision_attempts=1, provision_retry_delay=0)
     with pytest.raises(sky.ProvisioningError) as caught:
         sky.Compute(provider=provider, nodes=1, options=options, **spec).open()
     return str(caught.value)
 
 
-def test_a_machine_with_another_host_key_is_refused(network: Network) -> None:
+def test_machine_with_a_wrong_host_key_is_refused(network: Network) -> None:
     machine = network.add()
     provider = hosts(network)
     machine.kill()
     machine.renew_host_key()
     machine.boot()
-    said = refusal(provider)
-    assert f"root@{machine.address} shows another host key than {provider.known_hosts} has for it" in said
-    assert said.count("\n") == 0
+    error = refusal(provider)
+    assert f"root@{machine.address} shows another host key than {provider.known_hosts} has for it" in error
+    assert error.count("\n") == 0
 
 
-def test_a_machine_without_a_known_host_key_is_refused(network: Network) -> None:
+def test_machine_without_a_known_host_key_is_refused(network: Network) -> None:
     machine = network.add()
     provider = replace(hosts(network), known_hosts=network.known_hosts())
     assert f"the host key of root@{machine.address} is not in {provider.known_hosts}" in refusal(provider)
 
 
-def test_a_key_that_does_not_fit_is_refused(network: Network, tmp_path: Path) -> None:
+def test_wrong_client_key_is_refused(network: Network, tmp_path: Path) -> None:
     network.add()
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
-    assert "lets none of our keys in" in refusal(replace(hosts(network), client_keys=tmp_path / "key"))
+    assert "accepts none of our keys" in refusal(replace(hosts(network), client_keys=tmp_path / "key"))
 
 
-def test_the_configuration_of_ssh_counts(network: Network, tmp_path: Path) -> None:
-    """Names, users and keys of a configuration file; and the second machine is behind the first."""
+def test_ssh_configuration_applies(network: Network, tmp_path: Path) -> None:
+    """Aliases, users and keys of a configuration file, and a jump host."""
     jump, inner = network.add(), network.add()
     config = tmp_path / "config"
     config.write_text(
@@ -81,15 +81,13 @@ def test_the_configuration_of_ssh_counts(network: Network, tmp_path: Path) -> No
 
 
 def connections(machine: Machine, to: Machine) -> str:
-    """The connections of one machine to another."""
+    """Return the connections of one machine to another."""
     inside = ["nsenter", "--target", str(machine.pids()[0]), "--net"]
     shown = subprocess.run([*inside, "ss", "-tn", "dst", to.address], capture_output=True, text=True, check=True)
     return shown.stdout.replace("ESTAB", "ESTABLISHED")
 
 
-def test_a_first_meeting_is_said_and_held_to(
-    network: Network, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_new_host_key_is_logged_then_pinned(network: Network, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     machine = network.add()
     config = tmp_path / "config"
     config.write_text(f"Host *\n  UserKnownHostsFile {tmp_path / 'known'}\n")
@@ -97,7 +95,7 @@ def test_a_first_meeting_is_said_and_held_to(
     for _ in range(2):
         with sky.Compute(provider=provider, nodes=1) as pool:
             assert name() >> pool == machine.name
-    assert caplog.text.count(f"{machine.address} was met for the first time") == 1
+    assert caplog.text.count(f"first connection to {machine.address}") == 1
     machine.kill()
     machine.renew_host_key()
     machine.boot()
@@ -105,15 +103,15 @@ def test_a_first_meeting_is_said_and_held_to(
 
 
 def worker_ports(machine: Machine) -> list[tuple[str, int]]:
-    """Where processes of a machine listen, but for its sshd."""
+    """Return the listening addresses of a machine's processes, except sshd."""
     inside = ["nsenter", "--target", str(machine.pids()[0]), "--net"]
     shown = subprocess.run([*inside, "ss", "-tlnH"], capture_output=True, text=True, check=True)
     found = [line.split()[3].rpartition(":") for line in shown.stdout.splitlines()]
     return [(host, int(port)) for host, _, port in found if port != "22"]
 
 
-def test_a_worker_is_not_on_the_network(network: Network) -> None:
-    """Its own ports are not; that of the pool's cluster is, and talks to nobody without a certificate of the pool."""
+def test_ports_of_a_worker_are_not_on_the_network(network: Network) -> None:
+    """Except for that of the pool's cluster, which refuses peers without a certificate of the pool."""
     machine = network.add()
     with sky.Compute(provider=hosts(network), nodes=1):
         ports = worker_ports(machine)
@@ -128,8 +126,8 @@ def test_a_worker_is_not_on_the_network(network: Network) -> None:
             assert hears(machine.address, port) == b""
 
 
-def test_a_certificate_of_another_pool_is_refused(network: Network, tmp_path: Path, wait_for: Wait) -> None:
-    """Even one whose authority bears the same name."""
+def test_certificate_of_another_pool_is_refused(network: Network, tmp_path: Path, wait_for: Wait) -> None:
+    """Even if its authority has the same name."""
     machine = network.add()
     with sky.Compute(provider=hosts(network), nodes=1, name="same") as pool:
         assert name() >> pool == machine.name
@@ -141,14 +139,14 @@ def test_a_certificate_of_another_pool_is_refused(network: Network, tmp_path: Pa
         def of_cluster() -> set[int]:
             return {port for host, port in worker_ports(machine) if host == machine.address}
 
-        wait_for(of_cluster, "the node to listen for others")
+        wait_for(of_cluster, "the node to listen for peers")
         for port in of_cluster():
             assert hears(machine.address, port, files["cert"], files["key"]) == b""
         assert name() >> pool == machine.name
 
 
 def hears(host: str, port: int, *certificate: Path) -> bytes:
-    """What a port answers to a stranger who speaks TLS, and shows no certificate or the one in those files."""
+    """Connect to a port with TLS, without a certificate or with that of the files, and return the answer."""
     anyone = ssl.create_default_context()
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
     if certificate:
@@ -163,7 +161,7 @@ def hears(host: str, port: int, *certificate: Path) -> bytes:
 
 
 def test_stranger_at_a_tunnel_is_refused_by_engine_and_bulk_path(network: Network) -> None:
-    """Also one with the pass of another node of the same pool."""
+    """Also with the pass of another node of the same pool."""
     network.add()
     asyncio.run(_strange(network))
 

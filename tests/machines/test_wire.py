@@ -1,4 +1,4 @@
-"""A pool far away: 100 ms, jitter and lost packets between it and its machine."""
+"""A slow network: latency of 100 ms, jitter and packet loss between a pool and its machine."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ WIRE = Path(__file__).parents[3] / "shared/tools/wire.py"
 @pytest.fixture
 def far(network: Network) -> Network:
     if not WIRE.is_file():
-        pytest.skip(f"there is no {WIRE}, which disturbs the network")
+        pytest.skip(f"the wire program {WIRE} is missing")
     network.wire = WIRE
     return network
 
@@ -42,7 +42,9 @@ def doubled(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return data * 2
 
 
-def test_latency_jitter_and_loss_lose_and_double_nothing(far: Network, capsys: pytest.CaptureFixture[str]) -> None:
+def test_latency_jitter_and_loss_neither_lose_nor_duplicate_output(
+    far: Network, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine = far.add()
     machine.disturb(delay=0.1, jitter=0.02, loss=0.01)
     data = np.random.default_rng(0).integers(0, 100, 2_000_000, dtype=np.uint8)
@@ -52,5 +54,5 @@ def test_latency_jitter_and_loss_lose_and_double_nothing(far: Network, capsys: p
         assert list(ticks(2000) >> pool) == list(range(2000))
         assert sky.gather(*(speak(1) for _ in range(20))) >> pool == (1,) * 20
         assert np.array_equal(sending.future.result(120), data * 2)
-    said = re.findall(r"line \d+", capsys.readouterr().out)  # two tasks that print at once may share a line
-    assert sorted(said) == sorted([f"line {number}" for number in range(300)] + ["line 0"] * 20)
+    output = re.findall(r"line \d+", capsys.readouterr().out)  # tasks that print concurrently may share a line
+    assert sorted(output) == sorted([f"line {number}" for number in range(300)] + ["line 0"] * 20)

@@ -1,4 +1,4 @@
-"""Notebooks with `%%sky` cells run under papermill: parameters reach the nodes, and errors are those that it knows."""
+"""Notebooks with `%%sky` cells under papermill: parameters reach the nodes, and errors have types that it knows."""
 
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,11 @@ def written(tmp_path: Path, *sources: str) -> Path:
 
 
 def execute(path: Path, **parameters: object) -> Any:
-    """The notebook as papermill leaves it."""
+    """Return the notebook as papermill leaves it."""
     return pm.execute_notebook(path, path.with_name("out.ipynb"), parameters=parameters, progress_bar=False)
 
 
-def test_parameters_reach_the_node_and_the_results_come_home(tmp_path: Path) -> None:
+def test_parameters_reach_the_node_and_results_are_returned(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         "class Model:\n    w = 0\nmodel = Model()\ndef fit(m):\n    m.w += n\n    return m.w",

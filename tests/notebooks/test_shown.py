@@ -1,4 +1,4 @@
-"""What a newcomer runs first: the demo, and the examples of the README."""
+"""First steps of a new user: the demo, and the examples of the README."""
 
 import re
 import subprocess
@@ -12,26 +12,26 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: str | Path) -> str:
-    """Standard output of `command`, which must succeed."""
+    """Return the standard output of `command`, which must succeed."""
     done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=55)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def blocks(language: str) -> list[str]:
-    """The examples of the README in `language`."""
+    """Return the examples of the README in `language`."""
     found = re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     assert found
     return found
 
 
-def test_the_demo_runs_the_quickstart() -> None:
+def test_demo_runs_the_quickstart() -> None:
     shown = run("scripts/demo.py", "notebooks/quickstart.ipynb")
     assert "%%sky" in shown
     assert "make lab" in shown
 
 
-def test_the_demo_names_the_cell_that_failed(tmp_path: Path) -> None:
+def test_demo_names_the_cell_that_failed(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
     path = tmp_path / "wrong.ipynb"
     nbformat.write(notebook, path)
@@ -43,8 +43,8 @@ def test_the_demo_names_the_cell_that_failed(tmp_path: Path) -> None:
     assert f"cell 0 of {path} failed" in done.stderr
 
 
-def test_the_script_of_the_readme(tmp_path: Path) -> None:
-    script, elastic, _ = blocks("python")  # the third is of machines that only its reader has
+def test_script_of_the_readme_runs(tmp_path: Path) -> None:
+    script, elastic, _ = blocks("python")  # the third is about machines that only its reader has
     path = tmp_path / "script.py"
     path.write_text(f"{script}\n{elastic}")
     shown = run(path)
@@ -52,7 +52,7 @@ def test_the_script_of_the_readme(tmp_path: Path) -> None:
     assert "capped at 4 by max" in shown
 
 
-def test_the_cells_of_the_readme() -> None:
+def test_cells_of_the_readme_run() -> None:
     cells = [nbformat.v4.new_code_cell(source) for source in blocks("ipython")]
     done = NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=50, kernel_name="python3").execute()
     *_, ran, last = done.cells
@@ -62,8 +62,8 @@ def test_the_cells_of_the_readme() -> None:
     assert last.outputs[0].data["text/plain"] == "499999500001"
 
 
-def test_notebooks_are_saved_as_they_ran() -> None:
-    """nbval compares with the saved outputs: a cell that was never run has none to compare."""
+def test_notebooks_are_saved_with_their_outputs() -> None:
+    """nbval compares with the saved outputs: a cell that was never run has none."""
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
     assert notebooks
     for path in notebooks:

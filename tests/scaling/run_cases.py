@@ -1,7 +1,7 @@
 """Run scaling cases: `python tests/scaling/run_cases.py FILE...`, files in the schema of `scaling_examples.json`.
 
-Prints every case that failed, with what was expected and what came, and ends with `N passed, M failed`. The functions
-under `ANSWERS` translate: each gives a case's input to the product and the product's answer in the words of the schema.
+Prints every failed case with the expected and the actual answer, and ends with `N passed, M failed`. Each function
+under `ANSWERS` passes a case's input to the product, and returns the product's answer in the terms of the schema.
 """
 
 import json
@@ -36,7 +36,7 @@ type Json = Any
 type Answer = dict[str, Json]
 
 UNLIMITED = 1_000_000
-"""Nodes of a type that has no maximum."""
+"""Nodes of a type without a maximum."""
 
 RULES: Mapping[str, Callable[[], Rule]] = {
     "no": NoRule,
@@ -116,7 +116,7 @@ def _existing(node: Json) -> Existing:
 
 
 def _requests(given: Json) -> list[tuple[dict[str, float], int]]:
-    """Bundles, each with how many of it; one may also stand alone."""
+    """Return bundles with their counts; a bundle may also be given without a count."""
     return [
         (each["bundle"], each.get("count", 1)) if isinstance(each.get("bundle"), dict) else (each, 1)
         for each in given or ()
@@ -230,7 +230,7 @@ ANSWERS: Mapping[str, Callable[[Json], Answer]] = {
 }
 
 
-# Comparing.
+# Comparison.
 
 
 def _bundle(given: Json) -> tuple[tuple[str, float], ...]:
@@ -246,7 +246,7 @@ def _same_bundles(expected: Json, came: Json) -> bool:
 
 
 def _same_or_tied_bundles(expected: Json, came: Json) -> bool:
-    """Which of the bundles of one tie group finds no place is open."""
+    """Return whether the bundles agree; within a tie group any bundle may be left unplaced."""
     return _same_bundles(expected, came) or Counter(map(_tie_group, expected)) == Counter(map(_tie_group, came))
 
 
@@ -269,7 +269,7 @@ def _same_steps(expected: Json, came: Json) -> bool:
 
 
 def _same_commands(expected: Json, came: Json) -> bool:
-    """As multisets; what a case does not say of a command is open."""
+    """Return whether the commands agree as multisets, in the fields that a case states."""
     left = list(came)
     for command in expected:
         found = next((each for each in left if {**each, **command} == each), None)
@@ -300,7 +300,7 @@ def _holds(field: str, expected: Json, answer: Answer, kind: str) -> bool:
 
 
 def _wanted(case: Json) -> Iterator[Mapping[str, Sequence[Json]]]:
-    """What may be expected: one of these must hold, and in it one of the values of each field."""
+    """Yield the expected answers: one of them must match, with one of the values of each field."""
     plain: Json = case.get("expect") or {}
     any_of = case.get("expect_any_of") or {}
     others = [case[key] for key in case if key.startswith("expect_") and key != "expect_any_of"]
@@ -314,10 +314,10 @@ def _wanted(case: Json) -> Iterator[Mapping[str, Sequence[Json]]]:
 
 
 def problem(case: Json) -> str | None:
-    """What is wrong with the product's answer to a case, None where nothing is."""
+    """Return the difference between expected and actual answer; None if there is none."""
     kind = case.get("kind")
     if kind not in ANSWERS:
-        return f"there is no kind {kind!r}"
+        return f"unknown kind {kind!r}"
     try:
         answer = ANSWERS[kind](case["input"])
     except Exception as error:  # one bad case must not hide the others
@@ -341,7 +341,7 @@ def problem(case: Json) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How one case went; `problem` is None where it passed."""
+    """Result of one case; `problem` is None if it passed."""
 
     id: str
     kind: str
@@ -350,14 +350,14 @@ class Result:
 
 
 def run(path: Path) -> list[Result]:
-    """How every case of a file went."""
+    """Return the results of every case of a file."""
     loaded = json.loads(path.read_text())
     cases = loaded["cases"] if isinstance(loaded, dict) else loaded
     return [Result(case.get("id", "?"), case.get("kind", "?"), case.get("title", ""), problem(case)) for case in cases]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the cases of the files; 0 if every one passed."""
+    """Run the cases of the files; return 0 if all passed."""
     if not arguments:
         print("usage: run_cases.py FILE...", file=sys.stderr)
         return 2

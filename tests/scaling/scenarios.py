@@ -1,4 +1,4 @@
-"""Random scenarios for the seed sweep: small pools, short times, and everything that goes wrong."""
+"""Random scenarios for the seed sweep: small pools, short times, and all faults."""
 
 from dataclasses import replace
 from random import Random
@@ -19,7 +19,7 @@ FAST = Needs({}, {"fast"})
 
 
 def scenario_of(seed: int, minutes: float) -> Scenario:
-    """The scenario of a seed; `minutes` is how long tasks come and faults happen."""
+    """Return the scenario of a seed; tasks arrive and faults happen for `minutes`."""
     random = Random(f"scenario {seed}")
     until = minutes * MINUTE
     groups = _groups(random)
@@ -53,7 +53,7 @@ def scenario_of(seed: int, minutes: float) -> Scenario:
 
 
 def _grace(policy: str, groups: tuple[Group, ...]) -> float:
-    """Time enough for every task to end; little under policies that may let one wait for ever."""
+    """Return enough time for every task to end; little under policies that may starve one."""
     blind = policy == "no" or (policy in ("vanilla", "fixed_elastic") and len(groups) > 1)
     return (10 if blind else 180) * MINUTE
 

@@ -1,6 +1,6 @@
 """`python tests/scaling/seeds.py --seeds N [--first K] [--minutes M]`: random scenarios, each checked after every step.
 
-Of the first that fails, the shortest history that was found to fail by the same rule is printed.
+Prints the shortest history found for the first seed that fails.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
-if __name__ == "__main__":  # run as a script, its folder is on the path, and not the repository
+if __name__ == "__main__":  # run as a script, its own folder is on the path instead of the repository
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from skyward.simulator.faults import Faults
@@ -29,7 +29,7 @@ CHUNK = 50
 
 
 def failure_of(scenario: Scenario) -> InvariantError | None:
-    """What is wrong with a run, None where nothing is."""
+    """Return the violation of a run; None if there is none."""
     try:
         simulate(scenario)
     except InvariantError as error:
@@ -38,7 +38,7 @@ def failure_of(scenario: Scenario) -> InvariantError | None:
 
 
 def run_seeds(first: int, last: int, minutes: float) -> tuple[int, list[int]]:
-    """Steps made by the seeds from `first` up to `last`, and the seeds that fail."""
+    """Run the seeds from `first` up to `last`; return the number of steps, and the seeds that fail."""
     steps, failed = 0, []
     for seed in range(first, last):
         try:
@@ -49,7 +49,7 @@ def run_seeds(first: int, last: int, minutes: float) -> tuple[int, list[int]]:
 
 
 def shrink(scenario: Scenario) -> tuple[Scenario, InvariantError]:
-    """The smallest scenario that was found to fail by the same rule, and its error."""
+    """Return the smallest scenario found that violates the same rule, and its error."""
     error = failure_of(scenario)
     if error is None:
         raise ValueError(f"seed {scenario.seed} does not fail")
@@ -65,7 +65,7 @@ def shrink(scenario: Scenario) -> tuple[Scenario, InvariantError]:
 
 
 def _smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Scenarios with less in them: fewer tasks, acts, faults and nodes."""
+    """Yield smaller scenarios: fewer tasks, acts, faults and nodes."""
     work = scenario.work
     assert isinstance(work, tuple)
     yield from (replace(scenario, work=kept) for kept in _fewer(work))
@@ -84,7 +84,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _fewer[T](items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
-    """`items` without a half, a quarter ... of them, and without single ones."""
+    """Yield `items` without a half, a quarter ... of them, and without single ones."""
     size = len(items)
     while size:
         for start in range(0, len(items), size):
@@ -93,7 +93,7 @@ def _fewer[T](items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
 
 
 def sweep(first: int, seeds: int, minutes: float, done: Callable[[int], None] | None = None) -> tuple[int, list[int]]:
-    """Run the seeds in as many processes as there are cores: steps made, and the seeds that fail."""
+    """Run the seeds in a process per core; return the number of steps, and the seeds that fail."""
     starts = range(first, first + seeds, CHUNK)
     ends = [min(start + CHUNK, first + seeds) for start in starts]
     steps, failed = 0, []
@@ -108,11 +108,11 @@ def sweep(first: int, seeds: int, minutes: float, done: Callable[[int], None] | 
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 where a seed fails."""
+    """Run the sweep of the command line; return 1 if a seed fails."""
     parser = argparse.ArgumentParser(prog="seeds.py", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=2000, help="how many (2000)")
-    parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="that faults happen in each (10)")
+    parser.add_argument("--seeds", type=int, default=2000, help="number of seeds (2000)")
+    parser.add_argument("--first", type=int, default=0, help="first seed (0)")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="minutes of faults in each run (10)")
     arguments = parser.parse_args()
     started = time.perf_counter()
     steps, failed = sweep(arguments.first, arguments.seeds, arguments.minutes)

@@ -1,4 +1,4 @@
-"""The scaling cases: those of `../shared/cases` where they are, and our own."""
+"""The scaling cases: those in `../shared/cases`, if present, and our own."""
 
 import json
 from pathlib import Path
@@ -19,11 +19,11 @@ def failures(results: list[Result]) -> list[str]:
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
-def test_our_cases(path: Path) -> None:
+def test_own_cases(path: Path) -> None:
     assert not failures(run(path))
 
 
-def test_our_cases_are_of_every_kind() -> None:
+def test_own_cases_cover_every_kind() -> None:
     results = [result for path in OWN for result in run(path)]
     assert len(results) >= 40
     assert {result.kind for result in results} == set(ANSWERS)
@@ -33,7 +33,7 @@ def test_our_cases_are_of_every_kind() -> None:
 def test_shared_cases() -> None:
     paths = sorted(SHARED.glob("*.json"))
     if not paths:
-        pytest.skip(f"there are no shared cases here: {SHARED} has no JSON file")
+        pytest.skip(f"no shared cases: {SHARED} has no JSON file")
     results = [result for path in paths for result in run(path)]
     assert results
     assert not failures(results)
@@ -73,11 +73,11 @@ PLAN = {
         ({"id": "x", "kind": "gate", "input": {}, "expect": {}}, False),
     ],
 )
-def test_the_runner_tells_right_from_wrong(case: dict[str, object], passes: bool) -> None:
+def test_runner_tells_passes_from_failures(case: dict[str, object], passes: bool) -> None:
     assert (problem(case) is None) is passes
 
 
-def test_the_last_line_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_last_line_counts_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = {**RECONCILE, "expect": {"provision": 2}}
     bad = {**RECONCILE, "expect": {"provision": 9}}
     path = tmp_path / "cases.json"

@@ -1,4 +1,4 @@
-"""Thousands of random runs with every fault, each checked after every step; and that the checks find what is wrong."""
+"""Thousands of random runs with every fault, each checked after every step; and tests of the checks themselves."""
 
 import subprocess
 import sys
@@ -28,14 +28,14 @@ def test_two_thousand_seeds() -> None:
     assert ": 0 failed" in done.stdout
 
 
-def test_a_seed_runs_the_same_again() -> None:
+def test_seeds_are_reproducible() -> None:
     first, again = (simulate(scenario_of(11, 10)).row() for _ in range(2))
     del first["wall_seconds"], again["wall_seconds"]
     assert first == again
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, spoil: Any) -> None:
-    """Let the control plane say what `spoil(plane, message, effects)` makes of its effects."""
+    """Replace the effects of the control plane by `spoil(plane, message, effects)`."""
     handle = ControlPlane.handle
 
     def spoilt(self: ControlPlane, message: Message, now: float) -> list[Effect]:
@@ -45,38 +45,38 @@ def broken(monkeypatch: pytest.MonkeyPatch, spoil: Any) -> None:
 
 
 def first_failure(first: int = 0, last: int = 60) -> InvariantError:
-    """The first failure among these seeds."""
+    """Return the first failure among these seeds."""
     for seed in range(first, last):
         try:
             simulate(scenario_of(seed, 10))
         except InvariantError as error:
             return error
-    pytest.fail("no seed finds it")
+    pytest.fail("no seed detects the defect")
 
 
 def named(effects: list[Effect], name: str) -> list[Any]:
     return [effect for effect in effects if type(effect).__name__ == name]
 
 
-def test_a_task_that_ends_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_that_ends_twice_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch, lambda plane, message, effects: [*effects, *named(effects, "Settle")])
     assert first_failure().rule == "each task ends once"
 
 
-def test_a_task_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_task_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch, lambda plane, message, effects: [e for e in effects if type(e).__name__ != "Settle"])
-    assert first_failure().rule in ("no task waits for ever", "each task ends once")
+    assert first_failure().rule in ("every task ends", "each task ends once")
 
 
-def test_a_machine_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orphan_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def forget(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
         return [effect for effect in effects if type(effect).__name__ != "Terminate"]
 
     broken(monkeypatch, forget)
-    assert first_failure().rule in ("no machine is forgotten", "nothing is left", "every wait has an end")
+    assert first_failure().rule in ("no orphans", "no leftovers", "every state has a deadline")
 
 
-def test_a_pool_that_is_too_large_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pool_above_its_maximum_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def widen(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
         plane.reconciler.desired = {name: group.max + 1 for name, group in plane.groups.items()}
         return effects
@@ -85,7 +85,7 @@ def test_a_pool_that_is_too_large_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert first_failure().rule == "effective <= max"
 
 
-def test_a_node_that_is_taken_from_its_task_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_termination_of_a_busy_node_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from skyward.control.decide.machines.messages import Terminate
 
     def take(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
@@ -93,14 +93,14 @@ def test_a_node_that_is_taken_from_its_task_is_found(monkeypatch: pytest.MonkeyP
         seat = plane.reconciler.book.seats.get(sent[0].rank) if sent else None
         held = plane.tasks.node(seat.machine.rank) if seat is not None else None
         if type(message).__name__ == "Ended" and seat is not None and held is not None and len(held.tasks) > 1:
-            return [Terminate(seat.machine.id, "it is not needed any more"), *effects]
+            return [Terminate(seat.machine.id, "it is no longer needed"), *effects]
         return effects
 
     broken(monkeypatch, take)
-    assert first_failure().rule == "a node with a task stays"
+    assert first_failure().rule == "busy nodes stay"
 
 
-def test_a_budget_that_is_passed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exceeded_budget_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from skyward.control.decide.machines.budget import Ledger
 
     monkeypatch.setattr(Ledger, "room", lambda self, price, now: None)
@@ -108,12 +108,12 @@ def test_a_budget_that_is_passed_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert first_failure().rule == "spend <= budget"
 
 
-def test_a_failure_is_shrunk_to_its_shortest_history(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_is_shrunk_to_its_shortest_history(monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch, lambda plane, message, effects: [*effects, *named(effects, "Settle")])
     failing = next(seed for seed in range(60) if run_seeds(seed, seed + 1, 10)[1])
     scenario, error = shrink(scenario_of(failing, 10))
     assert error.rule == "each task ends once"
-    assert len(scenario.work) == 1  # type: ignore[arg-type]  # tasks, and not how to make them
+    assert len(scenario.work) == 1  # type: ignore[arg-type]  # a tuple of tasks, not a workload
     assert not scenario.acts
     assert len(error.history) < 40
     assert f"seed {failing}" in str(error)

@@ -1,4 +1,4 @@
-"""The simulator: virtual time, workloads, traces, the cloud's money, what is measured, and the lower bound."""
+"""The simulator: virtual time, workloads, traces, costs, measurements, and the lower bound."""
 
 import json
 from dataclasses import replace
@@ -34,11 +34,11 @@ HOUR = 3600.0
 
 
 def run_of(*tasks: Task, nodes: tuple[int, int] = (0, 4), slots: int = 1, price: float = 3.6) -> Scenario:
-    """A scenario with these tasks, and boots of 60 s."""
+    """Return a scenario with these tasks, and boots of 60 s."""
     return Scenario(tasks, one_group(*nodes, slots, price), boot=Distribution(60))
 
 
-def test_events_happen_in_order_and_those_of_a_moment_as_they_were_set() -> None:
+def test_events_run_in_order_and_simultaneous_ones_as_scheduled() -> None:
     clock, happened = Clock(), list[str]()
     clock.at(2.0, happened.append, "b")
     clock.at(1.0, happened.append, "a")
@@ -51,7 +51,7 @@ def test_events_happen_in_order_and_those_of_a_moment_as_they_were_set() -> None
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_workload_is_made_from_its_seed(name: str) -> None:
+def test_workload_is_determined_by_its_seed(name: str) -> None:
     workload = Workload(name, peak=50, hours=6, task_seconds=120)
     tasks = workload.tasks(3)
     assert tasks == workload.tasks(3) != workload.tasks(4)
@@ -62,12 +62,12 @@ def test_a_workload_is_made_from_its_seed(name: str) -> None:
     assert sum(task.seconds for task in tasks) / len(tasks) == pytest.approx(120, rel=0.15)
 
 
-def test_an_unknown_workload_is_refused_with_the_closest() -> None:
+def test_unknown_workload_is_refused_with_the_closest_name() -> None:
     with pytest.raises(SpecError, match="no workload 'brust'; did you mean 'burst'?"):
         Workload("brust", 10)
 
 
-def test_one_task_waits_for_one_boot_and_the_pool_goes_after_it() -> None:
+def test_single_task_waits_for_one_boot_and_the_pool_scales_down_after_it() -> None:
     result = simulate(run_of(Task(100.0, 50.0)))
     assert (result.tasks, result.finished, result.launches) == (1, 1, 1)
     assert 60 <= result.wait_p50 <= 66  # the boot, and the calls to the cloud
@@ -75,7 +75,7 @@ def test_one_task_waits_for_one_boot_and_the_pool_goes_after_it() -> None:
     assert result.cost == pytest.approx(result.node_hours * 3.6)
 
 
-def test_a_fixed_pool_has_its_nodes_all_the_time() -> None:
+def test_fixed_pool_keeps_its_nodes() -> None:
     result = simulate(run_of(Task(HOUR, 600.0), nodes=(2, 2)))
     assert result.node_hours == pytest.approx(2 * (HOUR + 600) / HOUR, rel=0.01)
     assert result.wait_p99 == 0
@@ -89,7 +89,7 @@ def test_slots_share_a_node() -> None:
     assert simulate(run_of(*tasks, slots=1)).launches == 4
 
 
-def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
+def test_same_seed_gives_the_same_run_and_another_does_not() -> None:
     def row(seed: int) -> dict[str, object]:
         faults = Faults(spot_loss=0.5, api_errors=0.1, silent=0.5, duplicates=0.2, reordered=0.2)
         result = simulate(Scenario(Workload("phases", 20, 3), one_group(0, 20, price=1.0), seed=seed, faults=faults))
@@ -109,34 +109,34 @@ def test_lost_nodes_are_replaced_and_no_task_is_lost() -> None:
     assert (result.failed, result.unfinished) == (0, 0)
 
 
-def test_machines_that_nobody_is_told_of_are_found_again() -> None:
+def test_phantom_machines_are_terminated() -> None:
     faults = Faults(lost_replies=0.5, phantoms=1.0, api_errors=0.3, lost_terminates=0.3)
     result = simulate(Scenario(Workload("burst", 10, 2), one_group(0, 10, price=1.0), faults=faults, checked=True))
     assert result.finished == result.tasks
 
 
-def test_a_quota_holds() -> None:
+def test_quota_holds() -> None:
     scenario = Scenario(Workload("sweep", 20, 1), one_group(0, 20, price=1.0), faults=Faults(quota=7), checked=True)
     result = simulate(scenario)
     assert result.peak == 7
     assert result.finished == result.tasks
 
 
-def test_a_budget_ends_the_work() -> None:
+def test_budget_ends_the_work() -> None:
     result = simulate(replace(run_of(*[Task(0.0, 30.0)] * 2000), budget=2.0, checked=True))
     assert 0 < result.finished < 2000
     assert result.failed == 2000 - result.finished
     assert result.cost <= 2.0
 
 
-def test_a_pool_that_cannot_open_is_given_up() -> None:
+def test_pool_that_cannot_open_is_given_up() -> None:
     result = simulate(replace(run_of(Task(600.0, 1.0), nodes=(2, 2)), faults=Faults(partial=1.0), checked=True))
     assert result.unfinished == 1
     assert result.makespan is None
     assert result.launches == 0
 
 
-def test_groups_take_the_tasks_that_fit() -> None:
+def test_groups_run_the_tasks_that_fit() -> None:
     groups = (
         Group("cpu", 0, 4, 1, {"CPU": 4.0}, hourly_price=1.0),
         Group("gpu", 0, 2, 1, {"CPU": 4.0, "GPU": 1.0}, hourly_price=10.0),
@@ -149,13 +149,13 @@ def test_groups_take_the_tasks_that_fit() -> None:
 # The lower bound.
 
 
-def test_the_bound_of_one_task_is_its_time_and_a_boot() -> None:
+def test_bound_of_one_task_is_its_duration_and_a_boot() -> None:
     bound = lower_bound(run_of(Task(100.0, 300.0)))
     assert bound.no_wait == pytest.approx(360 * 3.6 / HOUR)
     assert bound.any_wait == pytest.approx(360 * 3.6 / HOUR)
 
 
-def test_the_bound_keeps_a_node_over_a_short_gap_and_boots_it_anew_after_a_long_one() -> None:
+def test_bound_keeps_a_node_over_a_short_gap_and_reboots_after_a_long_one() -> None:
     def cost(gap: float) -> float | None:
         return lower_bound(run_of(Task(0.0, 100.0), Task(100.0 + gap, 100.0), price=HOUR)).no_wait
 
@@ -163,7 +163,7 @@ def test_the_bound_keeps_a_node_over_a_short_gap_and_boots_it_anew_after_a_long_
     assert cost(1000.0) == pytest.approx(60 + 200 + 60)
 
 
-def test_the_bound_pays_for_the_minimum_and_waits_for_the_maximum() -> None:
+def test_bound_pays_for_the_minimum_and_waits_for_the_maximum() -> None:
     fixed = lower_bound(run_of(Task(0.0, 100.0), Task(1000.0, 100.0), nodes=(2, 2), price=HOUR))
     assert fixed.no_wait == pytest.approx(2 * 1100, abs=4)
     full = lower_bound(run_of(*[Task(0.0, 100.0)] * 3, nodes=(0, 1), price=HOUR))
@@ -192,7 +192,7 @@ def test_no_policy_costs_less_than_the_bound_for_any_wait(
 
 @settings(max_examples=40)
 @given(tasks=st.lists(st.tuples(st.floats(0, 3000), st.floats(1, 900)), min_size=1, max_size=20))
-def test_a_pool_in_which_no_task_waits_costs_at_least_the_bound(tasks: list[tuple[float, float]]) -> None:
+def test_pool_without_waiting_costs_at_least_the_bound(tasks: list[tuple[float, float]]) -> None:
     ordered = sorted(Task(100 + at, seconds) for at, seconds in tasks)
     scenario = run_of(*ordered, nodes=(len(tasks), len(tasks)))
     result = simulate(scenario)
@@ -203,7 +203,7 @@ def test_a_pool_in_which_no_task_waits_costs_at_least_the_bound(tasks: list[tupl
 # Traces.
 
 
-def test_a_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_trace_round_trips(tmp_path: Path) -> None:
     tasks = [
         Task(0.0, 30.0),
         Task(1.5, 2.25, Needs({"GPU": 1, "CPU": 2})),
@@ -214,7 +214,7 @@ def test_a_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
         assert read_trace(tmp_path / name) == tasks
 
 
-def test_a_trace_may_count_and_comes_in_order(tmp_path: Path) -> None:
+def test_trace_supports_counts_and_is_sorted(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("at,seconds,count,GPU\n60,5,,\n\n0,10,3,1\n")
     assert read_trace(path) == [*[Task(0.0, 10.0, Needs({"GPU": 1}))] * 3, Task(60.0, 5.0)]
@@ -230,18 +230,18 @@ def test_a_trace_may_count_and_comes_in_order(tmp_path: Path) -> None:
         ("at,seconds\n0,0\n", "Line 2 of t.csv: `seconds` is 0; give the time that the task runs."),
         ("at,seconds\n0,nan\n", "Line 2 of t.csv: `seconds` is 'nan'; give a number of at least 0, such as 30."),
         ("at,seconds\n0\n", "Line 2: it has 1 values; give it 2 values, one for each of at,seconds."),
-        ("at,seconds\n0,\n", "Line 2 of t.csv: it has no `seconds`; give it a number of seconds."),
+        ("at,seconds\n0,\n", "Line 2 of t.csv: it has no `seconds`; add a number of seconds."),
         ("at,seconds,count\n0,1,1.5\n", "`count` is '1.5'; give a whole number of tasks from 1 to 1,000,000."),
         ("when,seconds\n0,1\n", "Line 1: a trace starts with its columns, such as `at,seconds` or"),
-        ("at,seconds,at\n0,1,2\n", "Line 1: every column needs a name of its own."),
-        ("at,seconds\n", "The trace t.csv has no tasks; give each a line"),
+        ("at,seconds,at\n0,1,2\n", "Line 1: every column needs a unique name."),
+        ("at,seconds\n", "The trace t.csv has no tasks; add a line for each"),
         ('{"at": 0, "seconds": 1}\n{"at": 0,\n', "Line 2: it must be a JSON object"),
         ('{"at": 0, "seconds": true}\n', "Line 1 of t.csv: `seconds` is True; give a number"),
-        ('{"at": 0, "seconds": 1, "gpu": 1}\n', "'gpu' is not known; put it under `resources` if it is one."),
+        ('{"at": 0, "seconds": 1, "gpu": 1}\n', "'gpu' is unknown; put it under `resources` if it is one."),
         ('{"at": 0, "seconds": 1, "resources": [1]}\n', "`resources` must be an object such as"),
     ],
 )
-def test_a_bad_line_is_named_with_its_fix(tmp_path: Path, text: str, sentence: str) -> None:
+def test_bad_line_is_reported_with_its_fix(tmp_path: Path, text: str, sentence: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text)
     with pytest.raises(SpecError) as caught:
@@ -250,33 +250,33 @@ def test_a_bad_line_is_named_with_its_fix(tmp_path: Path, text: str, sentence: s
     assert "\n" not in str(caught.value)
 
 
-def test_a_trace_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_trace_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="cannot be read .No such file or directory.; give the path of a text file"):
         read_trace(tmp_path / "none.csv")
 
 
-# What is shown.
+# Output.
 
 
-def test_percentiles_are_values_that_were_measured() -> None:
+def test_percentiles_are_measured_values() -> None:
     assert percentile([], 0.5) == 0
     assert percentile([3.0], 0.99) == 3
     assert percentile(range(1, 101), 0.5) == 50
     assert percentile(range(1, 101), 0.99) == 99
 
 
-def test_times_are_for_people() -> None:
+def test_durations_are_readable() -> None:
     assert [duration(each) for each in (None, 7.61, 725.0, 88469.0)] == ["-", "7.6 s", "12m05s", "24h34m"]
 
 
-def test_the_report_shows_policies_bounds_and_what_did_not_end() -> None:
+def test_report_shows_policies_bounds_and_unfinished_tasks() -> None:
     scenario = replace(run_of(*[Task(0.0, 100.0)] * 3, nodes=(0, 2)), grace=200.0)
     text = report([simulate(scenario)], lower_bound(scenario))
     lines = text.splitlines()
     assert lines[0].split()[:4] == ["policy", "makespan", "node-hours", "cost"]
     assert lines[2].startswith("pressure")
     assert [line.split("  ")[0] for line in lines[3:5]] == ["bound, no wait", "bound, any wait"]
-    assert lines[5] == "pressure: of 3 tasks, 1 had not ended when the run did."
+    assert lines[5] == "pressure: of 3 tasks, 1 unfinished at the end."
 
 
 def test_figures_are_json() -> None:

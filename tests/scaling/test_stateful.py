@@ -1,4 +1,4 @@
-"""A pool under whatever hypothesis thinks of: work, faults, deaths and resizes, each step checked."""
+"""A pool under random actions of hypothesis: work, faults, deaths and resizes, each step checked."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,7 +39,7 @@ TROUBLE = Faults(
 
 
 class Pool(RuleBasedStateMachine):
-    """One pool. The watcher raises at the step that breaks an invariant; hypothesis makes the way there short."""
+    """One pool. The watcher raises at the step that breaks an invariant; hypothesis shrinks the history."""
 
     @initialize(
         policy=st.sampled_from(POLICIES),
@@ -74,7 +74,7 @@ class Pool(RuleBasedStateMachine):
         self.runner.act(Act(0.0, "resize", least, max(1, least + more)))
 
     @rule(trouble=st.booleans())
-    def change_the_weather(self, trouble: bool) -> None:
+    def change_faults(self, trouble: bool) -> None:
         self.runner.cloud.faults = TROUBLE if trouble else CALM
 
     @precondition(lambda self: self.runner.cloud.living)
@@ -90,8 +90,8 @@ class Pool(RuleBasedStateMachine):
         kind=st.sampled_from([Allocated, Joined, Gone]),
         machine=st.integers(1, 12),
     )
-    def say_what_is_old(self, kind: Any, machine: int) -> None:
-        """Only of machines of which it is true: news may be old, and not false."""
+    def send_late_report(self, kind: Any, machine: int) -> None:
+        """Send an outdated but true report: reports may be late, not false."""
         known = self.runner.cloud.machines.get(machine)
         if known is None:
             return
@@ -101,7 +101,7 @@ class Pool(RuleBasedStateMachine):
             self.runner.tell(kind(machine))
 
     @rule(machine=st.integers(50, 60))
-    def say_what_nobody_knows(self, machine: int) -> None:
+    def send_report_of_unknown_machine(self, machine: int) -> None:
         known = self.runner.cloud.machines
         if machine not in known:
             for message in (Gone(machine), Joined(machine), Failed(machine, "?"), Lost(machine, "?")):
@@ -119,7 +119,7 @@ TestPool = Pool.TestCase
 TestPool.settings = settings(max_examples=60, stateful_step_count=30)
 
 
-def test_a_node_that_is_drained_in_the_step_in_which_it_joins() -> None:
+def test_node_drained_in_the_step_in_which_it_joins() -> None:
     pool = Pool()
     try:
         pool.open(policy="vanilla", least=0, groups=1, seed=6, budget=None)

@@ -1,4 +1,4 @@
-"""A real JupyterLab, and a headless Chromium that looks at it."""
+"""Fixtures with a real JupyterLab and a headless Chromium."""
 
 import json
 import os
@@ -26,9 +26,9 @@ LIMIT = 100.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a browser the tests of this tier are left out, and say so; where it is required, they fail."""
+    """Skip the tests of this tier if there is no browser, unless one is required."""
     if CHROMIUM is None and os.environ.get("SKYWARD_BROWSER") != "required":
-        skip = pytest.mark.skip(reason="there is no chromium here: install it to run the tests of the panel")
+        skip = pytest.mark.skip(reason="no Chromium found: install it to run the tests of the panel")
         for item in items:
             if item.path.is_relative_to(Path(__file__).parent):
                 item.add_marker(skip)
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Address and folder of a JupyterLab, which serves Notebook 7 too, with no settings but ours."""
+    """Address and folder of a JupyterLab with fixed settings, which also serves Notebook 7."""
     home = tmp_path_factory.mktemp("lab")
     settings = home / "settings" / "@jupyterlab"
     for plugin, values in {
@@ -93,7 +93,7 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        # Our processes are in containers as root, where Chromium has no sandbox, and little shared memory.
+        # Tests run as root in containers, where Chromium has no sandbox and little shared memory.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser
@@ -102,7 +102,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    """Machines, for the tests that need some: where they cannot be made, those are left out."""
+    """A network of machines; tests that need it are skipped if it cannot be set up."""
     leave_out_for(why_not(), "SKYWARD_MACHINES")
     network = Network()
     try:
@@ -113,14 +113,14 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture
 def lab(server: tuple[str, Path], browser: Any, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """A page with a notebook of its own, which is shut down in the end; a picture of the page where a test failed."""
+    """A JupyterLab page with its own notebook, which is shut down at the end; a failing test leaves a screenshot."""
     with _opened(Lab, server, browser, request) as lab:
         yield lab
 
 
 @pytest.fixture
 def notebook7(server: tuple[str, Path], browser: Any, request: pytest.FixtureRequest) -> Iterator[Notebook7]:
-    """The same in Notebook 7."""
+    """A Notebook 7 page with its own notebook."""
     with _opened(Notebook7, server, browser, request) as notebook:
         yield notebook
 
@@ -151,11 +151,11 @@ def _opened[Front: Lab](
 
 
 def _end_all(address: str) -> None:
-    """End every kernel and every terminal."""
+    """Shut down every kernel and every terminal."""
     for kind, key in (("sessions", "id"), ("terminals", "name")):
         with urllib.request.urlopen(f"{address}/api/{kind}", timeout=20) as reply:
-            there = json.load(reply)
-        for each in there:
+            running = json.load(reply)
+        for each in running:
             end = urllib.request.Request(f"{address}/api/{kind}/{each[key]}", method="DELETE")
             with urllib.request.urlopen(end, timeout=30):
                 pass

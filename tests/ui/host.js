@@ -1,10 +1,10 @@
-// Hosts one widget as VS Code and Colab do: with the models of ipywidgets and the front end of anywidget, and nothing
-// of Jupyter around them. What a loader of AMD modules has to know of the two stands here; the test is their kernel.
+// Hosts one widget as VS Code and Colab do: with the models of ipywidgets and the front end of anywidget, without
+// Jupyter. It contains a minimal AMD loader for the two; the test is their kernel.
 
 const loaded = {};
 
-window.Jupyter = { version: '6.5.0' }; // the bundle of ipywidgets looks at it as it loads
-window.requirejs = Object.assign(() => undefined, { config() {} }); // and asks for parts of Notebook 6
+window.Jupyter = { version: '6.5.0' }; // read by the bundle of ipywidgets while it loads
+window.requirejs = Object.assign(() => undefined, { config() {} }); // the bundle requests parts of Notebook 6
 window.define = (needed, make) => {
   const given = needed.map(name => (name === 'module' ? { id: 'x', uri: `${location.origin}/x.js` } : loaded[name]));
   Object.assign(loaded, { [needed.includes('module') ? '@jupyter-widgets/base' : 'anywidget']: make(...given) });
@@ -15,28 +15,28 @@ window.host = {
   open(id, state, layout, has_comm) {
     const { LayoutModel } = loaded['@jupyter-widgets/base'];
     const { AnyModel } = loaded.anywidget;
-    const widget_manager = {}; // where there is no Jupyter, it promises nothing
+    const widget_manager = {}; // without Jupyter, it has no guaranteed features
     const attributes = { ...state, layout: new LayoutModel(layout, { model_id: 'layout', widget_manager }) };
     this.model = new AnyModel(attributes, { model_id: id, widget_manager });
     const send = this.model.send.bind(this.model);
-    this.model.send = (...said) => {
+    this.model.send = (...message) => {
       if (!this.model.comm) {
         throw new Error('there is no comm');
       }
-      send(...said);
+      send(...message);
     };
     if (has_comm) {
       this.connect();
     }
   },
 
-  /** Have the kernel be there from now on. */
+  /** Connect the model to the kernel. */
   connect() {
     this.model.comm = { send: data => void window.toKernel(data) };
     this.model.comm_live = true;
   },
 
-  /** Show the model in one more place. */
+  /** Show the model in another view. */
   async show() {
     const { AnyView } = loaded.anywidget;
     this.view = new AnyView({ model: this.model });

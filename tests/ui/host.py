@@ -1,4 +1,4 @@
-"""A page that hosts one widget, without Jupyter: what it may do is what VS Code and Colab let it."""
+"""A page that hosts one widget without Jupyter, with the restrictions of VS Code and Colab."""
 
 import queue
 import sys
@@ -22,7 +22,7 @@ _PARTS: Final = {
 _ORIGIN: Final = "http://host.test"
 
 POLICY: Final = "default-src 'none'; script-src 'self' blob:; style-src 'unsafe-inline'; img-src data:"
-"""What anywidget cannot do without: modules from blobs, and style elements. No eval, no inline script, no fetch."""
+"""Content security policy with the minimum for anywidget: modules from blobs, and style elements."""
 
 _PAGE: Final = f"""<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,">
 <body>{"".join(f'<script src="{path}"></script>' for path in _PARTS)}</body>"""
@@ -40,7 +40,7 @@ class KernelEnd(BaseComm):
         super().__init__(*args, **fields)
 
     def publish_msg(self, msg_type: str, data: Any = None, *_: Any, **__: Any) -> None:
-        """Keep what the page is told, until the thread of the browser passes it on."""
+        """Queue a message for the page, until the browser's thread delivers it."""
         if msg_type == "comm_open":
             self.opened = data["state"]
         elif msg_type == "comm_msg":
@@ -50,13 +50,13 @@ class KernelEnd(BaseComm):
 
 
 class Host:
-    """The page.
+    """A page that hosts a widget, and its kernel.
 
     Attributes:
-        page: of the browser.
-        wanted: what the page has asked for beside its parts; blobs are its own.
-        troubles: errors that it has told of, refusals of its policy included.
-        is_busy: whether its kernel runs a cell, and hears nothing.
+        page: the page of the browser.
+        wanted: URLs that the page has requested beyond its parts.
+        troubles: errors that it has logged, including violations of its policy.
+        is_busy: whether its kernel runs a cell, and does not process messages.
     """
 
     def __init__(self, page: Any) -> None:
@@ -64,12 +64,12 @@ class Host:
         self.wanted: list[str] = []
         self.troubles: list[str] = []
         self.is_busy = False
-        self._said: list[dict[str, Any]] = []
+        self._sent: list[dict[str, Any]] = []
         self._end: KernelEnd | None = None
-        page.on("console", lambda told: self.troubles.append(told.text) if told.type == "error" else None)
+        page.on("console", lambda message: self.troubles.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.troubles.append(error.stack or str(error)))
         page.route("**/*", self._answer)
-        page.expose_function("toKernel", lambda data: self._said.append(data))
+        page.expose_function("toKernel", lambda data: self._sent.append(data))
         page.goto(_ORIGIN)
 
     def _answer(self, route: Any) -> None:
@@ -83,7 +83,7 @@ class Host:
             route.abort()
 
     def open(self, widget: Any, *, connected: bool = True) -> None:
-        """Have the page know a widget, and show it."""
+        """Make the model of a widget in the page, and show it."""
         (end,) = (each for each in KernelEnd.ends if each.comm_id == widget.model_id)
         (layout,) = (each for each in KernelEnd.ends if each.comm_id == widget.layout.model_id)
         self._end = end
@@ -94,23 +94,23 @@ class Host:
         self.page.evaluate("host.show()")
 
     def connect(self) -> None:
-        """Have the kernel be there, for a page that began without it."""
+        """Connect the page to the kernel, if it was opened without."""
         self.page.evaluate("host.connect()")
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Pass on what the page and the kernel say until something holds."""
+        """Deliver the messages of page and kernel until a condition holds."""
         assert self._end is not None
         deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, f"waited for {what}, and the page shows {self.page.inner_text('body')}"
-            while self._said and not self.is_busy:
-                self._end.handle_msg({"content": {"data": self._said.pop(0)}, "buffers": []})
+            while self._sent and not self.is_busy:
+                self._end.handle_msg({"content": {"data": self._sent.pop(0)}, "buffers": []})
             while not self._end.sent.empty():
                 self.page.evaluate("data => host.deliver(data)", self._end.sent.get())
-            self.page.wait_for_timeout(20)  # in which the page may say something
+            self.page.wait_for_timeout(20)  # lets the page send messages
 
 
 def connect_comms(monkeypatch: Any) -> None:
-    """Have the widgets of this process speak to pages of it, for the time of a test."""
+    """Connect the widgets of this process to its pages, for the duration of a test."""
     monkeypatch.setattr(comm, "create_comm", KernelEnd)
     monkeypatch.setattr(KernelEnd, "ends", [])

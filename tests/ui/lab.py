@@ -1,4 +1,4 @@
-"""JupyterLab as someone at the keyboard has it."""
+"""A driver of JupyterLab in a browser."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["OUT", "Lab"]
 
 OUT = Path(__file__).parent / "out"
-"""Where pictures go."""
+"""Folder of the screenshots."""
 
 
 class Lab:
@@ -28,28 +28,28 @@ class Lab:
         self.panel = page.locator(".skyward-Panel")
 
     def open(self) -> None:
-        """Open the notebook, and the panel beside it."""
+        """Open the notebook and the panel."""
         self.page.goto(f"{self._address}/lab/tree/{self.notebook}?reset")
         self.show()
 
     def show(self) -> None:
-        """Show the panel, once the notebook is there."""
+        """Show the panel once the notebook is ready."""
         self.until_ready()
         self.toggle()
         self.panel.wait_for()
 
     def until_ready(self) -> None:
-        """Wait until the notebook is there and its kernel idle: keys that are pressed before are lost."""
+        """Wait until the notebook is loaded and its kernel idle: earlier key presses are lost."""
         self.page.locator(".jp-Notebook .jp-Cell").first.wait_for()
         self.until_idle()
 
     def until_idle(self) -> None:
-        """Wait until the kernel has nothing to do."""
+        """Wait until the kernel is idle."""
         self.page.locator("#jp-main-statusbar", has_text="| Idle").wait_for()
 
     @contextmanager
     def second_tab(self) -> Iterator["Lab"]:
-        """The same notebook in another tab of the browser."""
+        """Open the same notebook in another tab of the browser."""
         page = self.page.context.browser.new_page(viewport=self.page.viewport_size)
         other = Lab(page, self._address, self.notebook)
         try:
@@ -70,14 +70,14 @@ class Lab:
         self.page.locator(".lm-DockPanel-tabBar .lm-TabBar-tab").first.click()
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until something holds outside the browser."""
+        """Wait until a condition outside the browser holds."""
         deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, f"waited 60 s for {what}"
             time.sleep(0.05)
 
     def reload(self) -> None:
-        """Load the page again, whatever the kernel does."""
+        """Reload the page, also while the kernel is busy."""
         self.page.reload()
         self.page.locator(".jp-Notebook .jp-Cell").first.wait_for()
         self.panel.wait_for()
@@ -92,7 +92,7 @@ class Lab:
             self.until_idle()
 
     def command(self, name: str, **arguments: Any) -> None:
-        """Run a command of JupyterLab, and do not wait for it."""
+        """Run a command of JupyterLab without waiting for it."""
         self.page.evaluate("([name, args]) => void window.jupyterapp.commands.execute(name, args)", [name, arguments])
 
     def restart(self) -> None:
@@ -101,20 +101,20 @@ class Lab:
         self.page.locator(".jp-Dialog .jp-mod-accept").click()
 
     def toggle(self) -> None:
-        """Open the panel, or close it, as with a click on its icon."""
+        """Open or close the panel by a click on its icon."""
         self.page.locator('.jp-SideBar [data-id="skyward-panel"]').click()
 
     def until_wide(self, pixels: int) -> None:
-        """Wait until the panel is there, and so wide, to within two pixels."""
+        """Wait until the panel has a width, to within two pixels."""
         self.panel.wait_for()
         self.page.wait_for_function(
             "wide => Math.abs(document.querySelector('.skyward-Panel').offsetWidth - wide) <= 2", arg=pixels
         )
 
     def drag_edge(self, pixels: int) -> None:
-        """Make the panel wider, as one does with the mouse."""
+        """Widen the panel by dragging its edge."""
         box = self.panel.bounding_box()
-        assert box is not None, "the panel is not there"
+        assert box is not None, "the panel is not visible"
         edge, middle = box["x"] + box["width"] + 1, box["y"] + 300
         self.page.mouse.move(edge, middle)
         self.page.mouse.down()
@@ -122,18 +122,18 @@ class Lab:
         self.page.mouse.up()
 
     def section(self, name: str) -> Any:
-        """A part of the panel."""
+        """Return the locator of a section of the panel."""
         return self.panel.locator(f'[data-section="{name}"]')
 
     def pool(self, name: str = "default") -> Any:
-        """The card of a pool."""
+        """Return the locator of the card of a pool."""
         return self.panel.locator(f'[data-pool="{name}"]')
 
     def press(self, label: str) -> None:
-        """Press the button with this label; its first, where there are several."""
+        """Press the first button with a label."""
         self.panel.get_by_role("button", name=label).first.click()
 
     def see(self, name: str) -> None:
-        """Take a picture."""
+        """Take a screenshot."""
         OUT.mkdir(exist_ok=True)
         self.page.screenshot(path=OUT / f"{name}.png")

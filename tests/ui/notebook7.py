@@ -1,4 +1,4 @@
-"""Notebook 7 as someone at the keyboard has it: JupyterLab's parts in another frame."""
+"""A driver of Notebook 7 in a browser."""
 
 from typing import Any
 
@@ -17,17 +17,19 @@ class Notebook7(Lab):
     """A page of Notebook 7 with one notebook.
 
     Attributes:
-        troubles: errors of ours that the page has told of. Notebook 7.6 has some of its own as it starts.
+        troubles: errors of our code that the page has logged. Notebook 7.6 logs errors of its own as it starts.
     """
 
     def __init__(self, page: Any, address: str, notebook: str) -> None:
         super().__init__(page, address, notebook)
         self.troubles: list[str] = []
-        page.on("console", lambda told: self._note(f"{told.text} {told.location}") if told.type == "error" else None)
+        page.on(
+            "console", lambda logged: self._note(f"{logged.text} {logged.location}") if logged.type == "error" else None
+        )
         page.on("pageerror", lambda error: self._note(error.stack or str(error)))
 
     def _note(self, trouble: str) -> None:
-        """The widget's module is a blob, which anywidget loads."""
+        """Record an error if it is of our code; the widget's module is a blob."""
         if any(ours in trouble for ours in ("skyward", "blob:", "anywidget")):
             self.troubles.append(trouble)
 
@@ -37,17 +39,17 @@ class Notebook7(Lab):
         self.until_ready()
 
     def show(self) -> None:
-        """Show the panel, from the menu: there is no bar at the side."""
+        """Show the panel from the menu: there is no side bar."""
         self.page.locator(".lm-MenuBar-item", has_text="View").click()
         for item in ("Left Sidebar", "Show Skyward"):
             self.page.locator(".lm-Menu-item", has_text=item).click()
         self.panel.wait_for()
 
     def until_idle(self) -> None:
-        """Wait until the kernel has nothing to do: there is no status bar that says so."""
+        """Wait until the kernel is idle: there is no status bar that shows it."""
         self.page.wait_for_function(_IDLE)
 
     def reload(self) -> None:
-        """Load the page again."""
+        """Reload the page."""
         self.page.reload()
         self.until_ready()

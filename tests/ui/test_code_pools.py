@@ -1,4 +1,4 @@
-"""What is seen of pools that code makes, and of their opening, in a browser with a real JupyterLab."""
+"""Pools that code makes, and the progress of their opening, in a browser with a real JupyterLab."""
 
 import pytest
 
@@ -13,7 +13,7 @@ _ = pool.open()
 print("printed after")"""
 
 NODE_STATES = ("queued", "requested", "connecting", "joining", "busy", "draining", "stopping", *PHASES)
-POOL_STATES = ("starting", "stopping", "trouble", "budget reached")
+POOL_STATES = ("starting", "stopping", "failing", "budget reached")
 
 CUT = """([states, words]) => {
     const cut = [];
@@ -34,12 +34,12 @@ CUT = """([states, words]) => {
     }
     return cut;
 }"""
-"""Those of the words that would be cut off where these states are shown."""
+"""Returns the words that would be cut off in the elements of these states."""
 
 
-def test_a_pool_of_code_is_in_the_panel_and_its_opening_erases_nothing(lab: Lab) -> None:
+def test_pool_made_by_code_is_in_the_panel_and_its_opening_erases_nothing(lab: Lab) -> None:
     lab.run("%load_ext skyward\n%config SkyMagics.progress_after = 0.0\nimport skyward as sky\nxs = [1, 2, 3]")
-    lab.panel.get_by_text("No pool yet.").wait_for()
+    lab.panel.get_by_text("No pools yet.").wait_for()
     lab.run(OPEN, wait=False)
     output = lab.page.locator(".jp-Cell .jp-OutputArea-output")
     output.filter(has_text="Opening pool 'train': 0 of 1 node ready").wait_for()
@@ -57,18 +57,18 @@ def test_a_pool_of_code_is_in_the_panel_and_its_opening_erases_nothing(lab: Lab)
     output.filter(has_text="3/3").wait_for()
     texts = output.all_inner_texts()[3:]
     assert "".join(texts).count("printed by a node") == 3
-    assert ["100%" in text and "3/3" in text for text in texts].count(True) == 1, "the bar stays as it was in the end"
+    assert ["100%" in text and "3/3" in text for text in texts].count(True) == 1, "the bar keeps its last state"
     lab.section("tasks").get_by_text("done").nth(2).wait_for()
-    lab.section("tasks").get_by_text("0 run").wait_for()
+    lab.section("tasks").get_by_text("0 running").wait_for()
     lab.see("code-pool-map")
     lab.press("Stop pool train")
-    lab.panel.get_by_text("No pool yet.").wait_for()
+    lab.panel.get_by_text("No pools yet.").wait_for()
     lab.run("print('open:', pool.is_open)")
     output.filter(has_text="open: False").wait_for()
 
 
 @pytest.mark.parametrize("width", [1280, 700])
-def test_no_state_is_cut(lab: Lab, width: int) -> None:
+def test_state_labels_are_not_cut_off(lab: Lab, width: int) -> None:
     lab.page.set_viewport_size({"width": width, "height": 900})
     lab.run("%load_ext skyward\nimport skyward as sky")
     if width == 1280:
@@ -89,4 +89,4 @@ def test_no_state_is_cut(lab: Lab, width: int) -> None:
         lab.page.locator(states).first.wait_for()
         assert lab.page.evaluate(CUT, [states, words]) == []
     room = lab.page.locator(".skyward-view-nodes").evaluate("list => list.clientWidth - list.scrollWidth")
-    assert room >= 0, "the rows are no wider than their list"
+    assert room >= 0, "the rows fit into their list"

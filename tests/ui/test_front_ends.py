@@ -1,4 +1,4 @@
-"""The widget outside of JupyterLab: in a real Notebook 7, and where nothing is there but what draws widgets."""
+"""The widget outside of JupyterLab: in a real Notebook 7, and in a minimal host of widgets."""
 
 import json
 import time
@@ -24,7 +24,7 @@ print("over")"""
 
 
 def outputs(path: Path) -> list[dict[str, Any]]:
-    """What the cells of a saved notebook have displayed, by kind; nothing while it is being written."""
+    """Return the displays of a saved notebook's cells, by MIME type; empty while the file is being written."""
     try:
         cells = json.loads(path.read_text())["cells"]
     except json.JSONDecodeError:
@@ -32,7 +32,7 @@ def outputs(path: Path) -> list[dict[str, Any]]:
     return [each["data"] for cell in cells for each in cell.get("outputs", ()) if "data" in each]
 
 
-def test_notebook_7(notebook7: Notebook7, server: tuple[str, Path], tmp_path: Path) -> None:
+def test_widget_and_panel_work_in_notebook_7(notebook7: Notebook7, server: tuple[str, Path], tmp_path: Path) -> None:
     page, view = notebook7.page, notebook7.page.locator(".skyward-view-root")
     saved = server[1] / notebook7.notebook
     notebook7.run("%load_ext skyward\npool = %sky up --nodes 1:4\npool")
@@ -40,10 +40,10 @@ def test_notebook_7(notebook7: Notebook7, server: tuple[str, Path], tmp_path: Pa
     notebook7.run(CELL.format(go=str(tmp_path / "go")), wait=False)
     page.locator(".jp-OutputArea-output", has_text="begun").wait_for()
     view.locator(".skyward-view-node", has_text="busy").wait_for()
-    most = view.get_by_label("Most nodes")
+    most = view.get_by_label("Maximum nodes")
     most.fill("3")
     most.press("Enter")
-    # The kernel is busy, and hears it all the same.
+    # The command is executed although the kernel is busy.
     view.get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
     (tmp_path / "go").touch()
     page.locator(".jp-OutputArea-output", has_text="over").wait_for()
@@ -57,7 +57,7 @@ def test_notebook_7(notebook7: Notebook7, server: tuple[str, Path], tmp_path: Pa
     page.keyboard.press("Control+s")
     notebook7.until(lambda: outputs(saved), "the saved notebook")
     forms = [set(each) for each in outputs(saved)]
-    assert any({"text/html", "text/plain"} < each for each in forms), "viewers without widgets have something to show"
+    assert any({"text/html", "text/plain"} < each for each in forms), "viewers without widgets get a static form"
 
     view.get_by_role("button", name="Stop").click()
     static = page.locator(".skyward-static", has_text="closed")
@@ -86,18 +86,18 @@ def host(browser: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 
 def colours(view: Any) -> tuple[str, str]:
-    """The background and the text of the view."""
+    """Return the background and text colours of the view."""
     found = view.evaluate("view => [getComputedStyle(view).backgroundColor, getComputedStyle(view).color]")
     return found[0], found[1]
 
 
-def test_a_host_with_nothing_but_widgets(host: Host) -> None:
+def test_widget_works_in_a_minimal_host(host: Host) -> None:
     view = host.page.locator(".skyward-view-root")
     with sky.Compute(name="demo", nodes=(1, 4), provider=sky.Local(hourly_price=3.2)) as pool:
         widget = PoolWidget(pool)
         host.open(widget)
         view.get_by_text("1 of 1\N{EN DASH}4 nodes").wait_for()
-        most = view.get_by_label("Most nodes")
+        most = view.get_by_label("Maximum nodes")
         most.fill("3")
         most.press("Enter")
         host.until(view.get_by_text("1 of 1\N{EN DASH}3 nodes").count, "the answer of the kernel")
@@ -118,22 +118,22 @@ def test_a_host_with_nothing_but_widgets(host: Host) -> None:
     assert host.wanted == []
 
 
-def test_a_host_whose_kernel_is_there_later(host: Host) -> None:
+def test_widget_connects_when_the_kernel_becomes_available_later(host: Host) -> None:
     view = host.page.locator(".skyward-view-root")
     with sky.Compute(name="demo", nodes=(1, 4), provider=sky.Local()) as pool:
         host.open(PoolWidget(pool), connected=False)
         view.get_by_text("1 of 1\N{EN DASH}4 nodes").wait_for()
         pool.resize((1, 2))
         view.get_by_role("button", name="Stop").click()
-        view.get_by_text("There is no kernel behind this view.").wait_for()
+        view.get_by_text("This view is not connected to a kernel.").wait_for()
         host.connect()
-        host.until(view.get_by_text("1 of 1\N{EN DASH}2 nodes").count, "what the pool is like by now")
+        host.until(view.get_by_text("1 of 1\N{EN DASH}2 nodes").count, "the current state of the pool")
 
         host.is_busy = True
-        most = view.get_by_label("Most nodes")
+        most = view.get_by_label("Maximum nodes")
         most.fill("3")
         most.press("Enter")
-        view.get_by_text("Scaling to 1 to 3 nodes. This waits for the cell that the kernel runs").wait_for()
+        view.get_by_text("Scaling to 1 to 3 nodes. Waiting for the running cell").wait_for()
         host.is_busy = False
-        host.until(view.get_by_text("Pool 'demo' goes to 1:3 nodes.").count, "what waited")
+        host.until(view.get_by_text("Scaling pool 'demo' to 1:3 nodes.").count, "the delayed command")
     assert host.troubles == []

@@ -23,7 +23,7 @@ provider = "cloud"
 nodes = "2:3"
 provision_retry_delay = 200
 """
-"""A provider that costs something, and a pool of it."""
+"""Configuration with a provider that has a price, and a pool of it."""
 
 FAILING = """import os, sys, time
 node, go = os.environ.get("SKYWARD_NODE_ID"), os.path.join(os.path.dirname(__file__), "go")
@@ -34,11 +34,11 @@ if node == "2":
     print(*(f"line {number} of many" for number in range(60)), sep="\\n", file=sys.stderr, flush=True)
     os._exit(3)
 """
-"""What has workers take their time as they start, and that of node 2 fail once it is told to: a `sitecustomize`."""
+"""Source of a `sitecustomize` that delays the start of workers, and fails that of node 2 once the file `go` exists."""
 
 
 DEAF = 'get_ipython().magics_manager.registry["SkyMagics"].bridge._do = lambda command: None'
-"""Has the kernel hear no command of the panel any more."""
+"""Code that makes the kernel ignore the panel's commands."""
 
 MANY = f"""import sys, threading, time
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
@@ -50,7 +50,7 @@ resident()._pools["default"] = type("Resident", (), {{"compute": pool, "asked": 
 def go_on():
     while True: time.sleep(0.1); pool.go_on(0.1)
 threading.Thread(target=go_on, daemon=True).start()"""
-"""A pool of a thousand nodes, none of which is there, whose tasks end all the time."""
+"""Code that makes a fake pool of a thousand nodes, whose tasks end all the time."""
 
 
 OPEN = """%load_ext skyward
@@ -72,11 +72,11 @@ NOTICES_LOSS = """() => { window.lost = ""; new MutationObserver(() => {
     const lost = document.querySelector(".skyward-Lost");
     if (lost && document.querySelector('.skyward-mod-stale [data-pool="train"]')) window.lost = lost.innerText;
 }).observe(document.body, {childList: true, subtree: true}); }"""
-"""Has the page note what the panel says while contact is lost, which may be for a moment only."""
+"""Records the panel's notice of a lost connection, which may be visible for a moment only."""
 
 
 def shell_folders() -> list[str]:
-    """Where the shells are that run here."""
+    """Return the working directories of the shells on this machine."""
     found = []
     for process in psutil.process_iter(["name"]):
         with contextlib.suppress(psutil.Error):
@@ -86,14 +86,14 @@ def shell_folders() -> list[str]:
 
 
 def beats(path: Path) -> str:
-    """A cell that runs for ever."""
+    """Return the source of a cell that never ends."""
     body = f"open({str(path)!r}, 'a').write('.')\n    print('beat\\n' * 9)\n    time.sleep(0.1)"
     return f"%%sky\nimport time\nwhile True:\n    {body}"
 
 
-def test_the_panel_appears_and_says_what_to_do(lab: Lab, server: tuple[str, Path]) -> None:
+def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> None:
     (server[1] / "skyward.toml").write_text(SETTINGS)
-    lab.panel.get_by_text("This kernel has not loaded Skyward.").wait_for()
+    lab.panel.get_by_text("Skyward is not loaded in this kernel.").wait_for()
     lab.until_wide(320)
     lab.drag_edge(-50)
     lab.until_wide(270)
@@ -104,7 +104,7 @@ def test_the_panel_appears_and_says_what_to_do(lab: Lab, server: tuple[str, Path
     lab.see("absent")
     lab.press("Insert %load_ext skyward")
     lab.page.keyboard.press("Shift+Enter")
-    lab.panel.get_by_text("No pool yet.").wait_for()
+    lab.panel.get_by_text("No pools yet.").wait_for()
     lab.see("no-pool")
     lab.press("Help, settings, stop all")
     lab.page.locator(".lm-Menu-item", has_text="Settings").wait_for()
@@ -119,7 +119,7 @@ def test_the_panel_appears_and_says_what_to_do(lab: Lab, server: tuple[str, Path
     lab.panel.get_by_label("nodes", exact=True).fill("1:3")
     price.get_by_text("$1.50/h \N{EN DASH} $4.50/h").wait_for()
     lab.panel.get_by_label("budget", exact=True).fill("9")
-    price.get_by_text("The budget lasts 2:00:00 with 3 nodes.").wait_for()
+    price.get_by_text("The budget lasts 2 h 0 min with 3 nodes.").wait_for()
     lab.panel.locator("code", has_text="%sky up default --provider cloud --nodes 1:3 --budget 9").wait_for()
     lab.see("form")
     lab.press("Open")
@@ -132,11 +132,11 @@ def test_the_panel_appears_and_says_what_to_do(lab: Lab, server: tuple[str, Path
     cost.get_by_text("1 task").wait_for()
     cost.get_by_text("$0.000").wait_for()
     cost.get_by_role("button", name="[2]").wait_for()
-    lab.section("money").get_by_text("booting, idle, leaving").wait_for()
+    lab.section("money").get_by_text("booting, idle, stopping").wait_for()
     lab.see("pool")
 
 
-def test_it_is_live_while_a_cell_blocks_and_its_commands_work(lab: Lab, tmp_path: Path) -> None:
+def test_panel_is_live_and_executes_commands_while_a_cell_runs(lab: Lab, tmp_path: Path) -> None:
     lab.run("%load_ext skyward\n%sky up --nodes 1:4")
     lab.pool().get_by_text("ready").wait_for()
     lab.run(beats(tmp_path / "beat"), wait=False)
@@ -147,8 +147,8 @@ def test_it_is_live_while_a_cell_blocks_and_its_commands_work(lab: Lab, tmp_path
     lab.section("nodes").get_by_text("busy").wait_for()
     lab.see("busy")
 
-    most = lab.panel.get_by_label("Most nodes of pool default")
-    least = lab.panel.get_by_label("Fewest nodes of pool default")
+    most = lab.panel.get_by_label("Maximum nodes of pool default")
+    least = lab.panel.get_by_label("Minimum nodes of pool default")
     least.fill("2")
     least.press("Enter")
     lab.pool().get_by_text("2 of 2\N{EN DASH}4 nodes").wait_for()
@@ -157,7 +157,7 @@ def test_it_is_live_while_a_cell_blocks_and_its_commands_work(lab: Lab, tmp_path
 
     resized = lab.section("decisions").get_by_text("resized to")
     before = resized.count()
-    thumb = lab.panel.get_by_label("Most nodes", exact=True).bounding_box()
+    thumb = lab.panel.get_by_label("Maximum nodes", exact=True).bounding_box()
     assert thumb is not None
     middle = thumb["x"] + thumb["width"] / 2, thumb["y"] + thumb["height"] / 2
     lab.page.mouse.move(*middle)
@@ -166,7 +166,7 @@ def test_it_is_live_while_a_cell_blocks_and_its_commands_work(lab: Lab, tmp_path
     lab.page.mouse.up()
     lab.pool().get_by_text("2 of 2\N{EN DASH}8 nodes").wait_for()
     lab.section("decisions").get_by_text("resized to 2 to 8").wait_for()
-    assert resized.count() == before + 1, "what is dragged is sent when it is let go, once"
+    assert resized.count() == before + 1, "a dragged bound is sent once, on release"
     lab.see("scaled")
 
     least.fill("1")
@@ -183,15 +183,15 @@ def test_it_is_live_while_a_cell_blocks_and_its_commands_work(lab: Lab, tmp_path
     lab.section("nodes").locator(".skyward-Node").nth(1).wait_for(state="detached")
 
     to_end = "lines => lines.scrollHeight - lines.scrollTop - lines.clientHeight"
-    assert lab.section("streams").locator("pre").evaluate(to_end) < 24, "the last line that was printed is in sight"
+    assert lab.section("streams").locator("pre").evaluate(to_end) < 24, "the last printed line is visible"
     lab.press("Stop all tasks of cell")
-    task.get_by_text("stopped").wait_for()
+    task.get_by_text("cancelled").wait_for()
     lab.until_idle()
     assert "TaskCancelledError" in lab.page.locator(".jp-Notebook").inner_text()
     lab.see("cancelled")
 
 
-def test_a_node_that_keeps_something_says_what(lab: Lab) -> None:
+def test_node_lists_its_kept_values(lab: Lab) -> None:
     lab.run("%load_ext skyward\n%sky up --nodes 2")
     lab.pool().get_by_text("ready").wait_for()
     lab.run("%%sky --on 1 --keep model\nmodel = bytearray(3 << 20)")
@@ -208,7 +208,7 @@ def test_a_node_that_keeps_something_says_what(lab: Lab) -> None:
     lab.panel.get_by_text("model 3.0 MiB").wait_for(state="detached")
 
 
-def test_a_page_that_is_reloaded_while_a_cell_runs_has_everything_again(lab: Lab, tmp_path: Path) -> None:
+def test_page_reloaded_while_a_cell_runs_shows_the_full_state(lab: Lab, tmp_path: Path) -> None:
     lab.run("%load_ext skyward\n%sky up --nodes 1")
     lab.run(beats(tmp_path / "beat"), wait=False)
     lab.section("tasks").get_by_text("node 0").wait_for()
@@ -217,7 +217,7 @@ def test_a_page_that_is_reloaded_while_a_cell_runs_has_everything_again(lab: Lab
     lab.section("streams").get_by_text("beat").first.wait_for()
     lab.see("reloaded")
     lab.press("Stop task")
-    lab.section("tasks").get_by_text("stopped").wait_for()
+    lab.section("tasks").get_by_text("cancelled").wait_for()
     lab.until_idle()
 
     lab.run(DEAF)
@@ -230,22 +230,22 @@ def test_a_page_that_is_reloaded_while_a_cell_runs_has_everything_again(lab: Lab
     lab.see("interrupted")
 
 
-def test_each_notebook_shows_its_own_and_every_tab_the_same(lab: Lab) -> None:
+def test_each_notebook_shows_its_own_pools_in_every_tab(lab: Lab) -> None:
     lab.run("%load_ext skyward\n%sky up --nodes 1:2")
     lab.pool().get_by_text("ready").wait_for()
     with lab.second_tab() as other:
         other.pool().get_by_text("ready").wait_for()
-        most = other.panel.get_by_label("Most nodes of pool default")
+        most = other.panel.get_by_label("Maximum nodes of pool default")
         most.fill("3")
         most.press("Enter")
         lab.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
         other.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
     lab.open_another()
-    lab.panel.get_by_text("This kernel has not loaded Skyward.").wait_for()
+    lab.panel.get_by_text("Skyward is not loaded in this kernel.").wait_for()
     assert lab.pool().count() == 0
     lab.press("Insert %load_ext skyward")
     lab.page.keyboard.press("Shift+Enter")
-    lab.panel.get_by_text("No pool yet.").wait_for()
+    lab.panel.get_by_text("No pools yet.").wait_for()
     lab.to_notebook()
     lab.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
 
@@ -253,9 +253,9 @@ def test_each_notebook_shows_its_own_and_every_tab_the_same(lab: Lab) -> None:
 def test_a_thousand_nodes_and_ten_thousand_tasks(lab: Lab) -> None:
     lab.run(MANY)
     lab.section("nodes").get_by_text("1,000", exact=True).wait_for()
-    lab.section("tasks").get_by_text("more that run or wait are not listed").wait_for()
+    lab.section("tasks").get_by_text("more running or queued tasks are not listed").wait_for()
     rows = lab.panel.locator(".skyward-LongList li")
-    assert rows.count() < 60, "only what is in sight is drawn"
+    assert rows.count() < 60, "only visible rows are drawn"
     nodes = lab.section("nodes").locator(".skyward-LongList")
     nodes.evaluate("list => list.scrollTop = list.scrollHeight")
     lab.section("nodes").locator(".skyward-Node-rank", has_text="999").wait_for()
@@ -266,11 +266,11 @@ def test_a_thousand_nodes_and_ten_thousand_tasks(lab: Lab) -> None:
     lab.section("nodes").locator(".skyward-Node-rank", has_text="42").first.wait_for()
 
 
-def test_in_the_dark_where_nodes_boot_and_fail(lab: Lab, server: tuple[str, Path]) -> None:
+def test_booting_and_failing_nodes_in_the_dark_theme(lab: Lab, server: tuple[str, Path]) -> None:
     (server[1] / "skyward.toml").write_text(SETTINGS)
     (server[1] / "failing").mkdir()
     (server[1] / "failing" / "sitecustomize.py").write_text(FAILING)
-    # What is usual is to be what these starts took, and not those of other tests.
+    # The usual durations must come from these starts, and not from those of other tests.
     lab.run(f"import os\nos.environ['SKYWARD_DATA_DIR'] = {str(server[1] / 'dim')!r}")
     lab.run(f"%load_ext skyward\n%sky up dim --env PYTHONPATH={server[1] / 'failing'}")
     lab.pool("dim").get_by_text("ready").wait_for()
@@ -283,7 +283,7 @@ def test_in_the_dark_where_nodes_boot_and_fail(lab: Lab, server: tuple[str, Path
     lab.press("Output")
     lab.section("streams").get_by_text("Only node 1").wait_for()
     lab.section("streams").locator("pre", has_text="hello").wait_for()
-    assert lab.section("streams").locator("pre > div").count() == 1, "what the other node printed is not shown"
+    assert lab.section("streams").locator("pre > div").count() == 1, "output of the other node is not shown"
     lab.see("dark")
     lab.press("Terminal")
     lab.page.locator(".jp-Terminal").wait_for()
@@ -298,17 +298,17 @@ def test_in_the_dark_where_nodes_boot_and_fail(lab: Lab, server: tuple[str, Path
     (server[1] / "failing" / "go").touch()
     failed = lab.section("nodes").locator(".skyward-Trouble")
     failed.get_by_text("node 2 failed").wait_for()
-    failed.get_by_text("the worker ended as it started (status 3)").wait_for()
+    failed.get_by_text("the worker ended during startup (status 3)").wait_for()
     failed.locator("pre", has_text="line 57 of many\nline 58 of many\nline 59 of many").wait_for()
     failed.get_by_text("(2 of 3)").wait_for()
     lab.see("failed")
-    failed.get_by_role("button", name="Whole log").click()
+    failed.get_by_role("button", name="Full log").click()
     lab.page.locator(".skyward-StartLog", has_text="line 0 of many").wait_for()
     lab.page.locator(".lm-TabBar-tab", has_text="node 2 of dim").wait_for()
     lab.see("start-log")
 
 
-def test_a_pool_is_there_again_after_a_restart_with_what_was_done_meanwhile(lab: Lab, network: Network) -> None:
+def test_pool_is_reattached_after_a_restart_with_the_progress_made_meanwhile(lab: Lab, network: Network) -> None:
     machine = network.add()
     host = {"host": machine.address, "key": str(network.key), "known": str(network.known_hosts(machine))}
     lab.run(OPEN.format(**host, python=sys.executable))
@@ -326,22 +326,22 @@ def test_a_pool_is_there_again_after_a_restart_with_what_was_done_meanwhile(lab:
     lab.page.evaluate(NOTICES_LOSS)
     lab.restart()
     lab.press("Load Skyward")
-    said = lab.page.evaluate("window.lost")
-    assert "The nodes of train finish their tasks without it, and end at" in said, "what was told last stays meanwhile"
-    left = lab.panel.locator('[data-orphan="train"]')
-    left.get_by_text("1 machine").wait_for()
-    left.get_by_text("%sky attach train").wait_for()
+    notice = lab.page.evaluate("window.lost")
+    assert "The nodes of train finish their tasks without it, and terminate at" in notice, "the last state stays"
+    orphan = lab.panel.locator('[data-orphan="train"]')
+    orphan.get_by_text("1 machine").wait_for()
+    orphan.get_by_text("%sky attach train").wait_for()
     lab.see("left-behind")
     Path(f"/proc/{machine.pids()[0]}/root/root/go").touch()
 
     lab.press("Reattach")
     lab.pool("train").get_by_text("ready").wait_for()
-    left.wait_for(state="detached")
-    lab.panel.get_by_text("Pool 'train' is this kernel's now, with 1 task of before.").wait_for()
+    orphan.wait_for(state="detached")
+    lab.panel.get_by_text("Attached to pool 'train' with 1 recovered task.").wait_for()
     lab.section("tasks").get_by_text("done").wait_for()
     lab.section("tasks").locator("li", has_text="import os, time").get_by_role("button", name="[2]").click()
     lab.page.locator(".jp-Cell.jp-mod-active", has_text="epoch 2").wait_for()
-    assert machine.running("skyward.worker") == [worker], "the node is the one that was there"
+    assert machine.running("skyward.worker") == [worker], "the worker is still the same process"
     lab.press("Insert a cell that shows them")
     lab.page.keyboard.press("Shift+Enter")
     lab.page.locator(".jp-OutputArea-output", has_text="epoch 2").wait_for()
@@ -349,7 +349,7 @@ def test_a_pool_is_there_again_after_a_restart_with_what_was_done_meanwhile(lab:
 
     lab.restart()
     lab.press("Load Skyward")
-    left.get_by_role("button", name="Stop", exact=True).click()
-    lab.panel.get_by_text("train: 1 machine given back.").wait_for()
-    left.wait_for(state="detached")
+    orphan.get_by_role("button", name="Stop", exact=True).click()
+    lab.panel.get_by_text("train: 1 machine terminated.").wait_for()
+    orphan.wait_for(state="detached")
     assert not machine.running("skyward.worker")

@@ -12,14 +12,14 @@ BACKGROUND = "element => getComputedStyle(element.closest('.jp-Notebook') ?? doc
 
 
 def brightness(colour: str) -> float:
-    """That of a computed colour, `rgb(r, g, b)` or `rgba(r, g, b, a)`, from 0 to 255."""
+    """Return the brightness of a computed colour, `rgb(r, g, b)` or `rgba(r, g, b, a)`, from 0 to 255."""
     parts = [float(part) for part in colour.partition("(")[2].rstrip(")").split(",")]
     return sum(parts[:3]) / 3
 
 
-def test_the_picture_changes_in_place_and_is_readable_in_both_themes(lab: Lab, tmp_path: Path) -> None:
+def test_plot_is_updated_in_place_and_readable_in_both_themes(lab: Lab, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    lab.command("apputils:change-theme", theme="JupyterLab Light")  # another test may have left the other one
+    lab.command("apputils:change-theme", theme="JupyterLab Light")  # another test may have set the dark one
     lab.page.locator('body[data-jp-theme-light="true"]').wait_for(state="attached")
     lab.run("%load_ext skyward\npool = %sky up")
     lab.run(

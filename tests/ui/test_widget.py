@@ -18,10 +18,10 @@ def work(seconds):
 OPEN = "sky.Compute(name='demo', nodes=(1, 4), provider=sky.Local(hourly_price=3.2), budget=5.0).open()"
 
 
-def test_a_pool_is_live_below_its_cell_and_stays_there_when_it_is_closed(lab: Lab, tmp_path: Path) -> None:
+def test_widget_is_live_below_its_cell_and_becomes_static_when_the_pool_closes(lab: Lab, tmp_path: Path) -> None:
     view = lab.page.locator(".skyward-view-root")
     lab.run(f"{LOAD}\npool = {OPEN}")
-    # The cell that shows it blocks the kernel, so what comes while it runs comes without being asked for.
+    # The cell that shows the widget blocks the kernel, so updates must arrive without being requested.
     wait = f"import os\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)"
     lab.run(f"sky.watch(pool)\ndone = sky.gather(*(work(2) for _ in range(24))) >> pool\n{wait}", wait=False)
     view.get_by_text("1 \N{RIGHTWARDS ARROW} 4").wait_for()
@@ -29,8 +29,8 @@ def test_a_pool_is_live_below_its_cell_and_stays_there_when_it_is_closed(lab: La
     view.locator(".skyward-view-node", has_text="busy").first.wait_for()
     view.get_by_text("$12.80/h").wait_for()
     lab.see("widget")
-    # It is heard while the cell runs, too.
-    most = view.get_by_label("Most nodes")
+    # Commands are executed while the cell runs.
+    most = view.get_by_label("Maximum nodes")
     most.fill("3")
     most.press("Enter")
     view.get_by_text("of 1\N{EN DASH}3 nodes").wait_for()
@@ -46,7 +46,7 @@ def test_a_pool_is_live_below_its_cell_and_stays_there_when_it_is_closed(lab: La
     lab.run("waiting = work(600) > pool")
     view.locator(".skyward-view-count-running", has_text="1").wait_for()
     view.get_by_role("button", name="Stop").click()
-    view.get_by_text("The work of 1 task").wait_for()
+    view.get_by_text("1 unfinished task will be lost.").wait_for()
     lab.see("widget-question")
     view.locator(".skyward-view-question").get_by_role("button", name="Stop").click()
     static = lab.page.locator(".skyward-static")
@@ -57,7 +57,7 @@ def test_a_pool_is_live_below_its_cell_and_stays_there_when_it_is_closed(lab: La
     lab.page.get_by_text("[] left").wait_for()
 
 
-def test_a_page_that_is_loaded_again_has_the_view_again(lab: Lab) -> None:
+def test_reloaded_page_shows_the_widget_again(lab: Lab) -> None:
     view = lab.page.locator(".skyward-view-root")
     lab.run(f"{LOAD}\npool = {OPEN}\npool")
     view.get_by_text("1 of 1\N{EN DASH}4 nodes").wait_for()

@@ -1,4 +1,4 @@
-"""The catalogue of accelerators, and the texts that mean one."""
+"""Catalogue of accelerators, and parsing of their names."""
 
 import pickle
 import re
@@ -80,12 +80,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "close": (
         lambda: parse_accelerator("A1000"),
         "There is no accelerator 'A1000'; did you mean A100 or RTX_A6000 or RTX_A5000; "
-        "`sky.accelerators.Custom(...)` takes any other.",
+        "use `sky.accelerators.Custom(...)` for any other model.",
     ),
     "far": (
         lambda: from_name("banana split"),
         "There is no accelerator 'banana split'; see `sky.accelerators` for the names; "
-        "`sky.accelerators.Custom(...)` takes any other.",
+        "use `sky.accelerators.Custom(...)` for any other model.",
     ),
     "empty": (
         lambda: parse_accelerator(""),
@@ -109,9 +109,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "form value": (lambda: H200(form_factor="PCIe"), "H200 comes as SXM or NVL, but got 'PCIe'."),  # type: ignore[arg-type]
     "memory type": (
         lambda: Accelerator("x", 80),  # type: ignore[arg-type]
-        "Accelerator memory must be a text such as '80GB', but got 80.",
+        "Accelerator memory must be a string such as '80GB', but got 80.",
     ),
-    "name": (lambda: Accelerator(""), "Accelerator name must be a text, such as 'A100', but got ''."),
+    "name": (lambda: Accelerator(""), "Accelerator name must be a string, such as 'A100', but got ''."),
 }
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic and table. How fast anything is, no test says."""
+"""Arithmetic and tables of the benchmarks, without timings."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ PEERS = (Peer("dask", 8), Peer("px", None, "absent"))
 FIGURE = Figure("no-op", "ms", 0.4, 0.2, "casty ask", 1.9, Aim("ratio", 1.5), PEERS)
 
 
-def test_a_figure_stands_beside_its_floor_its_aim_and_its_peers() -> None:
+def test_figure_has_its_floor_aim_and_peers() -> None:
     assert FIGURE.cells() == (
         "no-op",
         "0.4 ms",
@@ -27,18 +27,18 @@ def test_a_figure_stands_beside_its_floor_its_aim_and_its_peers() -> None:
     )
 
 
-def test_a_figure_without_floor_or_peers() -> None:
+def test_figure_without_floor_or_peers() -> None:
     rate = Figure("tasks", "tasks/s", 12_345.6, aim=Aim("value", 5000, at_least=True), note="7 rounds")
     assert rate.cells() == ("tasks", "12,346 tasks/s", "", "", "", ">= 5,000 tasks/s", "met", "7 rounds")
 
 
-def test_a_figure_that_could_not_be_measured_says_so() -> None:
+def test_figure_without_measurement_has_a_note() -> None:
     absent = Figure("cell", "ms", None, aim=Aim("value", 15), peers=[Peer("px", 0.7)], note="IPython is not installed")
     assert absent.cells()[1] == "not available"
     assert absent.cells()[-2:] == ("not measured", "px 0.7; IPython is not installed")
 
 
-def test_the_columns_of_the_table_line_up() -> None:
+def test_columns_of_the_table_are_aligned() -> None:
     lines = table([FIGURE, Figure("a longer name of a figure", "s", 1)]).splitlines()
     assert len(lines) == 4
     assert {line.count("|") for line in lines} == {9}
@@ -72,18 +72,18 @@ def test_calls_alternate_after_a_batch_to_warm_up() -> None:
     assert (len(first), len(second)) == (4, 4)
 
 
-def test_only_what_is_between_the_marks_is_replaced() -> None:
+def test_only_text_between_the_marks_is_replaced() -> None:
     assert replaced(f"before\n{BEGIN}\nold\n{END}\nafter\n", "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, f"{END}\n{BEGIN}", f"{BEGIN}{BEGIN}{END}"])
-def test_a_file_without_its_marks_is_refused(text: str) -> None:
+def test_file_without_marks_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="one line <!-- figures: begin -->"):
         replaced(text, "new")
 
 
 def test_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The cheapest benchmark, and the files that it is asked for."""
+    """Runs the cheapest benchmark with all output files."""
     readme, figures = tmp_path / "README.md", tmp_path / "figures.json"
     readme.write_text(f"{BEGIN}\n{END}\n")
     main(["--only", "imports", "--quick", "--no-peers", "--json", str(figures), "--markdown", str(readme)])
@@ -92,9 +92,7 @@ def test_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert " cores of " in capfd.readouterr().out
 
 
-def test_a_file_that_cannot_take_the_table_is_refused_before_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unwritable_file_is_refused_before_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--only", "imports", "--markdown", str(tmp_path / "absent.md")])
     assert "absent.md" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`import skyward`: fast, alone, and the one place for public names."""
+"""`import skyward`: fast, without other modules, and the only place of public names."""
 
 import ast
 import inspect
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.unit
 
 
 def python(code: str) -> Any:
-    """The value that `code` prints, in a fresh interpreter."""
+    """Return the value that `code` prints in a new interpreter."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     return ast.literal_eval(done.stdout)
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     assert sorted(set(skyward.__all__)) == sorted(skyward.__all__) == dir(skyward)
     for name in skyward.__all__:
         assert getattr(skyward, name) is not None
@@ -41,8 +41,8 @@ def test_every_error_is_public() -> None:
     assert set(errors.__all__) <= set(skyward.__all__)
 
 
-def test_a_call_knows_what_it_needs_and_nothing_of_pools() -> None:
-    """A node loads these at every start."""
+def test_functions_load_no_module_of_pools() -> None:
+    """Nodes load these modules at every start."""
     loaded = "[name for name in sys.modules if name.startswith('skyward.specs.')]"
     code = f"import skyward.functions.function, sys; print({loaded})"
     assert python(code) == ["skyward.specs.retries"]
@@ -53,44 +53,44 @@ def test_unknown_name() -> None:
         _ = skyward.nothing  # type: ignore[attr-defined]
 
 
-def test_names_of_the_published_library_say_what_takes_their_place() -> None:
-    with pytest.raises(AttributeError, match=r"has no attribute 'Session': it is not needed: open each pool by itself"):
+def test_names_of_the_published_library_have_replacements() -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute 'Session': no session is needed: open a pool with"):
         _ = skyward.Session  # type: ignore[attr-defined]
     assert not set(OF_THE_MODULE) & set(skyward.__all__)
     assert not [name for name in OF_A_POOL if hasattr(skyward.Compute, name)]
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "hint"),
     [
-        ("AWS", "no AWS yet: `sky.SSH(hosts=[...])` uses machines that you have, `sky.Container()` containers"),
-        ("metrics", "nodes are measured by themselves: `pool.metrics()` gives what they use"),
-        ("compute", "it is `sky.function`, for functions, and `sky.Compute`, for pools"),
-        ("A100", "it is `sky.accelerators.A100`"),
+        ("AWS", "AWS is not supported yet: use `sky.SSH(hosts=[...])` for your own machines, `sky.Container()` for "),
+        ("metrics", "nodes are always measured: `pool.metrics()` returns the figures"),
+        ("compute", "use `sky.function` for functions and `sky.Compute` for pools"),
+        ("A100", "use `sky.accelerators.A100`"),
         ("compte", "did you mean 'Compute'?"),
         ("instanceinfo", "did you mean 'InstanceInfo' or 'instance_info'?"),
     ],
 )
-def test_a_name_that_is_missing_says_what_is_meant(name: str, meant: str) -> None:
-    """Whatever was loaded before: a module of ours may have that name."""
+def test_missing_name_raises_with_a_hint(name: str, hint: str) -> None:
+    """A submodule of the same name that is already loaded makes no difference."""
     ask = f"try: skyward.{name}\nexcept AttributeError as error: print([str(error)])"
     (said,) = python(f"import skyward, skyward.events.metrics, skyward.pool.compute\n{ask}")
-    assert said.startswith(f"module 'skyward' has no attribute {name!r}: {meant}")
+    assert said.startswith(f"module 'skyward' has no attribute {name!r}: {hint}")
     assert name not in skyward.__all__
 
 
-def test_python_adds_no_guess_of_its_own_to_what_a_missing_name_says() -> None:
+def test_python_adds_no_suggestion_of_its_own_to_the_hint() -> None:
     with pytest.raises(AttributeError) as caught:
         _ = skyward.compte  # type: ignore[attr-defined]
     (shown,) = traceback.format_exception_only(caught.value)
     assert shown == "AttributeError: module 'skyward' has no attribute 'compte': did you mean 'Compute'?\n"
 
 
-def test_version_is_that_of_the_distribution() -> None:
+def test_version_equals_the_distribution_version() -> None:
     assert skyward.__version__ == version("skyward-jupyter")
 
 
-def test_the_import_brings_nothing_along() -> None:
+def test_import_loads_no_other_module() -> None:
     code = "import sys; old = set(sys.modules); import skyward; print(sorted(set(sys.modules) - old))"
     assert set(python(code)) <= {"skyward", "types"}
 
@@ -104,7 +104,7 @@ def test_the_import_brings_nothing_along() -> None:
         "import skyward",
     ],
 )
-def test_the_decorator_is_not_hidden_by_its_module(first: str) -> None:
+def test_decorator_is_not_shadowed_by_its_module(first: str) -> None:
     code = f"{first}; import skyward; print([type(skyward.function).__name__, skyward.sky is not None])"
     assert python(code) == ["function", True]
 
@@ -116,7 +116,7 @@ def test_the_decorator_is_not_hidden_by_its_module(first: str) -> None:
         *("functions.function", "functions.pending", "pool.resource_requests"),
     ],
 )
-def test_each_room_loads_on_its_own(module: str) -> None:
+def test_each_room_imports_alone(module: str) -> None:
     assert (
         python(f"import skyward.{module}, sys; print(int('asyncio' in sys.modules or 'IPython' in sys.modules))") == 0
     )

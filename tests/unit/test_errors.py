@@ -1,4 +1,4 @@
-"""What a broadcast raises: the error of one node as it is, those of several as a group of their own type."""
+"""Exceptions of a broadcast: a single error unchanged, several as a group of their common type."""
 
 import copy
 import pickle
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 class CodeError(Exception):
-    """An error that cannot be made from its arguments alone."""
+    """Error that cannot be rebuilt from its arguments."""
 
     def __init__(self, code: int, *, detail: str) -> None:
         super().__init__(code)
@@ -31,7 +31,7 @@ class SlottedError(Exception):
 
 
 class CountedError(Exception):
-    """One that is told of its subclasses."""
+    """Error with `__init_subclass__`."""
 
     kinds: list[type] = []  # noqa: RUF012  # shared on purpose
 
@@ -43,7 +43,7 @@ def of(*errors: BaseException, nodes: int = 3) -> Any:
     return error_of_nodes("train", list(enumerate(errors)), nodes)
 
 
-def test_one_error_stays_what_it_is() -> None:
+def test_single_error_is_raised_unchanged() -> None:
     error = ValueError("bad")
     assert of(error) is error
     assert error.__notes__ == ["It failed on node 0, of 3 nodes."]
@@ -52,7 +52,7 @@ def test_one_error_stays_what_it_is() -> None:
     assert not hasattr(alone, "__notes__")
 
 
-def test_several_of_one_type_are_caught_as_that_type_and_as_a_group() -> None:
+def test_errors_of_one_type_are_caught_as_that_type_and_as_a_group() -> None:
     errors = ValueError("first"), ValueError("second")
     group = of(*errors)
     assert isinstance(group, ValueError)
@@ -70,20 +70,20 @@ def test_several_of_one_type_are_caught_as_that_type_and_as_a_group() -> None:
     assert tuple(seen) == errors
 
 
-def test_each_is_shown() -> None:
+def test_traceback_shows_every_error() -> None:
     shown = "".join(traceback.format_exception(of(ValueError("first"), ValueError("second"))))
     assert "ValueError: first" in shown
     assert "ValueError: second" in shown
     assert "It failed on nodes 0 and 1, of 3 nodes." in shown
 
 
-def test_the_first_lends_its_attributes() -> None:
+def test_group_has_the_attributes_of_the_first_error() -> None:
     group = of(CodeError(3, detail="disk"), CodeError(4, detail="net"))
     assert isinstance(group, CodeError)
     assert (group.code, group.detail, str(group)) == (3, "disk", "code 3: disk")
 
 
-def test_a_group_is_of_the_closest_type_that_all_have() -> None:
+def test_group_has_the_closest_common_type() -> None:
     group = of(UnboundLocalError("a"), RuntimeError("b"))
     assert type(group) is sky.NodeErrors, "what all exceptions have in common says nothing"
     nested = of(NotImplementedError("a"), RecursionError("b"))
@@ -91,7 +91,7 @@ def test_a_group_is_of_the_closest_type_that_all_have() -> None:
     assert not isinstance(nested, NotImplementedError)
 
 
-def test_errors_of_several_types_are_kept_apart_by_except_star() -> None:
+def test_except_star_separates_errors_of_different_types() -> None:
     seen: list[str] = []
     with pytest.raises(ExceptionGroup) as rest:
         try:
@@ -114,7 +114,7 @@ def test_errors_of_several_types_are_kept_apart_by_except_star() -> None:
     ],
     ids=lambda errors: type(errors[0]).__name__,
 )
-def test_where_a_group_cannot_be_of_the_type_the_first_is_raised_and_has_them_all(
+def test_first_error_is_raised_with_all_errors_if_no_group_type_is_possible(
     errors: tuple[Exception, ...],
 ) -> None:
     raised = of(*errors)
@@ -124,7 +124,7 @@ def test_where_a_group_cannot_be_of_the_type_the_first_is_raised_and_has_them_al
     assert not CountedError.kinds
 
 
-def test_groups_of_the_function_s_own_are_members() -> None:
+def test_exception_groups_raised_by_functions_become_members() -> None:
     errors = ExceptionGroup("own", [ValueError(1)]), ExceptionGroup("own", [ValueError(2)])
     group = of(*errors)
     assert type(group) is sky.NodeErrors
@@ -133,7 +133,7 @@ def test_groups_of_the_function_s_own_are_members() -> None:
 
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
 @pytest.mark.parametrize("second", [ValueError("b"), KeyError("b")])
-def test_a_group_can_be_pickled_and_copied(dumps: Any, second: Exception) -> None:
+def test_group_can_be_pickled_and_copied(dumps: Any, second: Exception) -> None:
     group = of(ValueError("a"), second)
     for again in (pickle.loads(dumps(group)), copy.copy(group)):
         assert isinstance(again, ValueError) == isinstance(group, ValueError)

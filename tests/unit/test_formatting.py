@@ -1,4 +1,4 @@
-"""One formatter of each kind; the cases are those that the panel's formatters are held to, too."""
+"""Formatters, tested with the cases that the panel's formatters share."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ FORMATTERS = {"money": money_text, "duration": duration_text, "size": size_text}
 @pytest.mark.parametrize(
     ("kind", "value", "text"), [(kind, value, text) for kind in FORMATTERS for value, text in CASES[kind]]
 )
-def test_formats_are_those_of_the_shared_cases(kind: str, value: float, text: str) -> None:
+def test_formatters_match_the_shared_cases(kind: str, value: float, text: str) -> None:
     assert FORMATTERS[kind](value) == text
 
 

@@ -20,7 +20,7 @@ REGISTRIES = [".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "o
 
 
 def files(*kinds: str) -> Iterator[Path]:
-    """The files of the repository, without what a command made."""
+    """Return the files of the repository, without generated ones."""
     for folder, inner, names in os.walk(ROOT):
         inner[:] = [name for name in inner if name not in MADE and (name == ".ci" or name[0] != ".")]
         yield from (Path(folder, name) for name in names if not kinds or Path(name).suffix in kinds)
@@ -59,14 +59,14 @@ def test_packages_are_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()
 
 
-def test_what_is_installed() -> None:
+def test_contents_of_an_install() -> None:
     assert metadata("skyward-jupyter")["License-Expression"] == "MIT"
     (local,) = entry_points(group="skyward.providers", name="local")
     assert local.load()().name == "local"
 
 
-def test_the_panel_of_an_editable_install_is_renewed(tmp_path: Path) -> None:
-    """It is a copy, so it would be the one of the first `make` until the lock changes."""
+def test_panel_of_an_editable_install_is_updated(tmp_path: Path) -> None:
+    """The panel is a copy, which would otherwise stay outdated until the lock changes."""
     for name in ("scripts/setup.sh", "pyproject.toml", "requirements.lock", "labextension/install.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)

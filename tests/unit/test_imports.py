@@ -1,4 +1,4 @@
-"""Imports run one way, and each room brings along no more than it may. (What the door shows: test_door.py.)"""
+"""Imports run in one direction, and each package loads only what it may. (Public names: test_door.py.)"""
 
 import ast
 import subprocess
@@ -32,7 +32,7 @@ OF_ADAPTERS = {"skyward.link.adapters", "skyward.offers", "skyward.wire.protocol
 ENGINE_ROOMS = ("skyward.link", "skyward.wire", "skyward.worker")
 NODE_DEPENDENCIES = {"blake3", "casty", "cloudpickle"}
 LOADED_BY_MATPLOTLIB = "skyward.worker.display.backend"
-"""A backend, which matplotlib imports by name where it is installed. Nothing of ours does."""
+"""Backend that only matplotlib imports, by name."""
 PURE = (
     "skyward.accelerators",
     "skyward.control.decide",
@@ -44,7 +44,7 @@ PURE = (
 
 
 def runtime_imports(package: str) -> list[Import]:
-    """The imports of a package that happen when the program runs."""
+    """Return the imports of a package that happen at run time."""
     return [each for each in all_imports(package) if not each.is_typing]
 
 
@@ -57,7 +57,7 @@ def in_any(module: str, rooms: Iterable[str]) -> bool:
 
 
 def fresh(program: str) -> str:
-    """What `program` prints in an interpreter of its own."""
+    """Return the output of `program` in a separate interpreter."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=50)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -116,7 +116,7 @@ def test_pure_rooms_do_no_input_or_output() -> None:
 
 
 def test_worker_modules_do_not_import_modules_whose_attributes_tasks_replace() -> None:
-    """Whoever looks up `time.monotonic` or `threading.Thread` later gets what a task has put there."""
+    """A later lookup of `time.monotonic` or `threading.Thread` would return a task's replacement."""
     found = [
         found
         for found in runtime_imports("skyward")
@@ -130,8 +130,8 @@ def test_worker_modules_do_not_import_modules_whose_attributes_tasks_replace() -
     assert not wrong, listed(wrong)
 
 
-def test_a_node_needs_its_few_dependencies_only() -> None:
-    """Every module of the worker loads where nothing else is installed."""
+def test_worker_imports_only_its_own_dependencies() -> None:
+    """Every module of the worker loads without other packages installed."""
     allowed = NODE_DEPENDENCIES | {"skyward"}
     loaded = [name for name in modules() if in_any(name, {"skyward.worker"}) and name != LOADED_BY_MATPLOTLIB]
     assert "skyward.worker.__main__" in loaded
@@ -150,8 +150,8 @@ for module in {loaded!r}:
 """)
 
 
-def test_no_other_name_opens() -> None:
-    """What the modules behind the door call public stays behind it."""
+def test_internal_names_are_not_public() -> None:
+    """Public names of internal modules are not public names of `skyward`."""
     defined = {
         node.name
         for module, path in modules().items()

@@ -1,4 +1,4 @@
-"""The leak check of tests/conftest.py finds what a test leaves, names it, and lets the rest be."""
+"""Leak check of tests/conftest.py: it names what a test leaks, and ignores everything else."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ def test_after():
 """
 
 
-def test_what_is_left_behind_is_named(tmp_path: Path) -> None:
+def test_leaks_are_named(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(re.sub(r"_PATIENCE = .*", "_PATIENCE = 0.2", CONFTEST.read_text()))
     folder = tmp_path / "unit"
     folder.mkdir()

@@ -1,17 +1,17 @@
 import { NodeRow, StartupFailureRow } from '../protocol';
 import { duration } from './format';
-import { Words } from './panel';
+import { Translation } from './panel';
 
-/** How far a node is in its phase: for how long, of how long that usually takes, and what part of it that is. */
+/** Progress of a node in its startup phase, compared with the usual duration of the phase. */
 export interface Progress {
   elapsed: string;
   usual: string;
-  /** From 0 to 1; null where it is not known what is usual. */
+  /** From 0 to 1; null if the usual duration is unknown. */
   part: number | null;
   late: boolean;
 }
 
-/** How far a node is that boots; null for one that does not. What takes less than a second has no usual time. */
+/** Return the progress of a booting node; null for others. Usual durations below one second are ignored. */
 export function progress(node: NodeRow, now: number): Progress | null {
   if (node.phase_at === null) {
     return null;
@@ -26,15 +26,15 @@ export function progress(node: NodeRow, now: number): Progress | null {
   };
 }
 
-/** What becomes of a node that did not come up: `Retrying in 12 s (2 of 3)`, `Gave up after 3 tries`. */
-export function outlook(trouble: StartupFailureRow, now: number, trans: Words): string {
-  if (trouble.gave_up) {
-    const tries = Math.max(1, trouble.attempt - 1);
-    return tries === 1 ? trans.__('Gave up after 1 try') : trans.__('Gave up after %1 tries', tries);
+/** Return the retry status of a node that failed to start: `Retrying in 12 s (2 of 3)`, `Gave up after 3 attempts`. */
+export function retryStatus(failure: StartupFailureRow, now: number, trans: Translation): string {
+  if (failure.gave_up) {
+    const attempts = Math.max(1, failure.attempt - 1);
+    return attempts === 1 ? trans.__('Gave up after 1 attempt') : trans.__('Gave up after %1 attempts', attempts);
   }
-  const which = trouble.attempts
-    ? trans.__('%1 of %2', trouble.attempt, trouble.attempts)
-    : trans.__('try %1', trouble.attempt);
-  const left = trouble.retry_at === null ? 0 : Math.ceil(trouble.retry_at - now);
-  return left > 0 ? trans.__('Retrying in %1 s (%2)', left, which) : trans.__('Trying again (%1)', which);
+  const position = failure.attempts
+    ? trans.__('%1 of %2', failure.attempt, failure.attempts)
+    : trans.__('attempt %1', failure.attempt);
+  const left = failure.retry_at === null ? 0 : Math.ceil(failure.retry_at - now);
+  return left > 0 ? trans.__('Retrying in %1 s (%2)', left, position) : trans.__('Retrying (%1)', position);
 }

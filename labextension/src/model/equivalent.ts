@@ -1,37 +1,31 @@
 import { Command } from '../protocol';
 
-/** A command without the id that a link gives it. */
-export type Wish = Command extends infer C
-  ? C extends Command
-    ? Omit<C, 'id'>
-    : never
-  : never;
+/** A command without its id, which the link adds. */
+export type CommandRequest = Command extends infer C ? (C extends Command ? Omit<C, 'id'> : never) : never;
 
-/** The line of `%sky` that does what a command of the panel does; empty where none is needed. */
-export function equivalent(wish: Wish): string {
-  switch (wish.kind) {
+/** Return the `%sky` line that is equivalent to a command of the panel; empty if there is none. */
+export function equivalent(request: CommandRequest): string {
+  switch (request.kind) {
     case 'cancel-task':
-      return `%sky cancel --task ${wish.task} --pool ${word(wish.pool)}`;
+      return `%sky cancel --task ${request.task} --pool ${word(request.pool)}`;
     case 'cancel-cell':
-      return `%sky cancel --cell ${wish.cell}`;
+      return `%sky cancel --cell ${request.cell}`;
     case 'scale':
-      return `%sky scale ${word(wish.pool)} ${bounds(wish.min, wish.max)}`;
+      return `%sky scale ${word(request.pool)} ${bounds(request.min, request.max)}`;
     case 'drain':
-      return `%sky drain ${word(wish.pool)} ${wish.node}`;
+      return `%sky drain ${word(request.pool)} ${request.node}`;
     case 'stop-pool':
-      return `%sky down ${word(wish.pool)}`;
+      return `%sky down ${word(request.pool)}`;
     case 'stop-all':
       return '%sky down --all';
     case 'new-pool':
-      return ['%sky up', word(wish.name), options(wish.options)]
-        .filter(part => part)
-        .join(' ');
+      return ['%sky up', word(request.name), options(request.options)].filter(part => part).join(' ');
     case 'attach':
-      return `%sky attach ${word(wish.pool)}`;
+      return `%sky attach ${word(request.pool)}`;
     case 'reap':
-      return `%sky reap ${word(wish.pool)}`;
+      return `%sky reap ${word(request.pool)}`;
     case 'ask-start-log':
-      return `%sky logs ${word(wish.pool)} ${wish.node}`;
+      return `%sky logs ${word(request.pool)} ${request.node}`;
     case 'ask-price':
     case 'ask-shell':
     case 'ask-output':
@@ -40,7 +34,7 @@ export function equivalent(wish: Wish): string {
   }
 }
 
-/** The options of a pool as they stand behind `%sky up NAME`. */
+/** Format the options of a pool for a line `%sky up NAME OPTIONS`. */
 export function options(given: { [flag: string]: string }): string {
   return Object.entries(given)
     .filter(([, text]) => text.trim())
@@ -48,14 +42,12 @@ export function options(given: { [flag: string]: string }): string {
     .join(' ');
 }
 
-/** `4`, or `2:16`. */
+/** Format bounds: `4`, or `2:16`. */
 export function bounds(min: number, max: number): string {
   return min === max ? `${min}` : `${min}:${max}`;
 }
 
-/** A text as one word of a line of `%sky`, which is read as a shell reads it. */
+/** Quote a text as one word of a `%sky` line, which is split by the rules of a POSIX shell. */
 function word(text: string): string {
-  return /^[\w.:,=@%+/*-]+$/.test(text)
-    ? text
-    : `'${text.replace(/'/g, "'\\''")}'`;
+  return /^[\w.:,=@%+/*-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`;
 }

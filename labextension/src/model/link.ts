@@ -4,47 +4,41 @@ import { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { COMMAND_TARGET, Message, STATE_COMM, VERSION } from '../protocol';
-import { Wish } from './equivalent';
+import { CommandRequest } from './equivalent';
 import { Store } from './store';
 import { subshell } from './subshell';
 
 /**
- * How a kernel is reached: not known yet; it has no Skyward; its state arrives; it restarts or does not answer; it is
- * gone; or it speaks another version of the protocol.
+ * State of the contact with a kernel. `absent`: Skyward is not loaded. `live`: its state arrives. `incompatible`: it
+ * has another version of the protocol.
  */
-export type Contact =
-  | 'looking'
-  | 'absent'
-  | 'live'
-  | 'restarting'
-  | 'gone'
-  | 'foreign';
+export type Contact = 'connecting' | 'absent' | 'live' | 'restarting' | 'dead' | 'incompatible';
 
-/** How contact was lost: the kernel restarts, is gone, or the way to it is cut for now. */
-export type Lost = 'restarting' | 'gone' | 'cut';
+/** Reason of a lost contact: the kernel restarts, is dead, or the connection to it is interrupted. */
+export type Lost = 'restarting' | 'dead' | 'disconnected';
 
-/** The name of the comm that a kernel with the extension lists, so that nothing is opened where there is none. */
+/** Target name of the comm that a kernel with the extension lists. Without it, no comm is opened. */
 const STATE_TARGET = STATE_COMM;
 
-/** Milliseconds after which a kernel that did not say that it heard a command counts as blocked. */
-export const PATIENCE = 1000;
+/** Milliseconds after which a kernel that has not acknowledged a command counts as blocked. */
+export const ACK_TIMEOUT = 1000;
 
-/** What the kernel says to a command: that it was carried out or not, or what was asked for. */
+/** Reply of the kernel to a command: its outcome, or the requested data. */
 export type Reply = Exclude<Message, { kind: 'snapshot' | 'delta' }>;
 
-/** What became of a command. */
+/** Outcome of a command. `pending`: the kernel has not acknowledged it. `interrupted`: the kernel was interrupted. */
 export interface Outcome {
-  state: 'done' | 'refused' | 'unheard' | 'interrupted';
+  state: 'done' | 'refused' | 'pending' | 'interrupted';
   text: string;
-  /** What was asked for, where something was. */
+  /** The requested data, if the command is a query. */
   reply?: Reply;
 }
 
 type Listener = (reply: Reply) => void;
 
-/** One kernel: what it tells of its pools, and the way for commands. */
+/** Link to one kernel: the published state of its pools, and the channel for commands. */
 export class KernelLink implements IDisposable {
-  /** `lost`: whether the kernel before it, of the same notebook, had pools. */
+  /** `lost`: true if the previous kernel of the notebook had pools. */
   constructor(
     readonly kernel: Kernel.IKernelConnection,
     private readonly _client: string,
@@ -55,12 +49,12 @@ export class KernelLink implements IDisposable {
     kernel.statusChanged.connect(this._onStatus, this);
     kernel.connectionStatusChanged.connect(this._onConnection, this);
     kernel.disposed.connect(this.dispose, this);
-    void this.look();
+    void this.probe();
   }
 
   readonly store = new Store();
 
-  /** Something is different. */
+  /** Signal that is emitted when the state has changed. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
@@ -69,31 +63,31 @@ export class KernelLink implements IDisposable {
     return this._contact;
   }
 
-  /** What there is of pools is what the kernel told before contact was lost; null while it is not. */
+  /** Reason why contact was lost, if the pools shown are a former state; null otherwise. */
   get lost(): Lost | null {
     if (!this.store.rows.pools.size) {
       return null;
     }
     switch (this._contact) {
-      case 'gone':
+      case 'dead':
       case 'restarting':
         return this._contact;
       default:
-        return this._cut ? 'cut' : null;
+        return this._disconnected ? 'disconnected' : null;
     }
   }
 
-  /** When contact was lost last, in Unix time. */
+  /** Unix time at which contact was last lost. */
   get lostAt(): number {
     return this._lostAt;
   }
 
-  /** Whether there are pools that the next kernel of the notebook could take over. */
+  /** True if there are pools to which the next kernel of the notebook could attach. */
   get hadPools(): boolean {
     return this._lost || this.store.rows.pools.size > 0;
   }
 
-  /** Whether the kernel has lost its pools to a restart, and nobody has loaded Skyward since. */
+  /** True if the kernel has lost its pools by a restart, and Skyward has not been loaded since. */
   get restarted(): boolean {
     return this._lost && this._contact === 'absent';
   }
@@ -115,23 +109,23 @@ export class KernelLink implements IDisposable {
     Signal.clearData(this);
   }
 
-  /** Find out whether the kernel has Skyward, and connect to it if so. A kernel that is busy answers later. */
-  async look(): Promise<void> {
+  /** Check whether Skyward is loaded in the kernel, and connect if so. A busy kernel answers later. */
+  async probe(): Promise<void> {
     try {
       const reply = await this.kernel.requestCommInfo({
         target_name: STATE_TARGET
       });
       if (reply.content.status === 'ok' && STATE_COMM in reply.content.comms) {
         await this._connect();
-      } else if (this._contact === 'looking') {
-        this._move('absent');
+      } else if (this._contact === 'connecting') {
+        this._setContact('absent');
       }
     } catch {
       // The connection was lost, or the kernel restarted: its status says so.
     }
   }
 
-  /** Have the kernel load Skyward, with no cell that says so. */
+  /** Load Skyward in the kernel, without a cell. */
   load(): void {
     this.kernel.requestExecute({
       code: '%load_ext skyward',
@@ -140,16 +134,16 @@ export class KernelLink implements IDisposable {
   }
 
   /**
-   * Have the kernel carry out a command. Where it hears nothing because a cell blocks it, and the command is to stop
-   * work, the kernel is interrupted: that stops the cell, and with it the work.
+   * Send a command to the kernel. If the kernel does not acknowledge it because a cell blocks it, and the command
+   * cancels work, interrupt the kernel: that stops the cell, and with it the work.
    */
-  send(wish: Wish): Promise<Outcome> {
+  send(request: CommandRequest): Promise<Outcome> {
     const id = UUID.uuid4();
     return new Promise(resolve => {
-      const stops = wish.kind === 'cancel-task' || wish.kind === 'cancel-cell';
+      const isCancel = request.kind === 'cancel-task' || request.kind === 'cancel-cell';
       const timer = setTimeout(() => {
-        if (!stops) {
-          resolve({ state: 'unheard', text: '' });
+        if (!isCancel) {
+          resolve({ state: 'pending', text: '' });
           return;
         }
         this._waiting.delete(id);
@@ -157,7 +151,7 @@ export class KernelLink implements IDisposable {
           () => resolve({ state: 'interrupted', text: '' }),
           error => resolve({ state: 'refused', text: String(error) })
         );
-      }, PATIENCE);
+      }, ACK_TIMEOUT);
       this._waiting.set(id, reply => {
         clearTimeout(timer);
         if (reply.kind === 'answer' && reply.state === 'heard') {
@@ -170,7 +164,7 @@ export class KernelLink implements IDisposable {
             : { state: 'done', text: '', reply }
         );
       });
-      this._post({ ...wish, id });
+      this._post({ ...request, id });
     });
   }
 
@@ -205,16 +199,13 @@ export class KernelLink implements IDisposable {
       try {
         comm.close();
       } catch {
-        // The kernel is gone, and the comm with it.
+        // The kernel is dead, and the comm with it.
       }
     }
   }
 
   private _onIOPub(_: unknown, message: KernelMessage.IIOPubMessage): void {
-    if (
-      message.header.msg_type !== 'comm_msg' ||
-      (message.content as { comm_id?: string }).comm_id !== STATE_COMM
-    ) {
+    if (message.header.msg_type !== 'comm_msg' || (message.content as { comm_id?: string }).comm_id !== STATE_COMM) {
       return;
     }
     const data = (message.content as { data: unknown }).data as Message;
@@ -223,16 +214,16 @@ export class KernelLink implements IDisposable {
       return;
     }
     if (this._restarting) {
-      return; // the kernel that ends has said it
+      return; // a message of the old kernel
     }
     switch (this.store.apply(data)) {
-      case 'foreign':
-        this._move('foreign');
+      case 'incompatible':
+        this._setContact('incompatible');
         return;
       case 'gap':
         this._post({ kind: 'refresh', id: UUID.uuid4() });
         break;
-      case 'taken':
+      case 'applied':
         this._contact = 'live';
         this._lost = false;
         break;
@@ -251,48 +242,48 @@ export class KernelLink implements IDisposable {
         this._lost ||= this.store.rows.pools.size > 0;
         this._restarting = true;
         this._lostAt = Date.now() / 1000;
-        this._move('restarting');
+        this._setContact('restarting');
         break;
       case 'dead':
         this._comm = null;
         this._lostAt = Date.now() / 1000;
-        this._move('gone');
+        this._setContact('dead');
         break;
       case 'idle':
         if (this._restarting) {
           this._restarting = false;
           this.store.clear();
-          this._move('looking');
-          void this.look();
+          this._setContact('connecting');
+          void this.probe();
         }
         break;
     }
   }
 
   private _onConnection(_: unknown, status: Kernel.ConnectionStatus): void {
-    const cut = status !== 'connected';
-    if (cut && !this._cut) {
+    const disconnected = status !== 'connected';
+    if (disconnected && !this._disconnected) {
       this._lostAt = Date.now() / 1000;
-    } else if (!cut && this._cut) {
-      this._post({ kind: 'refresh', id: UUID.uuid4() }); // what was told meanwhile did not arrive
+    } else if (!disconnected && this._disconnected) {
+      this._post({ kind: 'refresh', id: UUID.uuid4() }); // updates of the meantime were lost
     }
-    this._cut = cut;
+    this._disconnected = disconnected;
     this._changed.emit();
   }
 
-  private _move(contact: Contact): void {
+  private _setContact(contact: Contact): void {
     this._contact = contact;
     this._changed.emit();
   }
 
-  private _contact: Contact = 'looking';
+  private _contact: Contact = 'connecting';
   private _comm: Kernel.IComm | null = null;
   private _isDisposed = false;
-  /** From the sign of a restart on, until the next kernel is idle. */
+  /** True from the start of a restart until the next kernel is idle. */
   private _restarting = false;
   private _lost = false;
   private _lostAt = 0;
-  private _cut = false;
+  private _disconnected = false;
   private _waiting = new Map<string, Listener>();
   private _changed = new Signal<this, void>(this);
 }

@@ -8,30 +8,26 @@ const ORDER: { [state in TaskRow['state']]: number } = {
   done: 2
 };
 
-/** Tasks as they are listed: those that run, those that wait, then those that are over, the latest first. */
+/** Sort tasks for display: running, queued, then finished ones, the latest first. */
 export function tasksInOrder(tasks: readonly TaskRow[]): TaskRow[] {
   return [...tasks].sort(
-    (a, b) =>
-      ORDER[a.state] - ORDER[b.state] ||
-      (ORDER[a.state] === 2 ? b.number - a.number : a.number - b.number)
+    (a, b) => ORDER[a.state] - ORDER[b.state] || (ORDER[a.state] === 2 ? b.number - a.number : a.number - b.number)
   );
 }
 
-/** How many tasks there are of each state. */
+/** Count tasks by state. */
 export function tally(tasks: readonly TaskRow[]): Map<TaskRow['state'], number> {
   const counts = new Map<TaskRow['state'], number>();
   tasks.forEach(task => counts.set(task.state, (counts.get(task.state) ?? 0) + 1));
   return counts;
 }
 
-/** What a task is called: the function, or how its cell begins. */
+/** Return the title of a task: its function, or the first line of its cell. */
 export function title(task: TaskRow): string {
-  return ['run_cell', 'stream_cell'].includes(task.name) && task.code
-    ? task.code
-    : task.name;
+  return ['run_cell', 'stream_cell'].includes(task.name) && task.code ? task.code : task.name;
 }
 
-/** Nodes as they are listed: by rank, those that go after the others. */
+/** Filter nodes by words and sort them for display: by rank, stopping nodes last. */
 export function nodesInOrder(nodes: readonly NodeRow[], filter = ''): NodeRow[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   return nodes
@@ -42,18 +38,16 @@ export function nodesInOrder(nodes: readonly NodeRow[], filter = ''): NodeRow[] 
     })
     .sort(
       (a, b) =>
-        Number(a.state === 'stopping') - Number(b.state === 'stopping') ||
-        a.rank - b.rank ||
-        a.machine - b.machine
+        Number(a.state === 'stopping') - Number(b.state === 'stopping') || a.rank - b.rank || a.machine - b.machine
     );
 }
 
-/** Decisions, the newest first. */
+/** Sort decisions, the newest first. */
 export function decisionsInOrder(rows: readonly DecisionRow[]): DecisionRow[] {
   return [...rows].sort((a, b) => b.number - a.number);
 }
 
-/** One line of what nodes print. */
+/** One line of the output of nodes. */
 export interface OutputLine {
   key: string;
   from: string;
@@ -61,39 +55,39 @@ export interface OutputLine {
   stream: OutputRow['stream'];
 }
 
-/** The last `most` lines of output. Of a line that was written over with `\r`, its last state. */
+/** Return the last `most` lines of output. A line that was overwritten with `\r` has its last state. */
 export function outputLines(rows: readonly OutputRow[], most = 200): OutputLine[] {
   const lines: OutputLine[] = [];
-  const begun = new Map<string, OutputLine>();
+  const incomplete = new Map<string, OutputLine>();
   for (const row of rows) {
     const from = row.task ? `${row.node}·${row.task}` : `${row.node}`;
     const source = `${from} ${row.stream}`;
     row.text.split('\n').forEach((part, index, parts) => {
       const last = index === parts.length - 1;
-      const open = index === 0 ? begun.get(source) : undefined;
+      const open = index === 0 ? incomplete.get(source) : undefined;
       if (open) {
-        open.text = written(open.text + part);
+        open.text = lastState(open.text + part);
       } else if (part || !last) {
         const line: OutputLine = {
           key: `${row.number}.${index}`,
           from,
-          text: written(part),
+          text: lastState(part),
           stream: row.stream
         };
         lines.push(line);
         if (last) {
-          begun.set(source, line);
+          incomplete.set(source, line);
         }
       }
       if (!last) {
-        begun.delete(source);
+        incomplete.delete(source);
       }
     });
   }
   return lines.slice(-most);
 }
 
-function written(text: string): string {
+function lastState(text: string): string {
   const states = text.split('\r');
   return states[states.length - 1] || states[states.length - 2] || '';
 }

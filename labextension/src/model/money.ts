@@ -1,8 +1,8 @@
 import { CellRow, PoolRow } from '../protocol';
 import { spentBy } from './format';
 
-/** The cells of a pool, the latest first, and what it has spent on none of them: on nodes that boot, idle or leave. */
-export function accounts(
+/** Break down the cost of a pool: its cells, the latest first, and the rest: booting, idle and stopping nodes. */
+export function costBreakdown(
   pool: PoolRow,
   cells: readonly CellRow[],
   now: number

@@ -5,33 +5,33 @@ import { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { OrphanRow, PoolRow } from '../protocol';
-import { equivalent, Wish } from './equivalent';
+import { equivalent, CommandRequest } from './equivalent';
 import { KernelLink, Reply } from './link';
 
-/** A sentence for the user on what came of a command. */
+/** A sentence for the user about the outcome of a command. */
 export interface Notice {
   text: string;
   kind: 'info' | 'error';
 }
 
-/** What the panel asks of its words; `trans.__` of JupyterLab's translation. */
-export interface Words {
+/** The part of JupyterLab's translation bundle that the panel uses. */
+export interface Translation {
   __(text: string, ...values: (string | number)[]): string;
 }
 
 const CLIENT = 'skyward-client';
 
-/** What the panel, and the item of the status bar, show: the notebook in focus and the pools of its kernel. */
+/** Model of the panel and of the status bar item: the notebook in focus and the pools of its kernel. */
 export class PanelModel implements IDisposable {
   constructor(
     private readonly _tracker: INotebookTracker,
-    private readonly _words: Words
+    private readonly _trans: Translation
   ) {
     _tracker.currentChanged.connect(this._follow, this);
     this._follow();
   }
 
-  /** Something is different. */
+  /** Signal that is emitted when the state has changed. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
@@ -52,19 +52,19 @@ export class PanelModel implements IDisposable {
     return this._link ? [...this._link.store.rows.pools.values()] : [];
   }
 
-  /** The pools that other processes have left behind, the latest first. */
+  /** The orphaned pools, the latest first. */
   get orphans(): OrphanRow[] {
     const rows = [...(this._link?.store.rows.orphans.values() ?? [])];
     return rows.sort((a, b) => b.seen_at - a.seen_at);
   }
 
-  /** Whether the form of a new pool is open. */
-  get asking(): boolean {
-    return this._asking;
+  /** True if the form of a new pool is open. */
+  get isFormOpen(): boolean {
+    return this._isFormOpen;
   }
 
-  set asking(asking: boolean) {
-    this._asking = asking;
+  set isFormOpen(isOpen: boolean) {
+    this._isFormOpen = isOpen;
     this._changed.emit();
   }
 
@@ -84,53 +84,48 @@ export class PanelModel implements IDisposable {
     Signal.clearData(this);
   }
 
-  /** Carry out a command, and say what came of it. */
-  async send(wish: Wish): Promise<boolean> {
+  /** Send a command, and show its outcome as a notice. Return true if it was executed. */
+  async send(request: CommandRequest): Promise<boolean> {
     const link = this._link;
     if (!link) {
       return false;
     }
-    const { state, text } = await link.send(wish);
+    const { state, text } = await link.send(request);
     switch (state) {
       case 'done':
-        this.tell(text ? { text, kind: 'info' } : null);
+        this.notify(text ? { text, kind: 'info' } : null);
         return true;
       case 'refused':
-        this.tell({ text, kind: 'error' });
+        this.notify({ text, kind: 'error' });
         return false;
       case 'interrupted':
-        this.tell({
-          text: this._words.__(
-            'The kernel did not hear the panel, so it was interrupted.'
-          ),
+        this.notify({
+          text: this._trans.__('The kernel did not respond to the panel, so it was interrupted.'),
           kind: 'info'
         });
         return true;
-      case 'unheard':
-        this.tell({
-          text: this._words.__(
-            'The kernel is busy and will do this when its cell ends: %1',
-            equivalent(wish)
-          ),
+      case 'pending':
+        this.notify({
+          text: this._trans.__('The kernel is busy and will run this when its cell ends: %1', equivalent(request)),
           kind: 'info'
         });
         return false;
     }
   }
 
-  /** Ask the kernel something that changes nothing: its reply, or why there is none. */
-  async ask(wish: Wish): Promise<Reply | string> {
-    const outcome = await this._link?.send(wish);
+  /** Send a query to the kernel. Return its reply, or the reason why there is none. */
+  async ask(request: CommandRequest): Promise<Reply | string> {
+    const outcome = await this._link?.send(request);
     return outcome?.reply ?? outcome?.text ?? '';
   }
 
-  /** Show a sentence; null shows none. */
-  tell(notice: Notice | null): void {
+  /** Show a notice; null hides it. */
+  notify(notice: Notice | null): void {
     this._notice = notice;
     this._changed.emit();
   }
 
-  /** Go to a cell of the notebook in focus. */
+  /** Scroll to a cell of the notebook in focus. */
   openCell(id: string): void {
     const content = this._notebook?.content;
     const index = content?.widgets.findIndex(cell => cell.model.id === id);
@@ -138,7 +133,7 @@ export class PanelModel implements IDisposable {
       content.activeCellIndex = index;
       void content.scrollToItem(index, 'smart');
     } else {
-      this.tell({ text: this._words.__('That cell is not in this notebook any more.'), kind: 'info' });
+      this.notify({ text: this._trans.__('That cell is no longer in this notebook.'), kind: 'info' });
     }
   }
 
@@ -169,18 +164,18 @@ export class PanelModel implements IDisposable {
     this._changed.emit();
   }
 
-  /** The link to a kernel: the one there is, as long as the connection to it is the same. */
+  /** Return the link of a kernel connection; create it if necessary. */
   private _linkTo(kernel: Kernel.IKernelConnection, notebook: NotebookPanel): KernelLink {
     const known = this._links.get(kernel);
     if (known) {
       return known;
     }
-    const link = new KernelLink(kernel, client(), this._bereft.delete(notebook));
+    const link = new KernelLink(kernel, client(), this._lostPools.delete(notebook));
     link.changed.connect(this._onLink, this);
     kernel.disposed.connect(() => {
       this._links.delete(kernel);
       if (link.hadPools) {
-        this._bereft.add(notebook);
+        this._lostPools.add(notebook);
       }
     });
     this._links.set(kernel, link);
@@ -197,14 +192,14 @@ export class PanelModel implements IDisposable {
   private _link: KernelLink | null = null;
   private _notice: Notice | null = null;
   private _links = new Map<Kernel.IKernelConnection, KernelLink>();
-  /** Notebooks whose last kernel is gone, and had pools. */
-  private _bereft = new WeakSet<NotebookPanel>();
-  private _asking = false;
+  /** Notebooks whose last kernel is dead, and had pools. */
+  private _lostPools = new WeakSet<NotebookPanel>();
+  private _isFormOpen = false;
   private _isDisposed = false;
   private _changed = new Signal<this, void>(this);
 }
 
-/** The name of this page, which it keeps when it is reloaded. */
+/** Return the id of this page, which survives a reload. */
 function client(): string {
   let name = window.sessionStorage.getItem(CLIENT);
   if (!name) {

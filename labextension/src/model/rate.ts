@@ -1,20 +1,20 @@
-/** Seconds back to which a rate is told. */
+/** Time window of a rate, seconds. */
 const SPAN = 5;
 
-/** How fast a count grows, from when it was looked at. */
+/** Growth rate of a count, from samples. */
 export class Rate {
-  /** The count is this at a time, in seconds; how much it grows each second, or null where that is not known yet. */
+  /** Add a sample at a time in seconds. Return the growth per second, or null if it is not known yet. */
   at(time: number, count: number): number | null {
-    const last = this._seen[this._seen.length - 1];
+    const last = this._samples[this._samples.length - 1];
     if (!last || count !== last.count || time >= last.time + 1) {
-      this._seen.push({ time, count });
+      this._samples.push({ time, count });
     }
-    while (this._seen.length > 2 && this._seen[1].time <= time - SPAN) {
-      this._seen.shift();
+    while (this._samples.length > 2 && this._samples[1].time <= time - SPAN) {
+      this._samples.shift();
     }
-    const [first] = this._seen;
+    const [first] = this._samples;
     return time - first.time < 1 ? null : (count - first.count) / (time - first.time);
   }
 
-  private _seen: { time: number; count: number }[] = [];
+  private _samples: { time: number; count: number }[] = [];
 }

@@ -1,20 +1,20 @@
 import { NodeRow, PoolRow } from '../protocol';
-import type { Words } from './panel';
+import type { Translation } from './panel';
 
-/** A state as it is shown: an icon and its word, never colour alone. */
-export interface Look {
+/** Label of a state: an icon and a word, never colour alone. */
+export interface StateLabel {
   icon: string;
   word: string;
   tone: 'good' | 'busy' | 'bad' | 'quiet';
 }
 
-/** How a pool is doing. */
-export function poolState(pool: PoolRow, trans: Words): Look {
+/** Return the label of a pool's state. */
+export function poolState(pool: PoolRow, trans: Translation): StateLabel {
   if (pool.budget_exhausted && pool.state === 'ready') {
     return { icon: '◒', word: trans.__('budget reached'), tone: 'bad' };
   }
   if (pool.failure && pool.state === 'ready') {
-    return { icon: '▲', word: trans.__('trouble'), tone: 'bad' };
+    return { icon: '▲', word: trans.__('failing'), tone: 'bad' };
   }
   switch (pool.state) {
     case 'ready':
@@ -28,8 +28,8 @@ export function poolState(pool: PoolRow, trans: Words): Look {
   }
 }
 
-/** What a node is at: its phase, where it boots. */
-export function nodeState(node: NodeRow, trans: Words): Look {
+/** Return the label of a node's state; while it boots, of its phase. */
+export function nodeState(node: NodeRow, trans: Translation): StateLabel {
   switch (node.state) {
     case 'active':
       if (node.busy) {

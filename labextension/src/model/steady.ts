@@ -1,8 +1,7 @@
 /**
- * The items in the order that their keys had before, those that are new coming last: so that a row stays under the
- * pointer, whatever becomes of the others.
+ * Sort items by the former order of their keys, new ones last, so that the row under the pointer does not move.
  */
-export function inOrderOf<T>(items: readonly T[], before: readonly string[], keyOf: (item: T) => string): T[] {
+export function stableOrder<T>(items: readonly T[], before: readonly string[], keyOf: (item: T) => string): T[] {
   const places = new Map(before.map((key, index) => [key, index]));
   const place = (item: T) => places.get(keyOf(item)) ?? before.length;
   return [...items].sort((a, b) => place(a) - place(b));

@@ -3,11 +3,11 @@ import { Delta, KEPT, Snapshot, Tables, VERSION } from '../protocol';
 /** The tables of the panel, each by key. */
 export type Rows = { [T in keyof Tables]: Map<string, Tables[T]> };
 
-/** What came of a message: it was taken, messages before it are missing, or it is of another version. */
-export type Applied = 'taken' | 'gap' | 'foreign';
+/** Result of a message: applied, messages before it are missing, or it has another version. */
+export type Applied = 'applied' | 'gap' | 'incompatible';
 
-/** All rows, or those that are other ones than before, and the keys of those that are there no more. */
-export type Telling = Pick<Snapshot, 'kind' | 'tables'> | Pick<Delta, 'kind' | 'tables' | 'gone'>;
+/** All rows, or the new and changed rows and the keys of the removed ones. */
+export type StoreUpdate = Pick<Snapshot, 'kind' | 'tables'> | Pick<Delta, 'kind' | 'tables' | 'gone'>;
 
 function empty(): Rows {
   return {
@@ -24,46 +24,41 @@ function empty(): Rows {
   };
 }
 
-/** What the kernel has told of its pools. */
+/** The published state of a kernel's pools. */
 export class Store {
   rows: Rows = empty();
   form: Snapshot['form'] = [];
 
-  /** Whether there was a snapshot, and nothing has been missed since. */
-  get whole(): boolean {
+  /** True if there was a snapshot, and no message has been missed since. */
+  get isComplete(): boolean {
     return this._session !== '';
   }
 
-  /** Take a message of the kernel. */
+  /** Apply a message of the kernel, if it is the next one. */
   apply(message: Snapshot | Delta): Applied {
     if (message.version !== VERSION) {
-      return 'foreign';
+      return 'incompatible';
     }
     if (message.kind === 'snapshot') {
       this.form = message.form;
       this._session = message.session;
-    } else if (
-      message.session !== this._session ||
-      message.seq !== this._seq + 1
-    ) {
+    } else if (message.session !== this._session || message.seq !== this._seq + 1) {
       this._session = '';
       return 'gap';
     }
     this._seq = message.seq;
     this.take(message);
-    return 'taken';
+    return 'applied';
   }
 
-  /** Take what a message says of the rows, whatever came before it. */
-  take(message: Telling): void {
+  /** Apply the rows of a message, without checking its number. */
+  take(message: StoreUpdate): void {
     if (message.kind === 'snapshot') {
       this.rows = empty();
     }
     this._drop('gone' in message ? message.gone : {});
     for (const [table, rows] of Object.entries(message.tables)) {
-      const known = this.rows[table as keyof Tables] as
-        | Map<string, unknown>
-        | undefined;
+      const known = this.rows[table as keyof Tables] as Map<string, unknown> | undefined;
       for (const [key, row] of Object.entries(rows)) {
         known?.set(key, row);
       }
@@ -71,17 +66,14 @@ export class Store {
     this._trim();
   }
 
-  /** Forget everything: the kernel is another one. */
+  /** Clear everything: the kernel was replaced. */
   clear(): void {
     this.rows = empty();
     this._session = '';
   }
 
-  /** The rows of a table that are of one pool, in the order in which they came. */
-  of<T extends Exclude<keyof Tables, 'pools' | 'orphans'>>(
-    table: T,
-    pool: string
-  ): Tables[T][] {
+  /** Return the rows of one pool in a table, in order of arrival. */
+  of<T extends Exclude<keyof Tables, 'pools' | 'orphans'>>(table: T, pool: string): Tables[T][] {
     const rows = this.rows[table] as Map<string, Tables[T]>;
     return [...rows.values()].filter(row => row.pool === pool);
   }
@@ -102,7 +94,7 @@ export class Store {
     }
   }
 
-  /** Drop the old end of what only ever grows, as the kernel does. */
+  /** Drop the oldest rows of append-only tables, as the kernel does. */
   private _trim(): void {
     for (const [table, most] of Object.entries(KEPT)) {
       const rows = this.rows[table as 'output'];

@@ -1,24 +1,22 @@
 /** Milliseconds that a subshell may take to start. */
-const SUBSHELL_PATIENCE = 3000;
+const SUBSHELL_TIMEOUT = 3000;
 
-/** The comm of JupyterLab 4.4 and newer, which can have a subshell of its own. */
+/** A comm of JupyterLab 4.4 or newer, which can have its own subshell. */
 interface ISubshellComm {
   commsOverSubshells?: string;
   subshellStarted?: Promise<void>;
 }
 
-/** Wait until a comm has its subshell, whatever the user's settings say of comms in general. */
+/** Wait until a comm has its subshell, regardless of the user's general settings for comms. */
 export async function subshell(comm: object): Promise<void> {
   const own = comm as ISubshellComm;
   if (own.subshellStarted === undefined) {
     return;
   }
   if (own.commsOverSubshells === 'disabled') {
-    await Promise.resolve(); // what the constructor began is over, so that one subshell is started and not two
+    await Promise.resolve(); // let the constructor finish, so that only one subshell is started
     own.commsOverSubshells = 'perCommTarget';
   }
-  const late = new Promise<void>(resolve =>
-    setTimeout(resolve, SUBSHELL_PATIENCE)
-  );
+  const late = new Promise<void>(resolve => setTimeout(resolve, SUBSHELL_TIMEOUT));
   await Promise.race([own.subshellStarted, late]).catch(() => undefined);
 }

@@ -1,15 +1,15 @@
-/** Which rows of a long list are drawn. */
+/** The range of rows of a long list that is drawn. */
 export interface Visible {
-  /** The first row that is drawn, and the one after the last. */
+  /** Index of the first row that is drawn, and of the one after the last. */
   first: number;
   end: number;
-  /** Height of the whole list, and of what is left out above. */
+  /** Height of the whole list, and of the rows that are left out above, in pixels. */
   height: number;
   above: number;
 }
 
 /**
- * The rows to draw of `count`, all `row` pixels high, one of which may be open and `extra` pixels higher.
+ * Return the rows to draw of `count` rows of `row` pixels each, one of which may be open and `extra` pixels higher.
  */
 export function visible(
   count: number,
@@ -21,8 +21,7 @@ export function visible(
   spare = 4
 ): Visible {
   const isOpen = open >= 0 && open < count;
-  const start = (index: number) =>
-    index * row + (isOpen && index > open ? extra : 0);
+  const start = (index: number) => index * row + (isOpen && index > open ? extra : 0);
   const at = (offset: number) => {
     const opened = isOpen ? (open + 1) * row : Infinity;
     if (offset < opened) {

@@ -1,22 +1,22 @@
 import * as React from 'react';
 
-import { Words } from '../model/panel';
+import { Translation } from '../model/panel';
 import { PoolRow, StartupFailureRow } from '../protocol';
 
-/** Says to those who listen to the panel what has become of pools and nodes; never figures, which change all the time. */
+/** Announces state changes of pools and nodes to screen readers; never numbers, which change all the time. */
 export function Announcer(props: {
   pools: readonly PoolRow[];
   troubles: readonly StartupFailureRow[];
-  trans: Words;
+  trans: Translation;
 }): JSX.Element {
   const { trans } = props;
   const before = React.useRef<Set<string> | null>(null);
-  const [said, setSaid] = React.useState('');
+  const [announced, setAnnounced] = React.useState('');
   const states = [
     ...props.pools.map(pool => stateOf(pool, trans)),
     ...props.troubles.map(row =>
       row.gave_up
-        ? trans.__('Node %1 of pool %2 was given up.', row.rank, row.pool)
+        ? trans.__('Node %1 of pool %2 failed and is not retried.', row.rank, row.pool)
         : trans.__('Node %1 of pool %2 failed.', row.rank, row.pool)
     )
   ];
@@ -26,21 +26,22 @@ export function Announcer(props: {
     before.current = new Set(states);
     const fresh = known ? states.filter(each => !known.has(each)) : [];
     if (fresh.length) {
-      setSaid(fresh.join(' '));
+      setAnnounced(fresh.join(' '));
     }
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- `all` says whether `states` has changed
   }, [all]);
   return (
     <div className="skyward-Unseen" role="status" aria-live="polite">
-      {said}
+      {announced}
     </div>
   );
 }
 
-function stateOf(pool: PoolRow, trans: Words): string {
+function stateOf(pool: PoolRow, trans: Translation): string {
   switch (pool.state) {
     case 'ready':
       return pool.failure
-        ? trans.__('Pool %1 is in trouble: %2', pool.name, pool.failure)
+        ? trans.__('Pool %1 is failing: %2', pool.name, pool.failure)
         : trans.__('Pool %1 is ready.', pool.name);
     case 'stopping':
       return trans.__('Pool %1 is stopping.', pool.name);

@@ -3,7 +3,7 @@ import * as React from 'react';
 import { chart, LINES } from '../model/chart';
 import { clock, money, whole } from '../model/format';
 import { decisionsInOrder } from '../model/lists';
-import { Words } from '../model/panel';
+import { Translation } from '../model/panel';
 import { DecisionRow, PointRow } from '../protocol';
 import { Section, useNow } from './parts';
 
@@ -11,8 +11,8 @@ const WIDTH = 280;
 const HEIGHT = 56;
 const SHOWN = 30;
 
-/** Queued and running tasks, wanted and present nodes, over the last quarter of an hour. */
-function Chart(props: { points: PointRow[]; trans: Words }): JSX.Element {
+/** Chart of queued and running tasks, and of desired and current nodes, over the last 15 minutes. */
+function Chart(props: { points: PointRow[]; trans: Translation }): JSX.Element {
   const now = useNow(true);
   const { lines, top } = chart(props.points, now, WIDTH, HEIGHT);
   const last = props.points[props.points.length - 1];
@@ -29,14 +29,10 @@ function Chart(props: { points: PointRow[]; trans: Words }): JSX.Element {
         viewBox={`0 -2 ${WIDTH} ${HEIGHT + 4}`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={trans.__('Tasks and nodes over time; at most %1', top)}
+        aria-label={trans.__('Tasks and nodes over time; maximum %1', top)}
       >
         {LINES.map(line => (
-          <path
-            key={line}
-            className={`skyward-Chart-${line}`}
-            d={lines[line]}
-          />
+          <path key={line} className={`skyward-Chart-${line}`} d={lines[line]} />
         ))}
       </svg>
       <span className="skyward-Chart-top" aria-hidden>
@@ -56,18 +52,15 @@ function Chart(props: { points: PointRow[]; trans: Words }): JSX.Element {
   );
 }
 
-function Decision(props: { row: DecisionRow; trans: Words }): JSX.Element {
+function Decision(props: { row: DecisionRow; trans: Translation }): JSX.Element {
   const { row, trans } = props;
   const moved = row.before !== row.after;
   const inputs: [string, string][] = [
     [trans.__('queued, running'), `${row.queued}, ${row.inflight}`],
     [trans.__('slots'), `${row.capacity}`],
-    [
-      trans.__('nodes'),
-      trans.__('%1 up, %2 booting, %3 leaving', row.active, row.booting, row.leaving)
-    ],
+    [trans.__('nodes'), trans.__('%1 active, %2 booting, %3 stopping', row.active, row.booting, row.leaving)],
     [trans.__('idle for'), `${row.idle_for} s`],
-    [trans.__('spent, per hour'), `${money(row.spent)}, ${money(row.per_hour)}`],
+    [trans.__('spent, cost per hour'), `${money(row.spent)}, ${money(row.per_hour)}`],
     [trans.__('decided by'), row.by === 'policy' ? row.policy : row.by]
   ];
   return (
@@ -82,9 +75,7 @@ function Decision(props: { row: DecisionRow; trans: Words }): JSX.Element {
       >
         <summary>
           <span className="skyward-Decision-at">{clock(row.at)}</span>
-          <span className="skyward-Decision-change">
-            {moved ? `${row.before} → ${row.after}` : trans.__('steady')}
-          </span>
+          <span className="skyward-Decision-change">{moved ? `${row.before} → ${row.after}` : trans.__('steady')}</span>
           <span className="skyward-Decision-reason">
             {row.reason}
             {row.held_back && ` (${trans.__('held back: %1', row.held_back)})`}
@@ -104,22 +95,14 @@ function Decision(props: { row: DecisionRow; trans: Words }): JSX.Element {
   );
 }
 
-/** Why a pool has the nodes that it has: the chart, and the decisions, newest first. */
-export function Decisions(props: {
-  rows: DecisionRow[];
-  points: PointRow[];
-  trans: Words;
-}): JSX.Element {
+/** The chart and the scaling decisions of a pool, the newest first. */
+export function Decisions(props: { rows: DecisionRow[]; points: PointRow[]; trans: Translation }): JSX.Element {
   const { trans } = props;
   const rows = decisionsInOrder(props.rows).slice(0, SHOWN);
   return (
-    <Section name="decisions" title={trans.__('Why it scales')}>
+    <Section name="decisions" title={trans.__('Scaling')}>
       <Chart points={props.points} trans={trans} />
-      {rows.length === 0 && (
-        <p className="skyward-Empty">
-          {trans.__('Nothing was decided yet: the pool is as it was opened.')}
-        </p>
-      )}
+      {rows.length === 0 && <p className="skyward-Empty">{trans.__('No scaling decisions yet.')}</p>}
       <ul className="skyward-Decisions" aria-label={trans.__('Decisions')}>
         {rows.map(row => (
           <Decision key={row.number} row={row} trans={trans} />

@@ -1,32 +1,24 @@
 import * as React from 'react';
 
-import { equivalent, Wish } from '../model/equivalent';
+import { equivalent, CommandRequest } from '../model/equivalent';
 import { money } from '../model/format';
 import { Reply } from '../model/link';
-import { Words } from '../model/panel';
-import { lasts, perHour } from '../model/price';
+import { Translation } from '../model/panel';
+import { budgetDuration, perHour } from '../model/price';
 import { FormField, Price } from '../protocol';
-import { Acting } from './pool';
+import { PartProps } from './pool';
 
-/** The fields that are asked for first; the others are behind "More". */
+/** The fields that are always shown; the others are under "More". */
 const FIRST = ['--nodes', '--provider', '--gpu', '--allocation', '--budget', '--idle'];
 
-function Field(props: {
-  field: FormField;
-  value: string;
-  onChange: (text: string) => void;
-}): JSX.Element {
+function Field(props: { field: FormField; value: string; onChange: (text: string) => void }): JSX.Element {
   const { field, value, onChange } = props;
   const name = field.flag.replace(/^--/, '');
   return (
     <label className="skyward-Form-field" title={field.help}>
       <span>{name}</span>
       {field.choices.length ? (
-        <select
-          aria-label={name}
-          value={value}
-          onChange={event => onChange(event.currentTarget.value)}
-        >
+        <select aria-label={name} value={value} onChange={event => onChange(event.currentTarget.value)}>
           <option value="" />
           {field.choices.map(choice => (
             <option key={choice}>{choice}</option>
@@ -44,59 +36,67 @@ function Field(props: {
   );
 }
 
-/** Milliseconds without a change after which the price is asked for. */
+/** Milliseconds without a change after which the price is requested. */
 const PAUSE = 350;
-/** Options that a price does not depend on, so that it is not asked for again. */
-const PRICELESS = ['--budget', '--idle', '--ttl', '--pip', '--apt', '--env', '--include', '--exclude', '--python'];
+/** Options that do not affect the price, so that it is not requested again. */
+const PRICE_INDEPENDENT = [
+  '--budget',
+  '--idle',
+  '--ttl',
+  '--pip',
+  '--apt',
+  '--env',
+  '--include',
+  '--exclude',
+  '--python'
+];
 
 type Options = { [flag: string]: string };
 
-/** The price of a pool with these options: none yet, what it is, or why there is none. */
+/** Return the price of a pool with these options: null if not known yet, or the reason why there is none. */
 function usePrice(
   name: string,
   options: Options,
-  ask: (wish: Wish) => Promise<Reply | string>
+  ask: (request: CommandRequest) => Promise<Reply | string>
 ): Price | string | null {
   const [price, setPrice] = React.useState<Price | string | null>(null);
   const asked = JSON.stringify(
-    Object.entries(options).filter(([flag, text]) => text.trim() && !PRICELESS.includes(flag))
+    Object.entries(options).filter(([flag, text]) => text.trim() && !PRICE_INDEPENDENT.includes(flag))
   );
   React.useEffect(() => {
     if (!name) {
       return;
     }
     let over = false;
-    const timer = window.setTimeout(async () => {
-      const wanted = Object.fromEntries(JSON.parse(asked)) as Options;
+    const estimate = async () => {
+      const wanted = Object.fromEntries(JSON.parse(asked) as [string, string][]);
       const reply = await ask({ kind: 'ask-price', name, options: wanted });
       if (!over) {
         setPrice(typeof reply === 'string' || reply.kind === 'price' ? reply : null);
       }
-    }, PAUSE);
+    };
+    const timer = window.setTimeout(() => void estimate(), PAUSE);
     return () => {
       over = true;
       window.clearTimeout(timer);
     };
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- `ask` is another function at each render
   }, [name, asked]);
   return price;
 }
 
-/** What the pool would cost, before it is opened. */
-function PriceLine(props: {
-  price: Price | string | null;
-  budget: string;
-  trans: Words;
-}): JSX.Element {
+/** The estimated cost of the pool, before it is opened. */
+function PriceLine(props: { price: Price | string | null; budget: string; trans: Translation }): JSX.Element {
   const { price, trans } = props;
   if (price === null || typeof price === 'string') {
     return (
       <p className={`skyward-Price${price ? ' skyward-mod-none' : ''}`}>
-        {price === null ? trans.__('Looking for the price…') : price || trans.__('No price: the kernel is busy.')}
+        {price === null ? trans.__('Loading the price…') : price || trans.__('No price: the kernel is busy.')}
       </p>
     );
   }
   const [first, ...others] = price.offers;
-  const span = lasts(price, props.budget);
+  const span = budgetDuration(price, props.budget);
   return (
     <div className="skyward-Price">
       <p>
@@ -113,7 +113,7 @@ function PriceLine(props: {
       {span && <p>{trans.__('The budget lasts %1 with %2 nodes.', span, price.max)}</p>}
       {others.length > 0 && (
         <details>
-          <summary>{trans.__('%1 other offers that fit', others.length)}</summary>
+          <summary>{trans.__('%1 other matching offers', others.length)}</summary>
           {others.map(offer => (
             <p key={offer.place} className="skyward-Price-offer" title={offer.place}>
               {trans.__('%1 each', `${money(offer.per_hour)}/h`)} · {offer.place}
@@ -125,10 +125,10 @@ function PriceLine(props: {
   );
 }
 
-/** The form of a new pool: the options of `%sky up`, and the line that does the same. */
+/** The form of a new pool: the options of `%sky up`, and the equivalent line. */
 export function NewPool(
-  props: Acting & {
-    ask: (wish: Wish) => Promise<Reply | string>;
+  props: PartProps & {
+    ask: (request: CommandRequest) => Promise<Reply | string>;
     form: readonly FormField[];
     names: readonly string[];
     onClose: () => void;
@@ -140,8 +140,8 @@ export function NewPool(
   );
   const [options, setOptions] = React.useState<Options>({});
   const price = usePrice(name.trim(), options, props.ask);
-  const wish = { kind: 'new-pool', name: name.trim(), options } as const;
-  const line = equivalent(wish);
+  const request = { kind: 'new-pool', name: name.trim(), options } as const;
+  const line = equivalent(request);
   const field = (each: FormField) => (
     <Field
       key={each.flag}
@@ -151,7 +151,7 @@ export function NewPool(
     />
   );
   const open = () => {
-    void props.send(wish);
+    void props.send(request);
     props.onClose();
   };
   return (
@@ -166,11 +166,7 @@ export function NewPool(
     >
       <label className="skyward-Form-field">
         <span>{trans.__('name')}</span>
-        <input
-          autoFocus
-          value={name}
-          onChange={event => setName(event.currentTarget.value)}
-        />
+        <input autoFocus value={name} onChange={event => setName(event.currentTarget.value)} />
       </label>
       {form.filter(each => FIRST.includes(each.flag)).map(field)}
       <details>
@@ -180,14 +176,10 @@ export function NewPool(
       <PriceLine price={price} budget={options['--budget'] ?? ''} trans={trans} />
       <code className="skyward-Form-line">{line}</code>
       <div className="skyward-Form-buttons">
-        <button type="submit" className="skyward-Button skyward-mod-main" disabled={!wish.name}>
+        <button type="submit" className="skyward-Button skyward-mod-main" disabled={!request.name}>
           {trans.__('Open')}
         </button>
-        <button
-          type="button"
-          className="skyward-Button"
-          onClick={() => void navigator.clipboard?.writeText(line)}
-        >
+        <button type="button" className="skyward-Button" onClick={() => void navigator.clipboard?.writeText(line)}>
           {trans.__('Copy line')}
         </button>
         <button type="button" className="skyward-Button" onClick={props.onClose}>

@@ -1,33 +1,27 @@
 import * as React from 'react';
 
 import { money, whole } from '../model/format';
-import { accounts } from '../model/money';
-import { Words } from '../model/panel';
+import { costBreakdown } from '../model/money';
+import { Translation } from '../model/panel';
 import { CellRow, PoolRow } from '../protocol';
 import { CellButton, LongList, Section, useNow } from './parts';
 
 const ROW = 24;
 const MOST = 168;
 
-/** What a pool has cost, by cell; and what no cell has used. */
+/** The cost of a pool by cell, and the rest, which no cell has used. */
 export function Money(props: {
   pool: PoolRow;
   cells: CellRow[];
   openCell: (id: string) => void;
-  trans: Words;
+  trans: Translation;
 }): JSX.Element {
   const { pool, trans } = props;
   const now = useNow(pool.per_hour > 0);
-  const { spent, cells, rest } = accounts(pool, props.cells, now);
+  const { spent, cells, rest } = costBreakdown(pool, props.cells, now);
   return (
-    <Section
-      name="money"
-      title={trans.__('Money')}
-      summary={trans.__('%1 spent', money(spent))}
-    >
-      {cells.length === 0 && (
-        <p className="skyward-Empty">{trans.__('No cell has cost anything yet.')}</p>
-      )}
+    <Section name="money" title={trans.__('Cost')} summary={trans.__('%1 spent', money(spent))}>
+      {cells.length === 0 && <p className="skyward-Empty">{trans.__('No costs of cells yet.')}</p>}
       <LongList
         label={trans.__('Cost of each cell on pool %1', pool.name)}
         items={cells}
@@ -46,11 +40,8 @@ export function Money(props: {
         )}
       />
       {spent > 0 && (
-        <p
-          className="skyward-Money-rest"
-          title={trans.__('Nodes that boot, wait for work or leave cost money too')}
-        >
-          <span>{trans.__('booting, idle, leaving')}</span>
+        <p className="skyward-Money-rest" title={trans.__('Cost of nodes while they boot, idle or stop')}>
+          <span>{trans.__('booting, idle, stopping')}</span>
           <span className="skyward-Money-cost">{money(rest)}</span>
         </p>
       )}

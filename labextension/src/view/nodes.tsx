@@ -2,13 +2,13 @@ import * as React from 'react';
 
 import { progress } from '../model/booting';
 import { equivalent } from '../model/equivalent';
-import { duration, money, share, whole } from '../model/format';
+import { duration, money, share, size, whole } from '../model/format';
 import { nodesInOrder, title } from '../model/lists';
-import { Words } from '../model/panel';
+import { Translation } from '../model/panel';
 import { nodeState } from '../model/states';
 import { GaugeRow, NodeRow, PoolRow, TaskRow, StartupFailureRow } from '../protocol';
 import { LongList, Section, State, useNow } from './parts';
-import { Acting } from './pool';
+import { PartProps } from './pool';
 import { Source } from './streams';
 import { Troubles } from './troubles';
 
@@ -17,15 +17,15 @@ const OPEN = 128;
 /** Height of one more line of an open row. */
 const LINE = 18;
 const MOST = 288;
-/** From how many nodes on there is a summary and a filter. */
+/** Number of nodes above which there is a summary and a filter. */
 const MANY = 20;
 
-/** A share as a bar of five parts, and its number; a dash where it is not known. */
+/** A share as a number and a bar; a dash if it is unknown. */
 function Gauge(props: {
   label: string;
   value: number | null | undefined;
-  /** GB of the memory of its GPUs that are in use. */
-  gigabytes?: number | null;
+  /** Used memory of the GPUs, GB. */
+  bytes?: number | null;
 }): JSX.Element {
   const known = props.value !== null && props.value !== undefined;
   return (
@@ -36,28 +36,26 @@ function Gauge(props: {
           <span style={{ width: share(props.value) }} />
         </span>
       )}
-      {typeof props.gigabytes === 'number' && (
-        <span className="skyward-Gauge-memory">{whole(props.gigabytes)} GB</span>
-      )}
+      {typeof props.bytes === 'number' && <span className="skyward-Gauge-memory">{size(props.bytes)}</span>}
     </span>
   );
 }
 
-/** The phase that a node boots in: for how long, and how long it usually takes. */
-function Booting(props: { node: NodeRow; now: number; trans: Words }): JSX.Element {
+/** The startup phase of a node: its elapsed and usual duration. */
+function Booting(props: { node: NodeRow; now: number; trans: Translation }): JSX.Element {
   const { node, trans } = props;
-  const far = progress(node, props.now);
-  const elapsed = far?.elapsed ?? (node.asked_at === null ? '' : duration(props.now - node.asked_at));
-  const title = far?.usual ? trans.__('%1 for %2; usually %3', node.phase, far.elapsed, far.usual) : undefined;
+  const phase = progress(node, props.now);
+  const elapsed = phase?.elapsed ?? (node.asked_at === null ? '' : duration(props.now - node.asked_at));
+  const title = phase?.usual ? trans.__('%1 for %2; usually %3', node.phase, phase.elapsed, phase.usual) : undefined;
   return (
-    <span className={`skyward-Boot${far?.late ? ' skyward-mod-late' : ''}`} title={title}>
+    <span className={`skyward-Boot${phase?.late ? ' skyward-mod-late' : ''}`} title={title}>
       <span className="skyward-Boot-elapsed">{elapsed}</span>
-      {far?.usual ? (
+      {phase?.usual ? (
         <>
-          <span className="skyward-Boot-usual">{trans.__('of ~%1', far.usual)}</span>
+          <span className="skyward-Boot-usual">{trans.__('of ~%1', phase.usual)}</span>
           <span className="skyward-Boot-kind">{node.kind}</span>
           <span className="skyward-Gauge-bar" aria-hidden>
-            <span style={{ width: share(far.part) }} />
+            <span style={{ width: share(phase.part) }} />
           </span>
         </>
       ) : (
@@ -67,19 +65,18 @@ function Booting(props: { node: NodeRow; now: number; trans: Words }): JSX.Eleme
   );
 }
 
-/** What is asked of a node beside draining it. */
-interface Reaching {
+/** Actions on a node besides draining it. */
+interface NodeActions {
   openLog: (pool: string, node: number) => void;
   openTerminal: ((pool: string, node: number) => void) | null;
   onOutput: (source: Source) => void;
 }
 
 function Details(
-  props: Acting &
-    Reaching & { node: NodeRow; pool: PoolRow; tasks: TaskRow[]; now: number; gauge?: GaugeRow }
+  props: PartProps & NodeActions & { node: NodeRow; pool: PoolRow; tasks: TaskRow[]; now: number; gauge?: GaugeRow }
 ): JSX.Element {
   const { node, pool, gauge, trans } = props;
-  const wish = { kind: 'drain', pool: pool.name, node: node.rank } as const;
+  const request = { kind: 'drain', pool: pool.name, node: node.rank } as const;
   const running = props.tasks.filter(task => task.state === 'running' && task.node === node.rank);
   const used = [
     trans.__('cpu %1', share(gauge?.cpu)),
@@ -91,9 +88,7 @@ function Details(
     [trans.__('address'), node.address || '–'],
     [
       trans.__('cost'),
-      `${money(node.price)}/h · ${
-        node.asked_at === null ? '–' : duration(props.now - node.asked_at)
-      }`
+      `${money(node.price)}/h · ${node.asked_at === null ? '–' : duration(props.now - node.asked_at)}`
     ],
     [trans.__('in use'), used.join(' · ')],
     [trans.__('tasks'), running.map(task => `${task.number} ${title(task)}`).join(', ') || '–'],
@@ -112,9 +107,9 @@ function Details(
       <div className="skyward-Details-buttons">
         <button
           className="skyward-Button"
-          title={equivalent(wish)}
+          title={equivalent(request)}
           disabled={node.state !== 'active'}
-          onClick={() => void props.send(wish)}
+          onClick={() => void props.send(request)}
         >
           {trans.__('Drain')}
         </button>
@@ -133,14 +128,14 @@ function Details(
         )}
         <button
           className="skyward-Button"
-          title={`${trans.__('Show how this node started')}\n${equivalent({ kind: 'ask-start-log', pool: pool.name, node: node.rank })}`}
+          title={`${trans.__('Show the startup log of this node')}\n${equivalent({ kind: 'ask-start-log', pool: pool.name, node: node.rank })}`}
           onClick={() => props.openLog(pool.name, node.rank)}
         >
           {trans.__('Log')}
         </button>
         <button
           className="skyward-Button"
-          title={trans.__('Show only what this node prints')}
+          title={trans.__('Show only the output of this node')}
           onClick={() => props.onOutput({ node: node.rank, task: null })}
         >
           {trans.__('Output')}
@@ -150,7 +145,7 @@ function Details(
   );
 }
 
-/** How many nodes there are of each kind: `996 active · 4 waiting`. */
+/** Return the number of nodes of each kind: `996 active · 4 waiting`. */
 function summary(nodes: readonly NodeRow[], kind: (node: NodeRow) => string): string {
   const counts = new Map<string, number>();
   nodes.forEach(node => counts.set(kind(node), (counts.get(kind(node)) ?? 0) + 1));
@@ -159,13 +154,14 @@ function summary(nodes: readonly NodeRow[], kind: (node: NodeRow) => string): st
 
 /** The nodes of a pool. */
 export function Nodes(
-  props: Acting & Reaching & {
-    pool: PoolRow;
-    nodes: NodeRow[];
-    tasks: TaskRow[];
-    troubles: StartupFailureRow[];
-    gauges: ReadonlyMap<string, GaugeRow>;
-  }
+  props: PartProps &
+    NodeActions & {
+      pool: PoolRow;
+      nodes: NodeRow[];
+      tasks: TaskRow[];
+      troubles: StartupFailureRow[];
+      gauges: ReadonlyMap<string, GaugeRow>;
+    }
 ): JSX.Element {
   const { pool, trans } = props;
   const [open, setOpen] = React.useState<string | null>(null);
@@ -175,14 +171,9 @@ export function Nodes(
   const nodes = nodesInOrder(props.nodes, filter);
   const keyOf = (node: NodeRow) => `${node.machine}`;
   const keepsSomething = nodes.some(node => keyOf(node) === open && node.kept.length > 0);
-  const gaugeOf = (node: NodeRow) =>
-    props.gauges.get(`${node.pool}/${node.machine}`);
+  const gaugeOf = (node: NodeRow) => props.gauges.get(`${node.pool}/${node.machine}`);
   return (
-    <Section
-      name="nodes"
-      title={trans.__('Nodes')}
-      summary={whole(props.nodes.length)}
-    >
+    <Section name="nodes" title={trans.__('Nodes')} summary={whole(props.nodes.length)}>
       {props.nodes.length > MANY && (
         <div className="skyward-Filter">
           <p>
@@ -206,9 +197,7 @@ export function Nodes(
       <Troubles rows={props.troubles} openLog={props.openLog} trans={trans} />
       {nodes.length === 0 && (
         <p className="skyward-Empty">
-          {filter
-            ? trans.__('No node is like this.')
-            : trans.__('No nodes; the first task gets one.')}
+          {filter ? trans.__('No matching nodes.') : trans.__('No nodes; the first task starts one.')}
         </p>
       )}
       <LongList
@@ -224,14 +213,12 @@ export function Nodes(
           <button
             className="skyward-Node"
             aria-expanded={open === keyOf(node)}
-            onClick={() =>
-              setOpen(open === keyOf(node) ? null : keyOf(node))
-            }
+            onClick={() => setOpen(open === keyOf(node) ? null : keyOf(node))}
           >
             <span className="skyward-Node-rank">
               <span
                 className="skyward-Node-head"
-                title={node.rank === 0 ? trans.__('The head') : undefined}
+                title={node.rank === 0 ? trans.__('Head node') : undefined}
                 aria-label={node.rank === 0 ? trans.__('head') : undefined}
               >
                 {node.rank === 0 ? '★' : ''}
@@ -247,7 +234,7 @@ export function Nodes(
                 <Gauge
                   label={trans.__('GPU, or CPU where there is none')}
                   value={gaugeOf(node)?.gpu ?? gaugeOf(node)?.cpu}
-                  gigabytes={gaugeOf(node)?.gpu_gb}
+                  bytes={gaugeOf(node)?.gpu_bytes}
                 />
               </>
             ) : (
@@ -255,11 +242,8 @@ export function Nodes(
             )}
           </button>
         )}
-        renderOpen={node => (
-          <Details {...props} node={node} now={now} gauge={gaugeOf(node)} />
-        )}
+        renderOpen={node => <Details {...props} node={node} now={now} gauge={gaugeOf(node)} />}
       />
     </Section>
   );
 }
-

@@ -2,8 +2,8 @@ import { ellipsesIcon, ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { Contact, KernelLink } from '../model/link';
-import { Wish } from '../model/equivalent';
-import { PanelModel, Words } from '../model/panel';
+import { CommandRequest } from '../model/equivalent';
+import { PanelModel, Translation } from '../model/panel';
 import { PoolRow } from '../protocol';
 import { Announcer } from './announcer';
 import { Decisions } from './decisions';
@@ -12,12 +12,12 @@ import { LostContact } from './lost';
 import { Money } from './money';
 import { Nodes } from './nodes';
 import { Orphans } from './orphans';
-import { SignButton } from './parts';
+import { IconButton } from './parts';
 import { PoolCard } from './pool';
 import { Source, Streams } from './streams';
 import { Tasks } from './tasks';
 
-/** What the panel has others do. */
+/** Actions of the panel that need the application. */
 export interface Actions {
   insertLoad: () => void;
   insertCell: () => void;
@@ -25,17 +25,17 @@ export interface Actions {
   stopAll: () => void;
   /** Open the menu of the panel below its button. */
   openMenu: (button: HTMLElement) => void;
-  /** Put a cell in that shows the tasks of a former kernel. */
+  /** Insert a cell that shows the tasks of a previous kernel. */
   insertRecovered: (pool: PoolRow) => void;
-  /** Show what a node has said while it started. */
+  /** Show the startup log of a node. */
   openLog: (pool: string, node: number) => void;
-  /** Open a terminal on a node; null where no terminals are to be had. */
+  /** Open a terminal on a node; null if terminals are not available. */
   openTerminal: ((pool: string, node: number) => void) | null;
 }
 
 const SMALLEST = '%%sky --nodes 2\n6 * 7';
 
-/** Redraw when the model says that something is different, and no more than once for each frame. */
+/** Redraw when the model has changed, at most once per frame. */
 export function useModel(model: PanelModel): void {
   const [, draw] = React.useReducer((count: number) => count + 1, 0);
   React.useEffect(() => {
@@ -55,11 +55,7 @@ export function useModel(model: PanelModel): void {
   }, [model]);
 }
 
-function Empty(props: {
-  text: string;
-  button?: string;
-  onClick?: () => void;
-}): JSX.Element {
+function Empty(props: { text: string; button?: string; onClick?: () => void }): JSX.Element {
   return (
     <div className="skyward-Nothing">
       <p>{props.text}</p>
@@ -72,18 +68,18 @@ function Empty(props: {
   );
 }
 
-/** What there is to say where there are no pools to show; null where there are. */
-function nothing(
+/** Return the placeholder for a panel that cannot show pools; null if it can. */
+function placeholder(
   link: KernelLink | null,
   hasNotebook: boolean,
-  trans: Words,
+  trans: Translation,
   actions: Actions
 ): JSX.Element | null {
   const contact: Contact | null = link?.contact ?? null;
   switch (contact) {
     case null:
       return hasNotebook ? (
-        <Empty text={trans.__('This notebook has no kernel: its pools were closed with the one that it had.')} />
+        <Empty text={trans.__('This notebook has no kernel; its pools were closed with the last one.')} />
       ) : (
         <Empty text={trans.__('Open a notebook to see its pools.')} />
       );
@@ -91,52 +87,44 @@ function nothing(
       return link?.restarted ? (
         <Empty
           text={trans.__(
-            'The kernel was restarted. Pools whose nodes are not of this machine live on until their lease is over: load Skyward to take them over, or to stop them.'
+            'The kernel was restarted. Pools on other machines keep running until their lease expires: load Skyward to reattach or stop them.'
           )}
           button={trans.__('Load Skyward')}
           onClick={() => link.load()}
         />
       ) : (
         <Empty
-          text={trans.__('This kernel has not loaded Skyward.')}
+          text={trans.__('Skyward is not loaded in this kernel.')}
           button={trans.__('Insert %1', '%load_ext skyward')}
           onClick={actions.insertLoad}
         />
       );
-    case 'looking':
+    case 'connecting':
       return <Empty text={trans.__('Looking for pools…')} />;
-    case 'foreign':
+    case 'incompatible':
       return (
-        <Empty
-          text={trans.__(
-            'The kernel has another version of Skyward: reload this page, or restart the kernel.'
-          )}
-        />
+        <Empty text={trans.__('The kernel has another version of Skyward: reload this page, or restart the kernel.')} />
       );
     case 'restarting':
-      return link?.lost ? null : <Empty text={trans.__('The kernel restarts…')} />;
-    case 'gone':
-      return link?.lost ? null : <Empty text={trans.__('The kernel is gone.')} />;
+      return link?.lost ? null : <Empty text={trans.__('The kernel is restarting…')} />;
+    case 'dead':
+      return link?.lost ? null : <Empty text={trans.__('The kernel has died.')} />;
     case 'live':
       return null;
   }
 }
 
-function Body(props: {
-  model: PanelModel;
-  trans: Words;
-  actions: Actions;
-}): JSX.Element {
+function Body(props: { model: PanelModel; trans: Translation; actions: Actions }): JSX.Element {
   const { model, trans, actions } = props;
   useModel(model);
   const [chosen, setChosen] = React.useState('');
   const link = model.link;
   const pools = model.pools;
   const pool = pools.find(each => each.name === chosen) ?? pools[0];
-  const said = nothing(link, model.notebook !== null, trans, actions);
+  const empty = placeholder(link, model.notebook !== null, trans, actions);
   const isLost = Boolean(link?.lost);
-  const send = (wish: Wish) => model.send(wish);
-  const ask = React.useCallback((wish: Wish) => model.ask(wish), [model]);
+  const send = (request: CommandRequest) => model.send(request);
+  const ask = React.useCallback((request: CommandRequest) => model.ask(request), [model]);
   const [source, setSource] = React.useState<Source | null>(null);
   const kernel = model.notebook?.sessionContext.kernelDisplayName;
   const name = model.notebook?.title.label;
@@ -144,7 +132,7 @@ function Body(props: {
     <div className="skyward-Panel-body">
       <header className="skyward-Head">
         <h2>{trans.__('Skyward')}</h2>
-        <SignButton
+        <IconButton
           icon={ellipsesIcon}
           title={trans.__('Help, settings, stop all')}
           popup
@@ -161,18 +149,15 @@ function Body(props: {
         {model.notice && (
           <div className={`skyward-Notice skyward-mod-${model.notice.kind}`}>
             <span>{model.notice.text}</span>
-            <button
-              aria-label={trans.__('Dismiss')}
-              onClick={() => model.tell(null)}
-            >
+            <button aria-label={trans.__('Dismiss')} onClick={() => model.notify(null)}>
               ✕
             </button>
           </div>
         )}
       </div>
-      {said}
+      {empty}
       {link && <LostContact link={link} trans={trans} />}
-      {!said && (
+      {!empty && (
         <>
           <Orphans
             orphans={isLost ? [] : model.orphans}
@@ -182,7 +167,7 @@ function Body(props: {
           />
           {pools.length === 0 && (
             <div className="skyward-Nothing">
-              <p>{trans.__('No pool yet. A cell like this one opens it:')}</p>
+              <p>{trans.__('No pools yet. A cell like this opens one:')}</p>
               <pre>{SMALLEST}</pre>
               <button className="skyward-Button" onClick={() => void navigator.clipboard?.writeText(SMALLEST)}>
                 {trans.__('Copy')}
@@ -247,7 +232,7 @@ function Body(props: {
               </React.Fragment>
             )}
           </div>
-          {model.asking && link && !isLost ? (
+          {model.isFormOpen && link && !isLost ? (
             <NewPool
               form={link.store.form}
               names={pools.map(each => each.name)}
@@ -255,7 +240,7 @@ function Body(props: {
               trans={trans}
               send={send}
               onClose={() => {
-                model.asking = false;
+                model.isFormOpen = false;
               }}
             />
           ) : (
@@ -265,7 +250,7 @@ function Body(props: {
                 title="%sky up"
                 disabled={isLost}
                 onClick={() => {
-                  model.asking = true;
+                  model.isFormOpen = true;
                 }}
               >
                 {trans.__('+ New pool')}
@@ -290,14 +275,14 @@ function Body(props: {
 export class SkywardPanel extends ReactWidget {
   constructor(
     private readonly _model: PanelModel,
-    private readonly _trans: Words,
+    private readonly _trans: Translation,
     private readonly _actions: Actions
   ) {
     super();
     this.addClass('skyward-Panel');
   }
 
-  /** Called each time that the panel comes into sight. */
+  /** Called each time the panel becomes visible. */
   onShown: () => void = () => undefined;
 
   protected onAfterShow(message: Parameters<ReactWidget['processMessage']>[0]): void {
@@ -306,8 +291,6 @@ export class SkywardPanel extends ReactWidget {
   }
 
   protected render(): JSX.Element {
-    return (
-      <Body model={this._model} trans={this._trans} actions={this._actions} />
-    );
+    return <Body model={this._model} trans={this._trans} actions={this._actions} />;
   }
 }

@@ -1,11 +1,11 @@
 import { caretDownIcon, caretRightIcon, LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { Words } from '../model/panel';
-import { inOrderOf } from '../model/steady';
+import { Translation } from '../model/panel';
+import { stableOrder } from '../model/steady';
 import { visible } from '../model/window';
 
-/** Redraw once a second while `on`: for ages, and for money that grows. The time, in Unix time. */
+/** Return the current Unix time, and redraw once a second while `on`. */
 export function useNow(on: boolean): number {
   const [now, setNow] = React.useState(() => Date.now() / 1000);
   React.useEffect(() => {
@@ -21,7 +21,7 @@ export function useNow(on: boolean): number {
 
 const FOLDED = 'skyward-folded:';
 
-/** A part of the panel under a heading that folds it away, and remembers so. */
+/** A section of the panel with a heading that folds it; the browser remembers the state. */
 export function Section(props: {
   name: string;
   title: string;
@@ -30,9 +30,7 @@ export function Section(props: {
   children: React.ReactNode;
 }): JSX.Element {
   const key = FOLDED + props.name;
-  const [folded, setFolded] = React.useState(
-    () => window.localStorage.getItem(key) === 'yes'
-  );
+  const [folded, setFolded] = React.useState(() => window.localStorage.getItem(key) === 'yes');
   const fold = () => {
     window.localStorage.setItem(key, folded ? 'no' : 'yes');
     setFolded(!folded);
@@ -41,11 +39,7 @@ export function Section(props: {
     <section className="skyward-Section" data-section={props.name}>
       <header className="skyward-Section-header">
         <h3>
-          <button
-            className="skyward-Section-fold"
-            aria-expanded={!folded}
-            onClick={fold}
-          >
+          <button className="skyward-Section-fold" aria-expanded={!folded} onClick={fold}>
             <Icon icon={folded ? caretRightIcon : caretDownIcon} />
             {props.title}
           </button>
@@ -58,12 +52,8 @@ export function Section(props: {
   );
 }
 
-/** A state: an icon and its word, never colour alone. */
-export function State(props: {
-  icon: string;
-  word: string;
-  tone?: 'good' | 'busy' | 'bad' | 'quiet';
-}): JSX.Element {
+/** The label of a state: an icon and a word, never colour alone. */
+export function State(props: { icon: string; word: string; tone?: 'good' | 'busy' | 'bad' | 'quiet' }): JSX.Element {
   return (
     <span className={`skyward-State skyward-mod-${props.tone ?? 'quiet'}`}>
       <span aria-hidden>{props.icon}</span> {props.word}
@@ -76,14 +66,14 @@ function Icon(props: { icon: LabIcon }): JSX.Element {
   return <props.icon.react tag="span" className="skyward-Icon" aria-hidden width="16px" height="16px" />;
 }
 
-/** A small button with an icon on it; `title` says what it does, and which line of `%sky` does the same. */
-export function SignButton(props: {
+/** A small button with an icon; its tooltip has `title` and `same`, the equivalent line of `%sky`. */
+export function IconButton(props: {
   icon: LabIcon;
   title: string;
   same?: string;
   disabled?: boolean;
   pressed?: boolean;
-  /** Whether it opens a menu. */
+  /** True if it opens a menu. */
   popup?: boolean;
   onClick: (event: React.MouseEvent<HTMLButtonElement>) => void;
 }): JSX.Element {
@@ -106,14 +96,14 @@ export function SignButton(props: {
   );
 }
 
-/** The number of a cell, which goes there. */
+/** A button with the number of a cell, which scrolls to the cell. */
 export function CellButton(props: {
   cell: number | null;
   id: string;
-  /** Whether it ran in a kernel before this one. */
+  /** True if the cell ran in a previous kernel. */
   former?: boolean;
   openCell: (id: string) => void;
-  trans: Words;
+  trans: Translation;
 }): JSX.Element {
   const { cell, id, trans } = props;
   if (cell === null) {
@@ -136,8 +126,8 @@ export function CellButton(props: {
 }
 
 /**
- * A list of rows of one height, of which only those in sight are drawn. One may be open, and higher. They keep their
- * order while the pointer is over them.
+ * A virtualized list of rows of one height; one row may be open, and higher. The order is kept while the pointer is
+ * over the list.
  */
 export function LongList<T>(props: {
   label: string;
@@ -148,16 +138,15 @@ export function LongList<T>(props: {
   render: (item: T) => React.ReactNode;
   open?: string | null;
   openHeight?: number;
-  /** Escape was pressed where one is open. */
+  /** Called when Escape is pressed while a row is open. */
   onEscape?: () => void;
   renderOpen?: (item: T) => React.ReactNode;
 }): JSX.Element {
   const [top, setTop] = React.useState(0);
   const held = React.useRef<string[] | null>(null);
   const { row, open = null, openHeight = 0 } = props;
-  const items = held.current ? inOrderOf(props.items, held.current, props.keyOf) : props.items;
-  const opened =
-    open === null ? -1 : items.findIndex(item => props.keyOf(item) === open);
+  const items = held.current ? stableOrder(props.items, held.current, props.keyOf) : props.items;
+  const opened = open === null ? -1 : items.findIndex(item => props.keyOf(item) === open);
   const all = items.length * row + (opened >= 0 ? openHeight : 0);
   const view = Math.min(props.most, all);
   const seen = visible(items.length, row, top, view, opened, openHeight);
@@ -179,23 +168,14 @@ export function LongList<T>(props: {
       }}
       onScroll={event => setTop(event.currentTarget.scrollTop)}
     >
-      <ul
-        aria-label={props.label}
-        style={{ height: seen.height, paddingTop: seen.above }}
-      >
+      <ul aria-label={props.label} style={{ height: seen.height, paddingTop: seen.above }}>
         {items.slice(seen.first, seen.end).map((item, index) => (
-          <li
-            key={props.keyOf(item)}
-            aria-setsize={items.length}
-            aria-posinset={seen.first + index + 1}
-          >
+          <li key={props.keyOf(item)} aria-setsize={items.length} aria-posinset={seen.first + index + 1}>
             <div className="skyward-LongList-row" style={{ height: row }}>
               {props.render(item)}
             </div>
             {seen.first + index === opened && (
-              <div style={{ height: openHeight, overflow: 'hidden' }}>
-                {props.renderOpen?.(item)}
-              </div>
+              <div style={{ height: openHeight, overflow: 'hidden' }}>{props.renderOpen?.(item)}</div>
             )}
           </li>
         ))}

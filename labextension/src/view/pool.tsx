@@ -1,27 +1,27 @@
 import { stopIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { bounds, equivalent, Wish } from '../model/equivalent';
+import { bounds, equivalent, CommandRequest } from '../model/equivalent';
 import { money, spentBy, whole } from '../model/format';
-import { Words } from '../model/panel';
+import { Translation } from '../model/panel';
 import { poolState } from '../model/states';
 import { PoolRow } from '../protocol';
-import { SignButton, State, useNow } from './parts';
+import { IconButton, State, useNow } from './parts';
 
-/** What the parts of the panel ask of what is around them. */
-export interface Acting {
-  trans: Words;
-  send: (wish: Wish) => Promise<boolean>;
+/** Properties that are common to the parts of the panel. */
+export interface PartProps {
+  trans: Translation;
+  send: (request: CommandRequest) => Promise<boolean>;
 }
 
-/** The first line of why something failed, as a sentence. */
+/** Return the first line of a failure message, as a sentence. */
 function firstLine(failure: string): string {
   return `${failure.split('\n')[0].replace(/[:.]$/, '')}.`;
 }
 
-/** One pool: what it is, what it costs, and its bounds. */
+/** Card of one pool: its state, its cost, and its bounds. */
 export function PoolCard(
-  props: Acting & {
+  props: PartProps & {
     pool: PoolRow;
     selected: boolean;
     onSelect: () => void;
@@ -35,10 +35,7 @@ export function PoolCard(
   const left = pool.budget === null ? null : Math.max(0, pool.budget - spent);
   const elastic = pool.max > pool.min;
   return (
-    <article
-      className={`skyward-Pool${props.selected ? ' skyward-mod-selected' : ''}`}
-      data-pool={pool.name}
-    >
+    <article className={`skyward-Pool${props.selected ? ' skyward-mod-selected' : ''}`} data-pool={pool.name}>
       <header>
         <button
           className="skyward-Pool-name"
@@ -49,7 +46,7 @@ export function PoolCard(
           {pool.name}
         </button>
         <State {...poolState(pool, trans)} />
-        <SignButton
+        <IconButton
           icon={stopIcon}
           title={trans.__('Stop pool %1', pool.name)}
           same={equivalent({ kind: 'stop-pool', pool: pool.name })}
@@ -74,14 +71,14 @@ export function PoolCard(
       {pool.failure && (
         <p className="skyward-Pool-failure">
           {trans.__('It %1', firstLine(pool.failure))}
-          {pool.budget_exhausted && ` ${trans.__('Its nodes finish their tasks and go.')}`}
+          {pool.budget_exhausted && ` ${trans.__('Its nodes finish their tasks, then terminate.')}`}
         </p>
       )}
       {pool.recovered > 0 && (
         <p className="skyward-Pool-line">
           {pool.recovered === 1
-            ? trans.__('1 task of the former kernel')
-            : trans.__('%1 tasks of the former kernel', pool.recovered)}{' '}
+            ? trans.__('1 task of the previous kernel')
+            : trans.__('%1 tasks of the previous kernel', pool.recovered)}{' '}
           <button className="skyward-Link" onClick={props.onRecovered}>
             {trans.__('Insert a cell that shows them')}
           </button>
@@ -92,8 +89,8 @@ export function PoolCard(
   );
 }
 
-/** The bounds of a pool: a slider with two thumbs, and their numbers to edit. Sent when a thumb is let go. */
-function Bounds(props: Acting & { pool: PoolRow }): JSX.Element {
+/** The bounds of a pool: a slider with two thumbs, and number inputs. Sent when a thumb is released. */
+function Bounds(props: PartProps & { pool: PoolRow }): JSX.Element {
   const { pool, trans } = props;
   const [draft, setDraft] = React.useState<[number, number] | null>(null);
   React.useEffect(() => setDraft(null), [pool.min, pool.max, pool.name]);
@@ -102,16 +99,12 @@ function Bounds(props: Acting & { pool: PoolRow }): JSX.Element {
   const same = equivalent({ kind: 'scale', pool: pool.name, min, max });
   const change = (which: 0 | 1, value: number) => {
     const wanted = Math.max(0, Math.round(value) || 0);
-    setDraft(
-      which === 0
-        ? [wanted, Math.max(wanted, max, 1)]
-        : [Math.min(wanted, min), Math.max(1, wanted)]
-    );
+    setDraft(which === 0 ? [wanted, Math.max(wanted, max, 1)] : [Math.min(wanted, min), Math.max(1, wanted)]);
   };
   const commit = async () => {
     if (draft && bounds(...draft) !== bounds(pool.min, pool.max)) {
-      const wish = { min: draft[0], max: draft[1] };
-      await props.send({ kind: 'scale', pool: pool.name, ...wish });
+      const request = { min: draft[0], max: draft[1] };
+      await props.send({ kind: 'scale', pool: pool.name, ...request });
     }
     setDraft(null);
   };
@@ -153,27 +146,25 @@ function Bounds(props: Acting & { pool: PoolRow }): JSX.Element {
   return (
     <div className="skyward-Bounds">
       <label>{trans.__('min')}</label>
-      {number(0, trans.__('Fewest nodes of pool %1', pool.name))}
+      {number(0, trans.__('Minimum nodes of pool %1', pool.name))}
       <div className="skyward-Bounds-slider">
         <div className="skyward-Bounds-track">
-          <div
-            style={{ left: share(min), right: `calc(100% - ${share(max)})` }}
-          />
+          <div style={{ left: share(min), right: `calc(100% - ${share(max)})` }} />
         </div>
-        {thumb(0, trans.__('Fewest nodes'))}
-        {thumb(1, trans.__('Most nodes'))}
+        {thumb(0, trans.__('Minimum nodes'))}
+        {thumb(1, trans.__('Maximum nodes'))}
       </div>
-      {number(1, trans.__('Most nodes of pool %1', pool.name))}
+      {number(1, trans.__('Maximum nodes of pool %1', pool.name))}
       <label>{trans.__('max')}</label>
     </div>
   );
 }
 
-/** The counts of a pool's tasks in words. */
-export function taskCounts(pool: PoolRow, trans: Words): string {
+/** Return the counts of a pool's tasks as text. */
+export function taskCounts(pool: PoolRow, trans: Translation): string {
   return [
-    trans.__('%1 run', whole(pool.running)),
-    trans.__('%1 wait', whole(pool.queued)),
+    trans.__('%1 running', whole(pool.running)),
+    trans.__('%1 queued', whole(pool.queued)),
     ...(pool.failed ? [trans.__('%1 ✗', whole(pool.failed))] : [])
   ].join(' · ');
 }

@@ -2,14 +2,10 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { money, whole } from '../model/format';
-import { PanelModel, Words } from '../model/panel';
+import { PanelModel, Translation } from '../model/panel';
 import { useModel } from './panel';
 
-function Item(props: {
-  model: PanelModel;
-  trans: Words;
-  onClick: () => void;
-}): JSX.Element | null {
+function Item(props: { model: PanelModel; trans: Translation; onClick: () => void }): JSX.Element | null {
   const { model, trans } = props;
   useModel(model);
   const pools = model.pools;
@@ -19,30 +15,23 @@ function Item(props: {
   const nodes = pools.reduce((sum, pool) => sum + pool.active, 0);
   const price = pools.reduce((sum, pool) => sum + pool.per_hour, 0);
   return (
-    <button
-      className="skyward-Status"
-      title={trans.__('Show the pools of this notebook')}
-      onClick={props.onClick}
-    >
-      {nodes === 1 ? trans.__('1 node') : trans.__('%1 nodes', whole(nodes))} ·{' '}
-      {money(price)}/h
+    <button className="skyward-Status" title={trans.__('Show the pools of this notebook')} onClick={props.onClick}>
+      {nodes === 1 ? trans.__('1 node') : trans.__('%1 nodes', whole(nodes))} · {money(price)}/h
     </button>
   );
 }
 
-/** The item of the status bar: nodes, and what they cost an hour. */
+/** The item of the status bar: the number of nodes, and their cost per hour. */
 export class StatusItem extends ReactWidget {
   constructor(
     private readonly _model: PanelModel,
-    private readonly _trans: Words,
+    private readonly _trans: Translation,
     private readonly _onClick: () => void
   ) {
     super();
   }
 
   protected render(): JSX.Element {
-    return (
-      <Item model={this._model} trans={this._trans} onClick={this._onClick} />
-    );
+    return <Item model={this._model} trans={this._trans} onClick={this._onClick} />;
   }
 }

@@ -2,22 +2,22 @@ import { closeIcon, runIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { pauseIcon } from '../icon';
-import { Wish } from '../model/equivalent';
+import { CommandRequest } from '../model/equivalent';
 import { Reply } from '../model/link';
 import { whole } from '../model/format';
 import { outputLines } from '../model/lists';
-import { Words } from '../model/panel';
+import { Translation } from '../model/panel';
 import { Rate } from '../model/rate';
 import { OutputRow, TaskRow } from '../protocol';
-import { Section, SignButton, useNow } from './parts';
+import { Section, IconButton, useNow } from './parts';
 
-/** Whose output is shown: that of a node, or of a task. */
+/** Source of the output shown: a node, or a task. */
 export interface Source {
   node: number | null;
   task: number | null;
 }
 
-/** Milliseconds between two looks at what a source has written. */
+/** Minimum milliseconds between two requests for the output of a source. */
 const PAUSE = 500;
 
 function isOf(source: Source, row: OutputRow): boolean {
@@ -25,14 +25,14 @@ function isOf(source: Source, row: OutputRow): boolean {
 }
 
 /**
- * The last that a source has written. What arrives of the pool as a whole may have lost it among the rest, so that only
- * says when to ask.
+ * Return the latest output of a source. The published rows of the pool may have dropped parts of it, so they only tell
+ * when to request it.
  */
 function usePrinted(
   pool: string,
   source: Source | null,
   rows: readonly OutputRow[],
-  ask: (wish: Wish) => Promise<Reply | string>
+  ask: (request: CommandRequest) => Promise<Reply | string>
 ): OutputRow[] | null {
   const [printed, setPrinted] = React.useState<OutputRow[] | null>(null);
   const latest = source ? rows.findLast(row => isOf(source, row))?.number : 0;
@@ -44,30 +44,32 @@ function usePrinted(
     }
     let over = false;
     const wait = Math.max(0, askedAt.current + PAUSE - Date.now());
-    const timer = window.setTimeout(async () => {
+    const fetch = async () => {
       askedAt.current = Date.now();
       const reply = await ask({ kind: 'ask-output', pool, ...source });
       if (!over && typeof reply !== 'string' && reply.kind === 'printed') {
         setPrinted(reply.rows);
       }
-    }, wait);
+    };
+    const timer = window.setTimeout(() => void fetch(), wait);
     return () => {
       over = true;
       window.clearTimeout(timer);
     };
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- `ask` is another function at each render
   }, [pool, source, latest]);
   return printed;
 }
 
-/** What the nodes print: the latest lines, of all or of one source, which can be made to stand still. */
+/** The latest lines of output, of all nodes or of one source; can be paused. */
 export function Streams(props: {
   pool: string;
   rows: OutputRow[];
   tasks: TaskRow[];
   source: Source | null;
   onSource: (source: Source | null) => void;
-  ask: (wish: Wish) => Promise<Reply | string>;
-  trans: Words;
+  ask: (request: CommandRequest) => Promise<Reply | string>;
+  trans: Translation;
 }): JSX.Element {
   const { source, trans } = props;
   const printed = usePrinted(props.pool, source, props.rows, props.ask);
@@ -82,39 +84,37 @@ export function Streams(props: {
     const rate = rates.current.get(task.number) ?? new Rate();
     rates.current.set(task.number, rate);
     const each = rate.at(now, task.yielded);
-    const told = trans.__('[%1] yields: %2', task.cell ?? ' ', whole(task.yielded));
-    return each === null ? told : `${told} · ${trans.__('%1/s', whole(Math.round(each)))}`;
+    const text = trans.__('[%1] yields: %2', task.cell ?? ' ', whole(task.yielded));
+    return each === null ? text : `${text} · ${trans.__('%1/s', whole(Math.round(each)))}`;
   });
   return (
     <Section
       name="streams"
       title={trans.__('Streams')}
       actions={
-        <SignButton
+        <IconButton
           icon={held ? runIcon : pauseIcon}
-          title={held ? trans.__('Go on') : trans.__('Hold still')}
+          title={held ? trans.__('Resume') : trans.__('Pause')}
           pressed={held !== null}
           onClick={() => setHeld(held ? null : rows)}
         />
       }
     >
-      {yielded.map((told, index) => (
+      {yielded.map((text, index) => (
         <p key={yielding[index].number} className="skyward-Yields">
-          {told}
+          {text}
         </p>
       ))}
       {source && (
         <p className="skyward-Source">
           <span>
-            {source.task === null
-              ? trans.__('Only node %1', source.node ?? '')
-              : trans.__('Only task %1', source.task)}
+            {source.task === null ? trans.__('Only node %1', source.node ?? '') : trans.__('Only task %1', source.task)}
           </span>
-          <SignButton icon={closeIcon} title={trans.__('Show the output of all')} onClick={() => props.onSource(null)} />
+          <IconButton icon={closeIcon} title={trans.__('Show all output')} onClick={() => props.onSource(null)} />
         </p>
       )}
       {lines.length === 0 ? (
-        <p className="skyward-Empty">{trans.__('Nothing was printed yet.')}</p>
+        <p className="skyward-Empty">{trans.__('No output yet.')}</p>
       ) : (
         <Lines lines={lines} trans={trans} />
       )}
@@ -122,18 +122,15 @@ export function Streams(props: {
   );
 }
 
-/** Lines, of which the last is in sight unless somebody has scrolled away from it. */
-function Lines(props: {
-  lines: ReturnType<typeof outputLines>;
-  trans: Words;
-}): JSX.Element {
+/** Lines of output, scrolled to the last one unless the user has scrolled away from it. */
+function Lines(props: { lines: ReturnType<typeof outputLines>; trans: Translation }): JSX.Element {
   const box = React.useRef<HTMLPreElement>(null);
   const atEnd = React.useRef(true);
-  const put = React.useRef(0);
+  const scrolledTo = React.useRef(0);
   React.useLayoutEffect(() => {
     if (box.current && atEnd.current) {
       box.current.scrollTop = box.current.scrollHeight;
-      put.current = box.current.scrollTop;
+      scrolledTo.current = box.current.scrollTop;
     }
   });
   return (
@@ -143,9 +140,9 @@ function Lines(props: {
       tabIndex={0}
       aria-label={props.trans.__('Output of the nodes')}
       onScroll={({ currentTarget: at }) => {
-        // Where we have put it ourselves, there may be more lines by the time that this is said.
+        // After our own scrolling, there may be more lines by the time of this event.
         const near = at.scrollHeight - at.scrollTop - at.clientHeight < 24;
-        atEnd.current = near || (atEnd.current && at.scrollTop === put.current);
+        atEnd.current = near || (atEnd.current && at.scrollTop === scrolledTo.current);
       }}
     >
       {props.lines.map(line => (

@@ -5,27 +5,27 @@ import { stopAllIcon } from '../icon';
 import { equivalent } from '../model/equivalent';
 import { duration, money, whole } from '../model/format';
 import { tasksInOrder, title } from '../model/lists';
-import { Words } from '../model/panel';
+import { Translation } from '../model/panel';
 import { PoolRow, TaskRow } from '../protocol';
-import { CellButton, LongList, Section, SignButton, State, useNow } from './parts';
-import { Acting, taskCounts } from './pool';
+import { CellButton, LongList, Section, IconButton, State, useNow } from './parts';
+import { PartProps, taskCounts } from './pool';
 import { Source } from './streams';
 
 const ROW = 24;
 const MOST = 216;
 
-function state(task: TaskRow, trans: Words): JSX.Element {
+function state(task: TaskRow, trans: Translation): JSX.Element {
   switch (task.state) {
     case 'running':
       return <State icon="▶" word={trans.__('node %1', task.node ?? '')} tone="good" />;
     case 'queued':
-      return <State icon="◌" word={trans.__('waits')} />;
+      return <State icon="◌" word={trans.__('queued')} />;
     case 'done':
       return <State icon="✓" word={trans.__('done')} />;
     case 'failed':
       return <State icon="✗" word={trans.__('failed')} tone="bad" />;
     case 'cancelled':
-      return <State icon="⊘" word={trans.__('stopped')} />;
+      return <State icon="⊘" word={trans.__('cancelled')} />;
   }
 }
 
@@ -36,9 +36,9 @@ function elapsed(task: TaskRow, now: number): string {
   return duration(task.seconds ?? (task.ended_at ?? now) - task.started_at);
 }
 
-/** The tasks of a pool, each with the cell that it comes from. */
+/** The tasks of a pool, each with the cell that sent it. */
 export function Tasks(
-  props: Acting & {
+  props: PartProps & {
     pool: PoolRow;
     tasks: TaskRow[];
     openCell: (id: string) => void;
@@ -48,19 +48,10 @@ export function Tasks(
   const { pool, trans } = props;
   const now = useNow(pool.running > 0);
   const tasks = tasksInOrder(props.tasks);
-  const unseen =
-    pool.queued +
-    pool.running -
-    tasks.filter(task => ['queued', 'running'].includes(task.state)).length;
+  const unlisted = pool.queued + pool.running - tasks.filter(task => ['queued', 'running'].includes(task.state)).length;
   return (
-    <Section
-      name="tasks"
-      title={trans.__('Tasks')}
-      summary={taskCounts(pool, trans)}
-    >
-      {tasks.length === 0 && (
-        <p className="skyward-Empty">{trans.__('No cell has sent a task yet.')}</p>
-      )}
+    <Section name="tasks" title={trans.__('Tasks')} summary={taskCounts(pool, trans)}>
+      {tasks.length === 0 && <p className="skyward-Empty">{trans.__('No tasks yet.')}</p>}
       <LongList
         label={trans.__('Tasks of pool %1', pool.name)}
         items={tasks}
@@ -68,36 +59,33 @@ export function Tasks(
         most={MOST}
         keyOf={task => `${task.number}`}
         render={task => (
-          <div className="skyward-Task" title={[task.reason, task.cost ? money(task.cost) : ''].filter(Boolean).join(' · ') || undefined}>
+          <div
+            className="skyward-Task"
+            title={[task.reason, task.cost ? money(task.cost) : ''].filter(Boolean).join(' · ') || undefined}
+          >
             <CellButton {...props} cell={task.cell} id={task.cell_id} former={task.former} />
             <button
               className="skyward-Task-name"
-              title={trans.__('Show only what task %1 prints', task.number)}
+              title={trans.__('Show only the output of task %1', task.number)}
               onClick={() => props.onOutput({ node: null, task: task.number })}
             >
               {title(task)}
             </button>
-            {task.yielded > 0 && (
-              <span className="skyward-Task-yields">
-                {trans.__('%1 yields', task.yielded)}
-              </span>
-            )}
+            {task.yielded > 0 && <span className="skyward-Task-yields">{trans.__('%1 yields', task.yielded)}</span>}
             {state(task, trans)}
             <span className="skyward-Task-elapsed">{elapsed(task, now)}</span>
             <Stops {...props} task={task} />
           </div>
         )}
       />
-      {unseen > 0 && (
-        <p className="skyward-Empty">
-          {trans.__('%1 more that run or wait are not listed.', whole(unseen))}
-        </p>
+      {unlisted > 0 && (
+        <p className="skyward-Empty">{trans.__('%1 more running or queued tasks are not listed.', whole(unlisted))}</p>
       )}
     </Section>
   );
 }
 
-function Stops(props: Acting & { task: TaskRow }): JSX.Element {
+function Stops(props: PartProps & { task: TaskRow }): JSX.Element {
   const { task, trans } = props;
   if (!['queued', 'running'].includes(task.state)) {
     return <></>;
@@ -106,7 +94,7 @@ function Stops(props: Acting & { task: TaskRow }): JSX.Element {
   return (
     <span className="skyward-Task-stops">
       {task.cell !== null && <StopCell {...props} cell={task.cell} />}
-      <SignButton
+      <IconButton
         icon={closeIcon}
         title={trans.__('Stop task %1', task.number)}
         same={equivalent(one)}
@@ -116,14 +104,14 @@ function Stops(props: Acting & { task: TaskRow }): JSX.Element {
   );
 }
 
-function StopCell(props: Acting & { cell: number }): JSX.Element {
-  const wish = { kind: 'cancel-cell', cell: props.cell } as const;
+function StopCell(props: PartProps & { cell: number }): JSX.Element {
+  const request = { kind: 'cancel-cell', cell: props.cell } as const;
   return (
-    <SignButton
+    <IconButton
       icon={stopAllIcon}
       title={props.trans.__('Stop all tasks of cell [%1]', props.cell)}
-      same={equivalent(wish)}
-      onClick={() => void props.send(wish)}
+      same={equivalent(request)}
+      onClick={() => void props.send(request)}
     />
   );
 }

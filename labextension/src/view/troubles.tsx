@@ -1,19 +1,19 @@
 import * as React from 'react';
 
-import { outlook } from '../model/booting';
+import { retryStatus } from '../model/booting';
 import { equivalent } from '../model/equivalent';
-import { Words } from '../model/panel';
+import { Translation } from '../model/panel';
 import { StartupFailureRow } from '../protocol';
 import { State, useNow } from './parts';
 
-/** Nodes that did not come up that are drawn; the others are counted. */
+/** Maximum number of failed nodes that are shown; the others are counted. */
 const SHOWN = 3;
 
-/** The nodes of a pool that did not come up: in which phase, why, and what becomes of them. */
+/** The nodes of a pool that failed to start: the phase, the reason, and when they are retried. */
 export function Troubles(props: {
   rows: readonly StartupFailureRow[];
   openLog: (pool: string, node: number) => void;
-  trans: Words;
+  trans: Translation;
 }): JSX.Element | null {
   const { rows, trans } = props;
   const now = useNow(rows.some(row => row.retry_at !== null));
@@ -22,7 +22,7 @@ export function Troubles(props: {
   }
   const shown = [...rows].sort((a, b) => a.rank - b.rank).slice(0, SHOWN);
   return (
-    <ul className="skyward-Troubles" aria-label={trans.__('Nodes that did not come up')}>
+    <ul className="skyward-Troubles" aria-label={trans.__('Nodes that failed to start')}>
       {shown.map(row => (
         <li key={row.rank} className="skyward-Trouble" data-rank={row.rank}>
           <p className="skyward-Trouble-head">
@@ -32,19 +32,19 @@ export function Troubles(props: {
           <p className="skyward-Trouble-reason">{row.reason}</p>
           {row.lines.length > 0 && <pre>{row.lines.join('\n')}</pre>}
           <p className="skyward-Trouble-foot">
-            <span>{outlook(row, now, trans)}</span>
+            <span>{retryStatus(row, now, trans)}</span>
             <button
               className="skyward-Link"
               title={equivalent({ kind: 'ask-start-log', pool: row.pool, node: row.rank })}
               onClick={() => props.openLog(row.pool, row.rank)}
             >
-              {trans.__('Whole log')}
+              {trans.__('Full log')}
             </button>
           </p>
         </li>
       ))}
       {rows.length > SHOWN && (
-        <li className="skyward-Empty">{trans.__('%1 more did not come up.', rows.length - SHOWN)}</li>
+        <li className="skyward-Empty">{trans.__('%1 more failed to start.', rows.length - SHOWN)}</li>
       )}
     </ul>
   );

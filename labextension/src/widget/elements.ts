@@ -1,9 +1,9 @@
-/** What every element may be given beside its content. */
+/** Attributes of an element. */
 type Attributes = { [name: string]: string };
 
 type Content = string | Node | (string | Node)[];
 
-/** An element: its class, its text or children, and its attributes. */
+/** Create an HTML element with a class, text or children, and attributes. */
 export function make<T extends keyof HTMLElementTagNameMap>(
   tag: T,
   name = '',
@@ -17,30 +17,25 @@ export function make<T extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** An element of a drawing. */
-export function makeSvg<T extends keyof SVGElementTagNameMap>(
-  tag: T,
-  attributes: Attributes
-): SVGElementTagNameMap[T] {
+/** Create an SVG element. */
+export function makeSvg<T extends keyof SVGElementTagNameMap>(tag: T, attributes: Attributes): SVGElementTagNameMap[T] {
   const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
   set(element, attributes);
   return element;
 }
 
 function set(element: Element, attributes: Attributes): void {
-  Object.entries(attributes).forEach(([key, value]) =>
-    element.setAttribute(key, value)
-  );
+  Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
 }
 
-/** Set a text only where it is another one: selections and screen readers stay undisturbed. */
-export function say(element: Node, text: string): void {
+/** Set a text only if it differs, so that selections and screen readers are not disturbed. */
+export function setText(element: Node, text: string): void {
   if (element.textContent !== text) {
     element.textContent = text;
   }
 }
 
-/** Have `parent` hold one child for each item, in order, and keep those that are there. */
+/** Synchronize the children of `parent` with the items, in order, and reuse existing children. */
 export function sync<T>(
   parent: HTMLElement,
   items: readonly T[],

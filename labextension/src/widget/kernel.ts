@@ -1,18 +1,18 @@
-import type { Wish } from '../model/equivalent';
-import { Telling } from '../model/store';
+import type { CommandRequest } from '../model/equivalent';
+import { StoreUpdate } from '../model/store';
 import { subshell } from '../model/subshell';
 import { Answer, VIEW_TARGET } from '../protocol';
 
-/** Milliseconds until a command that nobody has heard is said to wait. */
-const PATIENCE = 500;
-/** Milliseconds between two tries to be heard at all: at first, and at most. */
+/** Milliseconds after which an unacknowledged command is reported as waiting. */
+const ACK_TIMEOUT = 500;
+/** Milliseconds between two attempts to reach the kernel: initial and maximum. */
 const FIRST_PAUSE = 1000;
 const LONGEST_PAUSE = 60_000;
 
-/** This page; another one after a reload. */
+/** Id of this page; a reload changes it. */
 const PAGE = Math.random().toString(36).slice(2);
 
-/** A comm, as JupyterLab has them. */
+/** A comm of JupyterLab. */
 interface IComm {
   onClose: unknown;
   open(data: object): unknown;
@@ -20,7 +20,7 @@ interface IComm {
   close(): unknown;
 }
 
-/** What anywidget gives a view. The manager is that of the front end: what it has differs. */
+/** The model that anywidget passes to a view. The features of `widget_manager` depend on the front end. */
 export interface Model {
   get(name: string): unknown;
   on(name: string, call: (message: never) => void): void;
@@ -31,64 +31,64 @@ export interface Model {
   };
 }
 
-/** What a view does with what the kernel says. */
-export interface Ears {
-  /** The pool is other than it was. */
-  changed(message: Telling): void;
-  /** A sentence for the user on what came of a command. */
-  tell(text: string, is_bad: boolean): void;
+/** Receiver of the kernel's messages. */
+export interface KernelListener {
+  /** Called when the state of the pool has changed. */
+  changed(message: StoreUpdate): void;
+  /** Show the user a sentence about the outcome of a command. */
+  notify(text: string, isError: boolean): void;
 }
 
 /**
- * The way from one view to the kernel and back. What the kernel says comes over the comm of the model. What is said to
- * it would wait there for the cell that the kernel runs: so it goes over a comm of its own with a subshell, where the
- * front end gives us one, as JupyterLab and Notebook 7 do.
+ * Connection between one view and the kernel. Messages of the kernel arrive over the comm of the model. Messages to the
+ * kernel would be blocked there by a running cell, so they use a separate comm with a subshell, if the front end
+ * supports it, as JupyterLab and Notebook 7 do.
  */
-export class KernelWay {
+export class KernelConnection {
   constructor(
     private readonly _model: Model,
-    private readonly _ears: Ears
+    private readonly _listener: KernelListener
   ) {
-    _model.on('msg:custom', this._hear);
+    _model.on('msg:custom', this._onMessage);
     void this._connect();
   }
 
-  /** Say that somebody looks, or does not; what the pool is like is sent to those that do. */
-  look(isLooking: boolean): void {
-    this._isLooking = isLooking;
-    this._lookedAt = Date.now();
-    this._send({ kind: isLooking ? 'look' : 'leave', page: PAGE });
+  /** Tell the kernel whether the view is visible; updates are sent to visible views only. */
+  setVisible(isVisible: boolean): void {
+    this._isVisible = isVisible;
+    this._sentAt = Date.now();
+    this._send({ kind: isVisible ? 'look' : 'leave', page: PAGE });
   }
 
-  /** Have the kernel know that somebody looks: in some front ends it is reached later than the view is there. */
+  /** Repeat the last visibility message until the kernel responds: some front ends connect to it late. */
   tick(): void {
-    if (!this._isHeard && Date.now() > this._lookedAt + this._pause) {
+    if (!this._isConnected && Date.now() > this._sentAt + this._pause) {
       this._pause = Math.min(LONGEST_PAUSE, this._pause * 2);
-      this.look(this._isLooking);
+      this.setVisible(this._isVisible);
     }
   }
 
-  /** Have the kernel carry out a command; `doing` says what that is. */
-  command(wish: Wish, doing: string): void {
+  /** Send a command to the kernel; `description` is shown meanwhile. */
+  command(request: CommandRequest, description: string): void {
     const id = `${this._view}.${this._count++}`;
-    this._ears.tell(doing, false);
-    if (!this._send({ id, ...wish })) {
-      this._ears.tell('There is no kernel behind this view.', true);
+    this._listener.notify(description, false);
+    if (!this._send({ id, ...request })) {
+      this._listener.notify('This view is not connected to a kernel.', true);
       return;
     }
-    const late = `${doing} This waits for the cell that the kernel runs, or for you to interrupt it.`;
-    this._asked.set(
+    const late = `${description} Waiting for the running cell to end or to be interrupted.`;
+    this._pending.set(
       id,
-      window.setTimeout(() => this._ears.tell(late, false), PATIENCE)
+      window.setTimeout(() => this._listener.notify(late, false), ACK_TIMEOUT)
     );
   }
 
-  /** Look no more, and let go of everything. */
+  /** Tell the kernel that the view is hidden, and release everything. */
   end(): void {
-    this.look(false);
+    this.setVisible(false);
     this._isOver = true;
-    this._model.off('msg:custom', this._hear);
-    this._asked.forEach(timer => window.clearTimeout(timer));
+    this._model.off('msg:custom', this._onMessage);
+    this._pending.forEach(timer => window.clearTimeout(timer));
     this._comm?.close();
     this._comm = null;
   }
@@ -102,7 +102,7 @@ export class KernelWay {
       comm.onClose = () => {
         this._comm = null;
         if (!this._isOver) {
-          this.look(this._isLooking); // by the other way
+          this.setVisible(this._isVisible); // over the comm of the model
         }
       };
       await subshell(comm);
@@ -111,14 +111,14 @@ export class KernelWay {
       if (this._isOver) {
         this.end();
       } else {
-        this.look(this._isLooking);
+        this.setVisible(this._isVisible);
       }
     } catch {
-      // A front end that has something else by this name: the comm of the model is there.
+      // The front end has an incompatible `createComm`: use the comm of the model.
     }
   }
 
-  /** Whether there is somebody to send it to: in a page without a kernel there is not. */
+  /** Send a message. Return false if the page has no kernel. */
   private _send(message: object): boolean {
     const whole = { view: this._view, ...message };
     try {
@@ -133,25 +133,25 @@ export class KernelWay {
     }
   }
 
-  private readonly _hear = (message: Telling | Answer): void => {
-    this._isHeard = true;
+  private readonly _onMessage = (message: StoreUpdate | Answer): void => {
+    this._isConnected = true;
     if (message.kind !== 'answer') {
-      this._ears.changed(message);
-    } else if (this._asked.has(message.id)) {
-      window.clearTimeout(this._asked.get(message.id));
+      this._listener.changed(message);
+    } else if (this._pending.has(message.id)) {
+      window.clearTimeout(this._pending.get(message.id));
       if (message.state !== 'heard') {
-        this._ears.tell(message.text, message.state === 'refused');
+        this._listener.notify(message.text, message.state === 'refused');
       }
     }
   };
 
   private readonly _view = Math.random().toString(36).slice(2);
-  private readonly _asked = new Map<string, number>();
+  private readonly _pending = new Map<string, number>();
   private _comm: IComm | null = null;
   private _count = 0;
-  private _isHeard = false;
-  private _isLooking = false;
+  private _isConnected = false;
+  private _isVisible = false;
   private _isOver = false;
-  private _lookedAt = 0;
+  private _sentAt = 0;
   private _pause = FIRST_PAUSE;
 }

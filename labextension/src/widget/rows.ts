@@ -1,29 +1,29 @@
 import { clock, duration, money, share } from '../model/format';
-import { Look, nodeState } from '../model/states';
+import { StateLabel, nodeState } from '../model/states';
 import { DecisionRow, GaugeRow, NodeRow } from '../protocol';
-import { make, say } from './elements';
-import { WORDS } from './words';
+import { make, setText } from './elements';
+import { UNTRANSLATED } from './words';
 
-/** When the machine of a row that boots or leaves was asked for: its age grows by itself. */
-const ASKED = new WeakMap<HTMLElement, number>();
+/** Unix times at which the machines of booting and stopping rows were requested, from which their age is drawn. */
+const REQUESTED_AT = new WeakMap<HTMLElement, number>();
 
-/** A state, yet to be filled. */
+/** Create the element of a state. */
 export function makeState(): HTMLElement {
   const icon = make('span', '', '', { 'aria-hidden': 'true' });
   return make('span', 'state', [icon, make('span')]);
 }
 
-/** Fill it. */
-export function showState(element: HTMLElement, look: Look): void {
-  element.dataset.tone = look.tone;
-  say(element.firstChild!, look.icon);
-  say(element.lastChild!, look.word);
+/** Show a state in its element. */
+export function showState(element: HTMLElement, label: StateLabel): void {
+  element.dataset.tone = label.tone;
+  setText(element.firstChild!, label.icon);
+  setText(element.lastChild!, label.word);
 }
 
-/** The row of a node, yet to be filled. */
+/** Create the row of a node. */
 export function makeNode(): HTMLElement {
   return make('li', 'node', [
-    make('span', 'head', '', { title: 'The head' }),
+    make('span', 'head', '', { title: 'Head node' }),
     make('span', 'rank'),
     makeState(),
     make('span', 'slots'),
@@ -34,30 +34,28 @@ export function makeNode(): HTMLElement {
   ]);
 }
 
-/** Fill it. */
+/** Show a node in its row. */
 export function showNode(row: HTMLElement, node: NodeRow, gauge?: GaugeRow): void {
-  const [head, rank, state, slots, bar, used, machine, price] = [
-    ...row.children
-  ] as HTMLElement[];
+  const [head, rank, state, slots, bar, used, machine, price] = [...row.children] as HTMLElement[];
   const part = gauge?.gpu ?? gauge?.cpu;
   const isUp = node.state === 'active' || node.state === 'draining';
   const isKnown = part !== null && part !== undefined;
-  say(head, node.rank === 0 ? '★' : '');
-  say(rank, `${node.rank}`);
-  showState(state, nodeState(node, WORDS));
-  say(slots, isUp ? `${node.busy}/${node.slots}` : '');
+  setText(head, node.rank === 0 ? '★' : '');
+  setText(rank, `${node.rank}`);
+  showState(state, nodeState(node, UNTRANSLATED));
+  setText(slots, isUp ? `${node.busy}/${node.slots}` : '');
   bar.style.visibility = isUp && isKnown ? '' : 'hidden';
   (bar.firstChild as HTMLElement).style.width = share(part ?? 0);
   if (isUp || node.asked_at === null) {
-    ASKED.delete(row);
-    say(used, isUp && isKnown ? share(part) : '');
+    REQUESTED_AT.delete(row);
+    setText(used, isUp && isKnown ? share(part) : '');
   } else {
-    ASKED.set(row, node.asked_at);
+    REQUESTED_AT.set(row, node.asked_at);
     showAge(row, Date.now() / 1000);
   }
-  used.title = isUp ? 'GPU, or CPU where there is none' : 'Since it was asked for';
-  say(machine, node.kind);
-  say(price, node.price ? `${money(node.price)}/h` : '');
+  used.title = isUp ? 'GPU, or CPU where there is none' : 'Since the machine was requested';
+  setText(machine, node.kind);
+  setText(price, node.price ? `${money(node.price)}/h` : '');
   const memory = gauge?.memory ?? null;
   const kept = node.kept.length ? `keeps ${node.kept.join(', ')}` : '';
   machine.title = [node.kind, node.address, memory === null ? '' : `memory ${share(memory)}`, kept]
@@ -65,30 +63,30 @@ export function showNode(row: HTMLElement, node: NodeRow, gauge?: GaugeRow): voi
     .join('\n');
 }
 
-/** Say how old the machine of a row is, where that is of interest. */
+/** Show the age of the machine of a booting or stopping row. */
 export function showAge(row: HTMLElement, now: number): void {
-  const asked = ASKED.get(row);
+  const asked = REQUESTED_AT.get(row);
   if (asked !== undefined) {
-    say(row.children[5], duration(now - asked));
+    setText(row.children[5], duration(now - asked));
   }
 }
 
-/** The row of a decision, yet to be filled. */
+/** Create the row of a decision. */
 export function makeDecision(): HTMLElement {
   return make('li', 'decision', [make('time'), make('b'), make('span')]);
 }
 
-/** Fill it. */
+/** Show a decision in its row. */
 export function showDecision(item: HTMLElement, row: DecisionRow): void {
   const [at, change, why] = [...item.children];
   const held = row.held_back ? ` (held back: ${row.held_back})` : '';
   const times = row.times > 1 ? ` ×${row.times}` : '';
-  say(at, clock(row.at));
-  say(change, row.before === row.after ? 'steady' : `${row.before} → ${row.after}`);
-  say(why, `${row.reason}${held}${times}`);
+  setText(at, clock(row.at));
+  setText(change, row.before === row.after ? 'steady' : `${row.before} → ${row.after}`);
+  setText(why, `${row.reason}${held}${times}`);
   item.title = [
     `${row.queued} queued, ${row.inflight} running, ${row.capacity} slots`,
-    `${row.active} up, ${row.booting} booting, ${row.leaving} leaving`,
+    `${row.active} active, ${row.booting} booting, ${row.leaving} stopping`,
     `by ${row.by === 'policy' ? row.policy : row.by}`
   ].join(' · ');
 }

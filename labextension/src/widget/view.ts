@@ -2,49 +2,49 @@ import { chart, LINES } from '../model/chart';
 import { money, spentBy, whole } from '../model/format';
 import { decisionsInOrder, nodesInOrder } from '../model/lists';
 import { poolState } from '../model/states';
-import { Store, Telling } from '../model/store';
+import { Store, StoreUpdate } from '../model/store';
 import { PoolRow } from '../protocol';
-import { make, makeSvg, say, sync } from './elements';
-import { KernelWay, Model } from './kernel';
+import { make, makeSvg, setText, sync } from './elements';
+import { KernelConnection, Model } from './kernel';
 import { makeDecision, makeNode, makeState, showAge, showDecision, showNode, showState } from './rows';
-import { WORDS } from './words';
+import { UNTRANSLATED } from './words';
 
 const WIDTH = 300;
 const HEIGHT = 56;
-/** Rows that are drawn; of nodes, the rest is counted. */
+/** Maximum number of rows that are drawn; further nodes are counted. */
 const NODES = 60;
 const DECISIONS = 30;
 const COUNTS = ['running', 'queued', 'done', 'failed'] as const;
 
-/** One place where a pool is shown. All text is set as text. */
+/** One display of a pool. All text is set as text content, never as HTML. */
 export class PoolView {
   constructor(model: Model, el: HTMLElement) {
-    const tables = model.get('first') as Telling['tables'];
+    const tables = model.get('first') as StoreUpdate['tables'];
     this._store.take({ kind: 'snapshot', tables });
     this._build();
     el.append(this._root);
-    this._kernel = new KernelWay(model, {
+    this._kernel = new KernelConnection(model, {
       changed: message => {
         this._store.take(message);
         this._draw();
       },
-      tell: (text, isBad) => {
-        say(this._told, text);
-        this._told.dataset.tone = isBad ? 'bad' : '';
+      notify: (text, isBad) => {
+        setText(this._message, text);
+        this._message.dataset.tone = isBad ? 'bad' : '';
       }
     });
-    document.addEventListener('visibilitychange', this._seen);
-    window.addEventListener('pagehide', this._gone);
+    document.addEventListener('visibilitychange', this._onVisibility);
+    window.addEventListener('pagehide', this._onHide);
     this._timer = window.setInterval(() => this._tick(), 1000);
     this._draw();
-    this._seen();
+    this._onVisibility();
   }
 
-  /** Take it away. */
+  /** Remove the view. */
   end(): void {
     this._kernel.end();
-    document.removeEventListener('visibilitychange', this._seen);
-    window.removeEventListener('pagehide', this._gone);
+    document.removeEventListener('visibilitychange', this._onVisibility);
+    window.removeEventListener('pagehide', this._onHide);
     window.clearInterval(this._timer);
     this._root.remove();
   }
@@ -56,12 +56,8 @@ export class PoolView {
   private _build(): void {
     this._stop.onclick = () => this._askToStop();
     this._svg.append(...this._paths);
-    const counted = COUNTS.map((what, i) =>
-      make('span', `count-${what}`, [this._counts[i], ` ${what}`])
-    );
-    const captions = LINES.map((line, i) =>
-      make('span', `key-${line}`, [`${line} `, this._legend[i]])
-    );
+    const counted = COUNTS.map((what, i) => make('span', `count-${what}`, [this._counts[i], ` ${what}`]));
+    const captions = LINES.map((line, i) => make('span', `key-${line}`, [`${line} `, this._legend[i]]));
     const bounds = make('span', 'bounds', ['nodes ', this._least, ' to ', this._most]);
     const figure = make('figure', 'chart', [this._svg, make('figcaption', '', captions)]);
     this._root.append(
@@ -74,23 +70,23 @@ export class PoolView {
       this._question,
       make('div', 'columns', [
         make('section', '', [make('h4', '', ['Nodes', this._total]), this._nodes, this._rest]),
-        make('section', '', [make('h4', '', 'Why it scales'), figure, this._decisions, this._still])
+        make('section', '', [make('h4', '', 'Scaling'), figure, this._decisions, this._noDecisions])
       ]),
-      this._told
+      this._message
     );
     this._question.hidden = this._failure.hidden = true;
   }
 
-  /** One of the two bounds; `given` is what it is now. */
-  private _bound(label: string, min: string, given: (pool: PoolRow) => number): HTMLInputElement {
+  /** Create the input of one of the two bounds; `current` returns its value. */
+  private _bound(label: string, min: string, current: (pool: PoolRow) => number): HTMLInputElement {
     const input = make('input', 'number', '', { type: 'number', min, 'aria-label': label });
     input.onchange = () => this._scale();
     input.onkeydown = event => {
       if (event.key === 'Enter' || event.key === 'Escape') {
         if (event.key === 'Escape' && this._pool) {
-          input.value = String(given(this._pool));
+          input.value = String(current(this._pool));
         }
-        input.blur(); // which is when it changes; the notebook around it has a use for Enter of its own
+        input.blur(); // triggers the change event; the notebook must not handle Enter
         event.preventDefault();
       }
     };
@@ -102,17 +98,20 @@ export class PoolView {
     if (!pool) {
       return;
     }
-    say(this._name, pool.name);
-    showState(this._state, poolState(pool, WORDS));
+    setText(this._name, pool.name);
+    showState(this._state, poolState(pool, UNTRANSLATED));
     const elastic = pool.max > pool.min;
     const of = elastic ? `${whole(pool.min)}–${whole(pool.max)}` : whole(pool.desired);
     const policy = elastic && pool.policy ? ` · ${pool.policy}` : '';
-    say(this._where, `${whole(pool.active)} of ${of} nodes · ${pool.provider}${policy}`);
-    COUNTS.forEach((what, i) => say(this._counts[i], whole(pool[what])));
+    setText(this._where, `${whole(pool.active)} of ${of} nodes · ${pool.provider}${policy}`);
+    COUNTS.forEach((what, i) => setText(this._counts[i], whole(pool[what])));
     this._root.dataset.failed = String(pool.failed > 0);
-    say(this._failure, pool.failure);
+    setText(this._failure, pool.failure);
     this._failure.hidden = !pool.failure;
-    for (const [input, value] of [[this._least, pool.min], [this._most, pool.max]] as const) {
+    for (const [input, value] of [
+      [this._least, pool.min],
+      [this._most, pool.max]
+    ] as const) {
       if ((input.getRootNode() as Document | ShadowRoot).activeElement !== input) {
         input.value = String(value);
       }
@@ -129,7 +128,7 @@ export class PoolView {
     const { nodes, gauges } = this._store.rows;
     const all = nodesInOrder([...nodes.values()]);
     const more = all.length - NODES;
-    say(this._total, whole(all.length));
+    setText(this._total, whole(all.length));
     sync(
       this._nodes,
       all.slice(0, NODES),
@@ -137,17 +136,17 @@ export class PoolView {
       makeNode,
       (row, node) => showNode(row, node, gauges.get(`${node.pool}/${node.machine}`))
     );
-    say(this._rest, all.length ? `and ${whole(more)} more` : 'No nodes; the first task gets one.');
+    setText(this._rest, all.length ? `and ${whole(more)} more` : 'No nodes; the first task starts one.');
     this._rest.hidden = all.length > 0 && more <= 0;
   }
 
   private _drawDecisions(): void {
     const rows = decisionsInOrder([...this._store.rows.decisions.values()]);
     sync(this._decisions, rows.slice(0, DECISIONS), row => row.number, makeDecision, showDecision);
-    this._still.hidden = rows.length > 0;
+    this._noDecisions.hidden = rows.length > 0;
   }
 
-  /** What grows with time alone. */
+  /** Draw the values that grow with time. */
   private _tick(): void {
     const pool = this._pool;
     if (!pool || document.visibilityState === 'hidden') {
@@ -156,17 +155,17 @@ export class PoolView {
     this._kernel.tick();
     const now = Date.now() / 1000;
     const spent = spentBy(now, pool);
-    say(this._rate, `${money(pool.per_hour)}/h`);
-    say(this._spent, `${money(spent)} spent`);
-    say(this._left, pool.budget === null ? '' : `${money(Math.max(0, pool.budget - spent))} left`);
+    setText(this._rate, `${money(pool.per_hour)}/h`);
+    setText(this._spent, `${money(spent)} spent`);
+    setText(this._left, pool.budget === null ? '' : `${money(Math.max(0, pool.budget - spent))} left`);
     const points = [...this._store.rows.points.values()];
     const { lines, top } = chart(points, now, WIDTH, HEIGHT);
     const last = points.at(-1);
     LINES.forEach((line, i) => {
       this._paths[i].setAttribute('d', lines[line]);
-      say(this._legend[i], last ? whole(last[line]) : '–');
+      setText(this._legend[i], last ? whole(last[line]) : '–');
     });
-    this._svg.setAttribute('aria-label', `Tasks and nodes over time; at most ${top}`);
+    this._svg.setAttribute('aria-label', `Tasks and nodes over time; maximum ${top}`);
     for (const row of this._nodes.children) {
       showAge(row as HTMLElement, now);
     }
@@ -182,8 +181,8 @@ export class PoolView {
     const changedMin = min !== pool.min;
     const least = changedMin ? min : Math.min(min, max);
     const most = Math.max(1, changedMin ? Math.max(min, max) : max);
-    const wish = { kind: 'scale', pool: pool.name, min: least, max: most } as const;
-    this._kernel.command(wish, `Scaling to ${least} to ${most} nodes.`);
+    const request = { kind: 'scale', pool: pool.name, min: least, max: most } as const;
+    this._kernel.command(request, `Scaling to ${least} to ${most} nodes.`);
   }
 
   private _askToStop(): void {
@@ -191,10 +190,10 @@ export class PoolView {
     if (!pool) {
       return;
     }
-    const wish = { kind: 'stop-pool', pool: pool.name } as const;
+    const request = { kind: 'stop-pool', pool: pool.name } as const;
     const left = pool.running + pool.queued;
     if (left === 0) {
-      this._kernel.command(wish, 'Giving the machines back.');
+      this._kernel.command(request, 'Terminating the machines.');
       return;
     }
     const yes = make('button', 'button', 'Stop', { type: 'button' });
@@ -205,32 +204,32 @@ export class PoolView {
     no.onclick = close;
     yes.onclick = () => {
       close();
-      this._kernel.command(wish, 'Stopping the tasks, and giving the machines back.');
+      this._kernel.command(request, 'Cancelling the tasks and terminating the machines.');
     };
     this._question.onkeydown = event => event.key === 'Escape' && close();
-    const tasks = left === 1 ? '1 task' : `${whole(left)} tasks`;
-    this._question.replaceChildren(`The work of ${tasks} that did not end is lost.`, yes, no);
+    const tasks = left === 1 ? '1 unfinished task' : `${whole(left)} unfinished tasks`;
+    this._question.replaceChildren(`${tasks} will be lost.`, yes, no);
     this._question.hidden = false;
     no.focus();
   }
 
-  private readonly _seen = () => this._kernel.look(document.visibilityState !== 'hidden');
-  private readonly _gone = () => this._kernel.look(false);
+  private readonly _onVisibility = () => this._kernel.setVisible(document.visibilityState !== 'hidden');
+  private readonly _onHide = () => this._kernel.setVisible(false);
 
   private readonly _store = new Store();
-  private readonly _kernel: KernelWay;
+  private readonly _kernel: KernelConnection;
   private readonly _timer: number;
 
-  // Keys that are typed here are no commands of the notebook.
+  // Keys that are typed here must not trigger shortcuts of the notebook.
   private readonly _root = make('div', 'root', [], { 'data-lm-suppress-shortcuts': 'true' });
   private readonly _name = make('b', 'name');
   private readonly _state = makeState();
   private readonly _where = make('span', 'where');
-  private readonly _least = this._bound('Fewest nodes', '0', pool => pool.min);
-  private readonly _most = this._bound('Most nodes', '1', pool => pool.max);
+  private readonly _least = this._bound('Minimum nodes', '0', pool => pool.min);
+  private readonly _most = this._bound('Maximum nodes', '1', pool => pool.max);
   private readonly _stop = make('button', 'button', 'Stop', {
     type: 'button',
-    title: 'Give the machines back: pool.close()'
+    title: 'Terminate the machines: pool.close()'
   });
   private readonly _rate = make('span');
   private readonly _spent = make('span');
@@ -248,7 +247,7 @@ export class PoolView {
     role: 'img'
   });
   private readonly _legend = LINES.map(() => make('b', '', '–'));
-  private readonly _decisions = make('ul', 'decisions', [], { 'aria-label': 'Decisions, the newest first' });
-  private readonly _still = make('p', 'empty', 'Nothing was decided yet: the pool is as it was opened.');
-  private readonly _told = make('p', 'told', '', { role: 'status', 'aria-live': 'polite' });
+  private readonly _decisions = make('ul', 'decisions', [], { 'aria-label': 'Scaling decisions, the newest first' });
+  private readonly _noDecisions = make('p', 'empty', 'No scaling decisions yet.');
+  private readonly _message = make('p', 'told', '', { role: 'status', 'aria-live': 'polite' });
 }

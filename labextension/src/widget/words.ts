@@ -1,4 +1,4 @@
-import type { Words } from '../model/panel';
+import type { Translation } from '../model/panel';
 
-/** What is shared with the panel speaks English here: front ends of widgets have no translations. */
-export const WORDS: Words = { __: text => text };
+/** Identity translation for code shared with the panel: front ends of widgets have no translations. */
+export const UNTRANSLATED: Translation = { __: text => text };

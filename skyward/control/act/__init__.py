@@ -1,4 +1,4 @@
-"""The asyncio shell of a pool: mailboxes, timers, and the effects that the control plane decides on.
+"""Asyncio runtime of a pool: mailboxes, timers, and the execution of the control plane's effects.
 
-Holds no policy. Imports `decide`, `observe`, the link to the nodes, and the wire formats.
+Contains no policy. Imports `decide`, `observe`, the link to the nodes, and the wire formats.
 """

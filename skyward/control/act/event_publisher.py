@@ -1,6 +1,6 @@
-"""Events of a pool, made where its state changes: from what the control plane is told and what it decides.
+"""Publisher of a pool's events, derived from the control plane's messages and effects.
 
-Decides nothing and does nothing but emit. The shell shows it each message and each effect, before it carries that out.
+It makes no decisions. The pool passes it each message, and each effect before that is executed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +19,13 @@ from skyward.events.bus import EventBus
 __all__ = ["FAILURES", "Observer"]
 
 LINES = 20
-"""Lines of the log of a node that did not come up that its event has."""
+"""Maximum number of log lines in the event of a node that failed to start."""
 
 READY = "ready"
-"""The phase of a node that is up, which has an event of its own."""
+"""Last startup phase of a node; `NodeReady` reports it."""
 
 FAILURES = (events.TaskFailed, events.TaskTimedOut, events.TaskCancelled)
-"""The ways for a task to end without a value."""
+"""Events of tasks that ended without a value."""
 
 FAILED_WITH: Mapping[tasks.Outcome, str] = {
     "lost": "NodeLostError",
@@ -35,18 +35,18 @@ FAILED_WITH: Mapping[tasks.Outcome, str] = {
     "unkept": "KeptLostError",
     "stuck": "SlotsHeldError",
 }
-"""The type of the error of a task that could not be run, as `skyward.control.act.tasks.settle` raises it."""
+"""Error type of a task that could not be run, as raised by `skyward.control.act.tasks.settle`."""
 
 
 class Observer:
-    """Emits the events of one control plane. Lives where that lives.
+    """Publisher of the events of one control plane. Runs on the same loop.
 
     Args:
-        control: the control plane; looked at after each of its steps.
-        works: the tasks that are not over, by number.
-        broadcasts: those that are not over, by number.
-        boots: how nodes start.
-        offset: what to add to a time of the control plane to have Unix time.
+        control: the control plane, read after each of its steps.
+        works: unfinished tasks, by number.
+        broadcasts: unfinished broadcasts, by number.
+        boots: startup tracker of the nodes.
+        offset: returns the difference between Unix time and the control plane's clock.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Observer:
         self._broadcasts = broadcasts
         self._boots = boots
         self._offset = offset
-        self._told_of: set[int] = set()
+        self._announced: set[int] = set()
         self._ranks: dict[int, int] = {}
         self._draining: set[int] = set()
         self._per_hour = 0.0
@@ -74,7 +74,7 @@ class Observer:
         boots.on_phase = self._phase
 
     def told(self, message: plane.Message, effects: Sequence[plane.Effect], now: float) -> None:
-        """The control plane was told something at time `now`, and decided these effects."""
+        """Publish the events of a message that the control plane handled at time `now` with these effects."""
         self._now = now
         match message:
             case tasks.Submitted(numbers):
@@ -84,7 +84,7 @@ class Observer:
                 for number in numbers:
                     self._emit(events.TaskRecovered, number, self._works[number].code.name, rank)
             case machines.Allocated(machine) if machine in self._ranks and machine in self._book.machines:
-                # One that is not in the book is a late answer to a request that failed: it is given back.
+                # A machine missing from the table is a late answer to a failed request: it is terminated.
                 self._emit(events.NodeAllocated, self._ranks[machine], machine)
             case _:
                 pass
@@ -96,7 +96,7 @@ class Observer:
             self._terminated(message.machine)
 
     def does(self, effect: plane.Effect) -> None:
-        """An effect is about to be carried out."""
+        """Publish the events of an effect that is about to be executed."""
         match effect:
             case tasks.Dispatch(task, rank):
                 self._emit(events.TaskAssigned, task, self._works[task].code.name, rank)
@@ -128,7 +128,7 @@ class Observer:
                 pass
 
     def done(self) -> None:
-        """The step is over: look at the money."""
+        """Publish changes of cost and budget after a step."""
         ledger, now = self._control.ledger, self._now
         if ledger.per_hour != self._per_hour:
             self._per_hour = ledger.per_hour
@@ -139,19 +139,19 @@ class Observer:
                 self._emit(events.BudgetReached, ledger.spent(now), ledger.budget)
 
     def waits(self, work: Work) -> None:
-        """A task was taken, and waits for others before it is queued."""
+        """Publish a task that was accepted and waits for its prerequisites."""
         self._emit(events.TaskQueued, work.task, work.code.name)
-        self._told_of.add(work.task)
+        self._announced.add(work.task)
 
     def _queued(self, number: int, name: str) -> None:
-        if number in self._told_of:
-            self._told_of.discard(number)
+        if number in self._announced:
+            self._announced.discard(number)
         else:
             self._emit(events.TaskQueued, number, name)
 
     def ended(self, work: Work, outcome: tasks.Outcome, reason: str) -> None:
-        """A task is over."""
-        self._told_of.discard(work.task)
+        """Publish the end of a task."""
+        self._announced.discard(work.task)
         task, name = work.task, work.code.name
         node, elapsed = (work.nodes[-1] if work.nodes else None), work.seconds
         match outcome:
@@ -167,7 +167,7 @@ class Observer:
                 self._emit(events.TaskFailed, task, name, node, elapsed, FAILED_WITH[outcome], reason)
 
     def stopping(self, reason: str) -> None:
-        """The pool closes: every task ends, and every node goes, without the control plane having a say."""
+        """Publish the end of all tasks and nodes as the pool closes, which bypasses the control plane."""
         for work in self._works.values():
             node = work.nodes[-1] if work.nodes else None
             self._emit(events.TaskFailed, work.task, work.code.name, node, work.seconds, "PoolClosedError", reason)
@@ -176,7 +176,7 @@ class Observer:
                 self._emit(events.NodeRemoved, rank, seat.machine.id, "the pool is closed")
 
     def closed(self, now: float) -> None:
-        """Every machine was given back."""
+        """Publish that all machines were terminated, and the final cost."""
         self._now = now
         for machine in tuple(self._ranks):
             self._terminated(machine)
@@ -185,7 +185,7 @@ class Observer:
     # Nodes.
 
     def _requested(self, machine: int, group: str, kind: str, price: float) -> None:
-        if machine not in self._ranks:  # asked for again, it is still the same machine
+        if machine not in self._ranks:  # a repeated request is for the same machine
             self._ranks[machine] = rank = self._book.machines[machine].rank
             self._emit(events.NodeRequested, rank, machine, group, kind, price)
 
@@ -200,8 +200,8 @@ class Observer:
             self._draining.discard(machine)
             self._emit(events.NodeDrainCancelled, rank, machine)
             return
-        there = self._book.machines.get(machine)
-        elapsed = self._now - there.asked[0] if there is not None and there.asked else 0.0
+        entry = self._book.machines.get(machine)
+        elapsed = self._now - entry.asked[0] if entry is not None and entry.asked else 0.0
         counts = (self._book.count(group, "active") for group in self._control.groups)
         self._emit(events.NodeReady, rank, machine, elapsed, sum(counts), sum(self._control.desired.values()))
 
@@ -209,7 +209,7 @@ class Observer:
         rank, machine = left.rank, left.machine
         self._draining.discard(machine)
         if machine not in self._ranks:
-            return  # it was never asked for
+            return  # it was never requested
         match left.cause:
             case "lost":
                 self._emit(events.NodeLost, rank, machine, _first(left.reason), left.again)

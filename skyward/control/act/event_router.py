@@ -1,4 +1,4 @@
-"""What the nodes of a pool say, brought to the tasks it is about."""
+"""Router of node events to the tasks they belong to."""
 
 import asyncio
 import logging
@@ -47,30 +47,31 @@ if TYPE_CHECKING:
 
 __all__ = ["EventRouter"]
 
-_NO_DIFFERENT = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExitError"})
-"""Exceptions of a cell that would be no different if it ran again."""
+_NOT_RETRIED = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExitError"})
+"""Exceptions of a cell that a retry cannot change."""
 
 _logger = logging.getLogger(__name__)
 
 
 class EventRouter:
-    """Takes the events of nodes. Lives on the library's loop.
+    """Router of the events of a pool's nodes. Runs on the library's loop.
 
     Args:
-        works: the tasks that are not over, by number.
-        node_at: the node of a rank.
-        tell: tells the control plane.
-        delivered: is told that part of a task's stream has arrived.
-        wrote: takes what is printed: the node, the task or 0, the stream and the text.
-        leave: leaves a large result on its node, or returns None where it is to come here.
-        lost: takes a task that could not be sent since a result that it takes was lost.
-        kept: is told of a value that a node keeps from now on, and of the task that it is of.
+        works: unfinished tasks, by number.
+        node_at: returns the node of a rank.
+        tell: sends a message to the control plane.
+        delivered: called when part of a task's stream has arrived.
+        spawn: runs a coroutine for as long as the pool is open.
+        wrote: takes printed output: the node, the task or 0, the stream and the text.
+        leave: leaves a large result on its node; returns None if the result must be fetched.
+        lost: takes a task that could not be sent because one of its inputs was lost.
+        kept: called with each new kept value of a node, and its task.
 
     Attributes:
-        arrived: what came of those that are about to end.
-        sink: takes what nodes print that is of no task, or of one that is over.
-        log: keeps what all of them print.
-        closing: whether the pool ends, and nothing but what is printed counts any more.
+        arrived: results of tasks that are about to end, by number.
+        sink: takes output that belongs to no unfinished task.
+        log: the output of all nodes.
+        closing: True once the pool is closing; from then on only output is handled.
     """
 
     def __init__(
@@ -100,23 +101,23 @@ class EventRouter:
         self._lost = lost
         self._kept = kept
 
-    def heard(self, node: "Node", event: Event) -> None:
-        """An event of a node. One that is leaving has only its last words to say."""
+    def handle(self, node: "Node", event: Event) -> None:
+        """Handle an event of a node. From a node that is leaving, only output is handled."""
         if (self.closing or self._node_at(node.rank) is not node) and not isinstance(event, Output | Display):
             return
         work = self.works.get(event.task)
         try:
             self._take(node, event, work)
-        except Exception as error:  # of one event: those behind it are of other tasks
+        except Exception as error:  # later events belong to other tasks
             self._fail(node, event, error)
 
     def _fail(self, node: "Node", event: Event, error: Exception) -> None:
         """End the task of an event that could not be handled, and stop it on its node."""
-        _logger.error("the event %s of node %s failed here", type(event).__name__, node.rank, exc_info=error)
+        _logger.error("could not handle the event %s of node %s", type(event).__name__, node.rank, exc_info=error)
         if (work := self.works.get(event.task)) is not None:
             node.tell(Cancel(event.task))
             work.error = "RemoteError"
-            self.arrived[event.task] = _not_brought(error)
+            self.arrived[event.task] = _fetch_failed(error)
             self._tell(tasks.Ended(event.task, node.rank, "error", 0.0))
 
     def _take(self, node: "Node", event: Event, work: Work | None) -> None:
@@ -152,16 +153,16 @@ class EventRouter:
                 if blobs := blobs_of(items):
                     node.tell(Drop(tuple(blob.key for blob in blobs)))
             case _:
-                pass  # of a task that is over here
+                pass  # its task has ended
 
     def not_sent(self, node: "Node", work: Work, error: Exception) -> None:
-        """A task did not get to its node."""
+        """Handle a task that did not reach its node."""
         if isinstance(error, ResultLostError):
             self._lost(node, work, error.result)
         elif isinstance(error, ConnectionError):
-            self._spawn(self._not_moved(node, work.task, 0.0))
+            self._spawn(self._transfer_failed(node, work.task, 0.0))
         elif isinstance(error, NodeFullError):
-            self._no_room(node, work, error)
+            self._node_full(node, work, error)
         else:
             _logger.error("%s() could not be sent to node %s", work.code.name, node.rank, exc_info=error)
             kind = type(error).__name__
@@ -169,53 +170,53 @@ class EventRouter:
             self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, "RemoteError"), failed, work)
 
     def not_fed(self, node: "Node", work: Work, error: ConnectionError | NodeFullError) -> None:
-        """Part of what a task is fed did not get to its node, where it was stopped."""
+        """Handle input elements that did not reach their node; the task was stopped there."""
         if isinstance(error, ConnectionError):
             self._tell(tasks.Ended(work.task, node.rank, "lost", 0.0))
         else:
-            self._no_room(node, work, error)
+            self._node_full(node, work, error)
 
-    def _no_room(self, node: "Node", work: Work, error: NodeFullError) -> None:
+    def _node_full(self, node: "Node", work: Work, error: NodeFullError) -> None:
         failed = TooLargeError(
-            f"Node {node.rank} has no memory for what is sent to {work.code.name}(): {error}. Send it less at a time, "
+            f"Node {node.rank} has no memory for the data sent to {work.code.name}(): {error}. Send less at a time, "
             "or use nodes with more memory."
         )
         self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, type(failed).__name__), _failed(failed), work)
 
-    async def _not_moved(self, node: "Node", task: int, seconds: float) -> None:
-        """Data of a task did not get through: it runs again, elsewhere if its node is lost.
+    async def _transfer_failed(self, node: "Node", task: int, seconds: float) -> None:
+        """Requeue a task whose data did not get through; on another node if its node is lost.
 
-        A transfer that breaks is the first sign of a lost node. Tasks sent there until that is known would use up their
-        attempts in no time.
+        A broken transfer is the first sign of a lost node. Without this wait, tasks sent there before the loss is
+        known would use up their attempts at once.
         """
         if not await node.lost_within(NOTICED_WITHIN) and self._node_at(node.rank) in (node, None):
             self._tell(tasks.Ended(task, node.rank, "lost", seconds))
 
     def _show(self, sink: "Sink", show: Callable[[], None]) -> None:
-        """Give a sink something. One that fails is given nothing any more: its output is in the log of the pool."""
+        """Write to a sink. A sink that fails is not used again: its output is still in the pool's log."""
         if sink in self._failed:
             return
         try:
             show()
-        except BaseException as error:  # whatever `sys.stdout` is here: it must not end the loop
+        except BaseException as error:  # of a replaced `sys.stdout`: it must not end the loop
             self._failed.add(sink)
             why = f"{type(error).__name__}: {error}"
-            _logger.warning("output of tasks cannot be shown here any more (%s); pool.logs() has it", why)
+            _logger.warning("cannot show the output of tasks any more (%s); pool.logs() still has it", why)
 
     def task_ended(self, work: Work) -> None:
-        """A task is over for its caller: write what it left unfinished, before the caller knows."""
+        """Flush a task's unfinished lines, before its caller is notified."""
         for rank in dict.fromkeys(work.nodes):
             self._show(work.sink, partial(work.sink.task_ended, rank))
 
     def close(self) -> None:
-        """Nobody will say anything any more."""
+        """Flush output and close the log: no more events arrive."""
         self._show(self.sink, self.sink.flush)
         self.works.clear()
         self.log.close()
 
     def _on_finished(self, node: "Node", event: Finished, work: Work | None) -> None:
         if work is not None and work.timeout is not None and event.seconds > work.timeout:
-            event = self._too_late(node, event, work)
+            event = self._timed_out(node, event, work)
         payload = event.payload
         if not (isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload]))):
             self._ended(node, event, Arrived(payload, kept=handles_in(payload)), work)
@@ -227,10 +228,10 @@ class EventRouter:
                 work.coming = sum(blob.size for blob in blobs)
             self._spawn(self._fetch_result(node, event, blobs))
 
-    def _too_late(self, node: "Node", event: Finished, work: Work) -> Finished:
+    def _timed_out(self, node: "Node", event: Finished, work: Work) -> Finished:
         """Return the end of a task that ran past its timeout.
 
-        What it returned or raised after that is dropped, unless it is one that leaves something: it returns just that.
+        Its late result is dropped, unless the task has a grace period: then the result is the state it left.
         """
         if event.outcome not in ("value", "error"):
             return event
@@ -241,7 +242,7 @@ class EventRouter:
         return replace(event, outcome="timeout", payload=Payload(b""))
 
     async def _fetch_result(self, node: "Node", event: Finished, blobs: list[Blob]) -> None:
-        """Bring a large result here before its task counts as ended: if the node dies meanwhile, it runs again."""
+        """Fetch a large result before its task counts as ended: if the node dies meanwhile, the task runs again."""
         fetched = {}
         try:
             for blob in blobs:
@@ -249,18 +250,18 @@ class EventRouter:
         except ConnectionError:
             if (work := self.works.get(event.task)) is not None:
                 work.is_leaving, work.coming = False, 0
-            await self._not_moved(node, event.task, event.seconds)
+            await self._transfer_failed(node, event.task, event.seconds)
             return
         except Exception as error:
             if event.outcome in ("value", "error"):
-                event, arrived = replace(event, outcome="error", error="RemoteError"), _not_brought(error)
+                event, arrived = replace(event, outcome="error", error="RemoteError"), _fetch_failed(error)
             else:
                 arrived = Arrived(Payload(b""))
         else:
             arrived = Arrived(event.payload, fetched, handles_in(event.payload))
         work, keys = self.works.get(event.task), tuple(blob.key for blob in blobs)
         if work is not None and event.outcome == "value" and work.future.is_lent:
-            node.keep_result(blobs)  # other tasks take it, perhaps there
+            node.keep_result(blobs)  # other tasks take it, perhaps on this node
             background.call_when_gone(work.future, node.discard, keys)
         else:
             node.tell(Drop(keys))
@@ -272,28 +273,28 @@ class EventRouter:
             work.seconds, work.error = event.seconds, event.error
             self.arrived[event.task] = arrived
             if event.outcome == "error" and work.retries.times and isinstance(arrived, Arrived):
-                retry = _covered(work, arrived)
-            elif event.outcome == "value" and event.error and work.retries.times:  # of a cell: its result carries it
+                retry = _retry_reason(work, arrived)
+            elif event.outcome == "value" and event.error and work.retries.times:  # a cell: its result has the error
                 kind = event.error.rpartition(".")[2]
-                retry = "" if kind in _NO_DIFFERENT else f"it raised {kind}"
+                retry = "" if kind in _NOT_RETRIED else f"it raised {kind}"
         self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
 
 
-def _covered(work: Work, arrived: Arrived) -> str:
-    """What a task has raised, where its retries cover that; empty otherwise."""
+def _retry_reason(work: Work, arrived: Arrived) -> str:
+    """Return the reason for a retry, if the task's retries cover what it raised; empty otherwise."""
     try:
         failure = arrived.decode()
         if isinstance(failure, Failure) and work.retries.covers(failure.rebuild()):
             return f"it raised {failure.type_name}: {failure.message}"
-    except BaseException as error:  # of the class of the exception: it must not end the loop
-        _logger.debug("what %s() raised could not be looked at: %r", work.code.name, error)
+    except BaseException as error:  # raised by the exception's class: it must not end the loop
+        _logger.debug("could not inspect the exception of %s(): %r", work.code.name, error)
     return ""
 
 
-def _not_brought(error: Exception) -> Arrived:
-    """What a task ends with whose result is there, and cannot be had here. It would be no different the next time."""
+def _fetch_failed(error: Exception) -> Arrived:
+    """Return the error of a task whose result exists and cannot be fetched. A retry would fail the same way."""
     kind = type(error).__name__
-    failed = RemoteError(f"What came of the task could not be brought here: {kind}: {error}.", kind)
+    failed = RemoteError(f"Could not fetch the task's result: {kind}: {error}.", kind)
     failed.__cause__ = error
     return _failed(failed)
 

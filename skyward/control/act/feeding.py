@@ -1,4 +1,4 @@
-"""The input streams of tasks on their way: what feeders have read goes to the node that has the task, in order."""
+"""Input streams of tasks: elements that feeders have read are sent, in order, to the node that has the task."""
 
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -14,12 +14,12 @@ __all__ = ["Feeding"]
 
 
 class Feeding:
-    """Feeds the tasks of a pool. Lives on the library's loop.
+    """Sender of input stream elements to the tasks of a pool. Runs on the library's loop.
 
     Args:
-        node_of: the node that a task was sent to last.
-        not_fed: told of what did not get to its node, and why.
-        delivered: told of each task whose input was consumed.
+        node_of: returns the node that a task was last sent to.
+        not_fed: called when elements did not reach their node, with the reason.
+        delivered: called with each task whose input was consumed.
         spawn: runs a coroutine for as long as the pool is open.
     """
 
@@ -36,21 +36,21 @@ class Feeding:
         self._spawn = spawn
 
     def begin(self, work: Work) -> None:
-        """A task is on its way to a node, for the first time or again."""
+        """Start feeding a task that was sent to a node, for the first time or again."""
         for index, feeder in enumerate(work.feeders):
-            feeder.start(partial(background.call_soon, self._go_on, work, index))
-            self._go_on(work, index)  # what was read before belongs to the new node
+            feeder.start(partial(background.call_soon, self._feed_soon, work, index))
+            self._feed_soon(work, index)  # elements read before go to the new node
 
-    def _go_on(self, work: Work, index: int) -> None:
+    def _feed_soon(self, work: Work, index: int) -> None:
         self._spawn(self._feed(work, index))
 
     async def _feed(self, work: Work, index: int) -> None:
-        """Send what a feeder has read, once its task is with its node."""
+        """Send the elements that a feeder has read, once the node has the task."""
         feeder = work.feeders[index]
         async with feeder.order:
             node = self._node_of(work.task)
             if node is None or not await node.has(work.task) or self._node_of(work.task) is not node:
-                return  # nothing was taken: the next node gets it all
+                return  # no element was taken: the next node gets them all
             items, last, failure = feeder.take()
             if not items and not last:
                 return
@@ -61,6 +61,6 @@ class Feeding:
             try:
                 async with node.shipped(blobs):
                     node.tell(Feed(work.task, index, payloads, last, failure.payload if failure else None))
-            except (ConnectionError, NodeFullError) as error:  # the task cannot go on without what was taken
+            except (ConnectionError, NodeFullError) as error:  # the task cannot continue without the elements taken
                 node.stop_task(work.task)
                 self._not_fed(node, work, error)

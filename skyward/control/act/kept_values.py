@@ -1,4 +1,4 @@
-"""The shell of what the nodes of a pool keep: from the events of nodes to handles, and where their users run."""
+"""Values kept on the nodes of a pool: their handles, their loss, and the placement of the tasks that use them."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -30,13 +30,13 @@ class _Start(Protocol):
 
 
 class KeptValues:
-    """What the nodes of one pool keep. Lives on the library's loop, but for what handles call.
+    """The kept values of one pool. Runs on the library's loop, except for the methods that handles call.
 
     Args:
-        pool: its name.
-        control: gives its control plane.
-        tell: tells that.
-        node_at: gives the node of a rank.
+        pool: name of the pool.
+        control: returns the pool's control plane.
+        tell: sends a message to the control plane.
+        node_at: returns the node of a rank.
     """
 
     def __init__(
@@ -54,19 +54,19 @@ class KeptValues:
         self._closed = False
 
     def start_with(self, start: _Start) -> None:
-        """Have tasks that fetch values started by a method, `Compute.start`."""
+        """Set the bound method that starts tasks which fetch values: `Compute.start`."""
         self._start = WeakMethod(start)
 
-    # What nodes say, and what became of them.
+    # Events of nodes.
 
-    def keeps(self, node: "Node", info: "KeptInfo", task: int = 0) -> None:
-        """A node keeps a value from now on."""
+    def add(self, node: "Node", info: "KeptInfo", task: int = 0) -> None:
+        """Record a value that a node keeps."""
         entry = KeptEntry(info, node.rank, self._pool, task, time.monotonic())
         note(entry, self)
         self._tell(plane.Keep(entry))
 
-    def carry_out(self, effect: plane.Forget | plane.Unkept) -> None:
-        """Tell a node to forget values, or note that they are lost."""
+    def execute(self, effect: plane.Forget | plane.Unkept) -> None:
+        """Have a node forget values, or mark them as lost."""
         if isinstance(effect, plane.Unkept):
             forget(entry.key for entry in effect.entries)
             return
@@ -76,76 +76,76 @@ class KeptValues:
             node.flush()
 
     def task_failed(self, task: int, left: Sequence[str] = ()) -> None:
-        """Release what a task has kept that returns no handle of it; `left`: what it has left, as it was stopped."""
+        """Release the values of a task that returns no handles of them, except the keys in `left`."""
         entries = self._control().kept.entries.values()
         if keys := tuple(entry.key for entry in entries if entry.task == task and entry.key not in left):
             self._tell(plane.Release(keys))
 
     def close(self) -> None:
-        """The pool is closed, and its nodes are gone."""
+        """Mark all kept values as lost: the pool is closed."""
         self._closed = True
         entries = self._control().kept.entries
         forget(entries)
         for entry in entries.values():
             entry.lost = "its pool was closed"
 
-    # Where tasks run that use what is kept.
+    # Placement of the tasks that use kept values.
 
     def place(self, work: Work, target: int | None) -> int:
-        """Return the node where a task runs: `target`, or of those that have what it uses the one with least to do.
+        """Return the node where a task runs: `target`, or the least busy node that keeps every value it uses.
 
         Raises:
-            KeptLostError, NoGroupFitsError, UsageError: it can run nowhere.
+            KeptLostError, NoGroupFitsError, UsageError: no node can run it.
         """
         ranks = nodes_for(_wanted(work.kept), self._pool)
         names = joined(dict.fromkeys(handle.name for handle in work.kept))
         if target is not None:
             if target not in ranks:
                 raise UsageError(
-                    f"{names} is kept on {nodes_text(ranks)}, so this cannot run on node {target}: leave out where to "
-                    f"run, or bring it here with `.fetch()`."
+                    f"{names} is kept on {nodes_text(ranks)}, so this cannot run on node {target}: do not pin the "
+                    f"call to a node, or bring the value here with `.fetch()`."
                 )
             return target
         tasks = self._control().tasks
         able = [rank for rank in ranks if tasks.could_hold(rank, work.needs)]
         if not able:
             raise NoGroupFitsError(
-                f"{names} is kept on {nodes_text(ranks)}, where {work.needs} can never be had: ask for less, or keep "
+                f"{names} is kept on {nodes_text(ranks)}, which can never provide {work.needs}: request less, or keep "
                 "it on another node."
             )
         return min(able, key=lambda rank: (tasks.backlog(rank), rank))
 
     def places(self, broadcast: BroadcastWork, chosen: tuple[int, ...] | None) -> tuple[tuple[int, ...], str]:
-        """Return the nodes of a broadcast, and what to say where these are not all that there are.
+        """Return the nodes of a broadcast, and a notice if these are not all nodes.
 
         Args:
-            broadcast: it.
-            chosen: the only nodes that it is for; None for all.
+            broadcast: the broadcast to place.
+            chosen: the nodes that the caller chose; None for all.
 
         Raises:
-            KeptLostError, UsageError: it can run nowhere.
+            KeptLostError, UsageError: no node can run it.
         """
-        there = frozenset(self._control().tasks.ranks)
+        active = frozenset(self._control().tasks.ranks)
         names = joined(dict.fromkeys(handle.name for handle in broadcast.kept))
         if chosen is not None:
             check_nodes(_wanted(broadcast.kept), self._pool, chosen)
             return chosen, ""
-        ranks = nodes_of_all(_wanted(broadcast.kept), self._pool, there)
-        if not ranks & there:
-            raise KeptLostError(f"No node that keeps {names} takes tasks now. Run it again later.")
-        others = there - ranks
+        ranks = nodes_of_all(_wanted(broadcast.kept), self._pool, active)
+        if not ranks & active:
+            raise KeptLostError(f"No node that keeps {names} accepts tasks now. Run it again later.")
+        others = active - ranks
         if not others:
             return tuple(sorted(ranks)), ""
         keep = "keeps" if len(others) == 1 else "keep"
-        said = f"{nodes_text(others)} {keep} no {names}, so what uses it runs on {nodes_text(ranks)} only."
-        return tuple(sorted(ranks)), said
+        notice = f"{nodes_text(others)} {keep} no {names}, so tasks that use it run on {nodes_text(ranks)} only."
+        return tuple(sorted(ranks)), notice
 
     def named(self, name: str) -> tuple[KeptEntry, ...]:
-        """Return what nodes keep under a name, by rank; of each node what it kept last."""
+        """Return the entries of a name, by rank; of each node the latest."""
         found = {entry.node: entry for entry in self._control().kept.entries.values() if entry.name == name}
         return tuple(found[node] for node in sorted(found))
 
-    # What handles call, from any thread.
+    # Methods that handles call, from any thread.
 
     def drop_kept(self, keys: Sequence[str]) -> None:
         """Have the nodes forget values."""
@@ -153,24 +153,24 @@ class KeptValues:
             background.call_soon(self._tell, plane.Release(tuple(keys)))
 
     def drop_kept_now(self, keys: Sequence[str]) -> None:
-        """Have the nodes forget values, and return when they are no more on record."""
+        """Have the nodes forget values, and return once they are off the record."""
         if not self._closed:
             background.call(lambda: self._tell(plane.Release(tuple(keys))))
 
     def run_for_kept(self, pending: "PendingFunction[Any]", node: int) -> Any:
-        """The result of a task that runs on a node.
+        """Run a task on a node and return its result.
 
         Raises:
             KeptLostError: the pool is closed.
         """
         start = None if self._start is None else self._start()
         if start is None or self._closed:
-            raise KeptLostError(f"pool {self._pool!r} is closed, and what its nodes kept is gone.")
+            raise KeptLostError(f"pool {self._pool!r} is closed, and its kept values are gone.")
         return start(pending, on=node).future.result()
 
 
 def keys_of(handles: "Iterable[Kept[Any]]") -> tuple[str, ...]:
-    """Return the keys of all that handles stand for."""
+    """Return the keys of the values of `handles`."""
     return tuple(entry.key for handle in handles for entry in handle.entries)
 
 

@@ -1,6 +1,6 @@
-"""The shell of a pool: carries out what the control plane decides. It decides nothing itself.
+"""The pool's runtime: executes the control plane's effects, and makes no decisions itself.
 
-Lives on the library's loop; `skyward.pool.compute` is its face for other threads.
+Runs on the library's loop; `skyward.pool.compute` is its API for other threads.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pool"]
 
-_SEEN_EVERY = 20.0
+_RENEW_EVERY = 20.0
 
 _logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Pool:
         self.task_record = TaskHistory(self._works, self._rank_of)
         wrote = self.task_record.wrote
         self.kept_values = KeptValues(name, self._ready, self._tell, lambda rank: self._fleet.nodes.get(rank))
-        self._left = RemoteResults(
+        self._results = RemoteResults(
             name,
             options.retry_on_interruption,
             self.submit,
@@ -100,55 +100,55 @@ class Pool:
             lambda: self._fleet.nodes.values(),
             self._spawn,
         )
-        self._hearing = EventRouter(
+        self._router = EventRouter(
             self._works,
             lambda rank: self._fleet.nodes.get(rank),
             self._tell,
             self._delivered,
             self._spawn,
             wrote,
-            self._left.leave,
+            self._results.leave,
             self._withhold,
-            self.kept_values.keeps,
+            self.kept_values.add,
         )
-        self._arrived, self.log = self._hearing.arrived, self._hearing.log
-        self._fleet = Fleet(self._launchers, self._tell, self._hearing.heard, self.clustering, self._reported)
+        self._arrived, self.log = self._router.arrived, self._router.log
+        self._fleet = Fleet(self._launchers, self._tell, self._router.handle, self.clustering, self._reported)
         self.boots = self._fleet.boots
-        self._feeding = Feeding(self._node_of, self._hearing.not_fed, self._delivered, self._spawn)
-        self._held = Prerequisites(self._spawn)
-        self._unwanted: list[Work] = []
+        self._feeding = Feeding(self._node_of, self._router.not_fed, self._delivered, self._spawn)
+        self._prerequisites = Prerequisites(self._spawn)
+        self._cancelling: list[Work] = []
         self._broadcasts: dict[int, BroadcastWork] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._alarm = Timer(lambda: self._tell(plane.Tick()))
+        self._timer = Timer(lambda: self._tell(plane.Tick()))
         self._progress = asyncio.Event()
-        self._lifespan = Lifespan(name, self._give_back, say)
-        self._leaves = False
+        self._lifespan = Lifespan(name, self._close, say)
+        self._keep_machines = False
         self.recovered: list[RecoveredTask] = []
 
     # Opening and closing.
 
     @property
     def state(self) -> PoolState:
-        """Where the pool is in its life."""
+        """State of the pool's lifecycle."""
         return self._life.state
 
     async def open(self, earlier: Sequence[ClusterEntry] = ()) -> None:
-        """Get the nodes, and return when enough of them are ready.
+        """Launch the nodes, and return once enough of them are ready.
 
         Args:
-            earlier: what the process had that has opened the pool: it is taken over.
+            earlier: recorded clusters of the process that opened the pool: their machines are taken over.
 
         Raises:
-            ProvisioningError: they cannot be had, or none of those that were there is. What was started is gone again.
-                Where it was not found out what is there, all of that is left as it was.
+            ProvisioningError: not enough nodes started, or none of the recorded ones exists. Whatever was launched is
+                terminated. If the state of recorded machines could not be determined, all of them are left running.
         """
         self._began = _now()
         self._life.move("requesting", self._began)
         self._bus.emit(events.PoolRequesting)
-        self._leaves = bool(earlier)
+        self._keep_machines = bool(earlier)
         for group, launcher in self._launchers.items():
             launcher.adopt([entry for entry in earlier if entry.group == group])
-        self._spawn(self._stay_known())
+        self._spawn(self._renew_record())
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
         self._bus.emit(events.PoolReady, len(self._ready().tasks.ranks), _now() - self._began)
@@ -158,12 +158,12 @@ class Pool:
 
     async def _open(self) -> None:
         try:
-            await self._get_nodes()
+            await self._start_nodes()
         except Exception as error:
             self._bus.emit(events.PoolFailed, type(error).__name__, str(error))
             raise
 
-    async def _get_nodes(self) -> None:
+    async def _start_nodes(self) -> None:
         for launcher in self._launchers.values():
             await launcher.prepare()
         for note in dict.fromkeys(note for launcher in self._launchers.values() for note in launcher.notes):
@@ -176,22 +176,22 @@ class Pool:
         while self._entering or not (self._plane.ready or self._fleet.entered):
             if self._plane.hopeless:
                 raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
-            if self._leaves and not self._entering and not self._fleet.entered:
-                self._leaves = False
-                raise NodeStartError(f"Pool {self.name!r} is gone: none of its nodes could be entered.")
+            if self._keep_machines and not self._entering and not self._fleet.entered:
+                self._keep_machines = False
+                raise NodeStartError(f"Pool {self.name!r} is gone: could not attach to any of its nodes.")
             self._progress.clear()
             await self._progress.wait()
-        self._leaves = False
+        self._keep_machines = False
 
     async def close(self) -> None:
-        """Stop what runs, give every machine back. Twice does no harm; it goes on where the caller is cancelled.
+        """Stop all tasks and terminate every machine. Idempotent; continues in the background if cancelled.
 
         Raises:
-            ProvisioningError: some of it may be left; it is on record, for `sky reap`.
+            ProvisioningError: some machines may be left; they are on record, for `sky reap`.
         """
         await self._lifespan.close()
 
-    async def _give_back(self) -> None:
+    async def _close(self) -> None:
         if self.state == "idle":
             self._life.move("closed", _now())
             self._record.end()
@@ -199,46 +199,46 @@ class Pool:
             return
         self._life.move("stopping", _now())
         self._bus.emit(events.PoolStopping)
-        self._hearing.closing = True
-        self._alarm.stop()
+        self._router.closing = True
+        self._timer.stop()
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         closed = f"Pool {self.name!r} was closed before this task ended. Open it and send it again."
-        if self._observer is not None and not self._leaves:
+        if self._observer is not None and not self._keep_machines:
             self._observer.stopping(closed)
-        self._held.close()
+        self._prerequisites.close()
         for work in tuple(self._works.values()):
-            self._hearing.task_ended(work)
+            self._router.task_ended(work)
             settle(work, PoolClosedError(closed))
             if work.inputs is not None and not work.is_member:
-                work.inputs.let_go()
+                work.inputs.release()
         while self._broadcasts:
             _, broadcast = self._broadcasts.popitem()
             if broadcast.members or broadcast.is_cancelled:
                 self._end_broadcast(broadcast)
             else:
                 broadcast.refused(PoolClosedError(closed))
-        # Whatever goes wrong with them, the machines are given back.
-        await asyncio.gather(self._left.close(bring=not self._leaves), return_exceptions=True)
+        # Errors here must not keep the machines from being terminated.
+        await asyncio.gather(self._results.close(bring=not self._keep_machines), return_exceptions=True)
         try:
-            await self._fleet.close(leave=self._leaves)
+            await self._fleet.close(leave=self._keep_machines)
             if self._plane is not None:
                 self._plane.ledger.close(_now())
-            if self._leaves:
-                left = f"Pool {self.name!r} is left as it was: attach to it again, or `sky reap {self.name}`."
-                self._bus.emit(events.PoolNote, left)
+            if self._keep_machines:
+                notice = f"Pool {self.name!r} is left as it was: attach to it again, or `sky reap {self.name}`."
+                self._bus.emit(events.PoolNote, notice)
             else:
                 if self._observer is not None:
                     self._observer.closed(_now())
                 self._record.end()
         except Exception as error:
             why = str(error) or type(error).__name__
-            left = f"Machines of pool {self.name!r} may be left: {why}. Run `sky reap {self.name}` to give them back."
-            raise ProvisioningError(left) from error
+            notice = f"Machines of pool {self.name!r} may be left: {why}. Run `sky reap {self.name}` to terminate them."
+            raise ProvisioningError(notice) from error
         finally:
             self._record.leave()
-            self._hearing.close()
+            self._router.close()
             if self._plane is not None:
                 self.kept_values.close()
             self._life.move("closed", _now())
@@ -247,12 +247,12 @@ class Pool:
             self._bus.end()
 
     def _note(self, text: str) -> None:
-        """Tell the user something."""
+        """Show a notice to the user."""
         self._bus.emit(events.PoolNote, f"Pool {self.name!r}: {text}")
 
     @property
     def is_known(self) -> bool:
-        """Whether it has come so far in opening that there is something to see of it."""
+        """True once opening has progressed so far that a snapshot can be taken."""
         return self._plane is not None and self.state not in ("idle", "requesting")
 
     @property
@@ -261,23 +261,23 @@ class Pool:
 
     @property
     def _counts(self) -> tuple[int, int]:
-        """Number of tasks that returned a value, and that ended in any other way."""
+        """Number of tasks that returned a value, and of tasks that ended in any other way."""
         return self._bus.count(events.TaskCompleted), self._bus.count(*FAILURES)
 
     @property
     def _entering(self) -> bool:
         return self._fleet.entering > 0 or any(launcher.standing for launcher in self._launchers.values())
 
-    async def _stay_known(self) -> None:
-        """Say again and again that this process lives."""
+    async def _renew_record(self) -> None:
+        """Renew the pool's record periodically, as a heartbeat of this process."""
         while True:
             self._record.renew()
-            await asyncio.sleep(_SEEN_EVERY)
+            await asyncio.sleep(_RENEW_EVERY)
 
     # Tasks.
 
     def submit(self, works: Sequence[Work]) -> None:
-        """Take tasks, in order. Those that wait for others follow later."""
+        """Accept tasks, in order. Tasks with prerequisites are queued later."""
         if self.state in ("stopping", "closed"):
             closed = PoolClosedError(f"Pool {self.name!r} is closed. Open it, or a new one, first.")
             for work in works:
@@ -291,7 +291,7 @@ class Pool:
                 self._hold(work, work.inputs)
 
     def _hold(self, work: Work, inputs: Inputs) -> None:
-        """Queue a task once what it waits for is there."""
+        """Queue a task once its prerequisites are met."""
         self._works[work.task] = work
         work.future.parts = lambda: inputs.futures
         if self._observer is not None:
@@ -306,10 +306,10 @@ class Pool:
             work.unwanted = f": {why}"
             self._end_held(work, "cancelled", why)
 
-        self._held.hold(work.task, inputs, lambda: self._enqueue([work]), broken, unwanted)
+        self._prerequisites.hold(work.task, inputs, lambda: self._enqueue([work]), broken, unwanted)
 
     def _end_held(self, work: Work, outcome: tasks.Outcome, reason: str = "") -> None:
-        """End a task that is not queued."""
+        """End a task that was never queued."""
         ended = final(work, tasks.Settle(work.task, outcome, reason))
         if self._observer is not None:
             self._observer.does(ended)
@@ -317,7 +317,7 @@ class Pool:
         self.task_record.revision += 1
 
     def _enqueue(self, works: Sequence[Work]) -> None:
-        """Queue tasks that can run."""
+        """Queue tasks whose prerequisites are met."""
         book = self._ready().reconciler.book
         batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...]], list[int]] = {}
         blobs: dict[int, Mapping[bytes, int]] = {}
@@ -350,7 +350,7 @@ class Pool:
             settle(work, error)
 
     def broadcast(self, work: BroadcastWork) -> None:
-        """Send a task to every node there is, and to those that join while it runs; or only to the nodes it is for."""
+        """Send a task to every node, and to nodes that join while it runs; or only to the nodes it is pinned to."""
         if self.state in ("stopping", "closed"):
             work.done({})
             return
@@ -363,7 +363,7 @@ class Pool:
             except SkywardError as error:
                 broken(error, "")
                 if work.inputs is not None:
-                    self._let_go(work.inputs)
+                    self._release_inputs(work.inputs)
 
         def broken(error: BaseException, _: str) -> None:
             del self._broadcasts[work.number]
@@ -376,39 +376,39 @@ class Pool:
         if work.inputs is None:
             begin()
             return
-        self._held.hold(work.number, work.inputs, begin, broken, unwanted)
+        self._prerequisites.hold(work.number, work.inputs, begin, broken, unwanted)
 
     def _begin_broadcast(self, work: BroadcastWork) -> None:
-        """Send a broadcast to the nodes that it is for.
+        """Send a broadcast to its nodes.
 
         Raises:
-            SkywardError: it cannot run there.
+            SkywardError: it cannot run on them.
         """
         ready = self._ready()
         ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.book, ready.tasks)
         if work.kept:
-            ranks, said = self.kept_values.places(work, ranks)
-            if said:
-                self._note(said)
+            ranks, notice = self.kept_values.places(work, ranks)
+            if notice:
+                self._note(notice)
         self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
 
-    def _let_go(self, inputs: Inputs) -> None:
-        """What takes these has ended. Soon: what follows is another step of the control plane."""
-        asyncio.get_running_loop().call_soon(inputs.let_go)
+    def _release_inputs(self, inputs: Inputs) -> None:
+        """Release the inputs of a finished task; later on the loop, as it causes another step of the control plane."""
+        asyncio.get_running_loop().call_soon(inputs.release)
 
     def _holds_results(self, node: Node, count: int) -> None:
-        """A node has so many results that are nowhere else."""
+        """Tell the control plane how many results exist only on a node."""
         if self._fleet.nodes.get(node.rank) is node:
             self._tell(tasks.Holding(node.rank, count))
 
     def _withhold(self, node: Node, work: Work, result: RemoteResult) -> None:
-        """Have a task wait until a result that it takes, and that was lost, is there again."""
+        """Hold a task back until a lost result among its inputs is restored."""
         work.running = False
         self._tell(tasks.Withheld(work.task, node.rank))
 
         async def restore() -> None:
             try:
-                await self._left.restore(result)
+                await self._results.restore(result)
             except Exception as error:
                 note = (
                     f"{work.code.name}() did not run: it takes the result of {result.recipe.code.name}(), which failed."
@@ -419,17 +419,17 @@ class Pool:
         self._spawn(restore())
 
     def cancel(self, works: Iterable[Work]) -> None:
-        """Stop tasks, soon: those of many calls in one step; each ends when its node has stopped it."""
-        if not self._unwanted:
-            asyncio.get_running_loop().call_soon(self._cancel_unwanted)
-        self._unwanted += works
+        """Cancel tasks, later on the loop: many calls make one step. Each ends once its node has stopped it."""
+        if not self._cancelling:
+            asyncio.get_running_loop().call_soon(self._cancel_requested)
+        self._cancelling += works
 
-    def _cancel_unwanted(self) -> None:
-        works, self._unwanted = self._unwanted, []
+    def _cancel_requested(self) -> None:
+        works, self._cancelling = self._cancelling, []
         self.cancel_numbers(work.task for work in works)
 
     def limit(self, works: Sequence[Work], seconds: float) -> None:
-        """Stop what of `works` has not ended `seconds` from now; it ends with `TaskTimeoutError`."""
+        """Cancel the tasks of `works` that run longer than `seconds` from now; they end with `TaskTimeoutError`."""
         left = len(works)
 
         def expire() -> None:
@@ -449,29 +449,29 @@ class Pool:
             work.future.when_over(one_done)
 
     def cancel_numbers(self, numbers: Iterable[int]) -> int:
-        """Stop tasks by their numbers; how many there are of them."""
-        there = [number for number in numbers if number in self._works]
-        held = [number for number in there if self._held.let_go(number)]
+        """Cancel tasks by their numbers. Return how many of them exist."""
+        found = [number for number in numbers if number in self._works]
+        held = [number for number in found if self._prerequisites.drop(number)]
         for number in held:
             self._end_held(self._works[number], "cancelled")
-        self._tell(tasks.Cancel(tuple(number for number in there if number not in held)))
-        return len(there)
+        self._tell(tasks.Cancel(tuple(number for number in found if number not in held)))
+        return len(found)
 
     def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
-        """Stop every member of a broadcast; it gets no more of them."""
+        """Cancel every member of a broadcast; it gets no new members."""
         broadcast.is_cancelled = True
-        if self._held.let_go(broadcast.number):
+        if self._prerequisites.drop(broadcast.number):
             self._end_broadcast(self._broadcasts.pop(broadcast.number))
         self._tell(tasks.CancelBroadcast(broadcast.number))
 
     def credit(self, work: Work, units: int) -> None:
-        """The caller has consumed part of a task's stream."""
+        """Grant a task credit for the part of its stream that the caller has consumed."""
         node = self._node_of(work.task)
         if node is not None:
             node.tell(Credit(work.task, units))
 
     def fetch(self, work: Work, blob: Blob) -> Future[memoryview]:
-        """Get a large element of a stream from its node; from any thread."""
+        """Fetch a large element of a stream from its node; from any thread."""
         rank = work.nodes[-1]
         node = self._fleet.nodes.get(rank)
         if node is None:
@@ -479,7 +479,7 @@ class Pool:
         return node.fetch(blob)
 
     def drop(self, work: Work, keys: tuple[bytes, ...]) -> None:
-        """Have the node of a task forget elements of its stream, which nobody wants any more."""
+        """Have the node of a task drop elements of its stream that are not needed any more."""
         node = self._fleet.nodes.get(work.nodes[-1])
         if node is not None:
             node.tell(Drop(keys))
@@ -497,7 +497,7 @@ class Pool:
         return self._plane
 
     def _tell(self, message: plane.Message) -> None:
-        """Tell the control plane, and carry out what it decides."""
+        """Send a message to the control plane, and execute the effects."""
         if self._plane is None or self._observer is None or self.state in ("stopping", "closed"):
             return
         self.task_record.revision += 1
@@ -509,17 +509,17 @@ class Pool:
         self._observer.told(message, effects, now)
         for effect in effects:
             try:
-                self._carry_out(effect, sent)
-            except Exception as error:  # of one effect: those behind it are of other tasks and nodes
-                self._not_carried_out(effect, error)
+                self._execute(effect, sent)
+            except Exception as error:  # later effects belong to other tasks and nodes
+                self._execute_failed(effect, error)
         for node in sent:
             node.flush()
         self._observer.done()
         self._progress.set()
-        self._alarm.set(self._plane.next_tick)
+        self._timer.set(self._plane.next_tick)
 
-    def _carry_out(self, effect: plane.Effect, sent: set[Node]) -> None:
-        """Carry out one decision; nodes that were sent something are added to `sent`."""
+    def _execute(self, effect: plane.Effect, sent: set[Node]) -> None:
+        """Execute one effect; nodes that were sent a command are added to `sent`."""
         control = self._ready()
         if isinstance(effect, tasks.Settle) and (settled := self._works.get(effect.task)) is not None:
             effect = final(settled, effect)
@@ -551,23 +551,23 @@ class Pool:
             case plane.Ready() | plane.Decided():
                 pass
             case plane.Forget() | plane.Unkept():
-                self.kept_values.carry_out(effect)
+                self.kept_values.execute(effect)
             case machine_messages.Drain(rank) if rank in self._fleet.nodes:
-                self._left.clear(self._fleet.nodes[rank])
+                self._results.clear(self._fleet.nodes[rank])
             case machine_messages.GiveUp():
                 self._bus.emit(events.PoolNote, f"Pool {self.name!r} {control.failure}")
             case _:
                 self._fleet.do(effect, sum(control.desired.values()))
 
-    def _not_carried_out(self, effect: plane.Effect, error: Exception) -> None:
-        """Log an effect that failed here. A task that could not be sent ends with the error, rather than never."""
-        _logger.error("%s of pool %r failed here", type(effect).__name__, self.name, exc_info=error)
+    def _execute_failed(self, effect: plane.Effect, error: Exception) -> None:
+        """Log an effect that failed. A task that could not be sent ends with the error, rather than never."""
+        _logger.error("could not execute %s of pool %r", type(effect).__name__, self.name, exc_info=error)
         if not isinstance(effect, tasks.Dispatch):
             return
         if (work := self._works.get(effect.task)) is not None:
-            work.broken, work.error = _of_ours(f"{work.code.name}() was not sent", error), "RemoteError"
+            work.broken, work.error = _internal_error(f"{work.code.name}() was not sent", error), "RemoteError"
         if (node := self._fleet.nodes.get(effect.rank)) is not None:
-            with suppress(Exception):  # it has failed once
+            with suppress(Exception):  # the node has failed once already
                 node.stop_task(effect.task)
         asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(effect.task, effect.rank, "error", 0.0))
 
@@ -586,7 +586,7 @@ class Pool:
     def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
         work.nodes.append(node.rank)
         work.running, work.sent_at, work.terms = True, _now(), node.terms
-        node.submit(work, attempt, share, partial(self._hearing.not_sent, node, work))
+        node.submit(work, attempt, share, partial(self._router.not_sent, node, work))
         self._feeding.begin(work)
 
     def _spawn(self, coroutine: Any) -> None:
@@ -601,17 +601,17 @@ class Pool:
         try:
             self._end(work, outcome, reason)
         except Exception as error:
-            _logger.exception("task %s of pool %r could not be ended in order", task, self.name)
-            settle(work, _of_ours(f"What came of {work.code.name}() was lost", error))
+            _logger.exception("task %s of pool %r could not be settled", task, self.name)
+            settle(work, _internal_error(f"The result of {work.code.name}() was lost", error))
         finally:
             if work.inputs is not None and not work.is_member:
-                self._let_go(work.inputs)
+                self._release_inputs(work.inputs)
         self.log.task_ended(task)
 
     def _end(self, work: Work, outcome: tasks.Outcome, reason: str) -> None:
         if outcome in ("abandoned", "unfunded"):
             reason = f"Pool {self.name!r} {reason}"
-        self._hearing.task_ended(work)
+        self._router.task_ended(work)
         self.task_record.ended(work, outcome, reason)
         arrived = self._arrived.pop(work.task, None)
         if outcome not in ("value", "raised") and self._ready().kept.entries:
@@ -626,13 +626,13 @@ class Pool:
             else:
                 broadcast.done(broadcast.members)
         except Exception as error:
-            _logger.exception("broadcast %s of pool %r could not be ended in order", broadcast.number, self.name)
-            broadcast.refused(_of_ours(f"What came of {broadcast.name}() was lost", error))
+            _logger.exception("broadcast %s of pool %r could not be settled", broadcast.number, self.name)
+            broadcast.refused(_internal_error(f"The result of {broadcast.name}() was lost", error))
         finally:
             if broadcast.inputs is not None:
-                self._let_go(broadcast.inputs)
+                self._release_inputs(broadcast.inputs)
 
-    # What another process has sent.
+    # Tasks that another process sent.
 
     def _reported(self, node: Node, report: Reported) -> None:
         found = [RecoveredTask(known, self) for known in report.tasks]
@@ -646,14 +646,14 @@ class Pool:
         for known in report.tasks:
             end_inputs(node, known)
         for info in report.kept:
-            self.kept_values.keeps(node, info)
+            self.kept_values.add(node, info)
 
-    # How many nodes.
+    # Scaling.
 
     def resize(self, wanted: Nodes, group: str | None = None) -> str:
-        """Change how many nodes there are. Nodes that go finish their tasks first.
+        """Change the number of nodes. Nodes that are removed finish their tasks first.
 
-        Return why it cannot be, in which case nothing is changed; else an empty string.
+        Return the reason if it is refused, in which case nothing changes; else an empty string.
         """
         name = group if group is not None else next(iter(self._launchers))
         staying = self._ready().staying(_now()).get(name)
@@ -663,7 +663,7 @@ class Pool:
         return ""
 
     def drain(self, rank: int) -> str:
-        """Let a node finish its tasks and go, the pool having one less; why it cannot, empty where it does."""
+        """Drain and remove a node, which makes the pool smaller. Return the reason if it is refused; else empty."""
         ready = self._ready()
         kept = ready.kept.holding(_now())
         reason = undrainable(ready.reconciler.book, ready.groups, ready.desired, kept, rank)
@@ -671,15 +671,15 @@ class Pool:
         return reason
 
     def request_resources(self, floor: Sequence[Demand]) -> None:
-        """Keep room for these, whether it is used or not."""
+        """Keep capacity for these demands, even while it is idle."""
         self._tell(plane.SetFloor(tuple(floor)))
 
     def infeasible(self, floor: Sequence[Demand]) -> str:
-        """What is wrong with `floor`, where the pool could never hold it at its largest; empty where it could."""
+        """Return the reason why the pool could never hold `floor`, even at its largest; empty if it could."""
         return self._ready().infeasible(floor)
 
     def fund(self, budget: float | None) -> str:
-        """Change the budget. Return why it could not be kept, in which case it stays as it is; else an empty string."""
+        """Change the budget. Return the reason if it is refused, in which case nothing changes; else empty."""
         unpriced = [str(place) for launcher in self._launchers.values() for place in launcher.unpriced]
         if budget is not None and unpriced:
             return f"pool {self.name!r} may have nodes at {', '.join(unpriced[:3])}, whose price is not known"
@@ -687,41 +687,41 @@ class Pool:
         return ""
 
     def _use_node(self) -> str:
-        """Have a node for the client's use of collections; return why none can be had, empty where one can."""
+        """Request a node for the client's use of collections. Return the reason if there can be none; else empty."""
         self._tell(plane.Use())
         ready = self._ready()
         return f"pool {self.name!r} {ready.failure}" if ready.budget_exhausted or ready.hopeless else ""
 
-    # Looking at it.
+    # Views.
 
     def holds(self, key: bytes) -> frozenset[int]:
-        """Ranks of the nodes that hold a blob."""
+        """Return the ranks of the nodes that hold a blob."""
         return frozenset(rank for rank, node in tuple(self._fleet.nodes.items()) if node.holds(key))
 
     def follow(self, wanted: "Wanted", tail: int | None) -> "Follower":
-        """Output as it comes, after the last `tail` pieces of what there is."""
+        """Return a follower of the output, which starts with the last `tail` pieces of what was printed so far."""
         over = self.state == "closed" or (wanted.task is not None and wanted.task not in self._works)
         return self.log.follow(wanted, tail, ended=over)
 
     def metrics(self) -> "dict[int, tuple[NodeMetrics, ...]]":
-        """What the nodes have said of their machines lately, by rank."""
+        """Return the latest metrics of the nodes, by rank."""
         return {rank: tuple(node.metrics) for rank, node in sorted(self._fleet.nodes.items())}
 
     def snapshot(self) -> PoolSnapshot:
-        """What there is now."""
+        """Return a snapshot of the pool."""
         found = view(self._ready(), self._fleet.nodes, self.name, self.state, self._launchers, *self._counts)
-        return replace(found, queued=found.queued + len(self._held) + self._ready().tasks.withheld)
+        return replace(found, queued=found.queued + len(self._prerequisites) + self._ready().tasks.withheld)
 
     def decisions(self) -> list[DecisionEvent]:
-        """The latest decisions, oldest first; `at` in Unix time."""
+        """Return the latest decisions, oldest first; `at` in Unix time."""
         if self._plane is None:
             return []
         since = unix_offset()
         return [replace(event, at=event.at + since) for event in self._plane.decisions]
 
 
-def _of_ours(what: str, error: Exception) -> RemoteError:
-    """What a task ends with that an error of the library itself has kept from ending in order."""
+def _internal_error(what: str, error: Exception) -> RemoteError:
+    """Return the error of a task that failed because of an error in the library itself."""
     kind = type(error).__name__
     failed = RemoteError(f"{what}, because of an error in Skyward itself: {kind}: {error}.", kind)
     failed.__cause__ = error

@@ -1,4 +1,4 @@
-"""Tasks that a process has left behind with the nodes of its pool, as the one that attached to the pool finds them."""
+"""Tasks of a former process that still have state on the nodes of a pool, as found by the process that attaches."""
 
 import threading
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["RecoveredTask", "end_inputs"]
 
 _IN_MEMORY = 1024 * 1024
-"""Characters of what a task prints that are kept in memory; the rest is in a file."""
+"""Characters of a task's output that are kept in memory; the rest is in a file."""
 
-_NO_ROOM = "\n[Skyward left out {:,} characters here: there was no room for them on this disk.]\n"
+_NO_ROOM = "\n[Skyward left out {:,} characters here: the disk of this machine was full.]\n"
 
 
 class _Printed:
-    """Keeps what a task prints, all of it: so many `characters`."""
+    """Sink that keeps the whole output of a task; `characters` is its length."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,22 +37,22 @@ class _Printed:
         self.characters = 0
 
     def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
-        """The task printed."""
+        """Store printed text."""
         with self._lock:
             self._texts.append(text)
             self._length += len(text)
             self.characters += len(text)
             if self._length > _IN_MEMORY:
-                self._put_by()
+                self._spill()
 
-    def _put_by(self) -> None:
-        """Move what is in memory to the file, behind what is there; it is left out where there is no room."""
+    def _spill(self) -> None:
+        """Append the text in memory to the file; drop it if the disk is full."""
         text = "".join(self._texts)
-        said = _NO_ROOM.format(self._omitted) if self._omitted else ""
+        gap = _NO_ROOM.format(self._omitted) if self._omitted else ""
         try:
             if self._file is None:
                 self._file = ScratchFile()
-            self._file.append((said + text).encode("utf-8", "surrogatepass"))
+            self._file.append((gap + text).encode("utf-8", "surrogatepass"))
         except OSError:
             self._omitted += self._length
         else:
@@ -63,29 +63,33 @@ class _Printed:
     def display(
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
     ) -> None:
-        """The task displayed something; its text form is kept."""
+        """Store the text form of rich output."""
         self.output(node, "stdout", f"{data.get('text/plain', '')}\n")
 
     def task_ended(self, node: int) -> None:
-        """All of it is kept as it came."""
+        """Do nothing: unfinished lines are kept as they are."""
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole output."""
         with self._lock:
             before = b"" if self._file is None else self._file.read(0, self._file.size)
-            said = _NO_ROOM.format(self._omitted) if self._omitted else ""
-            return "".join((before.decode("utf-8", "surrogatepass"), said, *self._texts))
+            gap = _NO_ROOM.format(self._omitted) if self._omitted else ""
+            return "".join((before.decode("utf-8", "surrogatepass"), gap, *self._texts))
 
 
 class RecoveredTask:
-    """A task that another process sent, and whose end it did not hear of. It is not sent again if its node is lost.
+    """A task that a former process sent, and whose result it did not receive. It is not retried if its node is lost.
 
     Attributes:
-        name: of its function.
-        number: of the task, in its pool.
-        origin: the cell that sent it; None where none did.
-        future: its result; for a generator function what that returned, at the end of the stream.
+        name: name of its function.
+        number: number of the task in its pool.
+        origin: the cell that sent it; None if it was not sent by a cell.
+        future: its result; for a generator function the return value, at the end of the stream.
+
+    Example:
+        with sky.attach("training") as pool:
+            results = [task.result() for task in pool.recovered]
     """
 
     def __init__(self, known: Known, runner: Runner) -> None:
@@ -101,44 +105,44 @@ class RecoveredTask:
         self.future: TaskFuture[Any] = self.work.future
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the task returned; raises what it raised. Waits for at most `timeout` seconds."""
+        """Return the task's result, or raise what it raised. Waits for at most `timeout` seconds."""
         return self.future.result(timeout)
 
     def items(self) -> RemoteIterator:
-        """The elements of a generator function that its former client has not taken.
+        """Return an iterator over the elements of a generator function that its former client has not consumed.
 
         Raises:
-            OperatorError: the function is no generator function.
+            OperatorError: the function is not a generator function.
         """
         return self._run.items()
 
     def cancel(self) -> bool:
-        """Stop it; False if it is over."""
+        """Stop the task; False if it has ended already."""
         return self._run.cancel()
 
     @property
     def node(self) -> int:
-        """Rank of its node."""
+        """Rank of the task's node."""
         return self.work.nodes[-1]
 
     @property
     def state(self) -> Literal["queued", "running", "done", "failed", "cancelled"]:
-        """How far it is."""
+        """State of the task."""
         return self._run.state
 
     @property
     def done(self) -> bool:
-        """Whether it is over."""
+        """True once the task has ended."""
         return self.future.done()
 
     @property
     def output(self) -> str:
-        """What it printed that its former client has not seen, standard output and error together."""
+        """Output that the former client has not received, standard output and error together."""
         return self._printed.text
 
     @property
     def printed(self) -> int:
-        """Characters of `output`."""
+        """Length of `output` in characters."""
         return self._printed.characters
 
     def __repr__(self) -> str:
@@ -146,13 +150,13 @@ class RecoveredTask:
 
 
 def end_inputs(node: "Node", known: Known) -> None:
-    """Have the inputs of a task end with an error that its former client has fed and nobody can go on with.
+    """End the input streams that the task's former client fed with `InputLostError`.
 
-    The task has what had arrived of them before: it may need no more, or may want to keep what it has made of it.
+    The task has the elements that arrived before: these may be enough, or it may want to save its progress.
     """
     for index in known.fed:
         lost = InputLostError(
-            f"{known.name}() was fed by an iterator of the process that sent it, which is gone: it had what had arrived"
-            " of that, and the rest is lost. Send it again from here."
+            f"{known.name}() was fed by an iterator of the process that sent it, which is gone: the task got the "
+            "elements that had arrived, and the rest is lost. Send it again from this process."
         )
         node.tell(Feed(known.task, index, (), last=True, failure=encode(capture_failure(lost)).payload))

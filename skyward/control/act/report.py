@@ -1,4 +1,4 @@
-"""What a pool looks like at one moment, put together from its control plane and its nodes."""
+"""Snapshots of a pool, assembled from its control plane and its nodes."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -25,11 +25,11 @@ def view(
     done: int,
     failed: int,
 ) -> PoolSnapshot:
-    """The pool now; nodes by rank, those that are going after those that have their ranks."""
+    """Return a snapshot of the pool: its nodes by rank, then machines that are stopping."""
     now, since = time.monotonic(), unix_offset()
     book = plane.reconciler.book
     over = state == "closed"
-    if over:  # nothing moves what it had any more: its machines have been given back, and its tasks have ended
+    if over:  # the table is stale: all machines were terminated and all tasks have ended
         book = MachineTable()
     seated = {seat.machine.id: seat.life.state for _, seat in sorted(book.seats.items())}
     groups = plane.groups.values()
@@ -101,7 +101,7 @@ def _phase(machine: Machine, node: Node | None) -> str:
 
 
 def _usual(machine: Machine, node: Node | None, boots: StartupTracker) -> float | None:
-    """Seconds that a machine usually takes for what it is doing."""
+    """Return the usual duration of a machine's current phase in seconds; None if unknown."""
     if machine.place is None:
         return None
     image = "" if node is None else node.boot.image
@@ -109,11 +109,11 @@ def _usual(machine: Machine, node: Node | None, boots: StartupTracker) -> float 
 
 
 MOST = 20
-"""Nodes that are told of: those of the lowest ranks."""
+"""Maximum number of nodes whose failures are listed: those of the lowest ranks."""
 
 
 def troubles(plane: ControlPlane, boots: StartupTracker, now: float, since: float) -> tuple[StartupFailureView, ...]:
-    """The nodes that are wanted and whose latest start has failed. `since`: Unix time at zero of the steady clock."""
+    """Return the startup failures of desired nodes. `since`: Unix time at zero of the monotonic clock."""
     return tuple(islice(_troubles(plane, boots, now, since), MOST))
 
 
@@ -123,7 +123,7 @@ def _troubles(plane: ControlPlane, boots: StartupTracker, now: float, since: flo
         gave_up = rank in reconciler.given_up
         machine = reconciler.book.seats[rank].machine if rank in reconciler.book.seats else None
         if machine is None and not gave_up:
-            continue  # it is not wanted any more
+            continue  # the node is not desired any more
         failure = boots.failures.get(rank) or Failure(REQUESTED, plane.failure, (), now)
         attempt, attempts = _attempts(plane, rank, failure)
         retry = None if machine is None or gave_up else _retry_at(plane, machine)
@@ -142,7 +142,7 @@ def _troubles(plane: ControlPlane, boots: StartupTracker, now: float, since: flo
 
 
 def _attempts(plane: ControlPlane, rank: int, failure: Failure) -> tuple[int, int]:
-    """The number of the next try, or the one under way, and after how many there is none."""
+    """Return the number of the current or next attempt, and the maximum."""
     reconciler = plane.reconciler
     failed, refused = reconciler.attempts(rank)
     if failure.phase == REQUESTED:
@@ -151,7 +151,7 @@ def _attempts(plane: ControlPlane, rank: int, failure: Failure) -> tuple[int, in
 
 
 def _retry_at(plane: ControlPlane, machine: Machine) -> float | None:
-    """When a machine that waits its turn is asked for at the soonest; None where it has been."""
+    """Return the earliest time at which a queued machine is requested; None if it was requested already."""
     if machine.state != "QUEUED" or machine.asked:
         return None
     reconciler = plane.reconciler

@@ -1,4 +1,4 @@
-"""From the options of a pool and what is on offer to its control plane."""
+"""Construction of a pool's control plane from its options and its offers."""
 
 from collections.abc import Mapping
 
@@ -12,15 +12,15 @@ from skyward.specs import Options
 __all__ = ["plane_of"]
 
 DEADLINE_SLACK = 30.0
-"""Seconds that the control plane waits beyond the time that the shell gives itself."""
+"""Seconds that the control plane waits beyond the launchers' own timeouts."""
 
 REQUEST_TIMEOUT = 300.0
 ATTEMPTS = 3
-"""Seconds that one request for machines may take, and requests in a row that may fail, unless the options say."""
+"""Default timeout of one request for machines in seconds, and of consecutive requests that may fail."""
 
 
 def plane_of(launchers: Mapping[str, Launcher], options: Options) -> ControlPlane:
-    """The control plane of a pool whose launchers are prepared."""
+    """Return the control plane of a pool whose launchers are prepared."""
     limits = Limits(
         refusals=options.max_provision_attempts or ATTEMPTS,
         request=options.provision_timeout or REQUEST_TIMEOUT,

@@ -1,4 +1,4 @@
-"""One timer that is set again and again, to the earliest of the times that were asked for."""
+"""A timer that can be set repeatedly, and fires at the earliest of the requested times."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ __all__ = ["Timer"]
 
 
 class Timer:
-    """Calls `ring` at a time of `time.monotonic`. Lives on a loop."""
+    """Timer that calls `ring` at a time of `time.monotonic`. Runs on a loop."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -16,19 +16,19 @@ class Timer:
         self._at = 0.0
 
     def set(self, at: float) -> None:
-        """Ring at that time, unless it rings before."""
+        """Fire at that time, unless an earlier time is set."""
         if self._timer is not None:
             if self._at <= at:
                 return
             self._timer.cancel()
         self._at = at
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, at - time.monotonic()), self._rings)
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, at - time.monotonic()), self._fire)
 
     def stop(self) -> None:
-        """Do not ring any more."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _rings(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
         self._ring()

@@ -1,9 +1,9 @@
-"""The autoscaler: asks the policy how many nodes there should be, and says what of that is done now. Decides only.
+"""The autoscaler: asks the policy for the number of nodes, and decides how much of that to apply now. No I/O.
 
-What the policy wants is kept within the bounds of the groups, the pool and the budget, and at least at what
-`request_resources` asked for. More nodes are had at once. Fewer are had when nothing has changed for the cooldown, and
-the policy has wanted fewer all that time: of what it wanted meanwhile, the most is kept. Nodes that keep values for
-later tasks stay.
+The policy's request is clamped to the bounds of the groups, the pool and the budget, and is at least the floor set with
+`request_resources`. Scaling up is immediate. Scaling down waits until nothing has changed for the cooldown and the
+policy has requested fewer nodes all that time; the highest of those requests is used. Nodes that keep values for later
+tasks stay.
 
 Source: spec/ "Provision controllers", as design section 6 settles it.
 """
@@ -20,14 +20,14 @@ __all__ = ["Autoscaler", "Verdict"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What comes of one look at the pool.
+    """Result of one evaluation of the policy.
 
     Attributes:
-        after: nodes wanted from now on, by group.
-        victims: ranks that should go first.
-        reason: the policy's, and what was made of it.
-        held_back: why what the policy wanted is not done, or not yet.
-        changed: whether `after` is anything new.
+        before, after: desired nodes by group, before and from now on.
+        victims: ranks to remove first.
+        reason: the policy's reason, and the limits that were applied.
+        held_back: why the policy's request is not applied, or not yet.
+        changed: True if `after` differs from `before`.
     """
 
     before: Mapping[str, int]
@@ -38,13 +38,13 @@ class Verdict:
 
     @property
     def changed(self) -> bool:
-        """Whether other numbers of nodes are wanted now."""
+        """True if the desired numbers of nodes change."""
         return dict(self.after) != dict(self.before)
 
 
 @dataclass
 class Autoscaler:
-    """The memory around one policy: when it last acted, and what it has wanted since."""
+    """Cooldown and hysteresis around one policy: the time of its last change, and what it has requested since."""
 
     policy: Policy
     cooldown: float = 30.0
@@ -57,21 +57,21 @@ class Autoscaler:
 
     @property
     def state(self) -> AutoscalerState:
-        """Whether it waits for the pool, watches it, or lets it cool."""
+        """The current state: waiting for the pool, watching it, or in cooldown."""
         return self._life.state
 
     @property
     def interval(self) -> float:
-        """Seconds between looks while nothing happens."""
+        """Seconds between evaluations while nothing happens."""
         return self.policy.interval or self.cooldown or 1.0
 
     def begin(self, now: float) -> None:
-        """The pool is ready."""
+        """Start evaluating: the pool is ready."""
         if self.state == "waiting":
             self._life.move("watching", now)
 
     def acted(self, now: float) -> None:
-        """The pool was changed, here or by hand; it is let cool."""
+        """Start the cooldown: the pool was changed, by the policy or by hand."""
         if self.state != "waiting":
             self._life.move("cooling", now)
         self._acted_at = now
@@ -79,10 +79,10 @@ class Autoscaler:
         self._most_wanted.clear()
 
     def look(self, snapshot: Snapshot, room: Mapping[str, int | None]) -> Verdict | None:
-        """What comes of the pool as it is now; None where nothing does.
+        """Evaluate the policy; return None where nothing changes and nothing is held back.
 
         Args:
-            room: nodes more of each group that the budget allows; None for any number.
+            room: additional nodes of each group that the budget allows; None for no limit.
         """
         now = snapshot.now
         if self.state == "waiting":
@@ -103,7 +103,7 @@ class Autoscaler:
         return verdict if verdict.changed or held_back else None
 
     def _step(self, group: str, before: int, wanted: int, settled: bool, now: float) -> int:
-        """Nodes of one group from now on: more at once, fewer when the time for it has come."""
+        """Return the desired nodes of one group: more at once, fewer only after the cooldown."""
         if wanted >= before:
             self._fewer_since.pop(group, None)
             self._most_wanted.pop(group, None)
@@ -126,7 +126,7 @@ class Autoscaler:
 def _within_bounds(
     decision: Decision, snapshot: Snapshot, room: Mapping[str, int | None]
 ) -> tuple[dict[str, int], list[str]]:
-    """What the decision wants, kept within what is allowed; and a note on every limit that was met."""
+    """Return the requested nodes by group, clamped to every limit, and a note on each limit that applied."""
     notes: list[str] = []
     before = snapshot.desired
     there = {name: counts.active + counts.booting for name, counts in snapshot.counts.items()}

@@ -1,7 +1,7 @@
-"""Which collections of a pool have content, and which have lost it. Decides; does no I/O.
+"""Tracking of a pool's collections: those that have content, and those that lost it. No I/O.
 
-Each strong value has copies on up to three nodes. It is lost when all of them are gone before the others have copied
-it: certainly when no node is left, and possibly when three are lost within the time that copying takes.
+Each strong value is replicated to up to three nodes. It is lost when all of them are lost before a copy is made: always
+when no node is left, and possibly when three are lost within the time that replication takes.
 """
 
 from collections import deque
@@ -12,18 +12,18 @@ from skyward.wire.collections.lost import Loss, Name
 __all__ = ["COPIES", "REPAIR", "Contents"]
 
 COPIES = 3
-"""Nodes that keep each value, where there are so many."""
+"""Nodes that keep each value, if the pool has that many."""
 
 REPAIR = 10.0
-"""Seconds after which the remaining nodes have noticed the loss of one, and copied what it kept."""
+"""Seconds after which the remaining nodes have noticed a lost node and replicated its values."""
 
 
 class Contents:
     """The strong collections of one pool.
 
     Attributes:
-        written: those that have content.
-        lost: losses that nobody was told of yet.
+        written: collections that have content.
+        lost: losses that were not reported yet.
     """
 
     def __init__(self) -> None:
@@ -32,13 +32,13 @@ class Contents:
         self._losses: deque[tuple[float, int]] = deque()
 
     def write(self, names: Iterable[Name]) -> list[Name]:
-        """Note that these have content; return those that were new."""
+        """Record that these collections have content; return those that were new."""
         new = [name for name in names if name not in self.written]
         self.written.update(new)
         return new
 
     def lose_member(self, left: int, now: float) -> list[Loss]:
-        """Note that a node was lost, with `left` others in the cluster; return the losses that follow from it."""
+        """Record the loss of a node, with `left` others in the cluster; return the collections lost with it."""
         while self._losses and now - self._losses[0][0] > REPAIR:
             self._losses.popleft()
         self._losses.append((now, left + 1))
@@ -52,5 +52,5 @@ class Contents:
         return new
 
     def tell(self, name: Name) -> Loss | None:
-        """Return the loss of a collection that is still to be told, once."""
+        """Return the unreported loss of a collection, and mark it as reported."""
         return self.lost.pop(name, None)

@@ -1,4 +1,4 @@
-"""The counts and loads of a pool, as its decisions are made from them."""
+"""Counts and loads of a pool: the inputs of its decisions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -13,7 +13,7 @@ __all__ = ["View"]
 
 
 class _Nodes(Sequence[NodeLoad]):
-    """The nodes of a snapshot, made when they are looked at."""
+    """The nodes of a snapshot, built at first use."""
 
     def __init__(self, make: Callable[[], tuple[NodeLoad, ...]]) -> None:
         self._make = make
@@ -30,7 +30,7 @@ class _Nodes(Sequence[NodeLoad]):
 
 
 class View:
-    """Looks at the parts of a control plane, and changes none."""
+    """Read-only view of the parts of a control plane."""
 
     def __init__(self, groups: Mapping[str, Group], tasks: TaskManager, book: MachineTable, ledger: Ledger) -> None:
         self._groups = groups
@@ -39,7 +39,7 @@ class View:
         self._ledger = ledger
 
     def counts(self, name: str, desired: int) -> Counts:
-        """One group at this moment."""
+        """Return the counts of one group."""
         return Counts(
             active=self._book.count(name, "active"),
             booting=self._book.count(name, "booting"),
@@ -49,7 +49,7 @@ class View:
         )
 
     def nodes(self, now: float) -> Sequence[NodeLoad]:
-        """Every node, made when it is looked at."""
+        """Return every node, built at first use."""
         return _Nodes(lambda: tuple(self._load(machine, now) for machine in self._book))
 
     def _load(self, machine: Machine, now: float) -> NodeLoad:
@@ -61,7 +61,7 @@ class View:
         return NodeLoad(machine.rank, machine.group, machine.stage, len(node.tasks), node.free, idle_for)
 
     def inputs(self, now: float) -> Inputs:
-        """What a decision at this moment is made from."""
+        """Return the inputs of a decision at this moment."""
         counts = {name: self.counts(name, 0) for name in self._groups}
         return Inputs(
             queued=self._tasks.queued,

@@ -1,4 +1,4 @@
-"""What the control plane is told beside what tasks and machines do, and what it says beside what they need."""
+"""Messages and effects of the control plane, apart from those of tasks and machines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,59 +32,59 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Get the first nodes."""
+    """Request to launch the first nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Other bounds, by group: the fewest and the most nodes."""
+    """Request for other bounds, by group: the minimum and the maximum number of nodes."""
 
     bounds: Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class DrainNode:
-    """The node of this rank is to finish its tasks and go; the pool has one less then."""
+    """Request to drain the node of this rank, and to shrink the pool by one."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class SetFloor:
-    """What must fit from now on, whether it is used or not; replaces what was asked for before."""
+    """Demands that must fit from now on, used or not; they replace the earlier ones."""
 
     demands: tuple[Demand, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SetBudget:
-    """Another budget, USD in all; None for no limit."""
+    """A new budget, USD in total; None for no limit."""
 
     budget: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The client uses what the nodes keep, so one node is needed and the pool is not idle."""
+    """Report that the client uses data on the nodes: one node is needed, and the pool is not idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A node keeps a value from now on."""
+    """Report that a node keeps a value."""
 
     entry: KeptEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """These kept values are wanted no more."""
+    """Request to drop these kept values."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Report that time has passed."""
 
 
 type WorldMessage = (
@@ -117,19 +117,19 @@ type Message = (
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Enough nodes are up for work to start."""
+    """Report that enough nodes are active for work to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A decision was made."""
+    """Publish a decision."""
 
     event: DecisionEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Have a node forget these values."""
+    """Have a node drop these values."""
 
     rank: int
     keys: tuple[str, ...]
@@ -137,7 +137,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Unkept:
-    """A node is gone, and with it the values that it kept."""
+    """Report that a node was lost or removed with the values that it kept."""
 
     rank: int
     machine: int

@@ -1,7 +1,7 @@
-"""The control plane of one pool: task manager, autoscaler and reconciler, and what they tell each other.
+"""The control plane of one pool: composes task manager, autoscaler and reconciler, and passes messages between them.
 
-One pure step, `message, now -> effects`. The asyncio shell (`skyward.control.act.pool`) and the simulator
-(`skyward.simulator`) drive this same class; they differ in the clock, and in who carries the effects out.
+One pure step, `message, now -> effects`. The asyncio pool (`skyward.control.act.pool`) and the simulator
+(`skyward.simulator`) drive this same class; they differ in the clock, and in what executes the effects.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,17 +42,17 @@ from skyward.values.needs import NOTHING, Needs
 __all__ = ["ControlPlane", "after_drain", "undrainable"]
 
 RECALL_TICK = 0.05
-"""Seconds between looks at tasks that wait on a node they have no slot on."""
+"""Seconds between checks of prefetched tasks, which wait on a node without a slot."""
 
 
 class ControlPlane:
-    """The state of one pool. `handle` is the only way in; it returns what to do, in order.
+    """The state of one pool. `handle` is the only entry point; it returns effects, in order.
 
     Attributes:
         decisions: the latest decisions.
         kept: the values that nodes keep for later tasks.
-        ready: whether enough nodes were up once.
-        failure: why nodes cannot be had; empty while they can.
+        ready: True once enough nodes were active.
+        failure: why nodes cannot be launched; empty while they can.
     """
 
     def __init__(self, settings: PlaneSettings, policy: Policy) -> None:
@@ -75,15 +75,15 @@ class ControlPlane:
         self._uses: dict[int, tuple[str, ...]] = {}
         self._found: dict[int, Mapping[str, float]] = {}
         self._boot_seconds: float | None = None
-        self._looked_at = float("-inf")
-        self._look_at: float | None = None
+        self._evaluated_at = float("-inf")
+        self._evaluate_at: float | None = None
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
 
     # The step.
 
     def handle(self, message: Message, now: float) -> list[Effect]:
-        """Take `message` at time `now`, in seconds of any steady clock."""
+        """Handle `message` at time `now`, in seconds of any monotonic clock."""
         effects: list[Effect] = []
         match message:
             case tasks.Submitted(target=target) if target is not None and target in self._draining:
@@ -109,7 +109,7 @@ class ControlPlane:
             ):
                 self._do_task(message, now, effects)
             case Open():
-                self._reconciled_at = self._looked_at = now
+                self._reconciled_at = self._evaluated_at = now
                 self._reconcile(machines.Desired(self.first), now, effects)
             case Resize(bounds):
                 self._resize(bounds, now, effects)
@@ -119,12 +119,12 @@ class ControlPlane:
                     self._decide("user", after, f"node {rank} is drained", now, effects, drain=rank)
             case SetFloor(demands):
                 self._floor = demands
-                self._look(now, effects)
+                self._evaluate(now, effects)
             case SetBudget(budget):
-                self._fund(budget, now, effects)
+                self._set_budget(budget, now, effects)
             case Use():
                 if not any(self.desired.values()):
-                    self._wake(NOTHING, "the client uses a collection and there is no node", now, effects)
+                    self._wake(NOTHING, "the client uses a collection and the pool has no nodes", now, effects)
                 if self.tasks.idle_since is not None:
                     self.tasks.idle_since = now
             case Keep(entry):
@@ -132,11 +132,11 @@ class ControlPlane:
                 if entry.node in self._draining:
                     self._reconcile(machines.DrainRefused(entry.node), now, effects)
             case Release(keys):
-                effects += (Forget(node, its) for node, its in self.kept.drop(keys).items())
+                effects += (Forget(node, names) for node, names in self.kept.drop(keys).items())
             case Tick():
                 self._tick(now, effects)
             case _:
-                self._learn(message)
+                self._record_resources(message)
                 self._reconcile(message, now, effects)
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
@@ -146,14 +146,14 @@ class ControlPlane:
         return effects
 
     def close(self, now: float) -> list[Effect]:
-        """Give every machine back, whatever runs there; `Gone` is still wanted of each."""
+        """Terminate every machine, whatever runs there; each must still be reported as `Gone`."""
         return [*self.reconciler.close(now)]
 
     # Tasks.
 
     def _do_task(self, message: tasks.Message, now: float, effects: list[Effect]) -> None:
         if isinstance(message, tasks.Submitted | tasks.Broadcast) and not any(self.desired.values()):
-            self._wake(message.needs, "a task came and there is no node", now, effects)
+            self._wake(message.needs, "a task was submitted and the pool has no nodes", now, effects)
         done: list[Effect] = [*self.tasks.handle(message, now)]
         if isinstance(message, tasks.Submitted | tasks.Broadcast) and message.kept:
             self._begin_uses(message, done, now)
@@ -163,7 +163,7 @@ class ControlPlane:
             self._reconcile(machines.Emptied(rank), now, effects)
 
     def _begin_uses(self, message: tasks.Submitted | tasks.Broadcast, effects: list[Effect], now: float) -> None:
-        """Note which tasks use kept values."""
+        """Record the tasks that use kept values."""
         if isinstance(message, tasks.Submitted):
             users = message.tasks
         else:
@@ -173,13 +173,13 @@ class ControlPlane:
             self.kept.began(message.kept, now)
 
     def _end_uses(self, effects: list[Effect], now: float) -> None:
-        """Note which tasks that used kept values are over."""
+        """Record the end of tasks that used kept values."""
         for effect in effects:
             if isinstance(effect, tasks.Settle):
                 self.kept.ended(self._uses.pop(effect.task, ()), now)
 
     def _wake(self, needs: Needs, reason: str, now: float, effects: list[Effect]) -> None:
-        """Get a node that can hold `needs` where there is none."""
+        """Launch a node that can hold `needs`, for a pool that has none."""
         able = [group for group in self.groups.values() if group.max and group.can_hold(needs)]
         if able and not self.budget_exhausted:
             group = min(able, key=lambda each: each.hourly_price)
@@ -215,12 +215,15 @@ class ControlPlane:
                 case _:
                     pass
         if self.reconciler.requester.short_of_money and not self.ready:
-            self.failure = f"cannot pay for its first nodes, each with {LEAD:g} s ahead, from ${self.ledger.budget:.2f}"
-        if isinstance(message, machines.Lost) and any(self._missing(group) for group in before):
+            self.failure = (
+                f"cannot afford its first nodes with a budget of ${self.ledger.budget:.2f}, which must cover "
+                f"{LEAD:g} s of each"
+            )
+        if isinstance(message, machines.Lost) and any(self._is_short(group) for group in before):
             self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
 
-    def _learn(self, message: machines.Message) -> None:
-        """Take note of what a machine was found to have. Its group has the most that any of its nodes has."""
+    def _record_resources(self, message: machines.Message) -> None:
+        """Record the resources found on a machine. Its group is given the most that any of its nodes has."""
         match message:
             case machines.Gone(number):
                 self._found.pop(number, None)
@@ -233,7 +236,7 @@ class ControlPlane:
             case _:
                 pass
 
-    def _missing(self, group: str) -> bool:
+    def _is_short(self, group: str) -> bool:
         return self.reconciler.book.count(group, "active") < self.desired.get(group, 0)
 
     def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[Effect]) -> None:
@@ -258,18 +261,18 @@ class ControlPlane:
 
     @property
     def desired(self) -> Mapping[str, int]:
-        """Nodes wanted, by group."""
+        """Desired nodes, by group."""
         return self.reconciler.desired
 
     @property
     def first(self) -> dict[str, int]:
-        """Nodes that the pool begins with, by group."""
+        """Nodes that the pool starts with, by group."""
         standing = self.settings.standing
         return {g.name: max(g.min, self._threshold(g), standing.get(g.name, 0)) for g in self.groups.values()}
 
     @property
     def hopeless(self) -> bool:
-        """Whether enough nodes for work to start, or any at all, cannot be had any more."""
+        """True if enough nodes for work to start, or any at all, cannot be launched any more."""
         if not self.ready and (self.budget_exhausted or self.reconciler.requester.short_of_money):
             return True
         given_up = len(self.reconciler.given_up)
@@ -281,12 +284,12 @@ class ControlPlane:
         return sum(self.desired.values()) - given_up < needed
 
     def _hopeless_shapes(self) -> frozenset[Needs]:
-        """The shapes that wait and that fit only groups of which no node can be had."""
+        """Return the queued shapes that fit only groups of which no node can be launched."""
         able = [group for group in self.groups.values() if self.reconciler.can_have(group.name)]
         return frozenset(needs for needs in self.tasks.shapes() if not any(group.can_hold(needs) for group in able))
 
     def may_gain_nodes(self) -> bool:
-        """Return whether nodes are on their way, or more can be asked for."""
+        """Return whether nodes are booting, or more can be launched."""
         wanted = sum(self.desired.values())
         active = sum(self.reconciler.book.count(group, "active") for group in self.groups)
         if wanted - len(self.reconciler.given_up) > active:
@@ -297,17 +300,17 @@ class ControlPlane:
         able = (name for name in self.groups if self.reconciler.can_have(name))
         return any(self.groups[name].max > self.desired.get(name, 0) for name in able)
 
-    # How many.
+    # Scaling.
 
     def infeasible(self, floor: Sequence[Demand]) -> str:
-        """What is wrong with a floor that the pool could never hold, at its largest; empty where it could."""
+        """Return why a floor exceeds the pool at its maximum; empty if it fits."""
         for demand in floor:
             if reason := self.tasks.infeasible(demand.needs):
                 return reason
         if floor and not floor_nodes(tuple(self.groups.values()), floor, {}):
             asked = ", ".join(f"{demand.count} times {demand.needs}" for demand in floor)
             most = ", ".join(f"{group.max} of {name!r}" for name, group in self.groups.items())
-            return f"{asked}, which do not fit into the most nodes that the pool may have: {most}"
+            return f"{asked}, which do not fit even in the pool's maximum number of nodes: {most}"
         return ""
 
     def _resize(self, bounds: Mapping[str, tuple[int, int]], now: float, effects: list[Effect]) -> None:
@@ -336,29 +339,29 @@ class ControlPlane:
         self.autoscaler.acted(now)
         self._reconcile(machines.Desired(after, afresh=afresh, drain=drain), now, effects)
 
-    def _look(self, now: float, effects: list[Effect]) -> None:
-        """Ask the policy, and do what is to be done now."""
-        self._looked_at, self._look_at = now, None
+    def _evaluate(self, now: float, effects: list[Effect]) -> None:
+        """Evaluate the policy, and apply what is due now."""
+        self._evaluated_at, self._evaluate_at = now, None
         if not self.ready or self.budget_exhausted or not self.elastic:
             return
         prices = {name: places[0].hourly_price for name, places in self.settings.places.items()}
         room = {name: self.ledger.room(price, now) for name, price in prices.items()}
         try:
             verdict = self.autoscaler.look(self.snapshot(now), room)
-        except Exception as error:  # of a policy that the user wrote; the pool stays as it is
+        except Exception as error:  # raised by a policy that the user wrote; the pool stays as it is
             failed = f"the policy raised {type(error).__name__}: {error}"
             self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
             return
         if verdict is None:
             return
         before, after = verdict.before, verdict.after
-        reason = verdict.reason + self._lost_with(after, verdict.victims)
+        reason = verdict.reason + self._note_on_lost_values(after, verdict.victims)
         self._log("policy", before, after, reason, now, effects, verdict.held_back)
         if verdict.changed:
             self._reconcile(machines.Desired(after, verdict.victims), now, effects)
 
     def staying(self, now: float) -> dict[str, Staying]:
-        """Return the nodes that scaling down does not take, by group; the head stays where any node does."""
+        """Return the nodes that scaling down keeps, by group; the head stays while any node does."""
         texts: dict[str, dict[int, str]] = {}
         for rank, names in self.kept.holding(now).items():
             if (seat := self.reconciler.book.seats.get(rank)) is not None:
@@ -372,48 +375,48 @@ class ControlPlane:
             for group, ranks in texts.items()
         }
 
-    def _lost_with(self, after: Mapping[str, int], victims: tuple[int, ...]) -> str:
-        """Return what a decision says of values that are kept no longer than they were asked to be, and go with it."""
+    def _note_on_lost_values(self, after: Mapping[str, int], victims: tuple[int, ...]) -> str:
+        """Return a note on values that are kept past their time and are lost with a decision."""
         going = [(rank, self.kept.names(rank)) for rank in self.reconciler.would_drain(after, victims)]
         return "".join(f"; {names} on node {rank} is not kept any more" for rank, names in going if names)
 
     @property
     def elastic(self) -> bool:
-        """Whether the number of nodes can change by itself."""
+        """True if the autoscaler may change the number of nodes."""
         return any(group.max > group.min for group in self.groups.values())
 
-    # Money.
+    # Budget.
 
     def _watch_budget(self, now: float, effects: list[Effect]) -> None:
-        """Empty every node when their time is up for the budget to hold, and give them back when it is high time."""
+        """Drain every node in time for the budget, and terminate the nodes when no time is left for draining."""
         if not self.budget_exhausted and now >= self.ledger.limit_at(LEAD):
-            self._go_broke(now, effects)
+            self._exhaust_budget(now, effects)
         if self.budget_exhausted and not self._evicted and now >= self.ledger.limit_at(LAST):
             self._evicted = True
             self._reconcile(machines.Evict(f"the pool {self.failure}"), now, effects)
 
-    def _go_broke(self, now: float, effects: list[Effect]) -> None:
+    def _exhaust_budget(self, now: float, effects: list[Effect]) -> None:
         self.budget_exhausted = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget
-        reason = f"the budget of ${budget:.2f} is reached: ${spent:.2f} spent, and nodes for ${rate:.2f}/h; all drain"
+        reason = f"budget of ${budget:.2f} reached: ${spent:.2f} spent, nodes cost ${rate:.2f}/h; draining all nodes"
         self.failure = (
-            f"has reached its budget of ${budget:.2f}: ${spent:.2f} are spent, and its nodes need {LEAD:g} s more "
-            "to finish; raise it to go on"
+            f"has reached its budget of ${budget:.2f}: ${spent:.2f} is spent, and its nodes need {LEAD:g} s more "
+            "to drain; raise the budget to continue"
         )
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 
-    def _fund(self, budget: float | None, now: float, effects: list[Effect]) -> None:
+    def _set_budget(self, budget: float | None, now: float, effects: list[Effect]) -> None:
         self.ledger.budget = budget
         if self.budget_exhausted and now < self.ledger.limit_at(LEAD):
             self.budget_exhausted, self._evicted, self.failure = False, False, ""
             after = {group.name: group.min for group in self.groups.values()}
-            self._decide("budget", after, "there is a new budget", now, effects, afresh=True)
+            self._decide("budget", after, "the budget changed", now, effects, afresh=True)
 
     # Time.
 
     @property
     def next_tick(self) -> float:
-        """When `Tick` is wanted at the latest."""
+        """The latest time for the next `Tick`."""
         return min(self._due())
 
     def _due(self) -> Iterable[float]:
@@ -427,7 +430,7 @@ class ControlPlane:
         if not self._evicted:
             yield self.ledger.limit_at(LAST if self.budget_exhausted else LEAD) + 0.001
         if self.ready and self.elastic:
-            yield from self._due_looks()
+            yield from self._due_evaluations()
 
     def _tick(self, now: float, effects: list[Effect]) -> None:
         if self.tasks.waits() and now >= self._recalled_at + RECALL_TICK:
@@ -437,16 +440,16 @@ class ControlPlane:
         if now >= self._reconciled_at + self.settings.tick or (retry_at is not None and now >= retry_at):
             self._reconciled_at = now
             self._reconcile(machines.Tick(), now, effects)
-        if self.ready and now >= min(self._due_looks()):
-            self._look(now, effects)
+        if self.ready and now >= min(self._due_evaluations()):
+            self._evaluate(now, effects)
 
-    def _due_looks(self) -> Iterable[float]:
-        yield self._looked_at + self.autoscaler.interval
-        if self._look_at is not None:
-            yield self._look_at
+    def _due_evaluations(self) -> Iterable[float]:
+        yield self._evaluated_at + self.autoscaler.interval
+        if self._evaluate_at is not None:
+            yield self._evaluate_at
         if self.tasks.idle_since is not None:
             idle_at = self.tasks.idle_since + self.settings.idle_timeout + 0.001
-            if idle_at > self._looked_at:
+            if idle_at > self._evaluated_at:
                 yield idle_at
 
     def _after(self, message: Message, now: float, effects: list[Effect]) -> None:
@@ -460,22 +463,22 @@ class ControlPlane:
         elif self.ready and self.reconciler.given_up and self.tasks.waiting and (shapes := self._hopeless_shapes()):
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now))
         elif isinstance(message, Tick):
-            pass  # new tasks are looked at, and time when it is due
+            pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
         elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
-            if now >= self._looked_at + self.settings.look_gap:
-                self._look(now, effects)
-            elif self._look_at is None:
-                self._look_at = self._looked_at + self.settings.look_gap
+            if now >= self._evaluated_at + self.settings.look_gap:
+                self._evaluate(now, effects)
+            elif self._evaluate_at is None:
+                self._evaluate_at = self._evaluated_at + self.settings.look_gap
 
     def _enough(self) -> bool:
         return all(
             self.reconciler.book.count(group.name, "active") >= self._threshold(group) for group in self.groups.values()
         )
 
-    # Looking at it.
+    # Queries.
 
     def snapshot(self, now: float) -> Snapshot:
-        """The pool as a policy sees it."""
+        """Return the pool as a policy sees it."""
         return Snapshot(
             now=now,
             groups=tuple(self.groups.values()),
@@ -508,24 +511,24 @@ class ControlPlane:
 def undrainable(
     book: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
 ) -> str:
-    """Why the node of a rank cannot be drained; empty where it can. `kept`: names of what nodes keep, by rank."""
+    """Return why a node cannot be drained; empty if it can. `kept`: names of the values on each rank."""
     machine = book.seated(rank, "RUNNING")
     if machine is None:
         return f"node {rank} is not up"
     if rank == 0:
         return "node 0 is the head, which stays as long as the pool has any node"
     if rank in kept:
-        return f"it keeps {kept[rank]}: free that first, with `.drop()` of its handle or `%sky drop`"
+        return f"it keeps {kept[rank]}: drop that first, with `.drop()` on its handle or `%sky drop`"
     group = groups[machine.group]
     if desired.get(group.name, 0) <= group.min:
-        return f"the pool is at its fewest nodes, {group.min}"
+        return f"the pool is at its minimum of {group.min} nodes"
     return ""
 
 
 def after_drain(
     book: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
 ) -> Mapping[str, int] | None:
-    """Nodes wanted, by group, once the node of a rank is drained; None where it cannot be."""
+    """Return the desired nodes, by group, once a node is drained; None if it cannot be drained."""
     machine = book.seated(rank, "RUNNING")
     if machine is None or undrainable(book, groups, desired, kept, rank):
         return None

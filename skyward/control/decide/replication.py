@@ -1,8 +1,8 @@
-"""Who gets a blob from whom: one node from the client, each other one from a node that has it, or is getting it.
+"""Replication of blobs: one node gets a blob from the client, the others from nodes that have it or receive it.
 
-Decides and does nothing. The nodes that get a blob form chains: each passes on to one other what it receives while it
-receives it, so that a blob crosses each link once, and many nodes take little longer than one. When a link of a chain
-breaks, what comes after it is joined to another node; after two of those have failed a node, to the client.
+Decides only; no I/O. The nodes that receive a blob form chains: each forwards it to one other node while it receives
+it, so that a blob crosses each link once, and many nodes take little longer than one. When a link of a chain breaks,
+the nodes behind it pull from another node; after two sources have failed a node, the client sends it.
 """
 
 from collections import Counter
@@ -18,15 +18,15 @@ CLIENT = -1
 _NOBODY = -2
 
 MOST_TRIED = 2
-"""Other nodes that fail a node, of one blob, before the client sends it."""
+"""Sources that may fail a node, for one blob, before the client sends it."""
 
 CUT_OFF = 2
-"""Other nodes that a node must have failed to reach, and never reached one, to be asked to reach no more of them."""
+"""Unreachable sources after which a node that has reached none is not asked to pull from other nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The client sends it."""
+    """Send a blob from the client to a node."""
 
     node: int
     key: bytes
@@ -34,7 +34,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """The node gets it from another."""
+    """Have a node fetch a blob from another node."""
 
     node: int
     key: bytes
@@ -44,7 +44,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Others have it, but nodes cannot speak to each other yet: say `hurry` when that has taken too long."""
+    """Wait: other nodes have the blob, but cannot exchange data yet. Call `hurry` after a timeout."""
 
     node: int
     key: bytes
@@ -52,7 +52,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Have:
-    """The node has it now."""
+    """Report that a node has the blob."""
 
     node: int
     key: bytes
@@ -60,7 +60,7 @@ class Have:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """It did not get there."""
+    """Report that a node could not get the blob."""
 
     node: int
     key: bytes
@@ -84,7 +84,7 @@ class _Blob:
 
 
 class ReplicationPlan:
-    """The nodes of a pool and the blobs that they have and get. Each method returns what to do, in order."""
+    """The nodes of a pool, with the blobs that they have and receive. Each method returns effects, in order."""
 
     def __init__(self) -> None:
         self._blobs: dict[bytes, _Blob] = {}
@@ -94,31 +94,31 @@ class ReplicationPlan:
         self._reaches: set[int] = set()
         self._attempts = count(1)
 
-    # What the nodes say.
+    # Reports.
 
     def want(self, node: int, key: bytes) -> list[Effect]:
-        """A node that does not have a blob is to get it."""
+        """Request a blob for a node that does not have it."""
         blob = self._blobs.setdefault(key, _Blob())
         blob.holders.pop(node, None)
         blob.wants[node] = _Want()
         return [*self._place(node, key)]
 
     def has(self, node: int, key: bytes) -> None:
-        """A node has had it before anybody asked for it here."""
+        """Record that a node already has a blob."""
         self._blobs.setdefault(key, _Blob()).holders[node] = None
 
     def sent(self, node: int, key: bytes, why: str = "") -> list[Effect]:
-        """The client has sent it; or `why` it could not."""
+        """Record that the client has sent a blob; `why` says why it could not."""
         want = self._want(node, key)
         if want is None or want.source != CLIENT:
             return []
         return self._arrived(node, key) if not why else self._gave_up(node, key, why)
 
     def fetched(self, node: int, key: bytes, attempt: int, why: str = "", *, reached: bool = True) -> list[Effect]:
-        """A node has it from another; or `why` not, and whether it reached that one at all."""
+        """Record that a node fetched a blob; `why` says why it could not, `reached` if its source answered at all."""
         want = self._want(node, key)
         if want is None or want.attempt != attempt:
-            return []  # it was told to get it elsewhere meanwhile
+            return []  # superseded by a later attempt
         if reached:
             self._reaches.add(node)
         else:
@@ -129,17 +129,17 @@ class ReplicationPlan:
         return [*self._place(node, key)]
 
     def opened(self, node: int) -> list[Effect]:
-        """A node can get blobs from others now, and give."""
+        """Record that a node can exchange blobs with other nodes."""
         self._open.add(node)
         return [effect for key in self._blobs for effect in self._place_waiting(key)]
 
     def closed(self, node: int) -> list[Effect]:
-        """A node will never get blobs from others."""
+        """Record that a node can never exchange blobs with other nodes."""
         self._hopeless.add(node)
         return [effect for key in self._blobs for effect in self._place_waiting(key)]
 
     def hurry(self, node: int, key: bytes) -> list[Effect]:
-        """A node has waited for long enough."""
+        """Stop waiting: have the client send the blob."""
         want = self._want(node, key)
         if want is None or want.source != _NOBODY:
             return []
@@ -147,17 +147,17 @@ class ReplicationPlan:
         return [Transfer(node, key), *self._place_waiting(key)]
 
     def dropped(self, node: int, key: bytes) -> list[Effect]:
-        """A node is to forget it. What others were getting from there comes from elsewhere."""
+        """Record that a node drops a blob; nodes that fetch it from there get another source."""
         blob = self._blobs.get(key)
         if blob is None or node not in blob.holders:
             return []
         del blob.holders[node]
         effects = [*self._move_children(node, key)]
-        self._tidy(key)
+        self._forget_unused(key)
         return effects
 
     def lost(self, node: int) -> list[Effect]:
-        """A node is gone, or is about to be."""
+        """Remove a node that is lost, or is about to be."""
         self._open.discard(node)
         self._hopeless.discard(node)
         self._reaches.discard(node)
@@ -170,22 +170,22 @@ class ReplicationPlan:
             if blob.wants.pop(node, None) is not None:
                 effects.append(GiveUp(node, key, "the node is gone"))
             effects.extend(self._move_children(node, key))
-            self._tidy(key)
+            self._forget_unused(key)
         return effects
 
-    # Looking at it.
+    # Queries.
 
     def source(self, node: int, key: bytes) -> int | None:
-        """Where a node is getting a blob from; None where it is not getting it, or waits for where to get it."""
+        """Return the node that a node fetches a blob from; None if it does not fetch it, or has no source yet."""
         want = self._want(node, key)
         return None if want is None or want.source == _NOBODY else want.source
 
     def holders(self, key: bytes) -> frozenset[int]:
-        """The nodes that have a blob."""
+        """Return the nodes that have a blob."""
         blob = self._blobs.get(key)
         return frozenset() if blob is None else frozenset(blob.holders)
 
-    # Deciding.
+    # Decisions.
 
     def _want(self, node: int, key: bytes) -> _Want | None:
         blob = self._blobs.get(key)
@@ -200,34 +200,34 @@ class ReplicationPlan:
     def _gave_up(self, node: int, key: bytes, why: str) -> list[Effect]:
         del self._blobs[key].wants[node]
         effects: list[Effect] = [GiveUp(node, key, why), *self._move_children(node, key)]
-        self._tidy(key)
+        self._forget_unused(key)
         return effects
 
-    def _tidy(self, key: bytes) -> None:
+    def _forget_unused(self, key: bytes) -> None:
         blob = self._blobs[key]
         if not blob.holders and not blob.wants:
             del self._blobs[key]
 
     def _move_children(self, node: int, key: bytes) -> Iterator[Effect]:
-        """Place anew what was getting a blob from a node, and what waited for that."""
+        """Find other sources for the nodes that fetched a blob from a node, and for those that wait."""
         for child, want in tuple(self._blobs[key].wants.items()):
             if want.source == node:
                 yield from self._place(child, key)
         yield from self._place_waiting(key)
 
     def _place_waiting(self, key: bytes) -> Iterator[Effect]:
-        """Place what waits, as far as it need not wait any more."""
+        """Find sources for the nodes that wait, as far as there are any."""
         for node, want in tuple(self._blobs[key].wants.items()):
             if want.source == _NOBODY:
                 yield from (effect for effect in self._place(node, key) if not isinstance(effect, Wait))
 
     def _place(self, node: int, key: bytes) -> Iterator[Effect]:
-        """Find where a node gets a blob from."""
+        """Choose the source of a blob for a node."""
         blob = self._blobs[key]
         want = blob.wants[node]
         want.source, want.attempt = _NOBODY, 0
         if self._may_pull(node, want):
-            if sources := list(self._offers(blob, node, want)):
+            if sources := list(self._sources(blob, node, want)):
                 want.source, want.attempt = self._best(blob, sources), next(self._attempts)
                 yield Pull(node, key, want.source, want.attempt)
                 return
@@ -241,35 +241,35 @@ class ReplicationPlan:
         cut_off = node not in self._reaches and len(self._unreached.get(node, ())) >= CUT_OFF
         return node not in self._hopeless and not cut_off and len(want.tried) < MOST_TRIED
 
-    def _offers(self, blob: _Blob, node: int, want: _Want) -> Iterator[int]:
-        """The nodes that a node could get a blob from now."""
+    def _sources(self, blob: _Blob, node: int, want: _Want) -> Iterator[int]:
+        """Return the nodes that a node can fetch a blob from now."""
         if node not in self._open:
             return
         behind = self._behind(blob, node)
-        for each in self._having(blob):
-            if each in self._open and each not in behind and self._is_new(node, each, want):
+        for each in self._holders_first(blob):
+            if each in self._open and each not in behind and self._is_untried(node, each, want):
                 yield each
 
     def _worth_waiting(self, blob: _Blob, node: int, want: _Want) -> bool:
-        """Whether nothing but an open port is missing, and no other node would wait behind it."""
+        """Return whether only an open port is missing, and no other node would wait behind this one."""
         return self._behind(blob, node) == {node} and any(
             each != node
             and each not in self._hopeless
-            and self._is_new(node, each, want)
+            and self._is_untried(node, each, want)
             and not (node in self._open and each in self._open)
-            for each in self._having(blob)
+            for each in self._holders_first(blob)
         )
 
-    def _is_new(self, node: int, source: int, want: _Want) -> bool:
+    def _is_untried(self, node: int, source: int, want: _Want) -> bool:
         return source not in want.tried and source not in self._unreached.get(node, ())
 
-    def _having(self, blob: _Blob) -> Iterator[int]:
-        """The nodes that have it, then those that are getting it."""
+    def _holders_first(self, blob: _Blob) -> Iterator[int]:
+        """Return the nodes that have a blob, then those that are receiving it."""
         yield from blob.holders
         yield from (each for each, want in blob.wants.items() if want.source != _NOBODY)
 
     def _behind(self, blob: _Blob, node: int) -> set[int]:
-        """A node and those that get the blob from it, directly or not: it cannot get it from them."""
+        """Return a node and those that get the blob from it, directly or not: they cannot be its source."""
         found = {node}
         grown = True
         while grown:
@@ -279,7 +279,7 @@ class ReplicationPlan:
         return found
 
     def _best(self, blob: _Blob, sources: list[int]) -> int:
-        """The one that gives to the fewest others: of this blob, then of all. Those that have it go first."""
+        """Return the source with the fewest transfers: of this blob, then of all. Nodes that have the blob go first."""
         here = Counter(want.source for want in blob.wants.values())
         everywhere = Counter(want.source for each in self._blobs.values() for want in each.wants.values())
         return min(sources, key=lambda each: (here[each], everywhere[each]))

@@ -1,4 +1,4 @@
-"""What a control plane is made with."""
+"""Settings of a control plane."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,18 +12,18 @@ __all__ = ["PlaneSettings"]
 
 @dataclass(frozen=True, slots=True)
 class PlaneSettings:
-    """What a control plane is made with. Times in seconds.
+    """Settings of a control plane. Times in seconds.
 
     Attributes:
-        places: where the machines of each group come from, the preferred place first.
-        thresholds: nodes of each group that must be up before work starts; a group left out needs its minimum.
-        standing: nodes of each group that are there from the start.
-        retries: how often a task is sent again after its node died.
+        places: sources of machines of each group, the preferred one first.
+        thresholds: active nodes of each group before work starts; the default is the group's minimum.
+        standing: nodes of each group that are launched at the start.
+        retries: times that a task is requeued after its node was lost.
         cooldown, idle_timeout: of the autoscaler.
-        tick: between checks of the nodes against what is wanted, and of the deadlines.
-        max_nodes: over all groups; None for no limit but theirs.
-        budget: USD in all; None for no limit.
-        look_gap: at least, between looks of the autoscaler that new tasks cause.
+        tick: interval between checks of the nodes against the desired state, and of the deadlines.
+        max_nodes: maximum over all groups; None for no limit but theirs.
+        budget: USD in total; None for no limit.
+        look_gap: minimum interval between evaluations of the policy that new tasks trigger.
     """
 
     groups: tuple[Group, ...]

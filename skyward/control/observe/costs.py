@@ -1,9 +1,8 @@
-"""What tasks cost: their share of the price of the machines that they ran on.
+"""Costs of tasks: their share of the price of the machines that they ran on.
 
-A machine costs by the hour whether it works or not; a task is charged for one of its node's slots, for as long as it
-ran there. So the costs of all tasks add up to what the pool has spent only if every slot was in use all the time: what
-a machine costs while it boots, idles or drains is in no task's cost. Attempts that were lost with their node are not
-charged to the task either, only the one that ended it.
+A machine is billed by the hour, busy or idle; a task is charged for one slot of its node while it ran there. So the
+costs of all tasks add up to the pool's costs only if every slot was always in use: booting, idling and draining are in
+no task's cost. Only the attempt that ended a task is charged to it, not those that were lost with their node.
 """
 
 import time
@@ -16,17 +15,17 @@ from skyward.control.observe.origin import Origin
 __all__ = ["FREE", "CellAccounts", "CellCost", "Terms", "cost_of"]
 
 KEPT = 300
-"""Cells whose tasks are over that are remembered."""
+"""Cells without running tasks that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a node is, and what one of its slots costs.
+    """Hardware of a node, and the price of one of its slots.
 
     Attributes:
-        hardware: its accelerators, such as "A100" or "H100:8"; without any, who the machine is from.
-        hourly_price: of its machine, USD.
-        slots: how many tasks share it.
+        hardware: its accelerators, such as "A100" or "H100:8"; without any, the machine's provider.
+        hourly_price: USD an hour for its machine.
+        slots: number of tasks that share it.
     """
 
     hardware: str = ""
@@ -34,22 +33,22 @@ class Terms:
     slots: int = 1
 
     def cost(self, seconds: float) -> float:
-        """USD for one slot for so long."""
+        """Return the USD for one slot for `seconds`."""
         return self.hourly_price / self.slots * max(0.0, seconds) / 3600
 
 
 FREE = Terms()
-"""Those of a task that no node has had."""
+"""Terms of a task that was not sent to any node."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellCost:
-    """What the tasks of one cell have cost so far.
+    """Costs of one cell's tasks so far.
 
     Attributes:
         origin: the cell.
-        tasks: how many it has, but for those that wait.
-        cost: USD, for those that run, too.
+        tasks: number of its tasks, except pending ones.
+        cost: USD, including running tasks.
     """
 
     origin: Origin
@@ -58,7 +57,7 @@ class CellCost:
 
 
 class Charged(Protocol):
-    """A task that can be charged for: the terms of its node, and its times on the steady clock."""
+    """A task that can be charged for: the terms of its node, and its times on the monotonic clock."""
 
     @property
     def origin(self) -> Origin | None: ...
@@ -73,10 +72,9 @@ class Charged(Protocol):
 
 
 def cost_of(task: Charged, now: float) -> float:
-    """USD that a task has cost until `now`, of the steady clock.
+    """Return the USD that a task has cost until `now`, on the monotonic clock.
 
-    How long it ran is as its node says; before that, and where the node never says, it is counted from when the task
-    was sent there.
+    The duration is the one that its node reported; without a report it counts from when the task was sent.
     """
     if not task.terms.hourly_price or task.sent_at is None:
         return 0.0
@@ -97,22 +95,22 @@ class _Account:
 
 
 class CellAccounts:
-    """What the cells of one pool have cost. Lives on the library's loop."""
+    """Costs of the cells of one pool. Lives on the library's loop."""
 
     def __init__(self) -> None:
         self._over: dict[Origin, _Account] = {}
         self._latest: tuple[Origin, _Account] | None = None
 
     def charge(self, origin: Origin, cost: float) -> None:
-        """A task of a cell is over."""
-        if self._latest is None or self._latest[0] is not origin:  # the tasks of a cell have one origin among them
+        """Charge an ended task to its cell."""
+        if self._latest is None or self._latest[0] is not origin:  # the tasks of a cell share one origin object
             self._latest = origin, self._over.setdefault(origin, _Account())
             if len(self._over) > KEPT:
                 del self._over[next(iter(self._over))]
         self._latest[1].add(cost)
 
     def look(self, tasks: Iterable[Charged]) -> tuple[CellCost, ...]:
-        """Every cell, those of `tasks`, which are not over, included; in the order in which they first appeared."""
+        """Return the costs of every cell, including the running `tasks`, in the order of first appearance."""
         now = time.monotonic()
         cells = {origin: _Account(account.tasks, account.cost) for origin, account in self._over.items()}
         latest, account = None, _Account()

@@ -1,8 +1,8 @@
-"""The log of a pool: what its nodes and tasks have written, bounded, each piece with its place in its stream.
+"""The log of a pool: bounded output of its nodes and tasks, each piece with its offset in its stream.
 
-Decides only; the pool tells it what came, from whom and when. A worker says where each piece begins in what it has sent
-of that stream. So a piece that came before is known, and so is one that never came, whatever carried them. Where a task
-runs again, or a node has a new machine, what the new worker says goes on where the stream was.
+Bookkeeping only; the pool adds each piece with its worker and time. A worker sends the offset of each piece in its
+stream, so duplicate and missing pieces are detected, whichever connection delivered them. When a task runs again, or a
+node gets a new machine, the new worker's output continues the stream.
 """
 
 import contextlib
@@ -15,15 +15,15 @@ from skyward.wire.protocol.messages import NOWHERE, Output
 __all__ = ["Log"]
 
 KEPT = 16 * 1024 * 1024
-"""Characters that the log of a pool keeps, `_OVERHEAD` for each entry among them."""
+"""Characters that the log of a pool keeps, including `_OVERHEAD` for each entry."""
 
 _OVERHEAD = 200
 
 _PIECE = 4096
-"""Characters from which on an entry is not added to."""
+"""Characters from which an entry is not extended."""
 
 _STREAMS = 8192
-"""Streams whose lengths are remembered: those that were written to last."""
+"""Streams whose lengths are remembered: the latest ones written to."""
 
 type _Stream = tuple[int, int, str]
 
@@ -39,44 +39,44 @@ class Log:
         self._dropped = 0
         self._open: dict[_Stream, int] = {}
         self._lengths: dict[_Stream, int] = {}
-        self._heard: dict[tuple[int, _Stream], int] = {}
+        self._received: dict[tuple[int, _Stream], int] = {}
         self._followers: list[Follower] = []
 
     def add(self, node: int, source: int, output: Output, time: float) -> None:
-        """A worker has written something.
+        """Add output of a worker.
 
         Args:
             node: its rank.
-            source: its number, which no other worker of the pool ever had.
+            source: its number, unique among the workers of the pool.
         """
-        entry = self._placed(node, source, output, time)
+        entry = self._with_offset(node, source, output, time)
         if not entry.text:
             return
         for follower in tuple(self._followers):
             follower.offer(entry)
         self._keep(entry)
 
-    def _placed(self, node: int, source: int, output: Output, time: float) -> LogEntry:
-        """The part of `output` that is new, at its place."""
+    def _with_offset(self, node: int, source: int, output: Output, time: float) -> LogEntry:
+        """Return the new part of `output`, with its offset in the stream."""
         stream = _stream(node, output)
         length = self._lengths.pop(stream, None)
-        known = self._heard.pop((source, stream), NOWHERE)
+        known = self._received.pop((source, stream), NOWHERE)
         start = 0 if length is None else length
         entry = LogEntry(time, node, output.task, output.stream, start, output.text)
-        heard = NOWHERE
+        received = NOWHERE
         if output.offset != NOWHERE:
-            heard = output.offset + len(output.text)
+            received = output.offset + len(output.text)
             if length is None or known == NOWHERE:
                 lost = output.offset if length is None else 0
             else:
                 lost = output.offset - known
-                heard = max(heard, known)
+                received = max(received, known)
             if lost < 0:
                 entry = replace(cut(entry, min(-lost, len(output.text))), offset=start)
             else:
                 entry = replace(entry, offset=start + lost)
         _remember(self._lengths, stream, entry.end)
-        _remember(self._heard, (source, stream), heard)
+        _remember(self._received, (source, stream), received)
         return entry
 
     def _keep(self, entry: LogEntry) -> None:
@@ -92,7 +92,7 @@ class Log:
             self._entries.append(entry)
             self._size += _OVERHEAD
         self._size += len(entry.text)
-        self._open.pop(_other(stream), None)  # what comes there goes behind this one
+        self._open.pop(_other(stream), None)  # its next piece comes after this entry
         if len(entry.text) < _PIECE and not entry.text.endswith("\n"):
             self._open[stream] = number
         while self._size > self._kept and len(self._entries) > 1:
@@ -107,7 +107,7 @@ class Log:
         self._dropped += len(oldest.text)
 
     def read(self, wanted: Wanted, tail: int | None = None) -> Logs:
-        """The entries as wanted, the last `tail` of them at most."""
+        """Return the matching entries, at most the last `tail`."""
         found: list[LogEntry] = []
         for entry in reversed(self._entries):
             if tail is not None and len(found) >= tail:
@@ -117,8 +117,8 @@ class Log:
         return Logs(tuple(reversed(found)), self._dropped)
 
     def follow(self, wanted: Wanted, tail: int | None, *, ended: bool) -> Follower:
-        """What there is as wanted, at most `tail` of it, and what will be, unless it has `ended`."""
-        follower = Follower(wanted, self._leave)
+        """Return a follower with at most `tail` matching entries, and later ones unless `ended`."""
+        follower = Follower(wanted, self._remove)
         for entry in self.read(wanted, tail):
             follower.offer(entry)
         if ended:
@@ -127,35 +127,35 @@ class Log:
             self._followers.append(follower)
         return follower
 
-    def _leave(self, follower: Follower) -> None:
-        with contextlib.suppress(ValueError):  # it has left before
+    def _remove(self, follower: Follower) -> None:
+        with contextlib.suppress(ValueError):  # already removed
             self._followers.remove(follower)
 
     def task_ended(self, task: int) -> None:
-        """A task has ended for its caller: who follows it alone has heard it all."""
+        """End the followers of a task that has ended."""
         if self._followers:
             for follower in [each for each in self._followers if each.wanted.task == task]:
                 follower.close()
 
     def close(self) -> None:
-        """Nobody will write any more. What there is can still be read."""
+        """End every follower. The entries can still be read."""
         for follower in tuple(self._followers):
             follower.close()
 
 
 def _stream(node: int, written: Output | LogEntry) -> _Stream:
-    """What is one stream: that of a task wherever it runs, or that of a node whatever its machine is."""
+    """Return the key of a stream: of a task on any node, or of a node on any machine."""
     return written.task, 0 if written.task else node, written.stream
 
 
 def _other(stream: _Stream) -> _Stream:
-    """The other stream of the same task, or node."""
+    """Return the other stream of the same task or node."""
     task, node, name = stream
     return task, node, "stderr" if name == "stdout" else "stdout"
 
 
 def _remember[K](lengths: dict[K, int], key: K, length: int) -> None:
-    """Note the length of a stream; that of the stream that was silent for longest is forgotten for it."""
+    """Store the length of a stream, and forget the stream that was silent for longest."""
     lengths[key] = length
     if len(lengths) > _STREAMS:
         del lengths[next(iter(lengths))]

@@ -1,4 +1,4 @@
-"""Which cell of a notebook a task comes from. Whoever runs cells says so; the library only carries it."""
+"""The notebook cell that a task comes from. Front ends set it; the library only passes it on."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ __all__ = ["Origin", "current_origin"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One cell, as it ran once.
+    """One execution of a cell.
 
     Attributes:
-        number: of its execution, as the notebook shows it in brackets.
-        cell: its id in the notebook; empty where the front end told none.
-        code: its first line.
-        former: whether it ran in another kernel, whose pool this one has taken over.
+        number: execution count, as the notebook shows it in brackets.
+        cell: id in the notebook; empty if the front end gave none.
+        code: first line of its code.
+        former: True if it ran in an earlier kernel, whose pool this one has taken over.
     """
 
     number: int
@@ -27,16 +27,16 @@ class Origin:
 
     @property
     def label(self) -> str:
-        """What a node keeps of it, for the client that comes after this one."""
+        """Label that a node stores with a task, for a later client."""
         return encodable(f"{self.number} {self.cell} {self.code}")
 
     @classmethod
     def of_former(cls, label: str) -> Self | None:
-        """The cell of a client that was here before, by the label that its task was sent with; None for no cell."""
+        """Return the cell of an earlier client from the label of its task; None if there was no cell."""
         number, _, rest = label.partition(" ")
         cell, _, code = rest.partition(" ")
         return cls(int(number), cell, code, former=True) if number.isdecimal() else None
 
 
 current_origin: ContextVar[Origin | None] = ContextVar("skyward_origin", default=None)
-"""The cell that runs now. Tasks take it when they are made, so those of a cell's own threads have it too."""
+"""The running cell. Tasks take it when they are created, also those of a cell's own threads."""

@@ -1,4 +1,4 @@
-"""What a pool looks like at one moment."""
+"""Snapshots of a pool, its nodes and its tasks."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,11 +18,11 @@ class KeptView:
     """A value that a node keeps for later tasks.
 
     Attributes:
-        key: its own.
-        kind: its type.
-        nbytes: its size, as far as that can be told.
+        key: unique key.
+        kind: name of its type.
+        nbytes: estimated size.
         until: Unix time from which scaling down may take its node, unless it is used before.
-        in_use: whether a task uses it now.
+        in_use: True while a task uses it.
     """
 
     key: str
@@ -39,22 +39,22 @@ class NodeView:
     """One node.
 
     Attributes:
-        state: where it is; "stopping" from when it takes no part any more until its machine is gone.
-        phase: what it is doing while it waits.
-        slots, busy: how many tasks it runs at once, and how many it has.
-        received: bytes of blobs that it got.
-        sent: those of them that came from here; the others came from other nodes.
-        group: of which it is.
-        hourly_price: of its machine, USD.
-        age: seconds since its machine was asked for.
-        metrics: what it uses of its machine; None before it has said so.
-        machine: its number; another one may take the rank later.
-        kind: what the machine is: provider, type, zone and market.
-        asked_at: when it was asked for, in Unix time; None for not yet.
-        access: how its machine is entered; None before that is known.
-        phase_at: when it came into its phase, in Unix time; None once it is up.
-        usual: seconds that this phase usually takes; None where none has been seen.
-        kept: what it keeps for later tasks, the oldest first.
+        state: lifecycle state; "stopping" from when it left the pool until its machine is terminated.
+        phase: current phase of its start.
+        slots, busy: number of slots, and of those in use.
+        received: bytes of blobs that it received.
+        sent: bytes of those that the client sent; the rest came from other nodes.
+        group: name of its group.
+        hourly_price: USD an hour for its machine.
+        age: seconds since its machine was requested.
+        metrics: resource usage; None before its first report.
+        machine: number of its machine; another one may take the rank later.
+        kind: provider, type, zone and market of its machine.
+        asked_at: when its machine was requested, in Unix time; None if it was not.
+        access: access to its machine; None before that is known.
+        phase_at: start of its phase, in Unix time; None once it is active.
+        usual: seconds that this phase usually takes; None if unknown.
+        kept: values that it keeps for later tasks, oldest first.
     """
 
     rank: int
@@ -79,23 +79,23 @@ class NodeView:
 
     @property
     def outlives(self) -> bool:
-        """Whether it runs on for a while when the process that has the pool ends."""
+        """True if it keeps running for a while after the client process ends."""
         return isinstance(self.access, SSHAccess | ExecAccess)
 
 
 @dataclass(frozen=True, slots=True)
 class StartupFailureView:
-    """A node that did not come up, and is tried again, or was given up.
+    """A node that failed to come up, and is retried or was given up.
 
     Attributes:
-        phase: in which it failed.
-        reason: in one line.
-        lines: the last that it printed.
-        at: when, in Unix time.
-        attempt: the number of the next try, or of the one that is under way.
-        attempts: after how many it is given up; 0 for never.
-        retry_at: when it is tried again, in Unix time; None while it is tried, and where it was given up.
-        gave_up: whether it is not tried any more, until the pool is resized.
+        phase: phase in which it failed.
+        reason: the reason, in one line.
+        lines: the last lines of its output.
+        at: time of the failure, in Unix time.
+        attempt: number of the next attempt, or of the current one.
+        attempts: attempts before it is given up; 0 for no limit.
+        retry_at: time of the next attempt, in Unix time; None during an attempt, and if it was given up.
+        gave_up: True if it is not retried until the pool is resized.
     """
 
     rank: int
@@ -112,18 +112,18 @@ class StartupFailureView:
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """One pool: its nodes by rank, and its tasks by number.
+    """One pool: its nodes by rank, and counts of its tasks.
 
     Attributes:
-        min, max, desired: nodes, over all groups.
-        policy: what decides how many there are.
+        min, max, desired: numbers of nodes, over all groups.
+        policy: name of the scaling policy.
         spent, per_hour, budget: USD; `budget` is None for no limit.
         at: Unix time of this snapshot.
-        failure: why nodes cannot be had, or paid; empty while they can.
-        broke: whether its budget is reached, and its nodes go once their tasks are over.
-        troubles: nodes that did not come up, the first few by rank.
-        accelerators: of its machines, such as "A100"; empty for none.
-        lease: seconds that nodes run on without this process; 0 where they do not.
+        failure: why nodes cannot be launched, or paid; empty while they can.
+        troubles: nodes that failed to come up, the first few by rank.
+        accelerators: accelerators of its machines, such as "A100"; empty for none.
+        lease: seconds that nodes keep running without this process; 0 if they do not.
+        budget_exhausted: True if its budget is reached, and its nodes drain.
     """
 
     name: str
@@ -154,16 +154,16 @@ class TaskView:
     """One task.
 
     Attributes:
-        number: in its pool.
-        name: of its function.
+        number: its number in its pool.
+        name: name of its function.
         node: rank of the node that has it, or had it last.
-        origin: the cell that sent it.
-        queued_at, started_at, ended_at: Unix time; started when it was sent to its node.
-        seconds: how long it ran there, as its node says.
-        yielded: elements that have arrived, of a generator function.
+        origin: the cell that created it.
+        queued_at, started_at, ended_at: Unix time; `started_at` is when it was sent to its node.
+        seconds: how long it ran, as reported by its node.
+        yielded: elements received so far, of a generator function.
         reason: why it failed.
         cost: USD so far: a share of the price of its machine while it ran, see `skyward.control.observe.costs`.
-        retries: how often it was queued again, because its node was lost or because it raised.
+        retries: times that it was requeued, because its node was lost or because it raised.
     """
 
     number: int
@@ -183,7 +183,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class OutputView:
-    """What a node wrote to a standard stream. `number` counts the pieces of a pool; `task` is 0 for the node itself."""
+    """Output of a node on a standard stream. `number` counts the pieces of a pool; `task` is 0 for the node itself."""
 
     number: int
     node: int
@@ -194,12 +194,12 @@ class OutputView:
 
 @dataclass(frozen=True, slots=True)
 class PoolReport:
-    """Everything about a pool that a view of it shows, of one moment.
+    """Everything that a view of a pool shows, at one moment.
 
     Attributes:
-        decisions, output: those that were asked for, oldest first.
-        tasks: those there are, and the latest that are over.
-        cells: what those that sent them have cost, in the order in which they did.
+        decisions, output: the requested ones, oldest first.
+        tasks: the pending and running ones, and the latest that have ended.
+        cells: costs of the cells that created them, in order.
     """
 
     snapshot: PoolSnapshot

@@ -1,6 +1,6 @@
-"""How nodes start: the phase that each is in, what it has said, how long phases usually take, and what has failed.
+"""Starts of nodes: the current phase and log of each, usual durations of phases, and failures.
 
-Keeps what it is told, and decides nothing. Lives on the library's loop.
+Bookkeeping only; decides nothing. Lives on the library's loop.
 """
 
 import time
@@ -17,42 +17,42 @@ from skyward.errors import JournalError
 __all__ = ["REQUESTED", "Boot", "Failure", "StartupTracker", "UsualTimes"]
 
 SAMPLES = 9
-"""Starts that count for what is usual: the latest ones on record, and so many of one pool at most."""
+"""Latest starts that count for usual durations; also the maximum that one pool adds to the record."""
 
 STARTS = 3
-"""Starts of one rank whose logs are kept."""
+"""Starts of each rank whose logs are kept."""
 
 LONGEST = 256 * 1024
 LOGS = 8 * 1024 * 1024
-"""Characters of one log, and of all of a pool's, that are kept."""
+"""Characters that are kept of one log, and of all logs of a pool."""
 
 REQUESTED = "requested"
-"""The phase in which a machine has been asked for. Which image it is to get makes no difference yet."""
+"""The phase of a requested machine. It does not depend on the image."""
 
 
 class Durations(Protocol):
-    """Keeps how long phases took from one process to the next, as `PoolRecord` does."""
+    """A record of the durations of phases that outlives the process, such as `PoolRecord`."""
 
     def took(self, provider: str, image: str) -> Mapping[str, list[float]]:
-        """Seconds that each phase took lately."""
+        """Return the latest durations of each phase, in seconds."""
 
     def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
-        """A node is up whose phases took so long."""
+        """Add the durations of the phases of one start, and keep the latest `keep`."""
 
 
 class UsualTimes:
-    """How long phases usually take: the median of the latest, for a provider and the identity of an image.
+    """Usual durations of phases: the median of the latest ones, for a provider and the identity of an image.
 
-    It is nice to know, so where it cannot be read or written down nothing fails.
+    Best effort: a record that cannot be read or written is ignored.
     """
 
     def __init__(self, record: Durations) -> None:
         self._record = record
         self._known: dict[tuple[str, str], dict[str, deque[float]]] = {}
-        self._told: dict[tuple[str, str], int] = {}
+        self._added: dict[tuple[str, str], int] = {}
 
     def of(self, provider: str, image: str, phase: str) -> float | None:
-        """Seconds; None where none has been seen."""
+        """Return the usual seconds of a phase; None if unknown."""
         seen = self._seen(provider, image).get(phase)
         return median(seen) if seen else None
 
@@ -66,29 +66,29 @@ class UsualTimes:
         return self._known[key]
 
     def add(self, provider: str, image: str, seconds: Mapping[str, float]) -> None:
-        """A node is up whose phases took so long. The first few of a pool are written down, which takes a moment."""
+        """Add the durations of one start. The first few of a pool are written to the record, which blocks briefly."""
         seen = self._seen(provider, image)
         for phase, took in seconds.items():
             seen.setdefault(phase, deque(maxlen=SAMPLES)).append(took)
-        told = self._told.get((provider, image), 0)
-        if seconds and told < SAMPLES:
-            self._told[provider, image] = told + 1
+        added = self._added.get((provider, image), 0)
+        if seconds and added < SAMPLES:
+            self._added[provider, image] = added + 1
             with suppress(JournalError):
                 self._record.add_took(provider, image, seconds, SAMPLES)
 
 
 type OnPhase = Callable[["Boot", str, float | None], object]
-"""Is told that a start has begun a phase; or, with the seconds that it took, completed one."""
+"""Callback for a phase of a start: None when it begins, its seconds when it completes."""
 
 
 class Boot:
     """The start of one machine.
 
     Attributes:
-        on_phase: is told of its phases.
-        phase: what it is doing, and since when on the steady clock.
-        image: identity of the image that it gets; empty where its environment is there already.
-        took: seconds that its phases took, those that were over at once left out.
+        on_phase: callback for its phases.
+        phase, since: the current phase, and its start on the monotonic clock.
+        image: identity of the image that it gets; empty if its environment exists already.
+        took: seconds of its phases, except those that were over at once.
     """
 
     def __init__(self, rank: int, machine: int) -> None:
@@ -103,7 +103,7 @@ class Boot:
         self._size = 0
 
     def enter(self, phase: str) -> str:
-        """It is in another phase; that."""
+        """Enter a phase; return it."""
         if phase != self.phase:
             now = time.monotonic()
             if self.phase:
@@ -115,7 +115,7 @@ class Boot:
         return phase
 
     def heard(self, event: PhaseEvent) -> str:
-        """Its bootstrap goes on; the phase that it is in."""
+        """Handle an event of its bootstrap; return the current phase."""
         match event.event:
             case "started":
                 return self.enter(event.phase)
@@ -126,7 +126,7 @@ class Boot:
                 self._note(f"{event.phase}: nothing to do")
                 self._completed(event.phase, 0.0)
             case "failed":
-                pass  # which is told with all that it printed
+                pass  # `failed` gets the reason and the log
         return self.phase
 
     def _completed(self, phase: str, elapsed: float) -> None:
@@ -134,7 +134,7 @@ class Boot:
             self.on_phase(self, phase, elapsed)
 
     def failed(self, reason: str, log: str) -> None:
-        """It is over. `log`: all that is known of what it said, where that is more than the reason tells."""
+        """Record its failure. `log`: its full output, if that is more than the reason says."""
         self._note(f"failed: {reason.splitlines()[0] if log else reason}")
         if log:
             self._keep(log[-LONGEST:])
@@ -148,24 +148,24 @@ class Boot:
 
     @property
     def size(self) -> int:
-        """Characters of its log."""
+        """Number of characters of its log."""
         return self._size
 
     @property
     def log(self) -> str:
-        """All that it has said, a line for each phase."""
+        """Its log, with a line for each phase."""
         return "\n".join(self._lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A node that did not come up, the last time it was tried.
+    """The latest failed start of a rank.
 
     Attributes:
-        phase: in which it failed.
-        reason: in one line.
-        lines: the last that it printed.
-        at: when, on the steady clock.
+        phase: phase in which it failed.
+        reason: the reason, in one line.
+        lines: the last lines of its output.
+        at: time of the failure, on the monotonic clock.
     """
 
     phase: str
@@ -178,9 +178,9 @@ class StartupTracker:
     """The starts of the nodes of one pool.
 
     Attributes:
-        usual: how long phases usually take.
-        failures: what the latest start of a rank ended with, where it failed and no other was better since.
-        on_phase: is told of the phases of every start.
+        usual: usual durations of phases.
+        failures: by rank, the latest failed start, until a later one succeeds.
+        on_phase: callback for the phases of every start.
     """
 
     def __init__(self, record: Durations) -> None:
@@ -190,7 +190,7 @@ class StartupTracker:
         self._starts: OrderedDict[int, deque[Boot]] = OrderedDict()
 
     def begin(self, boot: Boot) -> None:
-        """A machine is about to become the node of a rank."""
+        """Add the start of a machine."""
         boot.on_phase = self.on_phase
         self._starts.setdefault(boot.rank, deque(maxlen=STARTS)).append(boot)
         self._starts.move_to_end(boot.rank)
@@ -199,23 +199,23 @@ class StartupTracker:
         return (boot for starts in self._starts.values() for boot in starts)
 
     def came(self, provider: str, seconds: float) -> None:
-        """A machine is there that was asked for so long ago."""
+        """Record that a machine was allocated, `seconds` after its request."""
         self.usual.add(provider, "", {REQUESTED: seconds})
 
     def up(self, boot: Boot, provider: str, *, was_there: bool = False) -> None:
-        """A node is up; one that another process had started says nothing of how long that takes."""
+        """Record that a node is active; a node that another process had started does not count for usual durations."""
         self.failures.pop(boot.rank, None)
         if not was_there:
             self.usual.add(provider, boot.image, boot.took)
 
     def failed(self, boot: Boot, error: Exception) -> None:
-        """A machine did not become a node."""
+        """Record that a machine failed to become a node."""
         reason = str(error) or type(error).__name__
         boot.failed(reason, getattr(error, "log", ""))
         self._fail(boot.rank, boot.phase, reason)
 
     def refused(self, rank: int, reason: str) -> None:
-        """No machine was to be had for a rank."""
+        """Record that no machine could be launched for a rank."""
         boot = Boot(rank, 0)
         boot.enter(REQUESTED)
         boot.failed(reason, "")
@@ -229,11 +229,11 @@ class StartupTracker:
         self.failures[rank] = Failure(phase, first.removesuffix(":"), tuple(lines[-3:]), time.monotonic())
 
     def phase(self, rank: int, machine: int) -> str:
-        """The phase that the start of a machine is in, or ended in."""
+        """Return the phase that the start of a machine is in, or ended in."""
         return next((boot.phase for boot in self._starts.get(rank, ()) if boot.machine == machine), REQUESTED)
 
     def log(self, rank: int) -> str:
-        """What the node of a rank has said while it started, the last few times; empty where it never did."""
+        """Return the logs of the latest starts of a rank; empty if there are none."""
         starts = self._starts.get(rank, ())
         many = len(starts) > 1
         return "\n\n".join(

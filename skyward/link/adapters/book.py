@@ -1,7 +1,7 @@
-"""What a controller knows of worker adapters and of the groups it has from them. Decides only: no clock, no sockets.
+"""State of a controller's worker adapters and of their groups. Decides only: no clock, no sockets.
 
-An adapter is known by its id, over however many connections. One that is silent, or away, for longer than `silence` is
-lost, and so are its groups; they are back when it is back with them. A command is sent again until it is answered.
+An adapter is identified by its id, over any number of connections. One that is silent, or away, for longer than
+`silence` is lost, and so are its groups; they return with it. A command is sent again until it is answered.
 """
 
 import itertools
@@ -40,7 +40,7 @@ SILENCE = 10.0
 """Seconds without a heartbeat after which an adapter is lost."""
 
 RESEND = 5.0
-"""Seconds after which a command that has no answer is sent again."""
+"""Seconds after which an unanswered command is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SendFrame:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close a connection, saying why."""
+    """Close a connection, with a reason."""
 
     link: int
     reason: str
@@ -61,14 +61,14 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class AdapterJoined:
-    """An adapter is there that was not, or was lost."""
+    """A new adapter, or one that was lost, has connected."""
 
     adapter: str
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterLost:
-    """An adapter is gone, and with it its groups."""
+    """An adapter is lost, and its groups with it."""
 
     adapter: str
     reason: str
@@ -76,7 +76,7 @@ class AdapterLost:
 
 @dataclass(frozen=True, slots=True)
 class GroupStarted:
-    """A request has its group."""
+    """A requested group has started."""
 
     request: str
     instance: Instance
@@ -84,7 +84,7 @@ class GroupStarted:
 
 @dataclass(frozen=True, slots=True)
 class GroupRefused:
-    """A request gets no group."""
+    """A request for a group was refused."""
 
     request: str
     reason: str
@@ -92,14 +92,14 @@ class GroupRefused:
 
 @dataclass(frozen=True, slots=True)
 class GroupEnded:
-    """A group that was given back is gone."""
+    """A group that was shut down has ended."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLost:
-    """A group is gone that was not given back."""
+    """A group was lost without a shutdown."""
 
     group: str
     reason: str
@@ -107,7 +107,7 @@ class GroupLost:
 
 @dataclass(frozen=True, slots=True)
 class GroupReturned:
-    """A group that was lost is there again, with its adapter."""
+    """A lost group is available again, with its adapter."""
 
     group: str
 
@@ -127,21 +127,21 @@ type Effect = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a group must be like. `most`: the highest hourly price, USD; None for any."""
+    """Requirements on a group. `most`: the highest hourly price, USD; None for any."""
 
     needs: Needs = NOTHING
     most: float | None = None
 
     def fits(self, adapter: Heartbeat) -> bool:
-        """Whether the groups of an adapter are like that."""
-        dear = self.most is not None and adapter.hourly_price > self.most
-        return not dear and self.needs.fit(adapter.resources, adapter.capabilities)
+        """Return whether the groups of an adapter meet the requirements."""
+        too_expensive = self.most is not None and adapter.hourly_price > self.most
+        return not too_expensive and self.needs.fit(adapter.resources, adapter.capabilities)
 
 
 @dataclass(slots=True)
 class _Adapter:
-    said: Heartbeat
-    heard: float
+    heartbeat: Heartbeat
+    last_seen: float
     link: int | None = None
     requests: dict[str, "_Request"] = field(default_factory=dict)
 
@@ -164,10 +164,10 @@ class _Group:
 
 
 class AdapterBook:
-    """The adapters of one controller. Messages go in, effects come out, and `now` is said with each.
+    """The adapters of one controller. Messages go in, effects come out; each call gets the time `now`.
 
     Args:
-        session: begins the ids of requests; different for each controller that there ever was.
+        session: prefix of request ids; unique to each controller.
         silence: seconds without a heartbeat after which an adapter is lost.
     """
 
@@ -177,80 +177,80 @@ class AdapterBook:
         self._numbers = itertools.count(1)
         self._adapters: dict[str, _Adapter] = {}
         self._links: dict[int, str | None] = {}
-        self._unnamed: dict[int, float] = {}
+        self._unidentified: dict[int, float] = {}
         self._groups: dict[str, _Group] = {}
 
-    # What is known.
+    # Queries.
 
     def adapters(self, wanted: Wanted | None = None) -> Sequence[Heartbeat]:
-        """What the connected adapters said last: those with groups as wanted, the cheapest first."""
-        here = [each.said for each in self._adapters.values() if each.link is not None]
+        """Return the last heartbeats of the connected adapters with groups as wanted, the cheapest first."""
+        connected = [each.heartbeat for each in self._adapters.values() if each.link is not None]
         return sorted(
-            (said for said in here if wanted is None or wanted.fits(said)),
-            key=lambda said: (said.hourly_price, said.adapter_id),
+            (heartbeat for heartbeat in connected if wanted is None or wanted.fits(heartbeat)),
+            key=lambda heartbeat: (heartbeat.hourly_price, heartbeat.adapter_id),
         )
 
     def instance(self, group: str) -> Instance | None:
-        """The machine of a group that was handed out and is not lost."""
+        """Return the machine of a started group that is not lost, or None."""
         found = self._groups.get(group)
         return None if found is None or found.lost else found.instance
 
     def why_none(self, wanted: Wanted) -> str:
-        """Why no group as wanted can be had now, in half a sentence."""
-        here, fitting = self.adapters(), self.adapters(wanted)
-        if not here:
+        """Explain in half a sentence reason no wanted group can be started now."""
+        connected, fitting = self.adapters(), self.adapters(wanted)
+        if not connected:
             return "no adapter is connected"
         if not fitting:
             have = "; ".join(
-                f"{said.adapter_id} has {held(said.resources, said.capabilities)} at ${said.hourly_price:g}/h"
-                for said in here
+                f"{each.adapter_id} has {held(each.resources, each.capabilities)} at ${each.hourly_price:g}/h"
+                for each in connected
             )
             price = "" if wanted.most is None else f" for at most ${wanted.most:g}/h"
             return f"no adapter has nodes with {wanted.needs}{price} ({have})"
-        full = ", ".join(f"{said.adapter_id} has {said.max_worker_groups} at most" for said in fitting)
+        full = ", ".join(f"{heartbeat.adapter_id} has {heartbeat.max_worker_groups} at most" for heartbeat in fitting)
         return f"the adapters have no room ({full})"
 
     def next_tick(self) -> float | None:
-        """When `tick` has something to do, at the earliest."""
+        """Return the earliest time at which `tick` has something to do; None for never."""
         return min(self._deadlines(), default=None)
 
     def _deadlines(self) -> Iterator[float]:
-        yield from (since + self._silence for since in self._unnamed.values())
+        yield from (since + self._silence for since in self._unidentified.values())
         for adapter in self._adapters.values():
-            yield adapter.heard + self._silence
+            yield adapter.last_seen + self._silence
             if adapter.link is not None:
                 yield from (request.sent + RESEND for request in adapter.requests.values())
 
-    # What the pool wants.
+    # Requests of the pool.
 
     def start(self, wanted: Wanted, now: float) -> tuple[str | None, list[Effect]]:
-        """Ask for one group; the id of the request, or None if no adapter with such groups has room."""
-        for said in self.adapters(wanted):
-            adapter = self._adapters[said.adapter_id]
-            if said.max_worker_groups < 0 or self._taken(said) + adapter.starting() < said.max_worker_groups:
+        """Request one group; return the id of the request, or None if no adapter with such groups has room."""
+        for each in self.adapters(wanted):
+            adapter = self._adapters[each.adapter_id]
+            if each.max_worker_groups < 0 or self._taken(each) + adapter.starting() < each.max_worker_groups:
                 command = StartWorkerGroup(self._request_id(), capabilities=wanted.needs.capabilities)
                 return command.request, self._ask(adapter, command, now)
         return None, []
 
-    def _taken(self, said: Heartbeat) -> int:
-        """Groups that an adapter has, those included that it has not yet said it has."""
-        own = (name for name, group in self._groups.items() if group.adapter == said.adapter_id)
-        return len({*own, *said.worker_group_ids})
+    def _taken(self, heartbeat: Heartbeat) -> int:
+        """Return the number of an adapter's groups, including those that its heartbeats do not list yet."""
+        own = (name for name, group in self._groups.items() if group.adapter == heartbeat.adapter_id)
+        return len({*own, *heartbeat.worker_group_ids})
 
     def abandon(self, request: str) -> None:
-        """A group that was asked for is not wanted any more: it is ended when it comes."""
+        """Mark a requested group as no longer wanted: it is shut down when it starts."""
         for adapter in self._adapters.values():
             if request in adapter.requests:
                 adapter.requests[request].wanted = False
 
     def shutdown(self, group: str, now: float) -> list[Effect]:
-        """Give a group back. One that is gone, or never was, has ended already."""
+        """Shut a group down. One that is gone, or never existed, has ended already."""
         found = self._groups.pop(group, None)
         adapter = None if found is None else self._adapters.get(found.adapter)
         if adapter is not None:
             return self._ask(adapter, ShutdownWorkerGroup(self._request_id(), group), now)
         if any(_ending(request) == group for each in self._adapters.values() for request in each.requests.values()):
-            return []  # its answer is on the way
+            return []  # its answer is pending
         return [GroupEnded(group)]
 
     def _request_id(self) -> str:
@@ -260,24 +260,24 @@ class AdapterBook:
         adapter.requests[command.request] = _Request(command, now)
         return [] if adapter.link is None else [SendFrame(adapter.link, command)]
 
-    # What the adapters say.
+    # Messages of the adapters.
 
     def connected(self, link: int, now: float) -> list[Effect]:
-        """Someone who knows the token is there; who it is, the first heartbeat says."""
+        """Note an authenticated connection; its first heartbeat identifies the adapter."""
         self._links[link] = None
-        self._unnamed[link] = now
+        self._unidentified[link] = now
         return []
 
     def disconnected(self, link: int) -> list[Effect]:
-        """A connection ended. Its adapter has until its deadline to come back."""
-        self._unnamed.pop(link, None)
+        """Note the end of a connection. Its adapter may reconnect until its deadline."""
+        self._unidentified.pop(link, None)
         adapter = self._adapters.get(self._links.pop(link, None) or "")
         if adapter is not None and adapter.link == link:
             adapter.link = None
         return []
 
     def heard(self, link: int, message: Message | UnknownCommand, now: float) -> list[Effect]:
-        """A message came in. One over a connection that has ended does nothing."""
+        """Handle a message. A message from a connection that has ended is ignored."""
         if link not in self._links:
             return []
         if isinstance(message, Heartbeat):
@@ -289,30 +289,30 @@ class AdapterBook:
             case Goodbye(reason, ends_groups):
                 lost = self._lose(adapter, reason) if adapter is not None and ends_groups else []
                 return [*lost, *self._close(link, "goodbye")]
-        return self._close(link, f"an adapter does not say {type(message).__name__} here")
+        return self._close(link, f"unexpected {type(message).__name__} from an adapter")
 
-    def _heartbeat(self, link: int, said: Heartbeat, now: float) -> list[Effect]:
-        name = said.adapter_id
+    def _heartbeat(self, link: int, heartbeat: Heartbeat, now: float) -> list[Effect]:
+        name = heartbeat.adapter_id
         if self._links[link] not in (None, name):
-            return self._close(link, "a connection is one adapter's, and this one changed its id")
+            return self._close(link, "the adapter changed its id on an open connection")
         effects: list[Effect] = []
         adapter = self._adapters.get(name)
         if adapter is None:
-            adapter = self._adapters[name] = _Adapter(said, now)
+            adapter = self._adapters[name] = _Adapter(heartbeat, now)
             effects.append(AdapterJoined(name))
         if adapter.link != link:
             if adapter.link is not None:
-                effects += self._close(adapter.link, "the adapter has connected anew")
+                effects += self._close(adapter.link, "the adapter has opened a new connection")
             adapter.link, self._links[link] = link, name
-            self._unnamed.pop(link, None)
+            self._unidentified.pop(link, None)
             effects += self._send_again(adapter, now, every=True)
-        adapter.said, adapter.heard = said, now
+        adapter.heartbeat, adapter.last_seen = heartbeat, now
         return [*effects, SendFrame(link, HeartbeatEcho()), *self._compare(adapter, now)]
 
     def _compare(self, adapter: _Adapter, now: float) -> list[Effect]:
-        """What an adapter has against what it should have."""
+        """Compare the groups of an adapter with those that it should have."""
         effects: list[Effect] = []
-        name, has = adapter.said.adapter_id, set(adapter.said.worker_group_ids)
+        name, has = adapter.heartbeat.adapter_id, set(adapter.heartbeat.worker_group_ids)
         for group, record in self._groups.items():
             if record.adapter != name:
                 continue
@@ -321,8 +321,8 @@ class AdapterBook:
                 effects.append(GroupReturned(group))
             elif not record.lost and group not in has:
                 record.lost = True
-                effects.append(GroupLost(group, f"adapter {name} has it no more"))
-        if not adapter.starting():  # else it may be the one that was asked for, its answer lost
+                effects.append(GroupLost(group, f"adapter {name} no longer has it"))
+        if not adapter.starting():  # otherwise it may be the requested one, whose answer was lost
             ending = {_ending(request) for request in adapter.requests.values()}
             for group in sorted(has - ending):
                 if group not in self._groups:
@@ -332,37 +332,37 @@ class AdapterBook:
     def _answer(self, link: int, adapter: _Adapter, answer: Answer, now: float) -> list[Effect]:
         request = adapter.requests.pop(answer.request, None)
         if request is None:
-            return []  # of a command that was sent twice
+            return []  # the answer to a repeated command
         if isinstance(request.command, ShutdownWorkerGroup):
             if answer.status == "unknown_action":
                 request.sent = now
-                adapter.requests[answer.request] = request  # it could not; it will be asked again
+                adapter.requests[answer.request] = request  # the adapter could not yet: ask again later
                 return []
             return [GroupEnded(request.command.worker_group_id)]
         group = answer.worker_group_id
         if answer.status != "success":
-            why = answer.reason or answer.status.replace("_", " ")
-            return _refused(request, f"adapter {adapter.said.adapter_id}: {why}")
+            reason = answer.reason or answer.status.replace("_", " ")
+            return _refused(request, f"adapter {adapter.heartbeat.adapter_id}: {reason}")
         if len(answer.workers) != 1 or not group or group in self._groups:
-            refused = _refused(request, f"adapter {adapter.said.adapter_id} gave no group of its own")
-            return [*refused, *self._close(link, "a group is one machine, with an id of its own")]
+            refused = _refused(request, f"adapter {adapter.heartbeat.adapter_id} answered without a new worker group")
+            return [*refused, *self._close(link, "a worker group must be one machine, with an id of its own")]
         if not request.wanted:
             return self._ask(adapter, ShutdownWorkerGroup(self._request_id(), group), now)
-        self._groups[group] = record = _Group(adapter.said.adapter_id, replace(answer.workers[0], id=group))
+        self._groups[group] = record = _Group(adapter.heartbeat.adapter_id, replace(answer.workers[0], id=group))
         return [GroupStarted(answer.request, record.instance)]
 
     # Time.
 
     def tick(self, now: float) -> list[Effect]:
-        """What the time brings: adapters that are lost, commands to send again."""
+        """Return the effects of time: lost adapters, commands to send again."""
         effects: list[Effect] = []
-        for link, since in tuple(self._unnamed.items()):
+        for link, since in tuple(self._unidentified.items()):
             if now >= since + self._silence:
-                effects += self._close(link, "it never said which adapter it is")
+                effects += self._close(link, "no heartbeat identified the adapter")
         for adapter in tuple(self._adapters.values()):
-            if now >= adapter.heard + self._silence:
+            if now >= adapter.last_seen + self._silence:
                 effects += self._lose(adapter, f"it was silent for {self._silence:g} s")
-                effects += [] if adapter.link is None else self._close(adapter.link, "no heartbeat came")
+                effects += [] if adapter.link is None else self._close(adapter.link, "no heartbeat arrived")
             else:
                 effects += self._send_again(adapter, now)
         return effects
@@ -376,7 +376,7 @@ class AdapterBook:
         return effects
 
     def _lose(self, adapter: _Adapter, reason: str) -> list[Effect]:
-        name = adapter.said.adapter_id
+        name = adapter.heartbeat.adapter_id
         del self._adapters[name]
         effects: list[Effect] = [AdapterLost(name, reason)]
         for request in adapter.requests.values():
@@ -398,5 +398,5 @@ def _refused(request: _Request, reason: str) -> list[Effect]:
 
 
 def _ending(request: _Request) -> str | None:
-    """The group that a request ends."""
+    """Return the group that a request shuts down, or None."""
     return request.command.worker_group_id if isinstance(request.command, ShutdownWorkerGroup) else None

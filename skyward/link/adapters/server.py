@@ -1,4 +1,4 @@
-"""Where worker adapters connect: carries out what the `AdapterBook` decides. And the connection of both ends."""
+"""Server for worker adapters: applies the decisions of the `AdapterBook`; and the connection, for both ends."""
 
 import asyncio
 import hmac
@@ -43,11 +43,11 @@ _logger = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """The other end does not take us, or is not what we take. The sentence says why."""
+    """Raised when the other end refuses us, or is not the expected one. The message says why."""
 
 
 class Lines:
-    """One connection, as messages. Lives on one loop."""
+    """One connection, as a stream of messages. Lives on one loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -55,15 +55,15 @@ class Lines:
         self._seals: tuple[Seal, Seal] | None = None
 
     def seal(self, ours: Seal, theirs: Seal) -> None:
-        """Send each line from now on with a code, and take none without: both sides have proved themselves."""
+        """Sign each sent line from now on, and accept none without a valid code: both ends are authenticated."""
         self._seals = ours, theirs
 
     async def read(self) -> Message | UnknownCommand:
-        """The next message.
+        """Return the next message.
 
         Raises:
-            ConnectionError: there is none any more.
-            Malformed: what came is none.
+            ConnectionError: the connection ended.
+            Malformed: the line is not a valid message.
         """
         try:
             line = await self._reader.readline()
@@ -74,11 +74,11 @@ class Lines:
         if self._seals is not None:
             return decode(self._seals[1].open(line))
         if len(line) > GREETING_BYTES:
-            raise Malformed(f"A line before the proof is longer than {GREETING_BYTES} bytes.")
+            raise Malformed(f"A line before authentication is longer than {GREETING_BYTES} bytes.")
         return decode(line)
 
     def send(self, message: Message) -> None:
-        """Send a message; over a connection that broke, or whose other end does not read, nothing is sent."""
+        """Send a message, unless the connection is broken or the other end does not read."""
         line = encode(message)
         if self._seals is not None:
             line = self._seals[0].close(line)
@@ -88,12 +88,12 @@ class Lines:
             self._writer.write(line)
 
     def hang_up(self, reason: str, *, ends_groups: bool = False) -> None:
-        """Say goodbye and end the connection."""
+        """Send a goodbye and end the connection."""
         self.send(Goodbye(reason, ends_groups))
         self._writer.close()
 
     async def close(self) -> None:
-        """End the connection once all is sent, at the latest after a second. Twice does no harm."""
+        """End the connection once everything is sent, within a second. Idempotent."""
         self._writer.close()
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(1.0):
@@ -103,11 +103,11 @@ class Lines:
 
 
 async def dial(host: str, port: int, token: str) -> Lines:
-    """A connection to a controller; each side has proved that it knows the token.
+    """Connect to a controller; both ends are authenticated by the token.
 
     Raises:
-        RefusedError: one did not.
-        OSError: nobody is there, or not for long.
+        RefusedError: one end did not authenticate.
+        OSError: there is no controller, or the connection ended.
     """
     reader, writer = await asyncio.open_connection(host, port, limit=_LIMIT)
     lines, nonce = Lines(reader, writer), secrets.token_hex(16)
@@ -115,20 +115,20 @@ async def dial(host: str, port: int, token: str) -> Lines:
         async with asyncio.timeout(_HANDSHAKE):
             challenge = await lines.read()
             if not isinstance(challenge, Challenge):
-                raise ConnectionError("what answers there is no controller")
+                raise ConnectionError("the peer is not a controller")
             lines.send(Proof(proof_of(token, "adapter", challenge.nonce, nonce), nonce))
             welcome = await lines.read()
         if isinstance(welcome, Goodbye):
             raise RefusedError(welcome.reason)
         expected = proof_of(token, "controller", nonce, challenge.nonce)
         if not isinstance(welcome, Welcome) or not hmac.compare_digest(welcome.proof.encode(), expected.encode()):
-            raise RefusedError("what answers there does not know the token")
+            raise RefusedError("the peer does not know the token")
         nonces = (challenge.nonce, nonce)
         lines.seal(Seal(token, "adapter", *nonces), Seal(token, "controller", *nonces))
     except BaseException as error:
         await lines.close()
         if isinstance(error, Malformed):
-            raise ConnectionError("what answers there is no controller") from None
+            raise ConnectionError("the peer is not a controller") from None
         raise
     return lines
 
@@ -137,7 +137,7 @@ class AdapterServer:
     """The controller's end of every worker adapter. Lives on one loop.
 
     Args:
-        token: what adapters must know.
+        token: secret that adapters must know.
         silence: seconds without a heartbeat after which an adapter is lost.
     """
 
@@ -146,7 +146,7 @@ class AdapterServer:
         self._book = AdapterBook(secrets.token_hex(8), silence)
         self._numbers = itertools.count(1)
         self._links: dict[int, Lines] = {}
-        self._talks: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self._strangers: dict[int, asyncio.StreamWriter] = {}
         self._closed = False
         self._starting: dict[str, asyncio.Future[Instance]] = {}
@@ -156,20 +156,20 @@ class AdapterServer:
         self._server: asyncio.Server | None = None
 
     async def open(self, listening: socket.socket) -> None:
-        """Serve those who connect to a listening socket, which is ours from now on."""
+        """Serve connections to a listening socket, which the server owns from now on."""
         self._server = await asyncio.start_server(self._serve, sock=listening, limit=_LIMIT)
 
     async def close(self) -> None:
-        """Send every adapter away, which ends the groups that it has for us. Twice does no harm."""
+        """Disconnect every adapter, which ends the groups that it has for us. Idempotent."""
         self._closed = True
         self._set_timer()
         if self._server is not None:
             self._server.close()
         for lines in self._links.values():
             lines.hang_up("the controller is closing", ends_groups=True)
-        for talk in tuple(self._talks):
-            talk.cancel()
-        await asyncio.gather(*self._talks, return_exceptions=True)
+        for task in tuple(self._serving):
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
         if self._server is not None:
             await self._server.wait_closed()
         for starting in self._starting.values():
@@ -177,10 +177,10 @@ class AdapterServer:
         for ending in self._ending.values():
             ending.cancel()
 
-    # What the provider wants.
+    # Requests of the provider.
 
     async def adapters(self, wanted: Wanted | None, within: float) -> Sequence[Heartbeat]:
-        """What the adapters with such groups say, once there is one; nothing if none came `within` so many seconds."""
+        """Return the heartbeats of adapters with such groups, waiting up to `within` seconds for the first one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while not self._book.adapters(wanted):
@@ -188,10 +188,10 @@ class AdapterServer:
         return self._book.adapters(wanted)
 
     async def start(self, wanted: Wanted) -> Instance:
-        """The machine of a new group.
+        """Start a group and return its machine.
 
         Raises:
-            ProvisioningError: there is none. The message says why.
+            ProvisioningError: no group could be started. The message says why.
         """
         request, effects = self._book.start(wanted, _now())
         if request is None:
@@ -210,16 +210,16 @@ class AdapterServer:
             del self._starting[request]
 
     def instance(self, group: str) -> Instance | None:
-        """The machine of a group, unless it is gone."""
+        """Return the machine of a group; None if it is gone."""
         return self._book.instance(group)
 
     async def shutdown(self, group: str) -> None:
-        """Give a group back; returns when it is gone. One that is gone already is no error."""
+        """Shut a group down; return when it has ended. Idempotent."""
         future = self._ending.setdefault(group, asyncio.get_running_loop().create_future())
         self._perform(self._book.shutdown(group, _now()))
         await asyncio.shield(future)
 
-    # Carrying out.
+    # Application of effects.
 
     def _perform(self, effects: Sequence[book.Effect]) -> None:
         for effect in effects:
@@ -230,9 +230,9 @@ class AdapterServer:
                 case book.Close(link, reason):
                     self._end(link, reason)
                 case book.AdapterJoined(adapter):
-                    _logger.info("adapter %s is there", adapter)
+                    _logger.info("adapter %s has connected", adapter)
                 case book.AdapterLost(adapter, reason):
-                    _logger.warning("adapter %s is gone: %s", adapter, reason)
+                    _logger.warning("adapter %s is lost: %s", adapter, reason)
                 case book.GroupLost(group, reason):
                     _logger.warning("worker group %s is lost: %s", group, reason)
                 case book.GroupReturned(group):
@@ -279,26 +279,26 @@ class AdapterServer:
         if len(self._strangers) >= _MOST_STRANGERS:
             self._strangers.pop(next(iter(self._strangers))).transport.abort()  # the oldest
         self._strangers[link] = writer
-        self._talks.add(task)
+        self._serving.add(task)
         try:
-            if await self._meet(link, lines):
+            if await self._authenticate(link, lines):
                 self._links[link] = lines
                 self._perform(self._book.connected(link, _now()))
                 while link in self._links:
                     self._perform(self._book.heard(link, await lines.read(), _now()))
         except Malformed as error:
-            _logger.warning("an adapter was sent away: %s", error)
+            _logger.warning("disconnected an adapter: %s", error)
             lines.hang_up(str(error))
         except (OSError, TimeoutError):
-            pass  # it is gone
+            pass  # the connection is closed
         finally:
             self._links.pop(link, None)
             self._perform(self._book.disconnected(link))
             await lines.close()
-            self._talks.discard(task)
+            self._serving.discard(task)
 
-    async def _meet(self, link: int, lines: Lines) -> bool:
-        """Whether who has connected knows the token. Nothing else that it says counts before."""
+    async def _authenticate(self, link: int, lines: Lines) -> bool:
+        """Authenticate a new connection; return whether its peer knows the token. Other messages are refused."""
         nonce = secrets.token_hex(16)
         try:
             async with asyncio.timeout(_HANDSHAKE):
@@ -308,7 +308,7 @@ class AdapterServer:
             self._strangers.pop(link, None)
         expected = proof_of(self._token, "adapter", nonce, proof.nonce) if isinstance(proof, Proof) else ""
         if not isinstance(proof, Proof) or not hmac.compare_digest(proof.proof.encode(), expected.encode()):
-            _logger.warning("an adapter was sent away: it does not know the token")
+            _logger.warning("disconnected an adapter: it does not know the token")
             lines.hang_up("the token is wrong")
             return False
         lines.send(Welcome(proof_of(self._token, "controller", proof.nonce, nonce)))

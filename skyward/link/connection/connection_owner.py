@@ -1,4 +1,4 @@
-"""Telling which user of this machine has opened a connection to one of our loopback ports."""
+"""Identification of the local user who opened a connection to one of our loopback ports."""
 
 import os
 import socket
@@ -8,20 +8,21 @@ __all__ = ["is_of_this_user"]
 
 
 def is_of_this_user(connection: socket.socket, tables: tuple[str, ...] = ("/proc/net/tcp", "/proc/net/tcp6")) -> bool:
-    """Return whether the other end of a connection over loopback belongs to a process of this user, or of root.
+    """Return whether the peer of a loopback connection is a process of this user, or of root.
 
-    The other end must still be held by a process, though it may be half closed. Of a socket that was closed, the
-    kernel shows user 0 and inode 0, whoever had it.
+    The peer must still hold its end, which may be half-closed. For a closed socket, the kernel shows user 0 and inode
+    0, whoever owned it.
 
-    Where the system has no such table, which only Linux has, everybody passes. A Unix socket is guarded by its folder.
+    Where the system has no such table, as on all but Linux, every peer is accepted. A Unix socket is protected by its
+    folder.
     """
     if connection.family not in (socket.AF_INET, socket.AF_INET6) or not os.path.exists(tables[0]):
         return True
     try:
-        here, there = connection.getsockname(), connection.getpeername()
-    except OSError:  # it is gone
+        ours, peers = connection.getsockname(), connection.getpeername()
+    except OSError:  # already closed
         return False
-    wanted = f": {_written(there)} {_written(here)} "  # as their end has it
+    wanted = f": {_formatted(peers)} {_formatted(ours)} "  # as seen from the peer's end
     for table in tables:
         try:
             with open(table) as rows:
@@ -34,8 +35,8 @@ def is_of_this_user(connection: socket.socket, tables: tuple[str, ...] = ("/proc
     return False
 
 
-def _written(address: tuple[str, int]) -> str:
-    """An IPv4 or IPv6 address and port as the kernel's table shows them: words of the machine's byte order, in hex."""
+def _formatted(address: tuple[str, int]) -> str:
+    """Format an address as the kernel's table does: 32-bit words in the machine's byte order, in hex."""
     host, port = address[:2]
     packed = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
     words = struct.unpack(f"={len(packed) // 4}I", packed)

@@ -1,4 +1,4 @@
-"""What a worker says of itself once it listens."""
+"""First message of a worker, sent once it listens."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,18 +10,18 @@ __all__ = ["Hello", "WorkerProcess"]
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Where a started worker is.
+    """Addresses and properties of a started worker.
 
     Attributes:
-        address: `host:port` that it listens on, as it has it itself.
-        bulk: its bulk path, to dial from here: `host:port`, or the path of a Unix socket.
-        pid: its process, on its machine.
-        machine: the address at which its machine was reached; "" where it is this one.
-        bulk_there: `host:port` of its bulk path, as it has it itself.
-        directory: its own, by which it can be entered again; "" where it cannot.
-        vcpus: what its machine has; 0 where the provider knows that.
-        memory_gb: the same; 0 where it is not known.
-        python: its version; "" where it is ours.
+        address: `host:port` that it listens on, as it sees it.
+        bulk: address of its bulk path from here: `host:port`, or the path of a Unix socket.
+        pid: its process id, on its machine.
+        machine: the address at which its machine was reached; "" for this machine.
+        bulk_there: `host:port` of its bulk path, as it sees it.
+        directory: its directory, by which another process can attach to it; "" if none can.
+        vcpus: CPUs of its machine; 0 where the provider knows them.
+        memory_gb: memory of its machine, GiB; 0 where it is not known.
+        python: its version of Python; "" if it is ours.
     """
 
     address: str
@@ -36,27 +36,27 @@ class Hello:
 
 
 class WorkerProcess(Protocol):
-    """A started worker."""
+    """A started worker process."""
 
     hello: Hello
 
     async def exited(self) -> str:
-        """Why it ended, once it has."""
+        """Wait for its end, and return the reason."""
 
     async def answers(self) -> bool:
-        """Return whether its machine is reached, so that it is the worker itself that is silent."""
+        """Return whether its machine can be reached, so that the worker itself is the one that is silent."""
 
     async def facts(self) -> Facts | None:
-        """What its environment is made of; None where that is ours, or cannot be found out."""
+        """Return the facts of its environment; None if it is ours, or they cannot be read."""
 
     async def reach(self, address: str) -> str:
-        """Where to connect here, as `host:port`, to reach another address of its machine."""
+        """Make another address of its machine reachable; return the `host:port` to connect to here."""
 
     def dial(self, address: str) -> str:
-        """Where to connect here now, as `host:port`, to reach an address of its machine that was made reachable."""
+        """Return the `host:port` to connect to here, now, for an address that `reach` made reachable."""
 
     async def stop(self) -> bool:
-        """End it, whatever it does; False where it could not be reached. Twice does no harm."""
+        """End it, whatever it does; return False if it could not be reached. Idempotent."""
 
     async def leave(self) -> None:
-        """Let go of it. One that can outlive this process runs on."""
+        """Disconnect. A worker that can outlive this process keeps running."""

@@ -1,4 +1,4 @@
-"""Running programs on this machine: those that do their work elsewhere, and those that set up local nodes."""
+"""Execution of programs on this machine: clients of remote machines, and the set-up of local nodes."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ from skyward.link.connection.transport import Completed
 __all__ = ["ClientShell", "run_here"]
 
 _LIMIT = 8 * 1024 * 1024
-"""Bytes that one line of a program's output may have."""
+"""Largest line of a program's output, in bytes."""
 
 
 class ClientShell:
-    """Runs commands with `sh` on this machine, for `bootstrap`.
+    """Executor that runs commands with `sh` on this machine, for `bootstrap`.
 
     Args:
         environ: the environment of the commands.
@@ -25,7 +25,7 @@ class ClientShell:
         self._environ = environ
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
-        """Run a command. Where the caller is cancelled, it is killed with all that it has started."""
+        """Run a command. If the caller is cancelled, the command is killed with all processes that it has started."""
         return await run_here(("sh", "-c", command), given, on_line, environ=self._environ, group=True)
 
 
@@ -37,15 +37,15 @@ async def run_here(
     environ: Mapping[str, str] | None = None,
     group: bool = False,
 ) -> Completed:
-    """What became of a program with `given` as its standard input. It is killed where the caller is cancelled.
+    """Run a program with `given` as its standard input, and return its result. It is killed if the caller is cancelled.
 
-    `on_line` takes each line of its output, at once. `environ` is its environment, that of this process if None. With
+    `on_line` gets each line of its output, at once. `environ` is its environment, that of this process if None. With
     `group`, the processes that it has started are killed with it.
     """
     process = await asyncio.create_subprocess_exec(
         *words,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env=environ, start_new_session=True, limit=_LIMIT,  # a session of its own: Ctrl-C in a terminal is for us alone
+        env=environ, start_new_session=True, limit=_LIMIT,  # a new session: Ctrl-C in a terminal must not reach it
     )  # fmt: skip  # one option a line would hide the command
     try:
         _, out, err = await asyncio.gather(
@@ -66,7 +66,7 @@ async def run_here(
 async def _feed(writer: asyncio.StreamWriter | None, given: bytes) -> None:
     if writer is None:
         return
-    # It did not want all of it, and its status says whether that is bad. uvloop raises RuntimeError if it has ended.
+    # It may not read all input; its status says whether it failed. uvloop raises RuntimeError if it has ended.
     with contextlib.suppress(ConnectionError, RuntimeError):
         writer.write(given)
         await writer.drain()

@@ -1,4 +1,4 @@
-"""What a connection to a machine does for us, whichever program makes it."""
+"""Interface of a connection to a machine, common to all programs that make one."""
 
 import asyncio
 import contextlib
@@ -29,24 +29,24 @@ __all__ = [
 ]
 
 CONNECT_WITHIN = 10.0
-"""Seconds that one attempt to connect may take."""
+"""Seconds that one connection attempt may take."""
 
 ALIVE_EVERY = 2
 ALIVE_MISSES = 3
-"""A connection is given up when this many questions, so many seconds apart, have gone without an answer."""
+"""A connection is given up when this many keepalives, so many seconds apart, have had no answer."""
 
 _STALE = 86_400.0
-"""Seconds after which a Unix socket at which nobody listens is removed."""
+"""Seconds after which a Unix socket without a listener is removed."""
 
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
-"""Preferred over others: with them a tunnel carries about twice as much as with ChaCha20."""
+"""Preferred ciphers: a tunnel has about twice the throughput that it has with ChaCha20."""
 
 
 _ending: set[asyncio.Task[Any]] = set()
 
 
 async def run_to_completion[T](coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of what must happen whole: it goes on where the caller is cancelled."""
+    """Run a coroutine to its end, also if the caller is cancelled; return its result."""
     task = asyncio.get_running_loop().create_task(coroutine)
     _ending.add(task)
     task.add_done_callback(_ending.discard)
@@ -54,7 +54,7 @@ async def run_to_completion[T](coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class LinkError(ConnectionError):
-    """A machine cannot be reached. With `final`, trying again would not help."""
+    """A machine cannot be reached. With `final`, another attempt is pointless."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class LinkError(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What became of a command."""
+    """Result of a command."""
 
     status: int
     out: str
@@ -71,30 +71,30 @@ class Completed:
 
 
 class Transport(Protocol):
-    """One connection, as long as it lasts."""
+    """One connection, until it breaks."""
 
     broken: asyncio.Future[str]
-    """Done, with the reason, once the connection is no more."""
+    """Ends with the reason, once the connection has broken."""
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
-        """Run a command with `given` as its standard input. `on_line` takes each line that it prints, at once.
+        """Run a command with `given` as its standard input. `on_line` gets each line of its output, at once.
 
         Raises:
             LinkError: the connection broke before the command ended.
         """
 
     async def forward(self, local: str, host: str, remote: int, python: str) -> None:
-        """Carry what connects to `local` to a port that the machine reaches.
+        """Forward connections to `local` to a port that the machine can reach.
 
-        `local` is `host:port` on our loopback, or the path of a Unix socket, which is replaced where it exists.
-        `python` is an interpreter there, for whom that helps.
+        `local` is `host:port` on our loopback, or the path of a Unix socket, which is replaced if it exists. `python`
+        is an interpreter on the machine, for transports that need one.
 
         Raises:
-            LinkError: the port is taken, or the connection broke.
+            LinkError: the port is in use, or the connection broke.
         """
 
     async def close(self) -> None:
-        """End the connection. Twice does no harm."""
+        """End the connection. Idempotent."""
 
 
 def is_path(local: str) -> bool:
@@ -103,20 +103,20 @@ def is_path(local: str) -> bool:
 
 
 def socket_directory() -> Path:
-    """Return the directory of this user's Unix sockets, which nobody else can enter. It stays.
+    """Return the directory of this user's Unix sockets, which no other user can enter. It is never removed.
 
-    A socket goes with its connection, unless the client was killed: those are removed here when they are a day old.
+    A socket is removed with its connection, unless the client was killed: sockets older than a day are removed here.
 
     Raises:
-        LinkError: somebody else has made it.
+        LinkError: another user has created it.
     """
     path = Path(tempfile.gettempdir()) / f"sky-ssh-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     state = path.lstat()
     if path.is_symlink() or state.st_uid != os.getuid() or state.st_mode & 0o077:
-        raise LinkError(f"{path} must be a directory of yours alone (mode 700)", final=True)
+        raise LinkError(f"{path} must be a directory that only you can access (mode 700)", final=True)
     for left in path.iterdir():
-        with contextlib.suppress(OSError):  # another process of ours has removed it
+        with contextlib.suppress(OSError):  # another process of ours removed it
             if left.stat().st_mtime < time.time() - _STALE and not _answers(left):
                 left.unlink()
     return path
@@ -134,19 +134,19 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def refused(access: "SSHAccess", said: str) -> LinkError:
-    """What to raise for a connection that was not made, from what the program that tried it `said`."""
+def refused(access: "SSHAccess", output: str) -> LinkError:
+    """Return the error for a failed connection, from the output of the program that tried it."""
     where = access.target
     source = access.known_hosts or ("the key that was given" if access.host_key else "the known hosts")
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    if "IDENTIFICATION HAS CHANGED" in said or "Host key is not trusted" in said:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if "IDENTIFICATION HAS CHANGED" in output or "Host key is not trusted" in output:
         return LinkError(
-            f"{where} shows another host key than {source} has for it: it is not the same machine, or was set up anew; "
-            "if you know why, remove the old key (`ssh-keygen -R`) and connect again",
+            f"{where} shows another host key than {source} has for it: it is not the same machine, or was reinstalled; "
+            "if you expected that, remove the old key (`ssh-keygen -R`) and connect again",
             final=True,
         )
-    if "Host key verification failed" in said:
+    if "Host key verification failed" in output:
         return LinkError(f"the host key of {where} is not in {source}; add it (`ssh-keyscan` shows it)", final=True)
-    if "Permission denied" in said:
-        return LinkError(f"{where} lets none of our keys in: {lines[-1]}", final=True)
+    if "Permission denied" in output:
+        return LinkError(f"{where} accepts none of our keys: {lines[-1]}", final=True)
     return LinkError(f"{where} cannot be reached: {lines[-1] if lines else 'the connection ended at once'}")

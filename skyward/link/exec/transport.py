@@ -1,10 +1,10 @@
-"""A connection to a machine that is entered by a command here, such as `docker exec -i NAME`.
+"""A connection to a machine that is entered by a local command, such as `docker exec -i NAME`.
 
-Each thing that we do there is such a command: one stays for as long as the connection does, one runs for each of our
-commands, and one for each connection that goes through a tunnel, whose socket is its standard input and output, so that
-its bytes do not pass through this process. The machine needs a shell for that, and Python for tunnels; no server.
+Each operation there is such a command: one lasts as long as the connection (the session), one runs for each of our
+commands, and one for each tunnelled connection, whose socket is its standard input and output, so that its bytes do not
+pass through this process. The machine needs a shell, and Python for tunnels; no server.
 
-When we are gone, however we went, the standard input of the one that stays ends, and it ends the commands that run.
+When this process is gone, for any reason, the standard input of the session ends, and it kills the running commands.
 """
 
 import asyncio
@@ -33,55 +33,55 @@ from skyward.providers.protocol import ExecAccess
 __all__ = ["ExecTransport"]
 
 _SIGN = "skyward-session-"
-"""How the sign of a connection begins. Containers look for it: one with no session and no worker ends itself."""
+"""Prefix of a connection's sign. Containers look for it: one without a session or a worker ends itself."""
 
-_STAY = """
+_SESSION = """
 echo up
 cat
 for process in /proc/[0-9]*; do
   if grep -qs "$0.run" "$process/cmdline"; then kill -KILL "-${process#/proc/}" || kill -KILL "${process#/proc/}"; fi
 done 2>/dev/null
 """
-"""Answers what it hears, and ends what of this connection still runs when it hears no more."""
+"""Session: echoes its input, and kills the remaining commands of this connection at the end of input."""
 
 _RUN = """
 ({command}
 )
 printf '\\n%s %d\\n' "$0" "$?" >&2
 """
-"""Says at the end how the command went: without that, it was cut."""
+"""Command that prints its exit status at the end: without it, the command was cut off."""
 
 _RELAY = """
 import os, socket, sys, threading
-there = socket.create_connection((sys.argv[1], int(sys.argv[2])))
-there.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+remote = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 def take():
     while data := os.read(0, 1 << 20):
-        there.sendall(data)
-    there.shutdown(socket.SHUT_WR)
+        remote.sendall(data)
+    remote.shutdown(socket.SHUT_WR)
 threading.Thread(target=take, daemon=True).start()
-while data := memoryview(there.recv(1 << 20)):
+while data := memoryview(remote.recv(1 << 20)):
     while data:
         data = data[os.write(1, data):]
 """
 
 _GONE = ("no such container", "is not running", "container state improper")
-"""What engines say of a container that will not come back."""
+"""Messages of container engines for a container that will not come back."""
 
-_AFTER_STRANGER = 0.01
+_PAUSE_AFTER_STRANGER = 0.01
 """Seconds until the next connection is accepted after one of another user."""
 
 _MOST_CARRIED = 64
-"""Connections that a tunnel carries at a time, each with a command of its own. Others wait in the listen queue."""
+"""Connections that a tunnel carries at a time, each with its own command. Others wait in the listen queue."""
 
 _LINES = 20
-_LAST_WORDS = 0.5
+_REASON_WITHIN = 0.5
 _CLOSE_WITHIN = 2.0
-"""Seconds that a connection which is over has to say why, and one that is closed to end by itself."""
+"""Seconds that a broken connection has to report the reason, and a closed one to end by itself."""
 
 
 class ExecTransport:
-    """A connection. See `Transport`."""
+    """A connection made by a local command. See `Transport`."""
 
     def __init__(self, access: ExecAccess, process: asyncio.subprocess.Process, sign: str) -> None:
         loop = asyncio.get_running_loop()
@@ -89,7 +89,7 @@ class ExecTransport:
         self._access = access
         self._process = process
         self._sign = sign
-        self._said: deque[str] = deque(maxlen=_LINES)
+        self._errors: deque[str] = deque(maxlen=_LINES)
         self._up: asyncio.Future[None] = loop.create_future()
         self._unanswered = 0
         self._pinging = loop.create_task(self._ping())
@@ -98,17 +98,17 @@ class ExecTransport:
 
     @classmethod
     async def connect(cls, access: ExecAccess) -> Self:
-        """Connect, once.
+        """Connect, in one attempt.
 
         Raises:
-            LinkError: it did not work out.
+            LinkError: the attempt failed.
         """
         sign = f"{_SIGN}{secrets.token_hex(8)}"
         try:
             process = await asyncio.create_subprocess_exec(
-                *access.command, "sh", "-c", _STAY, sign,
+                *access.command, "sh", "-c", _SESSION, sign,
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # so that Ctrl-C in a terminal is for us alone
+                start_new_session=True,  # so that Ctrl-C in a terminal does not reach it
             )  # fmt: skip  # one option a line would hide the command
         except OSError as error:
             raise LinkError(f"{access.target} cannot be entered: {error}", final=True) from None
@@ -126,24 +126,24 @@ class ExecTransport:
             raise self._refused(self.broken.result())
         return self
 
-    def _refused(self, said: str) -> LinkError:
-        gone = any(words in said.lower() for words in _GONE)
-        return LinkError(f"{self._access.target} cannot be entered: {said}", final=gone)
+    def _refused(self, message: str) -> LinkError:
+        gone = any(words in message.lower() for words in _GONE)
+        return LinkError(f"{self._access.target} cannot be entered: {message}", final=gone)
 
     async def _watch(self) -> None:
-        """Hear what stays there until it ends, or no longer answers, which is when the connection ends."""
-        hearing = asyncio.gather(self._hear(), self._listen())
-        await asyncio.wait((hearing, self._pinging), return_when=asyncio.FIRST_COMPLETED)
+        """Read the session's output until it ends, or no longer answers; then end the connection."""
+        reading = asyncio.gather(self._read_answers(), self._listen())
+        await asyncio.wait((reading, self._pinging), return_when=asyncio.FIRST_COMPLETED)
         self._pinging.cancel()
-        with contextlib.suppress(TimeoutError):  # another process may hold its output, and live on
-            async with asyncio.timeout(_LAST_WORDS):
-                await hearing
+        with contextlib.suppress(TimeoutError):  # another process may hold its output open, and live on
+            async with asyncio.timeout(_REASON_WITHIN):
+                await reading
                 await self._process.wait()
-        # Kills it, and lets go of the pipes that another may hold; nothing public does that.
+        # Kills the process, and closes the pipes that another process may hold; there is no public API for that.
         self._process._transport.close()  # type: ignore[attr-defined]
-        self.broken.set_result(self._said[-1] if self._said else "it ended")
+        self.broken.set_result(self._errors[-1] if self._errors else "it ended")
 
-    async def _hear(self) -> None:
+    async def _read_answers(self) -> None:
         assert self._process.stdout is not None
         while await self._process.stdout.readline():
             self._unanswered = 0
@@ -154,20 +154,20 @@ class ExecTransport:
         assert self._process.stderr is not None
         while line := await self._process.stderr.readline():
             if text := line.decode(errors="replace").strip():
-                self._said.append(text)
+                self._errors.append(text)
 
     async def _ping(self) -> None:
-        """Ask it again and again whether it is there: a frozen machine, or a cut cable, says nothing by itself."""
+        """Ping the session repeatedly: a frozen machine, or a cut cable, is silent."""
         assert self._process.stdin is not None
         await asyncio.wait([self._up])
         while self._unanswered < ALIVE_MISSES:
             self._unanswered += 1
-            if not self._process.stdin.is_closing():  # else it is ending, which `_watch` is about to see
+            if not self._process.stdin.is_closing():  # otherwise it is ending, which `_watch` notices
                 with contextlib.suppress(ConnectionError):
                     self._process.stdin.write(b"\n")
                     await self._process.stdin.drain()
             await asyncio.sleep(ALIVE_EVERY)
-        self._said.append(f"it has not answered for {ALIVE_EVERY * ALIVE_MISSES} s")
+        self._errors.append(f"it has not answered for {ALIVE_EVERY * ALIVE_MISSES} s")
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         """See `Transport`."""
@@ -176,8 +176,8 @@ class ExecTransport:
         done = await run_here(words, given, on_line)
         err, mark, status = done.err.rpartition(f"\n{sign} ")
         if not mark:
-            said = done.err.strip().splitlines()
-            raise LinkError(f"the connection to {self._access.target} broke: {said[-1] if said else 'it ended'}")
+            errors = done.err.strip().splitlines()
+            raise LinkError(f"the connection to {self._access.target} broke: {errors[-1] if errors else 'it ended'}")
         return Completed(int(status), done.out, err)
 
     async def forward(self, local: str, host: str, remote: int, python: str) -> None:
@@ -215,7 +215,7 @@ class ExecTransport:
 
 
 def _listen(local: str) -> socket.socket:
-    """A socket that listens at `local`."""
+    """Return a socket that listens at `local`."""
     if not is_path(local):
         host, _, port = local.rpartition(":")
         return socket.create_server((host, int(port)))
@@ -235,27 +235,27 @@ def _listen(local: str) -> socket.socket:
 async def _accept(
     listening: socket.socket, command: tuple[str, ...], keep: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 ) -> None:
-    """Have each connection carried by a command of its own."""
+    """Accept connections, and carry each with a command of its own."""
     carried: set[asyncio.Task[None]] = set()
     with listening:
         while True:
             while len(carried) >= _MOST_CARRIED:
                 await asyncio.wait(carried, return_when=asyncio.FIRST_COMPLETED)
-            await _someone_there(listening)
-            # Without an `await` until it has an owner: what a cancelled task was about to be given, nobody closes.
+            await _wait_readable(listening)
+            # No `await` until the connection has an owner: nothing closes what a cancelled task was about to return.
             with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
                 connection, _ = listening.accept()
-                if not is_of_this_user(connection):  # for whom a command would be run otherwise
+                if not is_of_this_user(connection):  # no command runs for another user
                     connection.close()
-                    await asyncio.sleep(_AFTER_STRANGER)
+                    await asyncio.sleep(_PAUSE_AFTER_STRANGER)
                     continue
                 task = keep(_carry(connection, command))
                 carried.add(task)
                 task.add_done_callback(carried.discard)
-                task.add_done_callback(functools.partial(_let_go, connection))
+                task.add_done_callback(functools.partial(_close, connection))
 
 
-async def _someone_there(listening: socket.socket) -> None:
+async def _wait_readable(listening: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(listening, ready.set)
@@ -265,7 +265,7 @@ async def _someone_there(listening: socket.socket) -> None:
         loop.remove_reader(listening)
 
 
-def _let_go(connection: socket.socket, _carried: asyncio.Task[None]) -> None:
+def _close(connection: socket.socket, _carried: asyncio.Task[None]) -> None:
     connection.close()
 
 

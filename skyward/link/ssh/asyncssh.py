@@ -1,4 +1,4 @@
-"""Our end of an SSH connection that asyncssh makes in a child process: for where there is no `ssh` command."""
+"""Our end of an SSH connection that asyncssh makes in a child process, for machines without an `ssh` command."""
 
 import asyncio
 import base64
@@ -22,8 +22,8 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A request that is not answered yet."""
+class _Request:
+    """A request without an answer."""
 
     done: "asyncio.Future[Completed]"
     on_line: Callable[[str], None] | None = None
@@ -31,7 +31,7 @@ class _Asked:
 
 
 class AsyncSSH:
-    """A connection. See `Transport`."""
+    """A connection made by asyncssh. See `Transport`."""
 
     def __init__(self, access: SSHAccess, process: asyncio.subprocess.Process) -> None:
         loop = asyncio.get_running_loop()
@@ -39,17 +39,17 @@ class AsyncSSH:
         self._access = access
         self._process = process
         self._numbers = itertools.count(1)
-        self._asked: dict[int, _Asked] = {}
+        self._requests: dict[int, _Request] = {}
         self._up: asyncio.Future[None] = loop.create_future()
-        self._said = "the connection ended"
+        self._last_message = "the connection ended"
         self._reading = loop.create_task(self._read())
 
     @classmethod
     async def connect(cls, access: SSHAccess) -> Self:
-        """Connect, once.
+        """Connect, in one attempt.
 
         Raises:
-            LinkError: it did not work out.
+            LinkError: the attempt failed.
         """
         if find_spec("asyncssh") is None:
             raise LinkError(
@@ -60,7 +60,7 @@ class AsyncSSH:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "skyward.link.ssh.child",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            start_new_session=True, limit=LINE_LIMIT,  # a session of its own: Ctrl-C in a terminal is for us alone
+            start_new_session=True, limit=LINE_LIMIT,  # a new session: Ctrl-C in a terminal must not reach it
         )  # fmt: skip  # one option a line would hide the command
         self = cls(access, process)
         try:
@@ -76,52 +76,52 @@ class AsyncSSH:
 
     async def _write(self, words: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError):  # it has ended, which is told by whoever reads
+        with contextlib.suppress(ConnectionError):  # the process has ended, which `_read` reports
             self._process.stdin.write(json.dumps(words).encode() + b"\n")
             await self._process.stdin.drain()
 
     async def _read(self) -> None:
-        """Take what the process says, until it ends, which is when the connection has."""
+        """Handle messages of the process until it ends, with the connection."""
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            self._hear(json.loads(line))
+            self._handle(json.loads(line))
         await self._process.wait()
-        for asked in self._asked.values():
-            if not asked.done.done():
-                asked.done.set_exception(LinkError(f"the connection to {self._access.target} broke"))
+        for request in self._requests.values():
+            if not request.done.done():
+                request.done.set_exception(LinkError(f"the connection to {self._access.target} broke"))
         if not self._up.done():
-            self._up.set_exception(refused(self._access, self._said))
-        self.broken.set_result(self._said)
+            self._up.set_exception(refused(self._access, self._last_message))
+        self.broken.set_result(self._last_message)
 
-    def _hear(self, words: dict[str, Any]) -> None:
+    def _handle(self, words: dict[str, Any]) -> None:
         match words:
             case {"event": "up"}:
                 self._up.set_result(None)
-            case {"event": "refused", "said": said}:
-                self._said = said
-            case {"event": "met", "host": host}:
-                _logger.warning("%s was met for the first time: its host key is trusted from now on", host)
-            case {"id": id, "line": line} if id in self._asked:
-                asked = self._asked[id]
-                asked.lines.append(line)
-                if asked.on_line is not None:
-                    asked.on_line(line.rstrip("\n"))
-            case {"id": id, "status": status, "err": err} if id in self._asked:
-                asked = self._asked.pop(id)
-                asked.done.set_result(Completed(status, "".join(asked.lines), err))
-            case {"id": id, "error": error} if id in self._asked:
-                self._asked.pop(id).done.set_exception(LinkError(f"{self._access.target}: {error}"))
+            case {"event": "refused", "message": message}:
+                self._last_message = message
+            case {"event": "new_host", "host": host}:
+                _logger.warning("first connection to %s: its host key is trusted from now on", host)
+            case {"id": id, "line": line} if id in self._requests:
+                request = self._requests[id]
+                request.lines.append(line)
+                if request.on_line is not None:
+                    request.on_line(line.rstrip("\n"))
+            case {"id": id, "status": status, "err": err} if id in self._requests:
+                request = self._requests.pop(id)
+                request.done.set_result(Completed(status, "".join(request.lines), err))
+            case {"id": id, "error": error} if id in self._requests:
+                self._requests.pop(id).done.set_exception(LinkError(f"{self._access.target}: {error}"))
 
     async def _ask(self, words: dict[str, Any], on_line: Callable[[str], None] | None = None) -> Completed:
         if self.broken.done():
             raise LinkError(f"the connection to {self._access.target} broke")
         id = next(self._numbers)
-        asked = self._asked[id] = _Asked(asyncio.get_running_loop().create_future(), on_line)
+        request = self._requests[id] = _Request(asyncio.get_running_loop().create_future(), on_line)
         try:
             await self._write({"id": id, **words})
-            return await asked.done
+            return await request.done
         finally:
-            if self._asked.pop(id, None) is not None:
+            if self._requests.pop(id, None) is not None:
                 await self._write({"id": id, "do": "stop"})
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
@@ -147,4 +147,4 @@ class AsyncSSH:
                 self._process.kill()
             await self._reading
         if self._up.done() and not self._up.cancelled():
-            self._up.exception()  # it was told where it was awaited
+            self._up.exception()  # retrieved, so that asyncio does not log it

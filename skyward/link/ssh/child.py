@@ -1,8 +1,8 @@
-"""An SSH connection made by asyncssh, in a process of its own so that a busy client does not slow its tunnels.
+"""Process that makes an SSH connection with asyncssh, so that a busy client does not slow its tunnels.
 
 `python -m skyward.link.ssh.child` reads a line of JSON on standard input that says where to connect, then requests, one
-a line; what becomes of them it writes to standard output in the same way. It ends with its standard input.
-`link.ssh_asyncssh` is the other end.
+a line; it writes their results to standard output in the same format. It ends with its standard input.
+`skyward.link.ssh.asyncssh` is the other end.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 type _Words = Mapping[str, Any]
 
 LINE_LIMIT = 16 * 1024 * 1024
-"""Bytes that one line may have, either way."""
+"""Largest line in either direction, in bytes."""
 
 
-def _say(**words: object) -> None:
+def _report(**words: object) -> None:
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
 
@@ -47,7 +47,7 @@ async def _connect(access: _Words) -> "asyncssh.SSHClientConnection":
         "kbdint_auth": False,
     }
     if access["config"] is not None:
-        options["config"] = None if access["config"] == "none" else [os.path.expanduser(access["config"])]  # noqa: ASYNC240  # a look at the environment
+        options["config"] = None if access["config"] == "none" else [os.path.expanduser(access["config"])]  # noqa: ASYNC240  # reads the environment
     if access["host_key"] is not None:
         options["known_hosts"] = ([access["host_key"].encode()], [], [])
     elif access["known_hosts"] is not None:
@@ -60,21 +60,21 @@ async def _connect(access: _Words) -> "asyncssh.SSHClientConnection":
             raise _RefusedError("IDENTIFICATION HAS CHANGED") from None
         if access["known_hosts"] is not None:
             raise _RefusedError("Host key verification failed.") from None
-    key = await asyncssh.get_server_host_key(access["host"], **_reaching(options))
+    key = await asyncssh.get_server_host_key(access["host"], **_address_options(options))
     if key is None:
         raise _RefusedError("Host key verification failed.")
     connection = await asyncssh.connect(access["host"], **{**options, "known_hosts": ([key], [], [])})
-    await asyncio.to_thread(_learn, access, key.export_public_key("openssh").decode().strip())
-    _say(event="met", host=access["host"])
+    await asyncio.to_thread(_add_host_key, access, key.export_public_key("openssh").decode().strip())
+    _report(event="new_host", host=access["host"])
     return connection
 
 
-def _reaching(options: _Words) -> dict[str, Any]:
+def _address_options(options: _Words) -> dict[str, Any]:
     return {name: options[name] for name in ("port", "config") if name in options}
 
 
 class _RefusedError(Exception):
-    """Who answers is not who should."""
+    """Raised when the machine is not the expected one."""
 
 
 def _known_hosts(access: _Words) -> Path:
@@ -82,7 +82,7 @@ def _known_hosts(access: _Words) -> Path:
 
 
 def _is_known(access: _Words) -> bool:
-    """Whether there is a host key for the machine."""
+    """Return whether there is a host key for the machine."""
     import asyncssh
 
     try:
@@ -92,7 +92,7 @@ def _is_known(access: _Words) -> bool:
     return any(asyncssh.match_known_hosts(known, access["host"], "", access["port"] or 22)[:2])
 
 
-def _learn(access: _Words, key: str) -> None:
+def _add_host_key(access: _Words, key: str) -> None:
     path = _known_hosts(access)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     host = access["host"] if access["port"] in (None, 22) else f"[{access['host']}]:{access['port']}"
@@ -101,7 +101,7 @@ def _learn(access: _Words, key: str) -> None:
 
 
 async def _run(connection: "asyncssh.SSHClientConnection", words: _Words) -> None:
-    """Run a command, and say each line of its output, and how it ended."""
+    """Run a command, and report each line of its output, and its end."""
     import asyncssh
 
     id = words["id"]
@@ -111,14 +111,14 @@ async def _run(connection: "asyncssh.SSHClientConnection", words: _Words) -> Non
             process.stdin.write(base64.b64decode(words["given"]))
             process.stdin.write_eof()
             while line := await process.stdout.readline():
-                _say(id=id, line=line.decode(errors="replace"))
+                _report(id=id, line=line.decode(errors="replace"))
             err = (await errors).decode(errors="replace")
             await process.wait_closed()
             if process.exit_status is None and not process.exit_signal:
                 raise ConnectionError("the connection ended")
-            _say(id=id, status=255 if process.exit_status is None else process.exit_status, err=err)
+            _report(id=id, status=255 if process.exit_status is None else process.exit_status, err=err)
     except (OSError, asyncssh.Error) as error:
-        _say(id=id, error=str(error) or type(error).__name__)
+        _report(id=id, error=str(error) or type(error).__name__)
 
 
 async def _forward(connection: "asyncssh.SSHClientConnection", words: _Words) -> None:
@@ -133,9 +133,9 @@ async def _forward(connection: "asyncssh.SSHClientConnection", words: _Words) ->
             host, _, port = words["local"].rpartition(":")
             await connection.forward_local_port(host, int(port), words["host"], words["remote"])
     except (OSError, asyncssh.Error) as error:
-        _say(id=words["id"], error=str(error) or type(error).__name__)
+        _report(id=words["id"], error=str(error) or type(error).__name__)
     else:
-        _say(id=words["id"], status=0, err="")
+        _report(id=words["id"], status=0, err="")
 
 
 async def _serve(connection: "asyncssh.SSHClientConnection", requests: asyncio.StreamReader) -> None:
@@ -155,7 +155,7 @@ async def _serve(connection: "asyncssh.SSHClientConnection", requests: asyncio.S
 async def _main() -> None:
     import asyncssh
 
-    os.umask(0o077)  # its sockets are for this user
+    os.umask(0o077)  # its sockets are for this user alone
     loop = asyncio.get_running_loop()
     requests = asyncio.StreamReader(limit=LINE_LIMIT)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
@@ -163,15 +163,15 @@ async def _main() -> None:
     try:
         connection = await _connect(access)
     except asyncssh.PermissionDenied as error:
-        _say(event="refused", said=f"Permission denied: {error}")
+        _report(event="refused", message=f"Permission denied: {error}")
         return
     except (OSError, asyncssh.Error, _RefusedError, TimeoutError) as error:
-        _say(event="refused", said=str(error) or type(error).__name__)
+        _report(event="refused", message=str(error) or type(error).__name__)
         return
     async with connection:
-        # A session, before anything is forwarded: sshd sends without delay only where there is one.
+        # A session, before any tunnel: sshd disables delays only for connections with a session.
         session = await connection.create_process("exec cat >/dev/null")
-        _say(event="up")
+        _report(event="up")
         serving = asyncio.ensure_future(_serve(connection, requests))
         closed = asyncio.ensure_future(connection.wait_closed())
         await asyncio.wait({serving, closed}, return_when=asyncio.FIRST_COMPLETED)

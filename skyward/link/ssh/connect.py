@@ -1,6 +1,6 @@
-"""The link to one machine, over SSH or whatever else enters it: commands, files and tunnels over one connection.
+"""The link to one machine, over SSH or a local command: commands, files and tunnels over one connection.
 
-It is made again whenever it breaks.
+The connection is made again whenever it breaks.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ __all__ = ["SSHLink"]
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 2.0
-"""Seconds between attempts to connect: doubled from the first to the longest, unless the access says otherwise."""
+"""Seconds between connection attempts: doubled from the first to the longest, unless the access sets them."""
 
 _PORTS = 5
-"""Ports tried for a tunnel: another program may take one between our look and its use."""
+"""Ports tried for a tunnel: another program may take a port between our check and its use."""
 
 _logger = logging.getLogger(__name__)
 
@@ -50,13 +50,13 @@ class _Tunnel:
 
 
 class SSHLink:
-    """The link. Lives on the library's loop.
+    """The link to one machine. Lives on the library's loop.
 
-    A connection that breaks is made again, tunnels and all, on the same ports here where they are free; only after
+    A connection that breaks is made again, with its tunnels, on the same local ports where they are free; only after
     `access.grace` seconds without one is the link lost.
 
     Attributes:
-        lost: done, with the reason, once the machine is given up.
+        lost: ends, with the reason, once the machine is given up.
         since: when the connection was made, on the clock of the loop; infinity while there is none.
     """
 
@@ -73,13 +73,13 @@ class SSHLink:
 
     @classmethod
     async def open(cls, access: RemoteAccess, within: float) -> Self:
-        """The link, connected. A machine that does not answer yet is tried again.
+        """Connect, and return the link. A machine that does not answer yet is tried again.
 
         Raises:
-            NodeStartError: it did not answer `within` so many seconds, or refuses us, or is not who it should be.
+            NodeStartError: it did not answer `within` so many seconds, refuses us, or is not the expected machine.
         """
         pauses = _pauses(access)
-        said = f"{access.target} cannot be reached"
+        message = f"{access.target} cannot be reached"
         try:
             async with asyncio.timeout(within):
                 while True:
@@ -88,13 +88,13 @@ class SSHLink:
                     except LinkError as error:
                         if error.final:
                             raise NodeStartError(str(error)) from None
-                        said = str(error)
+                        message = str(error)
                     await asyncio.sleep(next(pauses))
         except TimeoutError:
-            raise NodeStartError(f"{said}; gave up after {within:.0f} s") from None
+            raise NodeStartError(f"{message}; gave up after {within:.0f} s") from None
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
-        """Run a command with `given` as its standard input. `on_line` takes each line that it prints, at once.
+        """Run a command with `given` as its standard input. `on_line` gets each line of its output, at once.
 
         Raises:
             LinkError: the connection broke before it ended, or the machine is lost.
@@ -102,7 +102,7 @@ class SSHLink:
         return await (await self._connected()).run(command, given, on_line)
 
     async def put(self, path: str, data: bytes) -> None:
-        """Write a file, readable by the user alone, in a directory that is there. It is never there in part.
+        """Write a file, readable by the user alone, in an existing directory. Atomic.
 
         Raises:
             LinkError: the connection broke, or the file could not be written.
@@ -114,16 +114,16 @@ class SSHLink:
             raise LinkError(f"{path} could not be written on {self._access.target}: {done.err.strip()}")
 
     async def tunnel(self, host: str, remote: int, python: str = "python3") -> str:
-        """Make a port that the machine reaches reachable here; return where, as `host:port`.
+        """Make a port that the machine reaches reachable here; return the local `host:port`.
 
-        Any user of this machine can connect there, and can listen there while the connection is broken: both ends of
-        what goes through it must prove themselves, and protect what follows, as TLS does. After a break it may be
-        another port, which `dial` tells.
+        Any user of this machine can connect there, and can listen there while the connection is broken: both ends of a
+        tunnelled connection must authenticate themselves, and protect their data, as TLS does. The port may change
+        after a break; `dial` returns the current one.
 
-        `python` is an interpreter of the machine, for those ways in that need one.
+        `python` is an interpreter of the machine, for transports that need one.
 
         Raises:
-            LinkError: the connection broke, or no port could be had.
+            LinkError: the connection broke, or no port was free.
         """
         tunnel = self._tunnels.get((host, remote))
         if tunnel is None:
@@ -145,7 +145,7 @@ class SSHLink:
         return path
 
     def dial(self, host: str, remote: int) -> str:
-        """Where `tunnel` has made a port reachable, now; the port itself where it has not."""
+        """Return the current local address for a port that `tunnel` made reachable; for any other, the port itself."""
         tunnel = self._tunnels.get((host, remote))
         return f"{host}:{remote}" if tunnel is None else tunnel.local
 
@@ -155,13 +155,13 @@ class SSHLink:
             raise LinkError(self.lost.result(), final=True)
         return self._transport
 
-    def _lose(self, reason: str) -> None:
+    def _set_lost(self, reason: str) -> None:
         if not self.lost.done():
             self.lost.set_result(reason)
         self._settled.set()
 
     async def _keep(self) -> None:
-        """Connect again whenever the connection breaks, until it is out for longer than the grace."""
+        """Connect again whenever the connection breaks, until an outage exceeds the grace."""
         loop = asyncio.get_running_loop()
         while True:
             reason = await asyncio.shield(self._transport.broken)
@@ -172,19 +172,19 @@ class SSHLink:
             await self._transport.close()
             try:
                 async with asyncio.timeout(self._access.grace):
-                    self._transport = await self._again()
+                    self._transport = await self._reconnect()
             except TimeoutError:
                 grace = f"{self._access.grace:g} s"
-                self._lose(f"its connection broke ({reason}) and could not be made again within {grace}")
+                self._set_lost(f"its connection broke ({reason}) and could not be made again within {grace}")
                 return
             except LinkError as error:
-                self._lose(str(error))
+                self._set_lost(str(error))
                 return
             _logger.info("connected to %s again after %.1f s", self._access.target, loop.time() - since)
             self.since = loop.time()
             self._settled.set()
 
-    async def _again(self) -> Transport:
+    async def _reconnect(self) -> Transport:
         for pause in _pauses(self._access):
             try:
                 transport = await _connect(self._access)
@@ -200,16 +200,16 @@ class SSHLink:
             else:
                 return transport
             await asyncio.sleep(pause)
-        raise AssertionError("pauses have no end")
+        raise AssertionError("pauses never end")
 
     async def close(self) -> None:
-        """End the connection and its tunnels. Twice does no harm."""
+        """Close the connection and its tunnels. Idempotent."""
         await run_to_completion(self._close())
 
     async def _close(self) -> None:
         self._keeping.cancel()
         await asyncio.wait([self._keeping])
-        self._lose("the connection was closed")
+        self._set_lost("the connection was closed")
         with contextlib.suppress(LinkError):
             await self._transport.close()
         for tunnel in self._sockets:
@@ -218,12 +218,12 @@ class SSHLink:
 
 
 async def _forward(transport: Transport, tunnel: _Tunnel) -> None:
-    """Make a tunnel, at another port where its own is taken by now: by a program that took it during a break, say."""
-    for left in reversed(range(_PORTS)):
+    """Make a tunnel, at another local port if its own is in use: another program may have taken it during an outage."""
+    for attempts_left in reversed(range(_PORTS)):
         try:
             await transport.forward(tunnel.local, tunnel.host, tunnel.remote, tunnel.python)
         except LinkError:
-            if not left or transport.broken.done() or is_path(tunnel.local):
+            if not attempts_left or transport.broken.done() or is_path(tunnel.local):
                 raise
             tunnel.local = _free_port()
         else:
@@ -231,7 +231,7 @@ async def _forward(transport: Transport, tunnel: _Tunnel) -> None:
 
 
 def _pauses(access: RemoteAccess) -> Iterator[float]:
-    """Seconds before each next attempt to connect, without end."""
+    """Yield the seconds before each next connection attempt, without end."""
     fixed = access.retry_every if isinstance(access, SSHAccess) else None
     pause = fixed or _FIRST_PAUSE
     while True:

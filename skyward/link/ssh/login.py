@@ -1,4 +1,4 @@
-"""How a person gets to a machine: the command that opens a shell there, to the very machine that the pool has."""
+"""The command that opens a shell on a machine of a pool, for the user's terminal."""
 
 from skyward.link.ssh.openssh import identity, pinned
 from skyward.providers.protocol import SSHAccess
@@ -7,5 +7,5 @@ __all__ = ["login"]
 
 
 def login(access: SSHAccess) -> list[str]:
-    """The words of the command, for a terminal. What the pool does not say is as the user's configuration has it."""
+    """Return the words of the command. Options that the pool does not set come from the user's configuration."""
     return ["ssh", "-t", *identity(access), *(pinned(access) or ()), "--", access.host]

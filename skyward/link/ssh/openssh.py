@@ -1,8 +1,8 @@
-"""An SSH connection made by OpenSSH's own program, in a process of its own: two to three times as fast as one in ours.
+"""An SSH connection made by OpenSSH's own program, in a separate process: two to three times as fast as asyncssh.
 
-One `ssh` is the master of the connection; commands and tunnels go through its control socket. Its own session is open
-for as long as it is, for two reasons: sshd sends without delay only where there is a session, and when its standard
-input ends, because we are gone, however we went, it ends the connection with all that goes through it.
+One `ssh` process is the master of the connection; commands and tunnels use its control socket. It keeps a session of
+its own open, for two reasons: sshd disables delays only for connections with a session, and when its standard input
+ends, because this process is gone for any reason, it closes the connection and all its tunnels.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ _logger = logging.getLogger(__name__)
 
 
 def openssh_here() -> bool:
-    """Whether the program is installed."""
+    """Return whether the `ssh` command is installed."""
     return shutil.which("ssh") is not None
 
 
 class OpenSSH:
-    """A connection. See `Transport`."""
+    """A connection made by OpenSSH. See `Transport`."""
 
     def __init__(self, access: SSHAccess, process: asyncio.subprocess.Process, control: str, host: str) -> None:
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -50,29 +50,29 @@ class OpenSSH:
         self._process = process
         self._control = control
         self._host = host
-        self._said: deque[str] = deque(maxlen=_LINES)
+        self._messages: deque[str] = deque(maxlen=_LINES)
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     @classmethod
     async def connect(cls, access: SSHAccess) -> Self:
-        """Connect, once.
+        """Connect, in one attempt.
 
         Raises:
-            LinkError: it did not work out.
+            LinkError: the attempt failed.
         """
         control = str(socket_directory() / secrets.token_hex(8))
         host, checking = await _host_checking(access)
-        sign = f"skyward-{secrets.token_hex(4)}"
+        ready_mark = f"skyward-{secrets.token_hex(4)}"
         process = await asyncio.create_subprocess_exec(
             "ssh", *_options(access), *checking, "-o", "ControlMaster=yes", "-o", f"ControlPath={control}",
-            "--", access.host, f"exec sh -c 'echo {sign}; cat >/dev/null; kill $PPID'",
+            "--", access.host, f"exec sh -c 'echo {ready_mark}; cat >/dev/null; kill $PPID'",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # so that Ctrl-C in a terminal is for us alone
+            start_new_session=True,  # so that Ctrl-C in a terminal does not reach it
         )  # fmt: skip  # one option a line would hide the command
         self = cls(access, process, control, host)
         try:
             async with asyncio.timeout(CONNECT_WITHIN + 5):
-                await self._greeted(sign)
+                await self._wait_ready(ready_mark)
         except BaseException as error:
             await self.close()
             if isinstance(error, TimeoutError):
@@ -80,30 +80,30 @@ class OpenSSH:
             raise
         return self
 
-    async def _greeted(self, sign: str) -> None:
+    async def _wait_ready(self, ready_mark: str) -> None:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            if line.decode(errors="replace").strip() == sign:
+            if line.decode(errors="replace").strip() == ready_mark:
                 return
         await self.broken
-        raise refused(self._access, "\n".join(self._said))
+        raise refused(self._access, "\n".join(self._messages))
 
     async def _watch(self) -> None:
-        """Read what the program has to say until it ends, which is when the connection does."""
+        """Read the program's messages until it ends, with the connection."""
         assert self._process.stderr is not None
         while line := await self._process.stderr.readline():
             text = line.decode(errors="replace").strip()
-            self._said.append(text)
+            self._messages.append(text)
             if "Permanently added" in text:
-                _logger.warning("%s was met for the first time: its host key is trusted from now on", self._host)
+                _logger.warning("first connection to %s: its host key is trusted from now on", self._host)
         await self._process.wait()
-        said = [line for line in self._said if line]
-        self.broken.set_result(said[-1] if said else "the connection ended")
+        messages = [line for line in self._messages if line]
+        self.broken.set_result(messages[-1] if messages else "the connection ended")
 
     def _through(self, *more: str) -> list[str]:
-        """A command that uses the connection, and makes none of its own where that is gone."""
-        ours = ("-o", "ControlMaster=no", "-o", f"ControlPath={self._control}", "-o", "ProxyCommand=false")
-        return ["ssh", "-F", "none", "-T", "-o", "LogLevel=ERROR", *ours, *more]
+        """Return a command that uses the connection, and never makes one of its own."""
+        options = ("-o", "ControlMaster=no", "-o", f"ControlPath={self._control}", "-o", "ProxyCommand=false")
+        return ["ssh", "-F", "none", "-T", "-o", "LogLevel=ERROR", *options, *more]
 
     async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         """See `Transport`."""
@@ -114,9 +114,9 @@ class OpenSSH:
 
     async def forward(self, local: str, host: str, remote: int, python: str) -> None:
         """See `Transport`."""
-        there = f"[{host}]" if ":" in host else host
+        address = f"[{host}]" if ":" in host else host
         process = await asyncio.create_subprocess_exec(
-            *self._through("-O", "forward", "-L", f"{local}:{there}:{remote}", "--", "machine"),
+            *self._through("-O", "forward", "-L", f"{local}:{address}:{remote}", "--", "machine"),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip  # one option a line would hide the command
         _, err = await process.communicate()
@@ -138,12 +138,12 @@ class OpenSSH:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             await self._watching
-        with contextlib.suppress(FileNotFoundError):  # it goes with the program, unless that was killed
+        with contextlib.suppress(FileNotFoundError):  # the program removes it, unless it was killed
             os.unlink(self._control)
 
 
 def _options(access: SSHAccess) -> list[str]:
-    """The options of every connection: never ask anybody, never wait for long, carry nothing but what we ask for."""
+    """Return the options of every connection: no prompts, short timeouts, no forwarding that was not requested."""
     options = {
         "BatchMode": "yes",
         "ConnectTimeout": f"{CONNECT_WITHIN:.0f}",
@@ -156,7 +156,7 @@ def _options(access: SSHAccess) -> list[str]:
         "ForwardAgent": "no",
         "ForwardX11": "no",
         "StreamLocalBindMask": "0177",
-        "StreamLocalBindUnlink": "yes",  # a socket of the connection before this one
+        "StreamLocalBindUnlink": "yes",  # the socket of an earlier connection
         "PermitLocalCommand": "no",
         "RemoteCommand": "none",
         "LogLevel": "INFO",
@@ -165,7 +165,7 @@ def _options(access: SSHAccess) -> list[str]:
 
 
 def identity(access: SSHAccess) -> list[str]:
-    """The options that say which configuration counts, which port it is, and who we are there."""
+    """Return the options for the configuration file, the port and the login."""
     words = []
     if access.config is not None:
         words += ["-F", "none" if access.config == "none" else os.path.expanduser(access.config)]
@@ -181,16 +181,16 @@ def identity(access: SSHAccess) -> list[str]:
 
 
 async def _host_checking(access: SSHAccess) -> tuple[str, list[str]]:
-    """The machine's own name or address, and the options that say which host key it must have."""
+    """Return the machine's real name or address, and the options for its host key."""
     if (options := pinned(access)) is not None:
         return access.host, options
-    said = await _effective(access)
-    strict = said.get("stricthostkeychecking") in ("true", "yes")  # the user's own wish to be asked or refused
-    return said.get("hostname", access.host), ["-o", f"StrictHostKeyChecking={'yes' if strict else 'accept-new'}"]
+    effective = await _effective(access)
+    strict = effective.get("stricthostkeychecking") in ("true", "yes")  # the user requires known hosts
+    return effective.get("hostname", access.host), ["-o", f"StrictHostKeyChecking={'yes' if strict else 'accept-new'}"]
 
 
 def pinned(access: SSHAccess) -> list[str] | None:
-    """The options that say which host key it must have, where the pool says so; None where the configuration does."""
+    """Return the options for a host key that the pool sets; None where the user's configuration decides."""
     if access.host_key is not None:
         kind, key = access.host_key.split()[:2]
         known = f"KnownHostsCommand=/bin/echo %H {kind} {key}"
@@ -203,7 +203,7 @@ def pinned(access: SSHAccess) -> list[str] | None:
 
 
 async def _effective(access: SSHAccess) -> dict[str, str]:
-    """What the user's configuration says of the machine."""
+    """Return the effective options of the user's configuration for the machine."""
     process = await asyncio.create_subprocess_exec(
         "ssh", "-G", *_options(access), "--", access.host,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -215,5 +215,5 @@ async def _effective(access: SSHAccess) -> dict[str, str]:
 
 
 def _quoted(path: str) -> str:
-    """A path as a configuration takes it."""
+    """Return a path as an SSH configuration needs it."""
     return '"' + os.path.expanduser(path).replace("%", "%%") + '"'

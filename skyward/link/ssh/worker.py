@@ -1,7 +1,7 @@
-"""A worker on a machine that is entered over SSH, or by a command here that runs commands there.
+"""A worker on a machine that is entered over SSH, or by a local command that runs commands there.
 
-It is no child of our connection: a link that is cut does not end it. What ends it is we, or its lease, when nobody has
-spoken to it for so long that we must be gone (`worker.lease`).
+It is not a child of our connection: a broken link does not end it. We end it, or its lease does, when it has not heard
+from its client for so long that the client must be gone (`skyward.worker.runtime.lease`).
 """
 
 import asyncio
@@ -38,34 +38,34 @@ from skyward.providers.protocol import RemoteAccess, SSHAccess
 __all__ = ["SSHWorker", "StrayWorkerError", "end_stray", "end_workers"]
 
 LEASE_BEYOND_GRACE = 30.0
-"""Seconds that a worker waits for its client, at least, beyond those that the client waits for the machine."""
+"""Seconds that a worker's lease exceeds the client's own grace for the machine, at least."""
 
 _FINISHES_WITHIN = 600.0
-"""Seconds that a worker has for its tasks when its lease is over, and no more (`worker.lease`)."""
+"""Longest time, in seconds, that a worker has for its tasks after its lease (`skyward.worker.runtime.lease`)."""
 
 _LOG_LINES = 20
 _STOP_WITHIN = 5.0
 _WATCH_AGAIN = 0.2
-_ANSWERS_WITHIN = 5.0
+_ANSWER_WITHIN = 5.0
 _STEADY_FOR = 5.0
-_HEARD_WITHIN = 1.0
-"""Seconds that a machine has to answer, that its connection must have been up for before it is asked, and in which a
-worker is heard that has answered before its machine did."""
+_ANSWER_ARRIVES_WITHIN = 1.0
+"""Seconds that a machine has to answer, that its connection must have been up before it is asked, and in which a
+worker's earlier answer must arrive."""
 
-_LOOKS = 60
-"""Looks, 20 ms apart, at whether a worker that was told to end has ended; then it is killed. As many looks more, at
+_CHECKS = 60
+"""Checks, 20 ms apart, whether a worker that was asked to end has ended; then it is killed. As many more checks,
 whether its inner supervisor has ended the rest, are within `_STOP_WITHIN`."""
 
-_MANY_LOOKS = 300
-"""Such looks where nobody waits for the end of them. A supervisor gives up after 5 s."""
+_MANY_CHECKS = 300
+"""Number of such checks where no client waits for the result. A supervisor gives up after 5 s."""
 
 _ENDED = 3
-"""Exit status of the script that starts a worker, where the worker has ended."""
+"""Exit status of the start script if the worker has ended."""
 
 _logger = logging.getLogger(__name__)
 
-_BORN = """
-born() {
+_START_TIME = """
+start_time() {
   if boot=$(cat /proc/sys/kernel/random/boot_id); then
     echo "$boot $(sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 20)"
   else
@@ -73,43 +73,43 @@ born() {
   fi
 } 2>/dev/null
 """
-"""When process $1 was started, and in which boot of the machine: its number may be another one's later."""
+"""Start time of process $1, and boot of the machine: its number may be reused later."""
 
 _SWEEP = """
 sweep() {
-  looks=0
+  checks=0
   while kill -0 "-$1"; do
-    if [ "$looks" -eq "$2" ]; then
+    if [ "$checks" -eq "$2" ]; then
       kill -KILL "-$1"
       return
     fi
-    looks=$((looks + 1))
+    checks=$((checks + 1))
     sleep 0.02 || sleep 1
   done
 } 2>/dev/null
 """
-"""The end of process group $1, whose first process, the outer supervisor, is gone. The inner one, which is of this
-group, is given the time of $2 looks to end what has left it."""
+"""End of process group $1, whose first process, the outer supervisor, is gone. The inner one, which is in this group,
+gets the time of $2 checks to end processes that have left the group."""
 
 _WORKER = f"""
-{_BORN}
+{_START_TIME}
 {_SWEEP}
 lives() {{
-  read -r pid noted <"$node/pid" && [ -n "$noted" ] && [ "$(born "$pid")" = "$noted" ]
+  read -r pid noted <"$node/pid" && [ -n "$noted" ] && [ "$(start_time "$pid")" = "$noted" ]
 }} 2>/dev/null
 end() {{
-  looks=0
-  while lives && [ "$looks" -lt {_LOOKS} ]; do
+  checks=0
+  while lives && [ "$checks" -lt {_CHECKS} ]; do
     kill -TERM "$pid"
-    looks=$((looks + 1))
+    checks=$((checks + 1))
     sleep 0.02 || sleep 1
   done 2>/dev/null
-  if lives; then kill -KILL "$pid"; sweep "$pid" {_LOOKS}; fi 2>/dev/null
-  rm -rf "$node" || rm -rf "$node"  # the shell that waited for it may just have noted its end there
+  if lives; then kill -KILL "$pid"; sweep "$pid" {_CHECKS}; fi 2>/dev/null
+  rm -rf "$node" || rm -rf "$node"  # the waiting shell may just have written its status there
 }}
 """
-"""Whether the worker of $node is there, and the end of it. Another process that has its number now is left alone.
-Its supervisors end all that comes from it; where they do not answer, their process group is killed."""
+"""Check for the worker of $node, and its end. Another process that has reused its number is not touched. Its
+supervisors end all of its descendants; if they do not answer, their process group is killed."""
 
 _START = """
 set -u
@@ -120,11 +120,11 @@ export SKYWARD_SCRATCH="$node"
 {exports}
 {{
   {python} -m skyward.worker.supervisor >../hello 2>../log </dev/null 9>&- &
-  echo "$! $(born $!)" >../pid
+  echo "$! $(start_time $!)" >../pid
   wait $!
   status=$?
   rm ../pid
-  sweep "$!" {looks}
+  sweep "$!" {checks}
   echo $status >../status
 }} 9<>../life >/dev/null 2>&1 &
 keeper=$!
@@ -137,7 +137,7 @@ gone() {{
 }}
 until [ -s ../hello ] && [ -s ../pid ]; do
   if [ -s ../status ] || gone; then
-    echo "the worker ended as it started ($(cat ../status || echo gone)):"
+    echo "the worker ended during startup ($(cat ../status || echo gone)):"
     tail -c 65536 ../log
     exit {ended}
   fi
@@ -146,9 +146,9 @@ done 2>/dev/null
 echo "${{SSH_CONNECTION:-}}"
 cat ../hello
 """
-"""A worker that could not say where it listens, for want of room, would be waited for: so room is tried first.
-What a worker leaves of its process group ends with it. The shell that waits for it may be killed as well.
-Descriptor 9 keeps the pipe `life` open for as long as the worker lives, so whoever reads it sees its end."""
+"""Start of a worker. Disk space is tested first: a worker that cannot write its addresses would be waited for in vain.
+The remaining process group of a worker ends with it, also if the shell that waits for it was killed. Descriptor 9 keeps
+the pipe `life` open as long as the worker lives, so a reader of the pipe sees its end."""
 
 _WATCH = """
 {node}
@@ -165,16 +165,16 @@ reader=$!
   done
   kill "$reader"
 }} >/dev/null 2>&1 7<&- &
-lookout=$!
+watcher=$!
 wait "$reader"
-kill "$lookout"
+kill "$watcher"
 cat status
 """
-"""The pipe is opened for reading while it is surely open for writing too, which never waits, then read to its end.
-It ends with the connection, which is the parent of this shell."""
+"""Watch over a worker. The pipe is opened for reading while it is also open for writing, which never blocks, then read
+to its end. The script ends with the connection, which is the parent of this shell."""
 
 
-_LOOK = """
+_ATTACH = """
 {node}
 lives || exit 4
 echo "${{SSH_CONNECTION:-}}"
@@ -197,10 +197,10 @@ end
 
 
 class StrayWorkerError(NodeStartError):
-    """The machine was lost while its worker started, so the worker may run there.
+    """Raised when the machine was lost while its worker started, so that the worker may still run there.
 
     Attributes:
-        directory: of the worker, as `SSHWorker` has it.
+        directory: directory of the worker, as in `SSHWorker`.
     """
 
     def __init__(self, message: str, log: str, directory: str) -> None:
@@ -209,7 +209,7 @@ class StrayWorkerError(NodeStartError):
 
 
 class SSHWorker:
-    """The worker, and the link to its machine. `node` sets the shell's variable of that name to its directory."""
+    """The worker, and the link to its machine. `node` is shell text that sets the variable `node` to its directory."""
 
     def __init__(self, access: RemoteAccess, link: SSHLink, hello: Hello, node: str, python: str | None = None) -> None:
         self.hello = hello
@@ -227,8 +227,10 @@ class SSHWorker:
         plan: Plan | None,
         report: Callable[[PhaseEvent], None] | None,
     ) -> Self:
-        """See `launch.start_worker`. Connecting has `within` seconds, unless the access says otherwise, and starting;
-        the plan has its own.
+        """See `launch.start_worker`.
+
+        Connecting and starting have `within` seconds each, unless the access limits the former; the plan has its own
+        limit.
         """
         answer_within = access.answer_within if isinstance(access, SSHAccess) else None
         link = await SSHLink.open(access, answer_within or within)
@@ -252,23 +254,23 @@ class SSHWorker:
                 raise NodeStartError(f"{full}:\n{error}" if isinstance(error, BootstrapError) else full, log) from None
             if not isinstance(error, TimeoutError | LinkError):
                 raise
-            late = f"the worker on {access.target} did not come up within {within:.0f} s"
-            said = late if isinstance(error, TimeoutError) else str(error)
-            raise (NodeStartError(said) if ended else StrayWorkerError(said, "", node)) from None
+            timed_out = f"the worker on {access.target} did not come up within {within:.0f} s"
+            message = timed_out if isinstance(error, TimeoutError) else str(error)
+            raise (NodeStartError(message) if ended else StrayWorkerError(message, "", node)) from None
 
     @classmethod
     async def enter(cls, access: RemoteAccess, worker: WorkerEntry, within: float) -> Self:
-        """A worker that another process has started.
+        """Attach to a worker that another process has started.
 
         Raises:
-            NodeStartError: it is not there any more.
+            NodeStartError: the worker is gone, or its machine cannot be reached.
         """
         link = await SSHLink.open(access, within)
         try:
             async with asyncio.timeout(within):
-                done = await link.run("sh", (_WORKER + _LOOK.format(node=worker.directory)).encode())
+                done = await link.run("sh", (_WORKER + _ATTACH.format(node=worker.directory)).encode())
                 if done.status:
-                    raise NodeStartError(f"the worker on {access.target} is gone: nobody spoke to it for too long")
+                    raise NodeStartError(f"the worker on {access.target} is gone: its lease has expired")
                 python = _interpreter(json.loads(done.out.splitlines()[-1])["pid"])
                 await link.tunnel(*_split(worker.address), python)
                 bulk = await link.socket(*_split(worker.bulk), python)
@@ -281,30 +283,30 @@ class SSHWorker:
         return cls(access, link, _hello(done.out, bulk, worker.directory), worker.directory)
 
     async def exited(self) -> str:
-        """Why it ended, or was lost, once it has."""
+        """Wait until it ends, or is lost, and return the reason."""
         while not self._link.lost.done():
             try:
                 done = await self._link.run("exec sh", _WATCH.format(node=self._node).encode())
-            except LinkError:  # it is made again, or lost
+            except LinkError:  # the connection is made again, or lost
                 await asyncio.sleep(_WATCH_AGAIN)
             else:
                 return _reason(done.out.strip())
         return self._link.lost.result()
 
     async def answers(self) -> bool:
-        """Return whether its machine is reached now, and was for so long that the worker would have been heard."""
+        """Return whether its machine has been reachable for so long that a live worker would have answered."""
         since = self._link.since
         if asyncio.get_running_loop().time() - since < _STEADY_FOR:
             return False
         with contextlib.suppress(LinkError, TimeoutError):
-            async with asyncio.timeout(_ANSWERS_WITHIN):
+            async with asyncio.timeout(_ANSWER_WITHIN):
                 await self._link.run("exec true")
-            await asyncio.sleep(_HEARD_WITHIN)
+            await asyncio.sleep(_ANSWER_ARRIVES_WITHIN)
             return self._link.since == since
         return False
 
     async def facts(self) -> Facts | None:
-        """What its environment is made of, found out now; None where it cannot be."""
+        """Return the facts of its environment, read now; None if they cannot be read."""
         if self._python is None:
             return None
         with contextlib.suppress(LinkError, LookupError, ValueError):
@@ -313,24 +315,24 @@ class SSHWorker:
         return None
 
     async def reach(self, address: str) -> str:
-        """Where to connect here, as `host:port`, to reach another address of its machine, which may be its own."""
+        """Make another address of its machine reachable; return the `host:port` to connect to here."""
         return await self._link.tunnel(*_split(address), _interpreter(self.hello.pid))
 
     def dial(self, address: str) -> str:
-        """Where to connect here now, as `host:port`, to reach an address that `reach` was called for, or its own."""
+        """Return the `host:port` to connect to here, now, for its own address or one given to `reach`."""
         return self._link.dial(*_split(address))
 
     async def stop(self) -> bool:
-        """End it and every process of its session; False where it could not be reached. Twice does no harm."""
+        """End the worker and all of its descendants; return False if it could not be reached. Idempotent."""
         return await run_to_completion(_stop(self._access, self._link, self._node))
 
     async def leave(self) -> None:
-        """Let go of it; it runs on."""
+        """Disconnect; the worker keeps running."""
         await run_to_completion(self._link.close())
 
 
 async def end_workers(access: RemoteAccess, pool: str, within: float) -> None:
-    """End every worker of a pool on one machine, whoever started it.
+    """End every worker of a pool on one machine, including those of other clients.
 
     Raises:
         NodeStartError: the machine cannot be reached.
@@ -346,22 +348,23 @@ async def end_workers(access: RemoteAccess, pool: str, within: float) -> None:
 
 
 async def end_stray(access: RemoteAccess, node: str, lease: float) -> None:
-    """End a worker that was out of reach when it was to end, as soon as it is not; nothing, once it has ended itself.
+    """End a worker that could not be reached when it had to end, once it can be; stop trying when its lease is over.
 
     Args:
-        node: as `SSHWorker` has it.
-        lease: seconds of the pool's.
+        access: its machine.
+        node: see `SSHWorker`.
+        lease: seconds of the pool's lease.
     """
     until = time.monotonic() + _lease(access, lease) + _FINISHES_WITHIN
     with contextlib.suppress(NodeStartError):
         while (within := until - time.monotonic()) > 0:
             if await run_to_completion(_stop(access, await SSHLink.open(access, within), node)):
-                _logger.info("the worker on %s, which had been replaced, was ended", access.target)
+                _logger.info("ended the worker on %s, which had been replaced", access.target)
                 return
 
 
 async def _stop(access: RemoteAccess, link: SSHLink, node: str) -> bool:
-    """End what runs in a node's directory, and the link; whether that was possible."""
+    """End the processes of a node's directory, and close the link; return whether the worker could be ended."""
     ended = False
     try:
         if not link.lost.done():
@@ -381,47 +384,47 @@ def _lease(access: RemoteAccess, wanted: float) -> float:
 async def _prepare(
     access: RemoteAccess, link: SSHLink, plan: Plan | None, report: Callable[[PhaseEvent], None] | None
 ) -> tuple[str, dict[str, str]]:
-    """The interpreter of the worker, and variables that it needs."""
+    """Make the environment; return the interpreter of the worker, and its variables."""
     if access.python is not None:
         return access.python, {}
     if plan is None:
-        raise NodeStartError(f"{access.target} has no environment for the worker: name one, `python='/path/to/python'`")
+        raise NodeStartError(f"{access.target} has no environment for the worker: set `python='/path/to/python'`")
     ready = await bootstrap(link, plan, report)
     return ready.facts.executable, worker_environment(plan, ready)
 
 
 async def _start(access: RemoteAccess, link: SSHLink, environment: Mapping[str, str], node: str, python: str) -> Hello:
-    """Where it listens, once it does."""
+    """Start the worker, and return its addresses."""
     lease = _lease(access, float(environment.get("SKYWARD_LEASE", 0)))
     variables = {"SKYWARD_HOST": "127.0.0.1", **environment, "SKYWARD_LEASE": f"{lease:g}"}
     script = (
-        _BORN
+        _START_TIME
         + _SWEEP
         + _START.format(
             node=node,
             exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
             python=shlex.quote(python),
             ended=_ENDED,
-            looks=_MANY_LOOKS,
+            checks=_MANY_CHECKS,
         )
     )
-    done = await link.run("sh", script.encode())  # as its input: what a command says, others on the machine can see
+    done = await link.run("sh", script.encode())  # as input: other users of the machine can read command lines
     if done.status:
-        said = (done.out + done.err).strip()
-        head, *lines = said.splitlines() or [f"the worker did not start (status {done.status})"]
+        output = (done.out + done.err).strip()
+        head, *lines = output.splitlines() or [f"the worker did not start (status {done.status})"]
         head = head if lines else head.removesuffix(":")
         if done.status == _ENDED:
             head = re.sub(r"\((.*)\)", lambda found: f"({_ended(found[1])})", head)
-        raise NodeStartError("\n".join((head, *lines[-_LOG_LINES:])), said)
+        raise NodeStartError("\n".join((head, *lines[-_LOG_LINES:])), output)
     words = json.loads(done.out.splitlines()[-1])
-    inside = _interpreter(words["pid"])
-    await link.tunnel(*_split(words["address"]), inside)
-    return _hello(done.out, await link.socket(*_split(words["bulk"]), inside), node)
+    interpreter = _interpreter(words["pid"])
+    await link.tunnel(*_split(words["address"]), interpreter)
+    return _hello(done.out, await link.socket(*_split(words["bulk"]), interpreter), node)
 
 
-def _hello(said: str, bulk: str, node: str) -> Hello:
-    """What a machine `said` of its worker in the last two lines; `bulk` is the tunnel to its bulk path."""
-    connection, hello = said.splitlines()[-2:]
+def _hello(output: str, bulk: str, node: str) -> Hello:
+    """Parse a machine's output about its worker, in the last two lines; `bulk` is the tunnel to its bulk path."""
+    connection, hello = output.splitlines()[-2:]
     words = json.loads(hello)
     return Hello(
         words["address"],
@@ -437,7 +440,7 @@ def _hello(said: str, bulk: str, node: str) -> Hello:
 
 
 def _interpreter(pid: int) -> str:
-    """What runs a process of the machine, for tunnels that take it: its Python, wherever that is."""
+    """Return the interpreter that runs a process of the machine, for tunnels that need one."""
     return f"/proc/{pid}/exe"
 
 
@@ -447,7 +450,7 @@ def _split(address: str) -> tuple[str, int]:
 
 
 def _reason(status: str) -> str:
-    """Return why a worker ended whose shell noted `status`."""
+    """Return the reason of a worker's end, from the status that its shell noted."""
     if not status.isdigit():
         return "its machine was restarted"
     ended = _ended(status)
@@ -455,7 +458,7 @@ def _reason(status: str) -> str:
 
 
 def _ended(status: str) -> str:
-    """Return how a process ended of which a shell noted `status`."""
+    """Describe the end of a process, from the status that a shell noted."""
     if not status.isdigit():
         return "killed, with the shell that waited for it"
     number = int(status)

@@ -1,16 +1,16 @@
 """Collections that the nodes of a pool and the client share: `sky.dict`, `set`, `counter`, `queue`, `barrier`, `lock`.
 
 On a node, `sky.dict("cache")`; on the client, `pool.dict("cache")`, or `sky.dict("cache")` for the pool in scope. The
-same name is the same collection everywhere. A collection comes to be with its first use, and ends with its pool.
+same name is the same collection everywhere. A collection is created at first use, and ends with its pool.
 
-What a name stands for is kept on up to three nodes, so it survives the loss of one of three; see each for what it does
-meanwhile. Where all nodes that kept it are gone at the same time, its content is lost: the pool had one node, which
-died; or it was idle and went down to no node. The first operation on a "strong" collection after that, of a task or of
-the client, raises `CollectionLostError`; then the collection works again, empty. An "eventual" one is empty without
-that. Barriers and locks have no content: who waits for one goes on waiting in the new nodes.
+A collection is replicated to up to three nodes, so it survives the loss of one of three; each class says what happens
+meanwhile. If all nodes with a copy are lost at the same time (the only node died, or an idle pool scaled to zero), the
+content is lost. The next operation on a "strong" collection, from a task or the client, raises `CollectionLostError`;
+after that the collection works again, empty. An "eventual" collection is empty without an error. Barriers and locks
+have no content: their waiters keep waiting on the new nodes.
 
-An operation of the client on a pool that has no node starts one, and keeps the pool from being idle meanwhile.
-Operations have a second form for `await`, as `get_async` is that of `get`.
+An operation of the client on a pool without nodes starts one, and keeps the pool from being idle meanwhile. Operations
+have an async form, such as `get_async` for `get`.
 """
 
 from skyward.task.collections.barrier_lock import Barrier, Lock
@@ -36,49 +36,90 @@ __all__ = [
 
 
 def dict(name: str, *, consistency: Consistency | None = None) -> Dict:
-    """The dict of this name. See `Dict`.
+    """Return the dict of this name. See `Dict`.
 
     Args:
         consistency: "strong", the default, or "eventual"; None for that of its first use.
 
     Raises:
         NoClusterError: the nodes of the pool form no cluster.
-        SpecError: not a name, or not a consistency.
+        SpecError: invalid name or consistency.
         NoPoolError: this is the client, and no pool is in scope.
+
+    Example:
+        @sky.function
+        def remember(key: str, value: float) -> None:
+            sky.dict("results")[key] = value
     """
     found: Dict = opener("dict").dict(name, consistency=consistency)
     return found
 
 
 def set(name: str, *, consistency: Consistency | None = None) -> Set:
-    """The set of this name. See `Set`, and `dict` for the rest."""
+    """Return the set of this name. See `Set`; arguments and errors are those of `dict`.
+
+    Example:
+        @sky.function
+        def is_new(url: str) -> bool:
+            seen = sky.set("seen")
+            if url in seen:
+                return False
+            seen.add(url)
+            return True
+    """
     found: Set = opener("set").set(name, consistency=consistency)
     return found
 
 
 def counter(name: str, *, consistency: Consistency | None = None) -> Counter:
-    """The counter of this name, 0 at first. See `Counter`, and `dict` for the rest."""
+    """Return the counter of this name; it starts at 0. See `Counter`; arguments and errors are those of `dict`.
+
+    Example:
+        @sky.function
+        def step() -> int:
+            return sky.counter("steps").increment()
+    """
     found: Counter = opener("counter").counter(name, consistency=consistency)
     return found
 
 
 def queue(name: str) -> Queue:
-    """The queue of this name. See `Queue`, and `dict` for the rest."""
+    """Return the queue of this name. See `Queue`; errors are those of `dict`.
+
+    Example:
+        @sky.function
+        def work() -> None:
+            jobs = sky.queue("jobs")
+            while (job := jobs.get(timeout=5)) is not None:
+                process(job)
+    """
     found: Queue = opener("queue").queue(name)
     return found
 
 
 def barrier(name: str, n: int) -> Barrier:
-    """The barrier of this name, for `n` parties. See `Barrier`, and `dict` for the rest."""
+    """Return the barrier of this name, for `n` parties. See `Barrier`; errors are those of `dict`.
+
+    Example:
+        @sky.function
+        def epoch() -> None:
+            sky.barrier("epoch", sky.instance_info().total_nodes).wait(timeout=60)
+    """
     found: Barrier = opener("barrier").barrier(name, n)
     return found
 
 
 def lock(name: str, timeout: float | None = 30) -> Lock:
-    """The lock of this name. See `Lock`, and `dict` for the rest.
+    """Return the lock of this name. See `Lock`; errors are those of `dict`.
 
     Args:
-        timeout: seconds that `acquire` waits before it raises `TimeoutError`; None for as long as it takes.
+        timeout: seconds that `acquire` waits before it raises `TimeoutError`; None to wait without a limit.
+
+    Example:
+        @sky.function
+        def publish(row: str) -> None:
+            with sky.lock("table"):
+                append(row)
     """
     found: Lock = opener("lock").lock(name, timeout)
     return found

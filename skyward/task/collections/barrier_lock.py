@@ -13,10 +13,10 @@ __all__ = ["Barrier", "Lock"]
 
 
 class Barrier(Collection):
-    """Where `n` parties wait for each other, again and again.
+    """A reusable barrier at which `n` parties wait for each other.
 
-    It waits as long as it was told to. It survives the loss of any node but those of the parties: a party whose node
-    is lost counts as there for 16 seconds at most, and who comes in its place counts for it.
+    It survives the loss of any node except those of the parties: a party whose node is lost still counts for at most
+    16 seconds, and its replacement takes its place.
     """
 
     kind = "barrier"
@@ -24,27 +24,27 @@ class Barrier(Collection):
     def __init__(self, backend: Backend, name: str, n: int) -> None:
         super().__init__(backend, name)
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise SpecError(f"Barrier {name!r} must be for 1 party or more, but got {n!r}.")
+            raise SpecError(f"Barrier {name!r} needs at least 1 party, but got {n!r}.")
         self.n = n
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until `n` are waiting; then all of them go on.
+        """Wait until `n` parties are waiting; then all of them go on.
 
         Raises:
-            TimeoutError: they were not all there within `timeout` seconds. Who timed out counts no more.
-            threading.BrokenBarrierError: it was reset meanwhile.
-            SpecError: others wait at it for another number of parties.
+            TimeoutError: fewer than `n` parties arrived within `timeout` seconds. The caller no longer counts.
+            threading.BrokenBarrierError: the barrier was reset meanwhile.
+            SpecError: others wait at this barrier with another number of parties.
         """
         timeout = seconds(timeout)
         self._judge(self._ask("wait", self.n, timeout), timeout)
 
-    async def wait_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # it is of the synchronous form too
+    async def wait_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # as in the synchronous form
         """See `wait`."""
         timeout = seconds(timeout)
         self._judge(await self._ask_async("wait", self.n, timeout), timeout)
 
     def reset(self) -> None:
-        """Send away those who wait: their `wait` raises `threading.BrokenBarrierError`."""
+        """Reset the barrier: the `wait` of each waiting party raises `threading.BrokenBarrierError`."""
         self._ask("reset")
 
     async def reset_async(self) -> None:
@@ -52,9 +52,9 @@ class Barrier(Collection):
         await self._ask_async("reset")
 
     def _judge(self, answer: tuple[str, int], timeout: float | None) -> None:
-        why, there = answer
+        why, arrived = answer
         if why == "late":
-            raise TimeoutError(f"Barrier {self.name!r}: {there} of {self.n} were there after {timeout:g} s.")
+            raise TimeoutError(f"Barrier {self.name!r}: {arrived} of {self.n} parties arrived within {timeout:g} s.")
         if why == "it was reset":
             raise threading.BrokenBarrierError(f"Barrier {self.name!r} was reset.")
         if why:
@@ -65,13 +65,13 @@ class Barrier(Collection):
 
 
 class Lock(Collection):
-    """Held by one at a time, among all nodes of a pool and the client. For a `with` block, or an `async with` block.
+    """A lock for one holder at a time among all nodes of a pool and the client. Use it with `with` or `async with`.
 
-    It is given in the order in which it was asked for. Who holds it keeps it until `release`, or until the task ends
-    that acquired it. It survives the loss of one of three nodes; that of the node which holds it frees it 20 seconds
-    later. A process that is stopped for longer than that has lost it too, which `release` tells.
+    It is granted in the order of requests. The holder keeps it until `release`, or until the task that acquired it
+    ends. It survives the loss of one of three nodes; the loss of the holder's node frees it after 20 seconds. A process
+    that is suspended for longer than that has lost the lock too, and `release` raises.
 
-    It is held by the thread, or the asyncio task, that acquired it, which cannot acquire it twice.
+    The holder is the thread or the asyncio task that acquired the lock. It is not reentrant.
     """
 
     kind = "lock"
@@ -82,30 +82,30 @@ class Lock(Collection):
         self._tokens: dict[object, int] = {}
 
     def with_timeout(self, timeout: float | None) -> "Lock":
-        """The same lock, with another time to wait for it."""
+        """Return the same lock, with another timeout."""
         same = Lock(self._backend, self.name, timeout)
         same._tokens = self._tokens
         return same
 
     def acquire(self, timeout: float | None = -1) -> bool:
-        """Hold it; True.
+        """Acquire the lock. Return True.
 
         Args:
-            timeout: seconds to wait for it; None for as long as it takes; that of the lock if not given.
+            timeout: seconds to wait; None to wait without a limit; the lock's own timeout if not given.
 
         Raises:
-            TimeoutError: it was not free in time.
+            TimeoutError: the lock was not free in time.
             RuntimeError: the caller holds it already.
         """
-        me, timeout = self._claim(timeout)
-        return self._acquired(me, self._ask("acquire", timeout), timeout)
+        caller, timeout = self._claim(timeout)
+        return self._acquired(caller, self._ask("acquire", timeout), timeout)
 
     def release(self) -> None:
-        """Let it go.
+        """Release the lock.
 
         Raises:
             RuntimeError: the caller does not hold it.
-            LockLostError: the caller had lost it: another may have held it meanwhile.
+            LockLostError: the caller lost it before; another may have held it meanwhile.
         """
         self._released(self._ask("release", self._token()))
 
@@ -116,10 +116,10 @@ class Lock(Collection):
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    async def acquire_async(self, timeout: float | None = -1) -> bool:  # noqa: ASYNC109  # it is of the synchronous form too
+    async def acquire_async(self, timeout: float | None = -1) -> bool:  # noqa: ASYNC109  # as in the synchronous form
         """See `acquire`."""
-        me, timeout = self._claim(timeout)
-        return self._acquired(me, await self._ask_async("acquire", timeout), timeout)
+        caller, timeout = self._claim(timeout)
+        return self._acquired(caller, await self._ask_async("acquire", timeout), timeout)
 
     async def release_async(self) -> None:
         """See `release`."""
@@ -133,36 +133,38 @@ class Lock(Collection):
         await self.release_async()
 
     def _claim(self, timeout: float | None) -> tuple[object, float | None]:
-        me = _me()
-        if me in self._tokens:
-            raise RuntimeError(f"Lock {self.name!r} is held here already; it cannot be acquired twice.")
-        return me, self.timeout if timeout == -1 else seconds(timeout)
+        caller = _caller()
+        if caller in self._tokens:
+            raise RuntimeError(
+                f"Lock {self.name!r} is already held by this thread or asyncio task, and it is not reentrant."
+            )
+        return caller, self.timeout if timeout == -1 else seconds(timeout)
 
-    def _acquired(self, me: object, token: int, timeout: float | None) -> bool:
+    def _acquired(self, caller: object, token: int, timeout: float | None) -> bool:
         if not token:
             raise TimeoutError(f"Lock {self.name!r} was not free within {timeout:g} s.")
-        self._tokens[me] = token
+        self._tokens[caller] = token
         return True
 
     def _token(self) -> int:
-        token = self._tokens.pop(_me(), None)
+        token = self._tokens.pop(_caller(), None)
         if token is None:
-            raise RuntimeError(f"Lock {self.name!r} is not held here.")
+            raise RuntimeError(f"Lock {self.name!r} is not held by this thread or asyncio task.")
         return token
 
     def _released(self, held: bool) -> None:
         if not held:
             raise LockLostError(
-                f"Lock {self.name!r} was lost before it was released: its process was not heard of for too long, or "
-                "all nodes that kept it were gone, so another may have held it meanwhile."
+                f"Lock {self.name!r} was lost before it was released: its process did not renew it in time, or "
+                "all nodes with a copy of it were lost, so another may have held it meanwhile."
             )
 
     def _settings(self) -> tuple[Any, ...]:
         return (self.timeout,)
 
 
-def _me() -> object:
-    """Who asks: the asyncio task, or else the thread; in which task of the pool."""
+def _caller() -> object:
+    """Return the identity of the caller: its asyncio task or else its thread, and its task of the pool."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

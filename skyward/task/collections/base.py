@@ -1,4 +1,4 @@
-"""What the collections have in common: operations that wait, or are awaited, and values as they are kept."""
+"""Common ground of the collections: blocking and async operations, and the serialized form of values."""
 
 import asyncio
 import pickle
@@ -13,8 +13,8 @@ from skyward.wire.payloads.payload import dumps
 
 __all__ = ["Collection", "current_owner", "here", "packed", "refuse_standalone", "set_here", "unpacked", "wait"]
 
-_LOOK = 0.1
-"""Seconds after which a wait off the main thread sees that its task was told to stop."""
+_POLL_INTERVAL = 0.1
+"""Seconds after which a wait off the main thread notices that its task was cancelled."""
 
 _PLAIN = (int, float, bool, str, bytes, type(None))
 
@@ -23,26 +23,26 @@ _owner: Callable[[], int] = int
 
 
 def set_here(backend: Backend, owner: Callable[[], int]) -> None:
-    """From now on, collections of this process go through `backend`. `owner` gives the number of the calling task."""
+    """Set the backend of this process's collections. `owner` returns the number of the calling task."""
     global _backend, _owner
     _backend, _owner = backend, owner
 
 
 def here() -> Backend:
-    """What carries out the operations of this process, which is on a node.
+    """Return the backend of this process, which is on a node.
 
     Raises:
-        NotOnNodeError: it is not.
+        NotOnNodeError: it is not on a node.
     """
     if _backend is None:
         raise NotOnNodeError(
-            "This process is no part of a pool; use the collections of a pool, as in `pool.dict(...)`."
+            "This process is not on a node of a pool: use the collections of a pool object, as in `pool.dict(...)`."
         )
     return _backend
 
 
 def current_owner() -> int:
-    """The number of the calling task, on a node; 0 where there is none."""
+    """Return the number of the calling task, on a node; 0 outside a task."""
     return _owner()
 
 
@@ -59,7 +59,7 @@ def refuse_standalone(what: str, cluster: object) -> None:
 
 
 def packed(value: object, what: str) -> bytes:
-    """`value` as it is kept.
+    """Return `value` serialized.
 
     Raises:
         NotPicklableError: it cannot be pickled.
@@ -68,20 +68,20 @@ def packed(value: object, what: str) -> bytes:
 
 
 def unpacked(data: bytes) -> Any:
-    """The value that was kept."""
+    """Return the value that was serialized."""
     return pickle.loads(data)
 
 
 def wait[T](future: Future[T]) -> T:
-    """The result. An interrupt here ends the wait, and takes back what has not happened."""
+    """Wait for the result of an operation. An interrupt ends the wait and cancels what has not happened yet."""
     try:
         if threading.current_thread() is threading.main_thread():
             return future.result()
-        while True:  # an interrupt reaches another thread only between two steps of Python
+        while True:  # an interrupt reaches another thread only between two Python instructions
             try:
-                return future.result(_LOOK)
+                return future.result(_POLL_INTERVAL)
             except TimeoutError:
-                if future.done():  # meanwhile; or this is what it has failed with
+                if future.done():  # done meanwhile, or the operation itself raised TimeoutError
                     return future.result()
     except BaseException:
         future.cancel()
@@ -89,7 +89,7 @@ def wait[T](future: Future[T]) -> T:
 
 
 class Collection:
-    """A collection of a pool, by its name. The same name is the same collection, on every node and on the client."""
+    """A collection of a pool, known by its name: the same collection on every node and on the client."""
 
     kind: ClassVar[Kind]
 
@@ -99,16 +99,16 @@ class Collection:
         self.name = name
 
     def settle(self, consistency: Consistency | None) -> None:
-        """Take on a consistency, if there is none yet.
+        """Set the consistency, if there is none yet.
 
         Raises:
-            SpecError: there is another.
+            SpecError: the collection has another consistency.
         """
         self._consistency = self._consistency or consistency
         if consistency not in (None, self._consistency):
             raise SpecError(
-                f"{self.kind.capitalize()} {self.name!r} is {self._consistency!r} since its first use; "
-                f"it cannot be {consistency!r} as well."
+                f"{self.kind.capitalize()} {self.name!r} has been {self._consistency!r} since its first use; "
+                f"it cannot be {consistency!r}."
             )
 
     def _start(self, verb: str, *args: Any) -> Future[Any]:
@@ -118,7 +118,7 @@ class Collection:
         return started
 
     def _unsettle(self, done: Future[Any]) -> None:
-        """Forget a consistency that was refused: every handle of this name would be refused for ever."""
+        """Forget a refused consistency; otherwise every later operation of this handle would be refused too."""
         if not done.cancelled() and isinstance(done.exception(), SpecError):
             self._consistency = None
 
@@ -129,8 +129,8 @@ class Collection:
         return await asyncio.wrap_future(self._start(verb, *args))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It travels as its name: on a node, it is that node's way to the same collection."""
-        from skyward.task.collections.opener import reopened  # circular: a collection travels as what opens it
+        """Pickle the collection as its name; on a node it becomes that node's handle of the same collection."""
+        from skyward.task.collections.opener import reopened  # circular: a collection is pickled as its opener
 
         return reopened, (self.kind, self.name, *self._settings())
 

@@ -12,24 +12,24 @@ _MISSING: Final = object()
 
 
 class Dict(Collection):
-    """A dict that the nodes of a pool, and the client, share. Each key is kept on its own, with no order among them.
+    """A dict that the nodes of a pool and the client share. Keys are stored independently and have no order.
 
-    With "strong" consistency, which is the default, a write has happened once most of the key's copies have it (up to
-    three, each on another node): it survives the loss of one of three nodes. With "eventual", once one copy has it: it
-    is sooner there, and the last writes of a node may be lost with the node. Writes to one key happen one after the
-    other; each is seen by all who read after it. `pop` gives a value to one caller only. While a node is being lost,
-    operations on the keys that it kept wait a few seconds; on a pool of one or two nodes, for its replacement.
+    With "strong" consistency, the default, a write returns once most of the key's copies have it (up to three, each on
+    another node): it survives the loss of one of three nodes. With "eventual", it returns once one copy has it: this is
+    faster, and the last writes to a node may be lost with the node. Writes to one key are serialized; every later read
+    sees them. `pop` returns a value to one caller only. While a node is being lost, operations on the keys that it
+    stored wait a few seconds; on a pool of one or two nodes, they wait for its replacement.
 
-    None is a value like any other. Keys are as in a Python dict: hashable, and 1, 1.0 and True are one key.
+    None is a valid value. Keys are as in a Python dict: hashable, and 1, 1.0 and True are one key.
     """
 
     kind = "dict"
 
     def __getitem__(self, key: object) -> Any:
-        """The value of `key`.
+        """Return the value of `key`.
 
         Raises:
-            KeyError: it has none.
+            KeyError: `key` has no value.
         """
         if (data := self._ask("get", key_bytes(key))) is None:
             raise KeyError(key)
@@ -45,22 +45,22 @@ class Dict(Collection):
     def __contains__(self, key: object) -> bool:
         return bool(self._ask("has", key_bytes(key)))
 
-    __iter__ = None  # not by numbers from 0 on, as Python would
+    __iter__ = None  # else Python would iterate by the keys 0, 1, ...
 
     def get(self, key: object, default: Any = None) -> Any:
-        """The value of `key`, or `default`."""
+        """Return the value of `key`, or `default`."""
         data = self._ask("get", key_bytes(key))
         return default if data is None else unpacked(data)
 
     def update(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /, **named: Any) -> None:
-        """Set the values of many keys, many at a time. Each is written on its own."""
+        """Set the values of many keys, in batches. Each key is written independently."""
         self._ask("update", self._all_packed(values, named))
 
     def pop(self, key: object, default: Any = _MISSING) -> Any:
-        """Remove `key`; the value that it had, or `default`.
+        """Remove `key`. Return its value, or `default`.
 
         Raises:
-            KeyError: it had none, and there is no default.
+            KeyError: `key` has no value, and there is no default.
         """
         return self._popped(key, self._ask("take", key_bytes(key)), default)
 
@@ -82,7 +82,7 @@ class Dict(Collection):
         self._popped(key, await self._ask_async("take", key_bytes(key)), _MISSING)
 
     async def contains_async(self, key: object) -> bool:
-        """Whether `key` has a value."""
+        """Return whether `key` has a value."""
         return bool(await self._ask_async("has", key_bytes(key)))
 
     async def update_async(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /, **named: Any) -> None:
@@ -111,9 +111,9 @@ class Dict(Collection):
 
 
 class Set(Collection):
-    """A set that the nodes of a pool, and the client, share. Members are as in a Python set: hashable.
+    """A set that the nodes of a pool and the client share. Members are hashable, as in a Python set.
 
-    What its consistency means, and what the loss of a node does, is as with `sky.dict`.
+    Consistency and the loss of nodes are as for `sky.dict`.
     """
 
     kind = "set"
@@ -123,7 +123,7 @@ class Set(Collection):
         self._ask("add", key_bytes(member))
 
     def discard(self, member: object) -> None:
-        """Remove a member, if it is one."""
+        """Remove a member, if present."""
         self._ask("discard", key_bytes(member))
 
     def __contains__(self, member: object) -> bool:
@@ -133,7 +133,7 @@ class Set(Collection):
         return int(self._ask("size"))
 
     def __bool__(self) -> bool:
-        """True: the collection is there, whether it has members or not. Ask `len` for those."""
+        """True, with or without members, because the handle is not None. See `len`."""
         return True
 
     async def add_async(self, member: object) -> None:
@@ -141,13 +141,13 @@ class Set(Collection):
         await self._ask_async("add", key_bytes(member))
 
     async def discard_async(self, member: object) -> None:
-        """Remove a member, if it is one."""
+        """Remove a member, if present."""
         await self._ask_async("discard", key_bytes(member))
 
     async def contains_async(self, member: object) -> bool:
-        """Whether it is a member."""
+        """Return whether `member` is in the set."""
         return bool(await self._ask_async("has", key_bytes(member)))
 
     async def size_async(self) -> int:
-        """How many members there are."""
+        """Return the number of members."""
         return int(await self._ask_async("size"))

@@ -1,4 +1,4 @@
-"""Keys as bytes: those of equal keys are equal, on every node and in every process."""
+"""Serialization of keys: equal keys give equal bytes, on every node and in every process."""
 
 import io
 import operator
@@ -11,17 +11,17 @@ from typing import Any
 __all__ = ["key_bytes"]
 
 _LONGEST = 64
-"""Bytes of a key; of a longer one there is its digest."""
+"""Longest key in bytes; a longer one is replaced by its digest."""
 
 
 def key_bytes(key: object) -> bytes:
-    """The bytes of `key`.
+    """Return the bytes of `key`.
 
-    Numbers, strings, bytes, None, tuples, frozensets, enums and frozen dataclasses are the same as their equals, as in
-    a dict of Python. Keys of other types are the same where their pickles are.
+    Numbers, strings, bytes, None, tuples, frozensets, enums and frozen dataclasses are equal as in a Python dict. Keys
+    of other types are equal if their pickles are.
 
     Raises:
-        TypeError: it cannot be a key.
+        TypeError: `key` cannot be a key.
     """
     hash(key)
     written = _write(key)
@@ -60,7 +60,7 @@ def _framed(tag: bytes, data: bytes) -> bytes:
 def _pickled(key: object) -> bytes:
     sink = io.BytesIO()
     pickler: Any = pickle.Pickler(sink, protocol=5)
-    pickler.fast = True  # without it, the pickle tells an object that is there twice from two that are equal
+    pickler.fast = True  # else the pickle distinguishes one object that occurs twice from two equal ones
     try:
         pickler.dump(key)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Opening a collection: the same object for the same name, in one process and for one pool."""
+"""Opening of collections: one object per name, process and pool."""
 
 import os
 import threading
@@ -21,35 +21,35 @@ class Shared(ABC):
 
     @abstractmethod
     def _opener(self, what: str) -> "CollectionFactory":
-        """What opens them, for a collection of the kind `what`."""
+        """Return the factory, for a collection of the kind `what`."""
 
     def dict(self, name: str, *, consistency: Consistency | None = None) -> Dict:
-        """The dict of this name, shared with the nodes. See `sky.dict`."""
+        """Return the dict of this name, shared with the nodes. See `sky.dict`."""
         return self._opener("dict").dict(name, consistency=consistency)
 
     def set(self, name: str, *, consistency: Consistency | None = None) -> Set:
-        """The set of this name, shared with the nodes. See `sky.set`."""
+        """Return the set of this name, shared with the nodes. See `sky.set`."""
         return self._opener("set").set(name, consistency=consistency)
 
     def counter(self, name: str, *, consistency: Consistency | None = None) -> Counter:
-        """The counter of this name, shared with the nodes. See `sky.counter`."""
+        """Return the counter of this name, shared with the nodes. See `sky.counter`."""
         return self._opener("counter").counter(name, consistency=consistency)
 
     def queue(self, name: str) -> Queue:
-        """The queue of this name, shared with the nodes. See `sky.queue`."""
+        """Return the queue of this name, shared with the nodes. See `sky.queue`."""
         return self._opener("queue").queue(name)
 
     def barrier(self, name: str, n: int) -> Barrier:
-        """The barrier of this name for `n` parties, shared with the nodes. See `sky.barrier`."""
+        """Return the barrier of this name for `n` parties, shared with the nodes. See `sky.barrier`."""
         return self._opener("barrier").barrier(name, n)
 
     def lock(self, name: str, timeout: float | None = 30) -> Lock:
-        """The lock of this name, shared with the nodes. See `sky.lock`."""
+        """Return the lock of this name, shared with the nodes. See `sky.lock`."""
         return self._opener("lock").lock(name, timeout)
 
 
 class CollectionFactory:
-    """Gives the collections of one pool, the same object for the same name."""
+    """Factory of the collections of one pool; the same name gives the same object."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -91,7 +91,7 @@ class CollectionFactory:
 
     def _kept[C: Collection](self, kind: type[C], name: str, make: Callable[[], C]) -> C:
         if not isinstance(name, str) or not name:
-            raise SpecError(f"The name of a {kind.kind} must be a text such as 'results', but got {name!r}.")
+            raise SpecError(f"The name of a {kind.kind} must be a string such as 'results', but got {name!r}.")
         with self._lock:
             found = self._open.get((kind.kind, name))
             if not isinstance(found, kind):
@@ -104,7 +104,7 @@ _opening = threading.Lock()
 
 
 def opener(what: str) -> Any:
-    """What opens collections here: on a node its own way to them, else the pool in scope.
+    """Return what opens collections here: on a node its own factory, else the pool in scope.
 
     Raises:
         NoClusterError: the nodes of the pool form no cluster.
@@ -128,7 +128,7 @@ def opener(what: str) -> Any:
 
 
 def reopened(kind: Kind, name: str, setting: Any) -> Any:
-    """A collection that travelled here by its name."""
+    """Return the local handle of a collection that was pickled by its name."""
     if kind in ("dict", "set", "counter"):
         return getattr(opener(kind), kind)(name, consistency=setting)
     return getattr(opener(kind), kind)(name, *(() if kind == "queue" else (setting,)))

@@ -1,1 +1,1 @@
-"""What nodes share: the actors that keep the collections of a pool, and what speaks to them from either end."""
+"""State that the nodes of a pool share: the actors that store its collections, and their clients in each process."""

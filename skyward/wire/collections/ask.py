@@ -1,5 +1,7 @@
-"""Asking an actor that may be moving: again until there is an answer, which is safe since no actor of ours does twice
-what it is asked twice."""
+"""Requests to an actor that may move between nodes: repeated until one is answered.
+
+Repeating is safe because the actors of the collections are idempotent.
+"""
 
 import asyncio
 import contextlib
@@ -13,10 +15,10 @@ from skyward.errors import CollectionUnavailableError, TooLargeError
 __all__ = ["PATIENCE", "REASK", "Address", "fresh_id", "persist"]
 
 PATIENCE = 60.0
-"""Seconds that an operation waits for the nodes that keep a collection: longer than they take to notice a loss."""
+"""Seconds that an operation waits for the nodes that store a collection: longer than they take to detect a loss."""
 
 REASK = 4.0
-"""Seconds after which one who waits says so again: whoever keeps the collection now may not know of it."""
+"""Seconds after which a waiting caller repeats its request: the node that stores the collection now may not know it."""
 
 _ATTEMPT = 8.0
 _TAKE_BACK = 5.0
@@ -25,18 +27,18 @@ _AWAY = (Unavailable, NotStarted, ActorFailed, TimeoutError)
 
 
 def fresh_id() -> bytes:
-    """An identity that nothing else has."""
+    """Return a unique identity."""
     import secrets
 
     return secrets.token_bytes(16)
 
 
 class Address[M]:
-    """Where one actor is asked.
+    """Address of one actor.
 
     Args:
-        what: the collection, as an error names it.
-        find: makes the reference; again after a failure, since the actor may be on another node by then.
+        what: the collection, as named in errors.
+        find: makes the actor reference; called again after a failure, since the actor may have moved.
     """
 
     __slots__ = ("_find", "_ref", "_what")
@@ -47,21 +49,21 @@ class Address[M]:
         self._ref: Ref[M] | None = None
 
     def tell(self, message: M) -> None:
-        """Send without waiting, and without knowing whether it arrives."""
+        """Send without waiting for delivery."""
         self._reference().tell(message)
 
     async def take_back(self, message: Askable[Any]) -> None:
-        """Say that one waits no longer. What is lost on the way is noticed by and by, as the loss of a process is."""
+        """Withdraw a waiting request. If the message is lost, the actor's timeout has the same effect."""
         with contextlib.suppress(TimeoutError, CollectionUnavailableError):
             async with asyncio.timeout(_TAKE_BACK):
                 await self.ask(message)
 
     async def ask[R](self, message: Askable[R]) -> R:
-        """The answer.
+        """Return the answer.
 
         Raises:
-            CollectionUnavailableError: too few nodes keep the collection, for too long.
-            TooLargeError: the message is over the engine's limit.
+            CollectionUnavailableError: too few of the nodes that store the collection answered within `PATIENCE`.
+            TooLargeError: the message exceeds the engine's limit.
         """
 
         async def attempt() -> R:
@@ -74,10 +76,10 @@ class Address[M]:
         return await persist(self._what, attempt)
 
     async def wait[R](self, message: Askable[R], again: float = REASK) -> R:
-        """The answer to a message that is answered when its time has come, however long that takes.
+        """Return the answer to a message that may be answered after any length of time.
 
         Raises:
-            CollectionUnavailableError: nobody can be asked, for too long.
+            CollectionUnavailableError: no actor could be reached for too long.
         """
         loop = asyncio.get_running_loop()
         away: float | None = None
@@ -85,7 +87,7 @@ class Address[M]:
             try:
                 return await self.once(message, again)
             except TimeoutError:
-                away = None  # it is parked, or lost: said again, it is both no more
+                away = None  # pending or lost; a repeated request settles which
             except _AWAY as error:
                 self._ref = None
                 away = away or loop.time()
@@ -94,14 +96,14 @@ class Address[M]:
                 await asyncio.sleep(_PAUSES[-1])
 
     async def once[R](self, message: Askable[R], within: float) -> R:
-        """The answer to one attempt."""
+        """Return the answer to one attempt."""
         reference: Any = self._reference()
         try:
             async with asyncio.timeout(within):
                 answer: R = await reference.ask(message)
                 return answer
         except MessageTooLarge:
-            raise TooLargeError(f"A value for {self._what} is over the limit of 256 MiB; keep it in a file.") from None
+            raise TooLargeError(f"A value for {self._what} exceeds the limit of 256 MiB: store it in a file.") from None
 
     def _reference(self) -> Ref[M]:
         if self._ref is None:
@@ -110,10 +112,10 @@ class Address[M]:
 
 
 async def persist[R](what: str, attempt: Callable[[], Awaitable[R]]) -> R:
-    """What `attempt` gives, made again for as long as the nodes that keep `what` are away.
+    """Return the result of `attempt`, repeated while the nodes that store `what` are unreachable.
 
     Raises:
-        CollectionUnavailableError: they were away for too long.
+        CollectionUnavailableError: they were unreachable for too long.
     """
     loop = asyncio.get_running_loop()
     deadline, tries = loop.time() + PATIENCE, 0
@@ -130,5 +132,5 @@ async def persist[R](what: str, attempt: Callable[[], Awaitable[R]]) -> R:
 def _unavailable(what: str, error: BaseException) -> CollectionUnavailableError:
     return CollectionUnavailableError(
         f"{what[0].upper()}{what[1:]} could not be reached for {PATIENCE:.0f} s, so the operation may or may not have "
-        f"happened: too few of the nodes that keep it are there ({type(error).__name__})."
+        f"happened: too few of the nodes that store it are reachable ({type(error).__name__})."
     )

@@ -1,4 +1,4 @@
-"""A barrier: one actor. Those who wait say so again every few seconds, so that it outlives the node it is on."""
+"""A barrier: one actor. Waiting parties repeat their request every few seconds, so it outlives the actor's node."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from skyward.wire.collections.ask import REASK, Address, fresh_id
 __all__ = ["Barrier", "Meeting", "barrier"]
 
 _GONE = 4 * REASK
-"""Seconds after which one who has not said again that he waits is gone."""
+"""Seconds after which a waiting party that has not repeated its request counts as lost."""
 
 _REMEMBERED = 64
 
 
 @dataclass(frozen=True)
 class Arrive(Askable[str]):
-    """Wait for `parties` in all: "" when they are there, or why not."""
+    """Wait for `parties` in all. The answer is "" once they have arrived, else the reason."""
 
     id: bytes
     parties: int
@@ -26,19 +26,19 @@ class Arrive(Askable[str]):
 
 @dataclass(frozen=True)
 class Withdraw(Askable[int]):
-    """Wait no longer: how many wait, or 0 when all were there already."""
+    """Stop waiting. The answer is the number of waiting parties, or 0 if all had already arrived."""
 
     id: bytes
 
 
 @dataclass(frozen=True)
 class Break(Askable[None]):
-    """Send away all who wait."""
+    """Send all waiting parties away."""
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """Who went through last. Who waits is not kept: each of them will say so again."""
+    """The parties that passed last. Waiting parties are not stored: each repeats its request."""
 
     passed: tuple[bytes, ...] = ()
 
@@ -51,7 +51,7 @@ class _Party:
 
 @actor(initial=Barrier(), write="majority")
 async def barrier(ctx: Context[Barrier, Arrive | Withdraw | Break]) -> None:
-    """A barrier that is used again and again."""
+    """A reusable barrier."""
     waiting: dict[bytes, _Party] = {}
     parties = 0
     async for message in ctx.inbox:
@@ -63,7 +63,7 @@ async def barrier(ctx: Context[Barrier, Arrive | Withdraw | Break]) -> None:
                     continue
                 waiting = {key: party for key, party in waiting.items() if now - party.seen < _GONE or key == id}
                 if waiting.keys() - {id} and wanted != parties:
-                    message.reply_to.tell(f"it is for {wanted} parties here, and those who wait are of {parties}")
+                    message.reply_to.tell(f"this call asks for {wanted} parties, and the waiting ones for {parties}")
                     continue
                 parties = wanted
                 waiting[id] = _Party(message.reply_to, now)
@@ -85,28 +85,28 @@ async def barrier(ctx: Context[Barrier, Arrive | Withdraw | Break]) -> None:
 
 
 class Meeting:
-    """A barrier, from a process in the cluster."""
+    """Client of a barrier, for one process in the cluster."""
 
     def __init__(self, address: "Address[Arrive | Withdraw | Break]") -> None:
         self._address = address
 
     async def wait(self, parties: int, within: float | None) -> tuple[str, int]:
-        """Wait until so many are there, at most `within` seconds.
+        """Wait until `parties` have arrived, at most `within` seconds.
 
         Returns:
-            "" or why not, such as "late"; and then how many were there.
+            "" or the reason, such as "late"; and the number of parties that arrived.
         """
         id = fresh_id()
         try:
             async with asyncio.timeout(within):
                 return await self._address.wait(Arrive(id, parties)), 0
         except TimeoutError:
-            there = await self._address.ask(Withdraw(id))
-            return ("late", there) if there else ("", 0)
+            arrived = await self._address.ask(Withdraw(id))
+            return ("late", arrived) if arrived else ("", 0)
         except asyncio.CancelledError:
             await self._address.take_back(Withdraw(id))
             raise
 
     async def reset(self) -> None:
-        """Send away all who wait."""
+        """Send all waiting parties away."""
         await self._address.ask(Break())

@@ -1,6 +1,6 @@
-"""Operations of one process on one actor: one message under way at a time, and what comes meanwhile goes in the next.
+"""Batches of operations of one process on one actor: one message is in flight at a time; later steps share the next.
 
-So a message that is sent again can be told from a new one by its number alone, and many small operations cost little.
+So a repeated message is recognised by its number alone, and many small operations cost little.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ __all__ = ["Batches"]
 
 
 class Batches[S, A]:
-    """Sends steps, in their order.
+    """Sends steps in order.
 
     Args:
-        send: takes a number, one higher each time, and steps; gives an answer for each of them.
-        most: steps in one message.
+        send: takes a message number, increasing by one, and steps; returns an answer for each step.
+        most: maximum number of steps in one message.
         size: cost of a step.
-        budget: cost of one message, unless a single step is more.
+        budget: maximum cost of one message; a single step may exceed it.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Batches[S, A]:
         self._running: asyncio.Task[None] | None = None
 
     async def add(self, step: S) -> A:
-        """The answer to `step`. Given up, it happens all the same."""
+        """Return the answer to `step`. The step happens even if the caller is cancelled."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[A] = loop.create_future()
         self._waiting.append((step, answer))
@@ -60,7 +60,7 @@ class Batches[S, A]:
                             future.set_result(answer)
         finally:
             self._running = None
-            for _, future in self._waiting:  # the loop is ending
+            for _, future in self._waiting:  # the loop is shutting down
                 future.cancel()
 
     def _next(self) -> list[tuple[S, asyncio.Future[A]]]:

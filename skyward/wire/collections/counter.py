@@ -1,4 +1,4 @@
-"""A counter: one actor, with what it needs to know a message that is sent again."""
+"""A counter: one actor, with the state it needs to recognise a repeated message."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ CLIENTS = 1024
 
 @dataclass(frozen=True)
 class Step:
-    """Add `amount`, or with `reset` become it. In decimal digits: the engine's numbers have 64 bits, ours have not."""
+    """Add `amount`, or with `reset` set the value to it. Decimal digits, because the engine's integers have 64 bits."""
 
     amount: str
     reset: bool
@@ -27,7 +27,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Apply(Askable[tuple[str, ...]]):
-    """Take these steps, once; the value after each of them."""
+    """Apply these steps once. The answer is the value after each of them."""
 
     client: bytes
     number: int
@@ -36,7 +36,7 @@ class Apply(Askable[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class Read(Askable[str]):
-    """The value."""
+    """Read the value."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Count:
 
 
 def remember[T](seen: Mapping[bytes, T], client: bytes, what: T) -> dict[bytes, T]:
-    """`seen` with the last of `client`, those of long ago forgotten."""
+    """Return `seen` with the last message of `client` added and the oldest entries dropped."""
     kept = {key: value for key, value in seen.items() if key != client}
     while len(kept) >= CLIENTS:
         del kept[next(iter(kept))]
@@ -56,7 +56,7 @@ def remember[T](seen: Mapping[bytes, T], client: bytes, what: T) -> dict[bytes, 
 
 
 def applied(count: Count, message: Apply) -> Count:
-    """`count` after `message`, which it has not seen."""
+    """Return `count` after `message`, which must be new to it."""
     value, answers = int(count.value), []
     for step in message.steps:
         value = int(step.amount) if step.reset else value + int(step.amount)
@@ -78,32 +78,32 @@ async def _serve(ctx: Context[Count, Apply | Read]) -> None:
 
 @actor(initial=Count(), write="majority")
 async def counter_strong(ctx: Context[Count, Apply | Read]) -> None:
-    """A counter whose writes most of its copies confirm."""
+    """A counter whose writes are confirmed by a quorum of its copies."""
     await _serve(ctx)
 
 
 @actor(initial=Count(), write="one")
 async def counter_eventual(ctx: Context[Count, Apply | Read]) -> None:
-    """A counter whose writes one copy confirms."""
+    """A counter whose writes are confirmed by one copy."""
     await _serve(ctx)
 
 
 class Counting:
-    """A counter, from a process in the cluster."""
+    """Client of a counter, for one process in the cluster."""
 
     def __init__(self, address: "Address[Apply | Read]", client: bytes) -> None:
         self._address = address
         self._steps: Batches[Step, str] = Batches(lambda number, steps: address.ask(Apply(client, number, steps)))
 
     async def value(self) -> int:
-        """The value now."""
+        """Return the current value."""
         value: str = await self._address.ask(Read())
         return int(value)
 
     async def add(self, amount: int) -> int:
-        """Add; the value after it."""
+        """Add `amount`. Return the new value."""
         return int(await self._steps.add(Step(str(amount), reset=False)))
 
     async def reset(self, value: int) -> int:
-        """Become `value`."""
+        """Set the value."""
         return int(await self._steps.add(Step(str(value), reset=True)))

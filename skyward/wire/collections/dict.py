@@ -1,4 +1,4 @@
-"""A dict: an actor for each key, so that keys are spread over the nodes and none waits for another."""
+"""A dict: one actor per key, so that keys are spread over the nodes and do not wait for each other."""
 
 import asyncio
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from skyward.wire.collections.ask import Address, fresh_id
 __all__ = ["Entries", "entry_eventual", "entry_strong"]
 
 _RECENT = 32
-"""Writes of a key that it knows again when they are sent again."""
+"""Last writes of a key that are recognised when they are repeated."""
 
 _AT_ONCE = 64
 _ADDRESSES = 4096
@@ -20,7 +20,7 @@ _ADDRESSES = 4096
 
 @dataclass(frozen=True)
 class Entry:
-    """One key. `taken` is the last value that was removed, and for whom, until the next write or a minute's quiet."""
+    """One key. `taken` is the last value removed and its taker, until the next write or a minute without messages."""
 
     value: bytes | None = None
     recent: tuple[bytes, ...] = ()
@@ -29,17 +29,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Get(Askable[bytes | None]):
-    """The value; None where there is none."""
+    """Read the value; the answer is None without one."""
 
 
 @dataclass(frozen=True)
 class Has(Askable[bool]):
-    """Whether there is a value."""
+    """Check for a value."""
 
 
 @dataclass(frozen=True)
 class Put(Askable[None]):
-    """Keep `value`, once."""
+    """Set `value`, once."""
 
     id: bytes
     value: bytes
@@ -47,7 +47,7 @@ class Put(Askable[None]):
 
 @dataclass(frozen=True)
 class Take(Askable[bytes | None]):
-    """Remove the value, once, and give it."""
+    """Remove the value, once; the answer is that value."""
 
     id: bytes
 
@@ -85,18 +85,18 @@ def _with(entry: Entry, id: bytes) -> tuple[bytes, ...]:
 
 @actor(initial=Entry(), write="majority")
 async def entry_strong(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
-    """A key whose writes most of its copies confirm."""
+    """A key whose writes are confirmed by a quorum of its copies."""
     await _serve(ctx)
 
 
 @actor(initial=Entry(), write="one")
 async def entry_eventual(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
-    """A key whose writes one copy confirms."""
+    """A key whose writes are confirmed by one copy."""
     await _serve(ctx)
 
 
 class Entries:
-    """A dict, from a process in the cluster. Keys and values are bytes; a value is never empty.
+    """Client of a dict, for one process in the cluster. Keys and values are bytes; a value is never empty.
 
     Args:
         find: the actor of a key.
@@ -114,11 +114,11 @@ class Entries:
         return address
 
     async def get(self, key: bytes) -> bytes | None:
-        """The value of `key`; None where there is none."""
+        """Return the value of `key`, or None."""
         return await self._at(key).ask(Get())
 
     async def has(self, key: bytes) -> bool:
-        """Whether `key` has a value."""
+        """Return whether `key` has a value."""
         return await self._at(key).ask(Has())
 
     async def put(self, key: bytes, value: bytes) -> None:
@@ -126,11 +126,11 @@ class Entries:
         await self._at(key).ask(Put(fresh_id(), value))
 
     async def take(self, key: bytes) -> bytes | None:
-        """Remove the value of `key`, and give it."""
+        """Remove `key` and return its value."""
         return await self._at(key).ask(Take(fresh_id()))
 
     async def update(self, values: Mapping[bytes, bytes]) -> None:
-        """Set the values of many keys, each on its own."""
+        """Set the values of many keys, each independently."""
         left = iter(values.items())
 
         async def work() -> None:

@@ -1,4 +1,4 @@
-"""The collections of a pool, from one process in its cluster: a worker, or the client."""
+"""The collections of a pool, as seen by one process in its cluster: a worker or the client."""
 
 import asyncio
 import logging
@@ -23,17 +23,19 @@ from skyward.wire.collections.requests import Consistency, Request
 __all__ = ["DEAD_AFTER", "HEARTBEAT", "LIMITS", "REMOVE_AFTER", "SUSPECT_AFTER", "Hub"]
 
 LIMITS = Limits(message=256 * 1024 * 1024)
-"""The most bytes of one value. Made for values of up to a few MiB: a larger one holds up those behind it."""
+"""Maximum size of one value. The design is for values of up to a few MiB: a larger one delays those behind it."""
 
 HEARTBEAT = timedelta(seconds=0.5)
 SUSPECT_AFTER = timedelta(seconds=2)
 DEAD_AFTER = timedelta(seconds=1.5)
 REMOVE_AFTER = timedelta(seconds=1)
-"""How a cluster notices that a member is lost: what it kept is kept by others 4 seconds later. One that was only away,
-and comes back, joins again."""
+"""Delay before a cluster removes a lost member, whose content has new copies 4 seconds after the loss.
+
+A member that was only disconnected joins again.
+"""
 
 _AGREE = 2.0
-"""Seconds after which the consistency of a collection is asked for again."""
+"""Seconds after which the request for a collection's consistency is repeated."""
 
 _WRITES: dict[Consistency, Write] = {"strong": "majority", "eventual": "one"}
 
@@ -43,7 +45,7 @@ type _Thing = Entries | _Members | Counting | Queueing | Meeting | Locking
 
 
 class Hub:
-    """Carries out requests. Lives on the loop of `system`.
+    """Executes requests. Lives on the loop of `system`.
 
     Args:
         wrote: called before the first write of this process to each strong collection.
@@ -60,11 +62,11 @@ class Hub:
         self._background: set[asyncio.Task[Any]] = set()
 
     async def perform(self, request: Request) -> Any:
-        """The answer to `request`.
+        """Execute `request` and return the answer.
 
         Raises:
             SpecError: the collection has another consistency.
-            CollectionUnavailableError: the nodes that keep it are away.
+            CollectionUnavailableError: the nodes that store it are unreachable.
         """
         level, thing = await self._thing(request)
         name = name_of(request)
@@ -84,19 +86,19 @@ class Hub:
         level, thing = self._things[key]
         if request.consistency not in (None, level):
             raise SpecError(
-                f"{request.kind.capitalize()} {request.name!r} is {level!r} since its first use; "
-                f"it cannot be {request.consistency!r} as well."
+                f"{request.kind.capitalize()} {request.name!r} has been {level!r} since its first use; "
+                f"it cannot be {request.consistency!r}."
             )
         return level, thing
 
     async def _level(self, request: Request) -> Consistency:
-        """The consistency of a collection: what whoever used it first has asked for."""
+        """Return the consistency of a collection: the one requested at its first use."""
         if request.kind not in ("dict", "set", "counter"):
             return "strong"
         wanted = request.consistency or "strong"
 
         async def agree() -> object:
-            async with asyncio.timeout(_AGREE):  # what is asked while nodes join may be lost
+            async with asyncio.timeout(_AGREE):  # requests may be lost while nodes join
                 kept = self._collections.register(f"skyward:{request.kind}:{request.name}", value=str)
                 if await kept.compare_and_set(MISSING, wanted):
                     return wanted
@@ -141,13 +143,13 @@ class Hub:
             _logger.warning("%s", error)
 
     async def release_of(self, owner: int) -> None:
-        """Release the locks that a task has not released itself."""
+        """Release the locks that a task still holds."""
         for _, thing in tuple(self._things.values()):
             if isinstance(thing, Locking):
                 await thing.release_of(owner)
 
     def close(self) -> None:
-        """Do nothing more."""
+        """Stop background work."""
         for _, thing in self._things.values():
             if isinstance(thing, Locking):
                 thing.close()
@@ -156,7 +158,7 @@ class Hub:
 
 
 class _Members:
-    """A set, from a process in the cluster. Members are bytes."""
+    """Client of a set, for one process in the cluster. Members are bytes."""
 
     def __init__(self, what: str, name: str, system: ActorSystem | Client, write: Write) -> None:
         self._what = what
@@ -168,7 +170,7 @@ class _Members:
             try:
                 return await operation(self._set)
             except Exception:
-                self._set = self._make()  # its references may be of nodes that are gone
+                self._set = self._make()  # its references may point to lost nodes
                 raise
 
         return await persist(self._what, attempt)
@@ -178,15 +180,15 @@ class _Members:
         await self._persist(lambda members: members.add(member))
 
     async def discard(self, member: bytes) -> None:
-        """Remove a member, if it is one."""
+        """Remove a member, if present."""
         await self._persist(lambda members: members.remove(member))
 
     async def has(self, member: bytes) -> bool:
-        """Whether it is a member."""
+        """Return whether `member` is in the set."""
         return await self._persist(lambda members: members.contains(member))
 
     async def size(self) -> int:
-        """How many members there are."""
+        """Return the number of members."""
         return await self._persist(lambda members: members.size())
 
 

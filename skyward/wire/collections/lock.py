@@ -1,4 +1,4 @@
-"""A lock: one actor, and the process of each holder, which says again and again that it holds it."""
+"""A lock: one actor, and a lease that the process of each holder renews."""
 
 import asyncio
 import itertools
@@ -13,22 +13,22 @@ from skyward.wire.collections.ask import Address, fresh_id
 __all__ = ["REMEMBERED", "TTL", "Held", "Locking", "lock"]
 
 TTL = 20.0
-"""Seconds without a word from the process of the holder after which a lock is free."""
+"""Seconds without a renewal after which a lock is free."""
 
 REMEMBERED = 64
-"""The last releases that a lock knows: one whose answer was lost is asked for again, and has the same answer."""
+"""Number of releases that a lock remembers: a repeated request, whose answer was lost, gets the same answer."""
 
 _RENEW = 4.0
 _REASK = 2.0
 _GONE = 4 * _REASK
 
 _numbers = itertools.count(1)
-"""Of the holdings of this process. The numbers that the actor gives begin again when all nodes were gone."""
+"""Numbers of the leases of this process. The actor's own numbers restart when all nodes are lost."""
 
 
 @dataclass(frozen=True)
 class Acquire(Askable[int]):
-    """Have the lock: the number of this holding, higher each time; or with `wait` False, 0 where it is not free."""
+    """Acquire the lock. The answer is the lease's number, increasing; 0 with `wait` False if the lock is not free."""
 
     id: bytes
     wait: bool
@@ -36,21 +36,21 @@ class Acquire(Askable[int]):
 
 @dataclass(frozen=True)
 class Renew(Askable[bool]):
-    """Hold it for longer; whether it is still held."""
+    """Renew the lease; the answer says whether it is still held."""
 
     id: bytes
 
 
 @dataclass(frozen=True)
 class Release(Askable[bool]):
-    """Hold it, or wait for it, no more; whether it was still held."""
+    """Release the lock, or stop waiting for it; the answer says whether it was still held."""
 
     id: bytes
 
 
 @dataclass(frozen=True)
 class Held:
-    """The holder, b"" for none, the number of its holding, and who released it last, newest last."""
+    """The holder (b"" for none), the number of its lease, and the last releases, newest last."""
 
     holder: bytes = b""
     token: int = 0
@@ -65,7 +65,7 @@ class _Waiter:
 
 @actor(initial=Held(), write="majority")
 async def lock(ctx: Context[Held, Acquire | Renew | Release]) -> None:
-    """A lock, given in the order in which it was asked for."""
+    """A lock, granted in the order of requests."""
     waiting: dict[bytes, _Waiter] = {}
     renewed = clock.monotonic()
     async for message in ctx.inbox:
@@ -115,17 +115,17 @@ class _Holding:
 
 
 class Locking:
-    """A lock, from a process in the cluster, for all in it who want it."""
+    """Client of a lock, shared by the callers of one process in the cluster."""
 
     def __init__(self, address: "Address[Acquire | Renew | Release]") -> None:
         self._address = address
         self._holdings: dict[int, _Holding] = {}
 
     async def acquire(self, within: float | None, owner: int) -> int:
-        """Have it, after at most `within` seconds.
+        """Acquire the lock within `within` seconds.
 
         Returns:
-            The number of the holding, unique in this process; 0 where it was not free in time.
+            The number of the lease, unique in this process; 0 if the lock was not free in time.
         """
         id = fresh_id()
         try:
@@ -155,10 +155,10 @@ class Locking:
                     self._holdings[number].lost = True
                     return
             except CollectionUnavailableError:
-                continue  # nobody else can have it either
+                continue  # the lease excludes other holders
 
     async def release(self, number: int) -> bool:
-        """Hold it no more; False where it was lost before."""
+        """Release the lock; return False if it was lost before."""
         holding = self._holdings.pop(number, None)
         if holding is None:
             return False
@@ -166,12 +166,12 @@ class Locking:
         return await self._address.ask(Release(holding.id)) and not holding.lost
 
     async def release_of(self, owner: int) -> None:
-        """Release what a task held as it ended."""
+        """Release what a task still held when it ended."""
         for number in [number for number, holding in self._holdings.items() if holding.owner == owner]:
             await self.release(number)
 
     def close(self) -> None:
-        """Renew nothing any more."""
+        """Stop renewing."""
         for holding in self._holdings.values():
             holding.keeping.cancel()
         self._holdings.clear()

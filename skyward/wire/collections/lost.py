@@ -1,4 +1,4 @@
-"""Collections that lost their content, and the error that says so."""
+"""Strong collections that lost their content, and the error for it."""
 
 from dataclasses import dataclass
 
@@ -17,11 +17,11 @@ _WRITES = frozenset({"put", "update", "add", "reset"})
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A strong collection whose copies were lost at the same time.
+    """A strong collection that lost all of its copies at the same time.
 
     Attributes:
         kind, name: the collection.
-        whole: all of its content is lost; else, part of it may be.
+        whole: True if all of its content is lost, False if part of it may be.
     """
 
     kind: str
@@ -32,12 +32,12 @@ class Loss:
         """Return the error for the first operation after the loss."""
         if self.whole:
             return CollectionLostError(
-                f"{self.kind.capitalize()} {self.name!r} has lost its content: all nodes that kept it were gone at the "
-                "same time. It is empty now; this is raised once, and the next operation works on the empty one."
+                f"{self.kind.capitalize()} {self.name!r} has lost its content: all nodes with a copy were lost at the "
+                "same time. It is empty now. This error is raised once; the next operation works on an empty one."
             )
         return CollectionLostError(
             f"{self.kind.capitalize()} {self.name!r} may have lost part of its content: several nodes were lost at the "
-            "same time. Check what it holds; this is raised once, and the next operation works on what is left."
+            "same time. Check its content. This error is raised once; the next operation works on what is left."
         )
 
 
@@ -47,7 +47,7 @@ def name_of(request: Request) -> Name:
 
 
 def reads(request: Request) -> bool:
-    """Return whether an operation changes nothing, so that it can be repeated after an error."""
+    """Return whether an operation is read-only, so that it can be repeated after an error."""
     return (request.kind, request.verb) in _READS
 
 

@@ -1,7 +1,7 @@
-"""A queue: one actor with both ends of it, and an actor for each page of what lies between.
+"""A queue: one actor for both of its ends, and one actor for each page between them.
 
-An item that was given to a taker is kept until the taker says that it has it. So none is lost with the node of the
-actor, and one whose taker died before it arrived goes to the next.
+An item handed to a taker is kept until the taker acknowledges it. So no item is lost with the actor's node, and an item
+whose taker died before it arrived goes to the next taker.
 """
 
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ from skyward.wire.collections.counter import remember
 __all__ = ["Got", "Line", "Put", "Size", "Take", "Withdraw", "page", "queue"]
 
 PAGE = 16 * 1024
-"""Bytes of items at either end: what every operation writes again."""
+"""Bytes of items at either end, all of which each operation writes again."""
 
 UNHEARD = 30.0
-"""Seconds after which an item whose taker has not said that it has it goes to another."""
+"""Seconds after which an unacknowledged item goes to another taker."""
 
 _GONE = 3 * REASK
 
 
 @dataclass(frozen=True)
 class Put(Askable[tuple[bool, ...]]):
-    """Append items, once, and hear of items that have arrived."""
+    """Append items, once, and acknowledge items that have arrived."""
 
     client: bytes
     number: int
@@ -36,7 +36,7 @@ class Put(Askable[tuple[bool, ...]]):
 
 @dataclass(frozen=True)
 class Take(Askable[bytes | None]):
-    """Have the next item; with `wait`, when there is one."""
+    """Take the next item; with `wait`, wait for one."""
 
     id: bytes
     wait: bool
@@ -45,7 +45,7 @@ class Take(Askable[bytes | None]):
 
 @dataclass(frozen=True)
 class Withdraw(Askable[bytes | None]):
-    """Wait no longer: the item, if it was given meanwhile; with `back`, it is to go to another."""
+    """Stop waiting. The answer is the item, if already handed over; with `back`, it goes to another taker."""
 
     id: bytes
     back: bool = False
@@ -53,14 +53,14 @@ class Withdraw(Askable[bytes | None]):
 
 @dataclass(frozen=True)
 class Got(Askable[None]):
-    """These have arrived."""
+    """Acknowledge items that have arrived."""
 
     ids: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
 class Size(Askable[int]):
-    """How many items there are."""
+    """Count the items."""
 
 
 @dataclass(frozen=True)
@@ -72,24 +72,24 @@ class Page:
 
 @dataclass(frozen=True)
 class Write(Askable[None]):
-    """Keep the items of a page."""
+    """Store the items of a page."""
 
     items: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
 class Load(Askable[tuple[bytes, ...]]):
-    """The items of a page."""
+    """Read the items of a page."""
 
 
 @dataclass(frozen=True)
 class Forget:
-    """The page is not needed any more."""
+    """Delete the page."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """The queue: `front`, the pages from `first` to before `last`, `back`; and the items on their way to takers."""
+    """The queue: `front`, the pages from `first` to before `last`, `back`, and the unacknowledged items."""
 
     front: tuple[bytes, ...] = ()
     back: tuple[bytes, ...] = ()
@@ -101,7 +101,7 @@ class Line:
 
     @property
     def size(self) -> int:
-        """Items that nobody was given."""
+        """Number of items not handed to a taker."""
         return len(self.front) + self.between + len(self.back)
 
 
@@ -126,7 +126,7 @@ class _Taker:
 
 
 class _Desk:
-    """What the actor knows besides its state: who waits, and since when items are on their way."""
+    """Transient state of the actor: its waiting takers, and since when each item has been unacknowledged."""
 
     def __init__(self, ctx: "Context[Line, Put | Take | Withdraw | Got | Size]") -> None:
         self._ctx = ctx
@@ -134,7 +134,7 @@ class _Desk:
         self._given: dict[bytes, float] = dict.fromkeys(ctx.state.value.given, clock.monotonic())
 
     async def handle(self, message: Put | Take | Withdraw | Got | Size) -> None:
-        """Take one message."""
+        """Handle one message."""
         now = clock.monotonic()
         line = self._ctx.state.value
         match message:
@@ -167,7 +167,7 @@ class _Desk:
                 message.reply_to.tell(line.size)
 
     async def _serve(self, line: Line, now: float) -> None:
-        """Give items to those who wait, write what changed, and only then answer."""
+        """Hand items to waiting takers, write the changed state, and only then answer."""
         line = self._returned(line, now)
         served: list[tuple[Ref[bytes | None], bytes]] = []
         for id, taker in list(self._waiting.items()):
@@ -199,7 +199,7 @@ class _Desk:
         return line
 
     async def _ready(self, line: Line) -> Line:
-        """`line` with an item at its front, if there is one at all."""
+        """Return `line` with an item at its front, if there is any."""
         while not line.front and line.first < line.last:
             items = await self._ctx.system.ref(page, f"{self._ctx.key}/{line.first}").ask(Load())
             line = replace(line, front=items, first=line.first + 1, between=line.between - len(items))
@@ -218,7 +218,7 @@ def _bytes(items: tuple[bytes, ...]) -> int:
 
 @actor(initial=Line(), write="majority")
 async def queue(ctx: Context[Line, Put | Take | Withdraw | Got | Size]) -> None:
-    """A queue: first in, first out."""
+    """A first-in, first-out queue."""
     desk = _Desk(ctx)
     async for message in ctx.inbox:
         await desk.handle(message)

@@ -1,4 +1,4 @@
-"""A queue, from a process in the cluster."""
+"""The client of a queue, for one process in the cluster."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,19 +11,19 @@ from skyward.wire.collections.queue import Forget, Got, Load, Put, Size, Take, W
 __all__ = ["Queueing"]
 
 _INLINE = 4096
-"""Bytes of an item up to which it is in the queue itself; a larger one is on a page of its own."""
+"""Bytes up to which an item is stored in the queue itself; a larger one has a page of its own."""
 
 _BATCH = 64 * 1024
-_SAY_AFTER = 0.05
-_HERE, _ELSEWHERE = b"\0", b"\1"
+_ACKNOWLEDGE_AFTER = 0.05
+_IN_QUEUE, _ON_PAGE = b"\0", b"\1"
 
 
 class Queueing:
-    """The queue.
+    """Client of a queue.
 
     Args:
-        page: the actor of a page, by the end of its name.
-        spawn: runs what nobody waits for.
+        page: returns the actor of a page, by the end of its name.
+        spawn: runs a coroutine in the background.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Queueing:
         self._spawn = spawn
         self._got: tuple[bytes, ...] = ()
         self._loaded: dict[bytes, Address[Write | Load | Forget]] = {}
-        self._saying = False
+        self._acknowledging = False
         self._puts: Batches[bytes, bool] = Batches(
             lambda number, items: address.ask(Put(client, number, items, self._take_got())), size=len, budget=_BATCH
         )
@@ -46,30 +46,30 @@ class Queueing:
     async def put(self, item: bytes) -> None:
         """Append an item."""
         if len(item) <= _INLINE:
-            await self._puts.add(_HERE + item)
+            await self._puts.add(_IN_QUEUE + item)
             return
         id = fresh_id()
         await self._page(id.hex()).ask(Write((item,)))
-        await self._puts.add(_ELSEWHERE + id)
+        await self._puts.add(_ON_PAGE + id)
 
     async def get(self, within: float | None) -> bytes | None:
-        """The next item, after at most `within` seconds; None where there was none by then."""
+        """Return the next item, or None if there is none within `within` seconds."""
         clock = asyncio.get_running_loop().time
         until = None if within is None else clock() + within
         while (taken := await self._take(None if until is None else until - clock())) is not None:
             id, item = taken
-            if item[:1] == _HERE:
-                self._say(id)
+            if item[:1] == _IN_QUEUE:
+                self._acknowledge(id)
                 return item[1:]
             page = self._page(item[1:].hex())
             values = await page.ask(Load())
-            self._say(id, page)
+            self._acknowledge(id, page)
             if values:
-                return values[0]  # else another was given it before us, and has said so by now
+                return values[0]  # else another taker was handed the item, and has acknowledged it
         return None
 
     async def _take(self, within: float | None) -> tuple[bytes, bytes] | None:
-        """The next item as it is in the queue, after the identity that it was taken by."""
+        """Return the next item as stored in the queue, with the identity of the request that took it."""
         id = fresh_id()
         try:
             if within is not None and within <= 0:
@@ -85,28 +85,28 @@ class Queueing:
         return None if item is None else (id, item)
 
     async def size(self) -> int:
-        """How many items there are."""
+        """Return the number of items."""
         return await self._address.ask(Size())
 
     def _take_got(self) -> tuple[bytes, ...]:
         got, self._got = self._got, ()
         return got
 
-    def _say(self, id: bytes, page: "Address[Write | Load | Forget] | None" = None) -> None:
-        """Say that an item has arrived, with the next operation or else soon; then, that its page is not needed."""
+    def _acknowledge(self, id: bytes, page: "Address[Write | Load | Forget] | None" = None) -> None:
+        """Acknowledge an item, with the next operation or else soon; then delete its page."""
         if page is None:
             self._got = (*self._got, id)
         else:
             self._loaded[id] = page
-        if not self._saying:
-            self._saying = True
-            self._spawn(self._say_soon())
+        if not self._acknowledging:
+            self._acknowledging = True
+            self._spawn(self._acknowledge_soon())
 
-    async def _say_soon(self) -> None:
-        await asyncio.sleep(_SAY_AFTER)
-        self._saying = False
+    async def _acknowledge_soon(self) -> None:
+        await asyncio.sleep(_ACKNOWLEDGE_AFTER)
+        self._acknowledging = False
         loaded, self._loaded = self._loaded, {}
         if got := (*self._take_got(), *loaded):
             await self._address.ask(Got(got))
-        for page in loaded.values():  # not before: whoever is given the item again has to find it there
+        for page in loaded.values():  # only now: the item may have been handed to another taker, who needs the page
             page.tell(Forget())

@@ -1,5 +1,4 @@
-"""An operation on a collection as it goes to whoever is in the cluster: the same on a node, in a child process of it,
-and on the client."""
+"""An operation on a collection, as any process sends it: a node, a child process of it, or the client."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ class Request:
     """One operation.
 
     Attributes:
-        consistency: that was asked for; None for that of the collection, if there is one.
+        kind, name: the collection.
+        consistency: the requested one; None for that of the collection, if there is one.
         verb: name of the operation.
-        args: of plain values and bytes.
-        owner: number of the task that asks, on a node; 0 for none.
+        args: plain values and bytes.
+        owner: number of the calling task on a node; 0 outside a task.
     """
 
     kind: Kind
@@ -31,7 +31,7 @@ class Request:
 
 
 class Backend(Protocol):
-    """What carries requests out."""
+    """Executes requests."""
 
     def ask(self, request: Request) -> Future[Any]:
-        """The answer, to come. Cancelling it takes back what has not happened yet."""
+        """Start a request and return the future of its answer. Cancelling it revokes what has not happened yet."""

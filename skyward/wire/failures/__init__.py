@@ -1,4 +1,4 @@
-"""Exceptions as they travel: type, traceback and the frames that a debugger needs.
+"""Serialized exceptions: type, traceback, and the frames that a debugger needs.
 
 Imports `wire.payloads` and `wire.kinds`.
 """

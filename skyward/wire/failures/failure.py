@@ -1,7 +1,7 @@
-"""An exception on its way home: its own type where it can be rebuilt, and a traceback with source lines always.
+"""Exceptions sent from a node to the client: with their own type where it can be rebuilt, and always with a traceback.
 
-A node does not have the source of a notebook's cells; the client does. So frames travel as names and numbers, with the
-line only where the node knows it, and the text is made at the client, which looks up the rest.
+A node does not have the source of a notebook's cells; the client does. So frames are sent as names and line numbers,
+with the source line only where the node knows it; the client looks up the rest and renders the text.
 """
 
 import linecache
@@ -25,20 +25,20 @@ type MakeTraceback = Callable[[tuple["Frame", ...]], TracebackType | None]
 _INTERNAL = ("skyward/worker/", "skyward/wire/", "skyward/pool/map.py")
 _MAX_FRAMES = 200
 _MAX_RECORDED = 1200
-"""Frames of one traceback that travel with what they were at: more than Python's limit of recursion, as it is set."""
+"""Frames of one traceback that are sent with their state: more than Python's default recursion limit."""
 
 _FIRST = 100
-"""Frames of the beginning of a longer one that travel."""
+"""Frames from the start of a longer traceback that are sent."""
 
 _MAX_LINKS = 100
-"""Exceptions of one chain that travel: the most recent ones."""
+"""Exceptions of one chain that are sent: the most recent ones."""
 
 _CAUSE = "The above exception was the direct cause of the following exception:"
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a traceback. `state`: what it was at, for a frame of a cell."""
+    """One frame of a traceback. `state`: its code and variables, for a frame of a cell."""
 
     filename: str
     line: int
@@ -54,11 +54,12 @@ class Link:
     Attributes:
         frames: its traceback.
         headline: the lines that name it.
-        relation: how it came from the one before, as a traceback says it; empty for the first.
-        packed: the exception; its `_Parts` for a group, or where some stayed behind; None where it cannot travel.
+        relation: its relation to the previous exception, as worded in a traceback; empty for the first.
+        packed: the exception; its `_Parts` for a group, or where some parts were dropped; None where it cannot be
+            pickled.
         type_name: qualified name of its type.
         message: its text.
-        members: for an exception group, its exceptions.
+        members: the exceptions of an exception group.
     """
 
     frames: tuple[Frame, ...]
@@ -70,7 +71,7 @@ class Link:
     members: "tuple[Failure, ...]" = ()
 
     def rebuild(self, node: int | None, unpack: Unpack, make_traceback: MakeTraceback | None = None) -> BaseException:
-        """Return the exception, of its own type; a `RemoteError` if that cannot be."""
+        """Return the exception with its own type, or a `RemoteError` if that fails."""
         error: object = None
         if self.packed is not None:
             try:
@@ -97,7 +98,7 @@ class _Parts:
     slots: dict[str, Any]
 
     def build(self, members: list[BaseException]) -> BaseException:
-        """Return the exception; a group with `members`."""
+        """Return the exception; for a group, with `members`."""
         kind, args = self.kind, self.args
         if issubclass(kind, BaseExceptionGroup):
             args = (*args, members)
@@ -110,10 +111,10 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An exception and its traceback, ready to travel.
+    """A serialized exception and its traceback.
 
     Attributes:
-        chain: the exceptions that led to it, oldest first, itself last.
+        chain: the exceptions that led to it, oldest first, then the exception itself.
         node: rank of the node that raised it.
     """
 
@@ -131,14 +132,14 @@ class Failure:
         return self.chain[-1].message
 
     def rebuild(self, unpack: Unpack = Packed.unpack, make_traceback: MakeTraceback | None = None) -> BaseException:
-        """Return the exception, of its own type; a `RemoteError` if it cannot be.
+        """Return the exception with its own type, or a `RemoteError` if that fails.
 
         Its context is the exception that it came from on the node, if any.
 
         Args:
-            unpack: opens what was packed.
-            make_traceback: makes tracebacks of frames. Without, or where it makes none, the cause of the exception is
-                a `RemoteTraceback`; otherwise, the cause is the exception's own.
+            unpack: opens the packed parts.
+            make_traceback: makes tracebacks of frames. Where it is None or makes none, the cause of the exception is a
+                `RemoteTraceback`; otherwise, the cause is the exception's own.
         """
         before: BaseException | None = None
         for link in self.chain:
@@ -153,11 +154,11 @@ class Failure:
         return before
 
     def as_remote_error(self) -> BaseException:
-        """Return a `RemoteError` with its text, which runs no code of its type."""
+        """Return a `RemoteError` with its text; no code of its type is run."""
         return Failure(tuple(replace(link, packed=None) for link in self.chain), self.node).rebuild()
 
     def render(self) -> str:
-        """The traceback as text, with the source lines that this side can find."""
+        """Return the traceback as text, with the source lines that this side can find."""
         where = "" if self.node is None else f" on node {self.node}"
         parts = []
         for link in self.chain:
@@ -172,19 +173,19 @@ class Failure:
 
 
 def _set(error: BaseException, name: str, value: BaseException | TracebackType | None) -> None:
-    BaseException.__dict__[name].__set__(error, value)  # its own `__setattr__` may refuse
+    BaseException.__dict__[name].__set__(error, value)  # the type's own `__setattr__` may refuse
 
 
 def capture_failure(
     error: BaseException, node: int | None = None, packing: Packing = pack, recorder: FrameRecorder | None = None
 ) -> Failure:
-    """`error` and the exceptions that led to it, ready to travel, without the frames of the worker itself.
+    """Serialize `error` and the exceptions that led to it, without the frames of the worker itself.
 
     Args:
         error: the exception.
         node: rank of the node that raised it.
         packing: packs what is pickled.
-        recorder: records what the frames were at, for a traceback that can be looked into; None for one to read.
+        recorder: records the state of frames, for a debugger; None for a traceback to read only.
     """
     links: list[Link] = []
     current: BaseException | None = error
@@ -213,11 +214,11 @@ def _link(error: BaseException, relation: str, packing: Packing, recorder: Frame
 
 
 def _packed(error: BaseException, packing: Packing) -> Packed | None:
-    """`error`, packed; where parts of it cannot be, without them and with a note that names them."""
+    """Return `error`, packed; without the parts that cannot be pickled, and with a note that names them."""
     try:
         if not isinstance(error, BaseExceptionGroup):
             return packing(error)
-    except Exception:  # some part of it refuses
+    except Exception:  # some part cannot be pickled
         pass
     try:
         args, attributes, slots = parts_of_exception(error)
@@ -230,15 +231,15 @@ def _packed(error: BaseException, packing: Packing) -> Packed | None:
         attributes = _sendable(attributes, packing, left)
         slots = _sendable(slots, packing, left)
         if left:
-            note = f"Left behind on the node, because it cannot be pickled: {', '.join(left)}."
+            note = f"Not sent from the node, because it cannot be pickled: {', '.join(left)}."
             attributes["__notes__"] = [*attributes.get("__notes__", ()), note]
         return packing(_Parts(type(error), args, attributes, slots))
-    except Exception:  # its type cannot travel either
+    except Exception:  # its type cannot be pickled either
         return None
 
 
 def _sendable(values: dict[str, Any], packing: Packing, left: list[str]) -> dict[str, Any]:
-    """Those of `values` that can be packed; the names of the others go to `left`."""
+    """Return the items of `values` that can be packed; add the names of the others to `left`."""
     found = {}
     for name, value in values.items():
         try:
@@ -280,7 +281,7 @@ def _recorded_frames(error: BaseException, recorder: FrameRecorder) -> tuple[Fra
         current = current.tb_next
     if (left_out := len(own) - _MAX_RECORDED) > 0:
         own[_FIRST : _FIRST + left_out] = []
-        BaseException.add_note(error, f"{left_out} frames in the middle of the traceback have been left out.")
+        BaseException.add_note(error, f"{left_out} frames in the middle of the traceback were omitted.")
     frames = []
     for each, state in zip(own, recorder.record(own), strict=True):
         code, line = each.tb_frame.f_code, each.tb_lineno

@@ -1,8 +1,8 @@
-"""What a debugger and IPython need of the frames of a traceback, as it travels: their code, source and variables.
+"""Serialized frames of a traceback, for a debugger and IPython: code, source and variables.
 
-A frame itself cannot be pickled. Its code object travels without its constants, which nobody needs who does not run
-it. Small values of plain types travel as they are. Of every other variable a `NodeValue` travels: its type, its `repr`,
-cut short, and its attributes.
+A frame itself cannot be pickled. Its code object is sent without its constants, which are needed only to run it. Small
+values of plain types are sent as they are. Every other variable is sent as a `NodeValue`: its type, its `repr`, cut
+short, and its attributes.
 """
 
 import ctypes
@@ -32,34 +32,34 @@ from skyward.wire.protocol.text import encodable
 __all__ = ["MAGIC", "FrameCode", "FrameRecorder", "FrameState", "NodeValue"]
 
 MAGIC = importlib.util.MAGIC_NUMBER
-"""Names the form of code objects, which is that of one version of Python."""
+"""Identifies the format of code objects, which is specific to a version of Python."""
 
 _LARGEST_CODE = 64 * 1024
-"""Bytes of a code object that travels."""
+"""Maximum size of a code object that is sent, in bytes."""
 
 _LONGEST_BLOCK = 300
-"""Lines of a function whose source travels whole."""
+"""Maximum length of a function whose source is sent whole, in lines."""
 
 _AROUND = 10
-"""Lines before and after the current one that travel of anything longer."""
+"""Lines before and after the current one that are sent of anything longer."""
 
 _MAX_NAMES = 100
-"""Variables of one frame that are looked at."""
+"""Maximum number of variables read from one frame."""
 
 _MAX_ITEMS = 50
-"""Items of a container, or attributes of an object, that travel."""
+"""Items of a container, or attributes of an object, that are sent."""
 
 _MAX_DEPTH = 3
-"""Levels of containers and attributes that travel."""
+"""Levels of containers and attributes that are sent."""
 
 _MAX_TEXT = 1000
-"""Characters of a string that travels."""
+"""Characters of a string that are sent."""
 
 _UNITS = 128 * 1024
-"""About how many bytes all variables of one exception may take."""
+"""Approximate maximum size of all variables of one exception, in bytes."""
 
 _SECONDS = 1.0
-"""Time after which no further variables are looked at."""
+"""Seconds after which no further variables are read."""
 
 _ATOMS = frozenset(
     {
@@ -68,35 +68,35 @@ _ATOMS = frozenset(
         uuid.UUID,
     }
 )
-"""Types whose values travel as they are."""
+"""Types whose values are sent as they are."""
 
 _TEXTS = frozenset({str, bytes})
 
 _CONTAINERS = frozenset({dict, list, tuple, set, frozenset})
 
 _HIDES = frozenset({"__tracebackhide__", "__debuggerskip__"})
-"""Variables by which a frame is left out of tracebacks, or by debuggers."""
+"""Variables that hide a frame from tracebacks or debuggers."""
 
 _FUNCTIONS = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 
 _LONG_INT = 1 << 2000
 
 _ARRAY_KINDS = "biufcmMSU"
-"""Kinds of numpy's types whose values hold no objects."""
+"""Kinds of NumPy types whose values hold no objects."""
 
 _ARRAY_BYTES = 2048
-"""Bytes of an array that travels."""
+"""Maximum size of an array that is sent, in bytes."""
 
 
 class NodeValue:
-    """Stands for a value that stayed on its node. Its attributes are those that have travelled.
+    """Stand-in for a value that stayed on its node. It has the attributes that were sent.
 
     Args:
         kind: name of the type of the value.
         text: its `repr`, or the beginning and the end of it.
         node: rank of the node.
-        attributes: by name, attributes of the value.
-        pickled: the value itself, where it may be had at the client.
+        attributes: attributes of the value, by name.
+        pickled: the value itself, where the client may unpickle it.
     """
 
     __slots__ = ("__dict__", "__kind", "__node", "__pickled", "__text")
@@ -111,24 +111,22 @@ class NodeValue:
         self.__dict__.update(attributes or {})
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
-            f"This {self.__kind} stayed on node {self.__node}: its attribute {name!r} has not been sent."
-        )
+        raise AttributeError(f"This {self.__kind} stayed on node {self.__node}: its attribute {name!r} was not sent.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _arrive, (self.__kind, self.__text, self.__node, self.__dict__, self.__pickled)
 
     def __repr__(self) -> str:
-        said = f": {self.__text}" if self.__text else ""
-        return f"<{self.__kind} on node {self.__node}{said}>"
+        suffix = f": {self.__text}" if self.__text else ""
+        return f"<{self.__kind} on node {self.__node}{suffix}>"
 
 
 def _arrive(kind: str, text: str, node: int, attributes: Mapping[str, Any], pickled: bytes) -> Any:
-    """Return the value, where it has travelled and can be had here; else what stands for it."""
+    """Return the value if it was sent and can be unpickled here, else its stand-in."""
     if pickled:
         try:
             return pickle.loads(pickled)
-        except Exception:  # its package is not installed here, or is another version
+        except Exception:  # its package is not installed here, or in another version
             pass
     return NodeValue(kind, text, node, attributes)
 
@@ -138,10 +136,10 @@ class FrameCode:
     """The code that a frame runs.
 
     Attributes:
-        magic: names the version of Python that wrote `marshalled`.
-        marshalled: the code object without its constants, compressed; empty where it is too large.
-        first_line: number of the first line of `source`.
-        source: what its node has of its source, compressed; empty where that is nothing, or known at the client.
+        magic: identifies the version of Python that wrote `marshalled`.
+        marshalled: the code object without its constants, compressed; empty if it is too large.
+        first_line: line number at which `source` starts.
+        source: its source, compressed, if the node has it and the client does not; otherwise empty.
     """
 
     magic: bytes
@@ -150,7 +148,7 @@ class FrameCode:
     source: bytes
 
     def load(self) -> CodeType | None:
-        """Return the code object, which must not be run; None where it cannot be had here."""
+        """Return the code object, which must not be run; None if it cannot be loaded here."""
         if self.magic != MAGIC or not self.marshalled:
             return None
         code: CodeType = marshal.loads(zlib.decompress(self.marshalled))
@@ -164,15 +162,15 @@ class FrameCode:
 
 @dataclass(frozen=True, slots=True)
 class FrameState:
-    """What a frame was at.
+    """The state of a frame.
 
     Attributes:
         code: the code that it ran.
         lasti: offset of the instruction that raised.
         module: name of its module.
-        is_users: whether its globals are the variables of the cell.
-        variables: its local variables; of the cell's own code, the variables of the cell.
-        globals: the global variables that a function names; of a library, without functions, classes and modules.
+        is_users: True if its globals are the variables of the cell.
+        variables: its local variables; for the cell's own code, the variables of the cell.
+        globals: the global variables that a function names; for a library, without functions, classes and modules.
     """
 
     code: FrameCode
@@ -184,12 +182,12 @@ class FrameState:
 
 
 class FrameRecorder:
-    """Records frames for one exception, and those that led to it, within bounds of size and time.
+    """Records the frames of one exception and of those that led to it, within limits of size and time.
 
     Args:
         namespace: the variables of the cell.
         node: rank of this node.
-        known: file whose source the client has.
+        known: name of the file whose source the client has.
     """
 
     def __init__(self, namespace: Mapping[str, Any], node: int, known: str) -> None:
@@ -203,9 +201,9 @@ class FrameRecorder:
         self._texts = _Texts(self._until)
 
     def record(self, tracebacks: list[TracebackType]) -> list[FrameState | None]:
-        """Return what the frames of a traceback were at; None for one that cannot be looked at.
+        """Return the states of the frames of a traceback; None for a frame that cannot be read.
 
-        The user's own frames are looked at first, then those of libraries, each from where it was raised outwards.
+        The user's own frames are read first, then those of libraries, each from the innermost outwards.
         """
         order = sorted(range(len(tracebacks)), key=lambda place: (not self._is_users(tracebacks[place]), -place))
         try:
@@ -220,7 +218,7 @@ class FrameRecorder:
     def _state_or_nothing(self, traceback: TracebackType) -> FrameState | None:
         try:
             return self._state(traceback)
-        except Exception:  # of an odd mapping of variables, or source: the result must not be lost with it
+        except Exception:  # an unusual mapping of variables, or source: the failure must not be lost with it
             return None
 
     def _state(self, traceback: TracebackType) -> FrameState:
@@ -260,7 +258,7 @@ class FrameRecorder:
         return found
 
     def _block(self, frame: FrameType, line: int) -> tuple[int, list[str]]:
-        """Return the source of the code of `frame` and the number of its first line, or what is around `line`."""
+        """Return the source of `frame`'s code and its first line number; for long code, the lines around `line`."""
         code = frame.f_code
         if code.co_filename == self._known:
             return code.co_firstlineno, []
@@ -275,8 +273,6 @@ class FrameRecorder:
         first = max(1, line - _AROUND)
         return first, lines[first - 1 : line + _AROUND]
 
-    # Values.
-
     def _sendable(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         found = {}
         for name in list(variables)[:_MAX_NAMES]:
@@ -285,10 +281,10 @@ class FrameRecorder:
         return found
 
     def _value(self, value: Any, depth: int) -> Any:
-        """Return what is sent of a value."""
+        """Return the form in which a value is sent."""
         try:
             return self._looked_at(value, depth)
-        except Exception:  # an object may do anything when it is looked at
+        except Exception:  # reading an object may run any code
             return NodeValue("object", "", self._node)
 
     def _looked_at(self, value: Any, depth: int) -> Any:
@@ -308,7 +304,7 @@ class FrameRecorder:
         return self._described(value, depth)
 
     def _container(self, value: Any, depth: int) -> Any:
-        """Return a container with what is sent of its items; None where it is too long, or its keys cannot be sent."""
+        """Return a container with the sent forms of its items; None if it is too long, or its keys cannot be sent."""
         if len(value) > _MAX_ITEMS:
             return None
         kind = type(value)
@@ -332,7 +328,7 @@ class FrameRecorder:
 
 
 def _function_at(lines: list[str], first: int) -> list[str]:
-    """The lines of the function that begins at number `first` of `lines`; none where there is none."""
+    """Return the lines of the function that begins at number `first` of `lines`; empty if there is none."""
     try:
         return inspect.getblock(lines[first - 1 :])
     except (SyntaxError, TokenError):  # the file has changed since it was imported
@@ -340,7 +336,7 @@ def _function_at(lines: list[str], first: int) -> list[str]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value travels as it is."""
+    """Return whether a value is sent as it is."""
     kind = type(value)
     if kind in _TEXTS:
         return len(value) <= _MAX_TEXT
@@ -350,12 +346,12 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_by_name(value: object) -> bool:
-    """Return whether a value is a function, class or module. Its own `__class__` is not asked: it may refuse."""
+    """Return whether a value is a function, class or module. Its `__class__` is not used: reading it may raise."""
     return issubclass(type(value), _FUNCTIONS)
 
 
 def _attributes(value: object) -> dict[str, Any]:
-    """The attributes that an object keeps itself."""
+    """Return the attributes stored in an object."""
     if _is_by_name(value):
         return {}
     try:
@@ -366,7 +362,7 @@ def _attributes(value: object) -> dict[str, Any]:
 
 
 def _pickled_array(value: Any) -> bytes:
-    """A small array or number of numpy, pickled; nothing for anything else."""
+    """Return a small NumPy array or number, pickled; empty for anything else."""
     kind = type(value)
     if kind.__module__ != "numpy" or not all(hasattr(value, name) for name in ("dtype", "nbytes")):
         return b""
@@ -382,10 +378,10 @@ def _name(kind: type) -> str:
 
 
 class _Texts:
-    """The `repr` of values. That of an object may take long, or never end: it is waited for up to a time.
+    """Computes the `repr` of values, within a time limit: that of an object may take long, or never end.
 
     Args:
-        until: that time.
+        until: end of the time limit.
     """
 
     def __init__(self, until: float) -> None:
@@ -397,7 +393,7 @@ class _Texts:
         self._is_late = False
 
     def of(self, value: object) -> str:
-        """Return the `repr` of a value, cut short; nothing if it was not there in time."""
+        """Return the `repr` of a value, cut short; empty if it was not ready in time."""
         if type(value) in _QUICK:
             return self._repr.repr(value)
         if self._is_late:
@@ -416,7 +412,7 @@ class _Texts:
         return found
 
     def close(self) -> None:
-        """End the thread. One whose object does not end is interrupted, and left alone if that does not help."""
+        """End the thread. If an object's `repr` does not end, interrupt it; if that fails too, abandon the thread."""
         if self._thread is None:
             return
         self._asked.put(_END)
@@ -442,11 +438,11 @@ class _Texts:
 _END = object()
 
 _QUICK = _ATOMS | _TEXTS | {FunctionType, BuiltinFunctionType}
-"""Types of which the `repr` of an object calls no code of the user."""
+"""Types of which the `repr` of an object calls no user code."""
 
 
 class _ShortRepr(reprlib.Repr):
-    """A `repr` that is cut short, of containers without looking at all of their items."""
+    """A `repr` that is cut short, without reading all items of a container."""
 
     def __init__(self) -> None:
         super().__init__()

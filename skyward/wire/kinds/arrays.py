@@ -1,4 +1,4 @@
-"""NumPy arrays that share memory, and go on sharing it where they travel to. NumPy itself need not be installed."""
+"""Pickling of NumPy arrays that share memory, so that their copies share memory too. NumPy need not be installed."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,13 +14,13 @@ __all__ = [
 
 
 def is_array(value: object) -> bool:
-    """Return whether `value` is an `ndarray`, and not of a class derived from it."""
+    """Return whether `value` is an `ndarray`, and not of a subclass."""
     kind = type(value)
     return kind.__name__ == "ndarray" and kind.__module__ == "numpy"
 
 
 def is_derived_array(value: object) -> bool:
-    """Return whether `value` is an array of a class derived from `ndarray`."""
+    """Return whether `value` is of a subclass of `ndarray`."""
     kind = type(value)
     if kind not in _derived:
         _derived[kind] = any(base.__name__ == "ndarray" and base.__module__ == "numpy" for base in kind.__mro__[1:])
@@ -31,7 +31,7 @@ _derived: "WeakKeyDictionary[type, bool]" = WeakKeyDictionary()
 
 
 def attributes_of_array(value: Any) -> dict[str, Any]:
-    """Return the attributes of an array of a derived class, which NumPy leaves behind; none if the class takes them."""
+    """Return the attributes of an array of a subclass, which NumPy does not pickle; empty if the class pickles them."""
     kind = type(value)
     array = next(base for base in kind.__mro__ if base.__name__ == "ndarray" and base.__module__ == "numpy")
     has_own = any(getattr(kind, name) is not getattr(array, name) for name in ("__reduce__", "__reduce_ex__"))
@@ -39,7 +39,7 @@ def attributes_of_array(value: Any) -> dict[str, Any]:
 
 
 def arrays_owned_by(value: Any) -> Iterator[Any]:
-    """Yield the arrays inside a frame or a series of pandas, which shares them with others until one is written to."""
+    """Yield the arrays inside a pandas frame or series, which shares them with others until one is written to."""
     if is_inside_frame(type(value)):
         for block in getattr(value, "blocks", (value,)):
             values = getattr(block, "values", None)
@@ -49,7 +49,7 @@ def arrays_owned_by(value: Any) -> Iterator[Any]:
 
 
 def is_inside_frame(kind: type) -> bool:
-    """Return whether objects of `kind` are what a frame or a series of pandas is made of."""
+    """Return whether a pandas frame or series is made of objects of `kind`."""
     return kind.__module__.startswith(_INSIDE_FRAMES)
 
 
@@ -58,14 +58,14 @@ _INSIDE_FRAMES = ("pandas._libs.internals", "pandas.core.internals", "pandas.cor
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where the elements of an array lie.
+    """The memory range of an array's elements.
 
     Attributes:
-        owner: what is at the end of the chain of bases: an array, or another object that lends its memory, as a
-            `bytearray` does. Arrays of one memory mostly have it in common, but what NumPy does not know of is not in
-            the chain; addresses tell for certain.
+        owner: the end of the chain of bases: an array, or another object that lends its memory, such as a `bytearray`.
+            Arrays that share memory usually have the same owner, but memory that NumPy does not know of is not in the
+            chain; only addresses are certain.
         start: address of the first byte.
-        end: address after the last one.
+        end: address after the last byte.
     """
 
     owner: Any
@@ -74,7 +74,7 @@ class Extent:
 
 
 def extent_of(array: Any) -> Extent:
-    """Return where the elements of `array` lie."""
+    """Return the memory range of the elements of `array`."""
     owner = array
     while (base := _base_of(owner)) is not None:
         owner = base
@@ -88,7 +88,7 @@ def extent_of(array: Any) -> Extent:
 
 
 def _base_of(value: Any) -> Any:
-    """Return what `value` has its memory from; None if that is its own."""
+    """Return the object that `value` has its memory from; None if it owns its memory."""
     kind = type(value)
     if kind is memoryview:
         return value.obj
@@ -98,7 +98,7 @@ def _base_of(value: Any) -> Any:
 
 
 def extent_of_bytes(memory: bytearray) -> Extent:
-    """Return where the content of `memory` lies. NumPy must be loaded."""
+    """Return the memory range of the content of `memory`. NumPy must be loaded."""
     start = sys.modules["numpy"].frombuffer(memory, "uint8").__array_interface__["data"][0] if memory else 0
     return Extent(memory, start, start + len(memory))
 
@@ -115,11 +115,11 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An array as a view of memory that it shares.
+    """An array as a view of the memory that it shares.
 
     Attributes:
         memory: the memory, or an array or a `bytearray` that spans it.
-        start: address of the first byte of it.
+        start: address of its first byte.
         array: the array.
     """
 
@@ -128,16 +128,16 @@ class View:
     array: Any
 
     def reduced(self) -> tuple[Any, ...]:
-        """Return how to rebuild the array, once the memory is there."""
+        """Return how to rebuild the array, once the memory exists."""
         array = self.array
         offset = array.__array_interface__["data"][0] - self.start
         return _view, (self.memory, array.dtype, array.shape, array.strides, offset, array.flags.writeable)
 
 
 def shared_views(arrays: Iterable[Any]) -> list[dict[int, View]]:
-    """Return the groups of arrays that share memory: by the identity of each of its arrays, how to see it as a view.
+    """Return the groups of arrays that share memory: for each, the views by identity of the array.
 
-    An array of which elements share memory is a group of its own, too.
+    An array whose own elements share memory is a group, too.
     """
     extents = [(extent_of(array), array) for array in {id(array): array for array in arrays}.values()]
     extents = sorted((each for each in extents if each[0].end > each[0].start), key=lambda each: each[0].start)
@@ -175,12 +175,12 @@ def _overlapping(extents: list[tuple[Extent, Any]]) -> Iterator[list[tuple[Exten
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The addresses that arrays reach over, for NumPy to see as one array.
+    """The address range spanned by arrays, in a form that NumPy reads as one array.
 
     Attributes:
         start: the first address.
-        nbytes: how many bytes.
-        memory: what the memory belongs to, which stays alive.
+        nbytes: its length.
+        memory: the owner of the memory, which is kept alive.
     """
 
     start: int
@@ -210,7 +210,7 @@ def view_in(array: Any, others: Iterable[Any]) -> View | None:
 
 
 def view_in_bytes(array: Any, memory: bytearray) -> View:
-    """Return `array` as a view of `memory`, which it is one of."""
+    """Return `array`, a view of `memory`, as a `View`."""
     return View(memory, extent_of_bytes(memory).start, array)
 
 

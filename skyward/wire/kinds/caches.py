@@ -1,12 +1,11 @@
-"""Functions of `functools.lru_cache` and `functools.cache` as they travel.
+"""Pickling of functions decorated with `functools.lru_cache` or `functools.cache`.
 
-Where other functions travel by value these do too, with an empty cache. On a node the cache is kept between calls, for
-the life of the worker process: that is how a script keeps a model or a connection on purpose. A cache that a call could
-change by other means than calling it is not kept: its function has a cache of its own in each call, as it has globals
-of its own.
+Where other functions are pickled by value, these are too, with an empty cache. On a node the cache is kept between
+calls, for the life of the worker process: scripts rely on it to keep a model or a connection. If a call could change a
+cache other than by calling its function, that cache is not kept: each call has its own, as it has its own globals.
 
-In a cell, a function of the notebook has an empty cache, and what the cell puts there stays behind. What clears it on
-the node clears the notebook's.
+In a cell, a function of the notebook starts with an empty cache, and what the cell adds to it is not returned. Clearing
+it on the node clears the notebook's.
 """
 
 import threading
@@ -33,7 +32,7 @@ class Caches:
         self._lock = threading.Lock()
 
     def keep(self, name: str, version: str, function: Any) -> Any:
-        """Return the function of this name and version that is kept; from now on `function`, if there is none."""
+        """Return the kept function of this name and version; keep and return `function` if there is none."""
         with self._lock:
             known = self._kept.get(name)
             if known is None or known[0] != version:
@@ -43,11 +42,11 @@ class Caches:
 
 
 def reduce_cached(function: Any, make: Callable[..., Any], more: object) -> Any:
-    """Return how to rebuild a cached function: by a call of `make`; NotImplemented where it is found by its name.
+    """Return how to rebuild a cached function by a call of `make`; NotImplemented if it is pickled by name.
 
     Args:
-        function: it.
-        make: takes what it wraps, the parameters of its cache, its name, and `more`.
+        function: the cached function.
+        make: takes the wrapped function, the parameters of its cache, its name, and `more`.
         more: see `make`.
     """
     if is_found_by_name(function):
@@ -58,13 +57,13 @@ def reduce_cached(function: Any, make: Callable[..., Any], more: object) -> Any:
 
 
 def is_found_by_name(function: Any) -> bool:
-    """Return whether a cached function is one of a module that the other end has, too."""
+    """Return whether a cached function belongs to a module that the other end has, too."""
     found = inner._lookup_module_and_qualname(function)
     return found is not None and not inner._is_registered_pickle_by_value(found[0])
 
 
 def attributes_of_cached(function: Any) -> dict[str, Any]:
-    """Return what the user has set on a cached function."""
+    """Return the attributes that the user has set on a cached function."""
     return {
         name: value
         for name, value in vars(function).items()
@@ -73,12 +72,12 @@ def attributes_of_cached(function: Any) -> dict[str, Any]:
 
 
 def restore_cached(function: Any, attributes: dict[str, Any]) -> None:
-    """Set what the user has set on a cached function. Called by pickles."""
+    """Set attributes of the user's on a cached function. Called by pickles."""
     vars(function).update(attributes)
 
 
 class _Clearing:
-    """The method `cache_clear` of a function, which notes that it was called."""
+    """The method `cache_clear` of a function; records that it was called."""
 
     def __init__(self, function: Any) -> None:
         self._clear = function.cache_clear
@@ -90,16 +89,16 @@ class _Clearing:
 
 
 def watch_clearing(function: Any) -> None:
-    """Note from now on whether the cache of `function` is cleared."""
+    """Record from now on whether the cache of `function` is cleared."""
     function.cache_clear = _Clearing(function)
 
 
 def was_cleared(function: Any) -> bool:
-    """Return whether the cache of a function that is watched was cleared."""
+    """Return whether the cache of a watched function was cleared."""
     noted = vars(function).get("cache_clear")
     return isinstance(noted, _Clearing) and noted.is_done
 
 
 def clear_cache(function: Any) -> None:
-    """Clear the cache of a function, whatever the user has set on it."""
+    """Clear the cache of a function, whatever attributes the user has set on it."""
     type(function).cache_clear(function)

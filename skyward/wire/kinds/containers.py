@@ -1,8 +1,8 @@
-"""Objects of Python classes derived from the built-in containers, as they travel.
+"""Pickling of objects whose Python classes derive from the built-in containers.
 
-pickle fills a copy by the methods of its class, which may have methods of its own for that: a `__setitem__` that
-converts, an `append` that counts. What comes out of them would go through them once more. A copy is filled here by the
-methods of the built-in class instead, without a call of `__init__`. A class with its own `__reduce__` is left to it.
+pickle fills a copy through the methods of its class, which the class may override: a `__setitem__` that converts, an
+`append` that counts. Their results would be converted or counted again. Here a copy is filled through the methods of
+the built-in class, without a call of `__init__`. A class with its own `__reduce__` is left to that.
 """
 
 import copyreg
@@ -31,7 +31,7 @@ _natives: "weakref.WeakKeyDictionary[type, type | None]" = weakref.WeakKeyDictio
 
 
 def reduce_container(value: Any) -> Any:
-    """Return how to rebuild `value`; None where pickle's own way is right."""
+    """Return how to rebuild `value`; None if pickle handles it correctly."""
     native = _native_of(value)
     if native is None:
         return None
@@ -40,13 +40,13 @@ def reduce_container(value: Any) -> Any:
 
 
 def filling_of(value: Any) -> Filling | None:
-    """Return what `value` contains, where `reduce_container` has an answer for it."""
+    """Return the content of `value`, if `reduce_container` handles it."""
     native = _native_of(value)
     return None if native is None else _filling(value, native)
 
 
 def refill(value: Any, items: Any, factory: Any) -> None:
-    """Let `value` contain these items instead of its own."""
+    """Replace the items of `value`."""
     native: Any = _native_of(value) or next(kind for kind in _NATIVE if isinstance(value, kind))
     native.clear(value)
     if native is list or native is deque:
@@ -65,7 +65,7 @@ _FACTORY: Any = vars(defaultdict)["default_factory"]
 
 
 def _native_of(value: Any) -> type | None:
-    """Return the built-in class to fill `value` by; None where pickle's own way is right."""
+    """Return the built-in class to fill `value` by; None if pickle handles it correctly."""
     kind = type(value)
     if kind in _NATIVE or kind is Counter:
         return None
@@ -99,7 +99,7 @@ def _filling(value: Any, native: type) -> Filling:
     elif issubclass(native, dict):
         items = dict(dict.items(value))
     else:
-        items = tuple(native.__iter__(value))  # type: ignore[attr-defined]  # of a list, a set or a deque
+        items = tuple(native.__iter__(value))  # type: ignore[attr-defined]  # a list, a set or a deque
     factory = value.default_factory if native is defaultdict else None
     kind: Any = type(value)
     is_own = is_own_dict(value)

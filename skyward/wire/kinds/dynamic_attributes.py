@@ -1,7 +1,7 @@
-"""Objects whose class has a `__getattr__`, as they travel.
+"""Pickling of objects whose class has a `__getattr__`.
 
-pickle asks an object for its special methods, and a `__getattr__` answers for those that the class does not have: it
-fails, as the copy has no attributes yet, or gives something else. Here the class is asked.
+pickle looks special methods up on the object, and a `__getattr__` answers for those that the class lacks: it fails,
+because the copy has no attributes yet, or returns something else. Here they are looked up on the class.
 """
 
 import copyreg
@@ -13,7 +13,7 @@ _ASKED = ("__getnewargs__", "__getnewargs_ex__", "__setstate__")
 
 
 def reduce_greedy(value: Any) -> Any:
-    """Return how to rebuild `value`; None where pickle's own way is right."""
+    """Return how to rebuild `value`; None if pickle handles it correctly."""
     kind: Any = type(value)
     if not hasattr(kind, "__getattr__") or any(hasattr(kind, name) for name in _ASKED):
         return None
@@ -21,7 +21,7 @@ def reduce_greedy(value: Any) -> Any:
         return None
     if kind in copyreg.dispatch_table or isinstance(value, (type, *_WITH_ITEMS)) or not _is_python(kind):
         return None
-    make = copyreg.__newobj__  # type: ignore[attr-defined]  # typeshed leaves it out
+    make = copyreg.__newobj__  # type: ignore[attr-defined]  # missing in typeshed
     state = kind.__getstate__(value)
     return (make, (kind,)) if state is None else (make, (kind,), state, None, None, set_state_of)
 
@@ -36,12 +36,12 @@ def reduced_of(value: Any) -> Any:
 
 
 def _is_python(kind: type) -> bool:
-    """Return whether objects of `kind` have nothing but attributes and slots of Python classes."""
+    """Return whether objects of `kind` have only attributes and slots of Python classes."""
     return all(base is object or "__module__" in vars(base) for base in kind.__mro__)
 
 
 def set_state_of(value: Any, state: Any) -> None:
-    """Give a new object its attributes. Called by pickles."""
+    """Set the attributes of a new object. Called by pickles."""
     attributes, in_slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     if attributes:
         value.__dict__.update(attributes)

@@ -1,7 +1,7 @@
-"""Enums of a script or notebook as they travel: with what their `__new__` and `__init__` have made of the members.
+"""Pickling of enums of a script or notebook, with the effects of their `__new__` and `__init__` on the members.
 
-cloudpickle makes the members anew from their values, without these methods. Here each member is made from what it
-contains, and has the attributes that it has.
+cloudpickle makes the members again from their values, without these methods. Here each member is made from its content,
+and gets its attributes.
 """
 
 import re
@@ -23,13 +23,13 @@ _DATA: dict[type, Any] = {
     bytes: lambda member: bytes.__getitem__(member, slice(None)),
     tuple: lambda member: tuple.__getitem__(member, slice(None)),
 }
-"""By the built-in classes that enums are derived from, what a member contains."""
+"""Readers of a member's content, by the built-in class that its enum derives from."""
 
 type _Member = tuple[object, Any]
 
 
 def reduce_enum(kind: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return how to rebuild an enum, given how cloudpickle would; `restore_members` does the rest."""
+    """Return how to rebuild an enum, given how cloudpickle would; `restore_members` completes it."""
     _, (bases, name, qualname, members, *rest), (attributes, _), *others = reduced
     native = kind._member_type_
     if native not in _DATA and native.__new__ is not object.__new__:
@@ -67,18 +67,18 @@ def _make_enum(bases: Any, name: str, qualname: str, members: Mapping[str, _Memb
 
 
 class _Part:
-    """What a member of an enum is made from."""
+    """The content that a member of an enum is made from."""
 
     def __init__(self, member: _Member) -> None:
         self.member = member
 
 
 def _ignore(*_: object) -> None:
-    """Stand for the `__init__` of an enum whose members have been made before."""
+    """Replace the `__init__` of an enum whose members exist already."""
 
 
 def attributes_of_members(kind: Any) -> dict[str, dict[str, Any]]:
-    """Return by the names of the members the attributes that the user has given them."""
+    """Return the attributes that the user has set on the members, by name of the member."""
     found = {}
     for name, member in kind.__members__.items():
         own = {key: value for key, value in vars(member).items() if key not in _OF_MEMBERS}
@@ -88,16 +88,16 @@ def attributes_of_members(kind: Any) -> dict[str, dict[str, Any]]:
 
 
 def restore_members(kind: type, attributes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Give the members of an enum these attributes, and no others of the user's."""
+    """Set these attributes on the members of an enum, and remove all others of the user's."""
     if not issubclass(kind, Enum):
         return
     for member in kind:
-        mine, new = vars(member), attributes.get(member._name_, {})
-        for key in mine.keys() - new.keys() - _OF_MEMBERS:
-            del mine[key]
-        mine.update(new)
+        own, new = vars(member), attributes.get(member._name_, {})
+        for key in own.keys() - new.keys() - _OF_MEMBERS:
+            del own[key]
+        own.update(new)
 
 
 def is_machinery(kind: type, name: str) -> bool:
-    """Return whether an attribute of an enum is one that `enum` keeps there."""
+    """Return whether an attribute of an enum is internal to `enum`."""
     return name in getattr(kind, "__members__", {}) or _MACHINERY.fullmatch(name) is not None

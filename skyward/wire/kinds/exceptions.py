@@ -1,8 +1,8 @@
-"""Exceptions as they travel: rebuilt from what they hold, without a call of their `__init__`.
+"""Pickling of exceptions: rebuilt from their content, without a call of their `__init__`.
 
 Pickle rebuilds an exception by calling its class with `args`, which fails where `__init__` takes anything else. Here
-the class makes an empty one, the built-in class below it sets what it keeps itself (`errno`, `filename`), and the
-attributes and slots follow. A class with a `__reduce__` of its own is left to that.
+the class makes an empty one, its built-in base class sets its own fields (`errno`, `filename`), and the attributes and
+slots follow. A class with its own `__reduce__` is left to that.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ type Parts = tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]
 
 
 def reduce_exception(error: BaseException) -> Any:
-    """Return how to rebuild `error`, or NotImplemented where pickle's own way is right."""
+    """Return how to rebuild `error`, or NotImplemented if pickle handles it correctly."""
     kind = type(error)
     native = _native(kind)
     if kind is native or kind in copyreg.dispatch_table:
@@ -40,16 +40,16 @@ _OWN_WAYS = ("__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__
 
 
 def parts_of_exception(error: BaseException) -> Parts:
-    """Return what `error` holds."""
+    """Return the content of `error`."""
     native: Any = _native(type(error))
     _, args, *rest = native.__reduce__(error)
     if isinstance(error, BaseExceptionGroup):
-        args = (error.message, list(error.exceptions))  # its `args` are those of the call, which may be others
+        args = (error.message, list(error.exceptions))  # its `args` are those of the call, which may differ
     return args, dict(rest[0]) if rest and rest[0] else {}, _slots(error)
 
 
 def copy_exception(error: BaseException) -> BaseException:
-    """Return another exception of the same type that holds the same, but for its traceback; its notes are its own."""
+    """Return a copy of an exception without its traceback; its notes are copied, too."""
     args, attributes, slots = parts_of_exception(error)
     if "__notes__" in attributes:
         attributes["__notes__"] = [*attributes["__notes__"]]
@@ -62,7 +62,7 @@ def copy_exception(error: BaseException) -> BaseException:
 
 
 def rebuild_from_parts(kind: type[BaseException], parts: Parts) -> tuple[Any, ...]:
-    """Return how to rebuild an exception of type `kind` that holds `parts`, as pickle's `__reduce__` does."""
+    """Return how to rebuild an exception of type `kind` from `parts`, as pickle's `__reduce__` does."""
     args, attributes, slots = parts
     return make_exception, (kind, args), (attributes, slots), None, None, restore_exception
 
@@ -78,7 +78,7 @@ def _slots(error: BaseException) -> dict[str, Any]:
         if base.__module__ != "builtins":
             for name, value in vars(base).items():
                 if isinstance(value, MemberDescriptorType):
-                    with contextlib.suppress(AttributeError):  # a slot that was not filled
+                    with contextlib.suppress(AttributeError):  # an empty slot
                         found[name] = value.__get__(error)
     return found
 
@@ -91,20 +91,20 @@ def make_exception(kind: type[BaseException], args: tuple[Any, ...]) -> BaseExce
 
 
 def refill_exception(error: BaseException, args: tuple[Any, ...]) -> None:
-    """Let `error` have `args`, and what the built-in class makes of them."""
+    """Set the `args` of `error`, and the fields that the built-in class derives from them."""
     native: Any = _native(type(error))
     if native.__init__ is not BaseException.__init__:
-        with contextlib.suppress(Exception):  # arguments that the built-in class does not take are kept in `args`
+        with contextlib.suppress(Exception):  # arguments that the built-in class refuses are kept in `args`
             native.__init__(error, *args)
-    BaseException.args.__set__(error, args)  # type: ignore[attr-defined]  # a descriptor, which typeshed does not say
+    BaseException.args.__set__(error, args)  # type: ignore[attr-defined]  # a descriptor, which typeshed does not declare
 
 
 def restore_exception(error: BaseException, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Fill in attributes and slots. Called by pickles. The class's own `__setattr__` is not asked: it may refuse."""
+    """Set attributes and slots. Called by pickles. The class's own `__setattr__` is bypassed: it may refuse."""
     attributes, slots = state
     for name, value in {**attributes, **slots}.items():
         descriptor = next((vars(base)[name] for base in type(error).__mro__ if name in vars(base)), None)
-        if isinstance(descriptor, MemberDescriptorType):  # a slot, or what a built-in keeps
+        if isinstance(descriptor, MemberDescriptorType):  # a slot, or a field of a built-in class
             descriptor.__set__(error, value)
         else:
             error.__dict__[name] = value

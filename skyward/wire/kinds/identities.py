@@ -1,8 +1,8 @@
-"""Objects that code tells apart by their identity: NaN in containers, and sentinels of modules.
+"""Pickling of objects that code recognises by identity: NaN in containers, and sentinels of modules.
 
-A dict finds `numpy.nan` by its identity, and `field.default is dataclasses.MISSING` asks for it. NaN that both ends
-have travels by name, any other one by a key under which both ends find the same object from then on. A sentinel, that
-is an object without attributes that is a variable of a module, travels by its name there.
+A dict finds `numpy.nan` by its identity, and code tests `field.default is dataclasses.MISSING`. NaN that both ends have
+is pickled by name, any other NaN by a key under which both ends find the same object from then on. A sentinel, which is
+an object without attributes that is a variable of a module, is pickled by its name there.
 """
 
 import importlib
@@ -22,7 +22,7 @@ _NAMED = ("numpy", "math")
 """Modules that have a `nan`."""
 _MOST = 4096
 _MOST_OF_PICKLE = 256
-"""NaN without a name whose identity is kept: in the process, the latest used, and in one pickle."""
+"""Unnamed NaN objects whose identity is kept: the most recently used of the process, and as many in one pickle."""
 _HEAP_TYPE = 1 << 9
 
 _process = uuid.uuid4().hex
@@ -32,12 +32,12 @@ _lock = threading.Lock()
 
 
 def has_nan(data: bytes) -> bool:
-    """Return whether a pickle may have NaN in it."""
+    """Return whether a pickle may contain NaN."""
     return b"G\x7f\xf8" in data or b"G\xff\xf8" in data
 
 
 class NanKeys:
-    """Gives each NaN of one pickle the key by which the other end finds it."""
+    """Assigns each NaN of one pickle the key by which the other end finds it."""
 
     def __init__(self) -> None:
         modules = ((name, sys.modules.get(name)) for name in _NAMED)
@@ -45,7 +45,7 @@ class NanKeys:
         self._left = _MOST_OF_PICKLE
 
     def of(self, nan: float) -> str | None:
-        """Return the key; None for one among too many."""
+        """Return the key; None if there are too many."""
         name = self._named.get(id(nan))
         if name is not None:
             return name
@@ -70,7 +70,7 @@ def nan_of(key: str) -> float:
 
 
 def _remember(key: str, nan: float) -> float:
-    """Return the NaN that is known by this key; from now on `nan`, if there is none."""
+    """Return the NaN known by this key; register and return `nan` if there is none."""
     with _lock:
         nan = _known.setdefault(key, nan)
         _known.move_to_end(key)
@@ -82,13 +82,13 @@ def _remember(key: str, nan: float) -> float:
 
 
 class Sentinels:
-    """Finds the variables of modules that sentinels are, for one pickle."""
+    """Finds the module variables that sentinels are, for one pickle."""
 
     def __init__(self) -> None:
         self._kinds: dict[type, dict[int, tuple[str, str]]] = {}
 
     def place_of(self, value: object) -> tuple[str, str] | None:
-        """Return the name of the module and of the variable that `value` is; None if it is no sentinel."""
+        """Return the names of the module and the variable of a sentinel; None for other values."""
         kind = type(value)
         places = self._kinds.get(kind)
         if places is None:
@@ -109,7 +109,7 @@ def _may_be_sentinel(kind: Any) -> bool:
 
 
 def _places(kind: type) -> dict[int, tuple[str, str]]:
-    """Return by identity where the objects of `kind` are: of `object` itself, those of all modules."""
+    """Return the variables of the modules that hold objects of `kind`, by identity; for `object`, of all modules."""
     names = list(sys.modules) if kind is object else [kind.__module__]
     found: dict[int, tuple[str, str]] = {}
     for name in names:

@@ -1,9 +1,9 @@
 """Functions and classes that a call cannot change, so that calls may share one copy of them.
 
-A function of a script travels with what it refers to, and each call must see that as it was sent. A node may decode it
-once for many calls only if no call can change it: it refers to constants, to modules and to what is imported by name,
-and to functions and classes of the same kind; and no code among them assigns to a global, to a captured variable, or
-to an attribute that could be one of theirs. In doubt the answer is no: the cost of that is decoding for each call.
+A function of a script is sent with everything it refers to, and each call must see that as it was sent. A node may
+decode it once for many calls only if no call can change it: it refers to constants, to modules and imports by name, and
+to functions and classes of the same kind; and none of their code assigns to a global, to a captured variable, or to an
+attribute that could be one of theirs. In doubt the answer is no, at the cost of decoding for each call.
 """
 
 import dis
@@ -44,7 +44,7 @@ _ATOMS = frozenset(
 _FIXED = (
     *(MemberDescriptorType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType),
     *(GenericAlias, UnionType, typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple, typing.TypeAliasType),
-    type(namedtuple("_Pair", "one other").one),  # type: ignore[attr-defined]  # seen on the class, it is a descriptor
+    type(namedtuple("_Pair", "one other").one),  # type: ignore[attr-defined]  # on the class, it is a descriptor
 )
 _WRAPPERS = (staticmethod, classmethod, property, cached_property)
 
@@ -54,13 +54,13 @@ _REFLECTIVE = frozenset({"globals", "exec", "eval", "__import__"})
 _INSIDES = frozenset(
     {"__globals__", "__closure__", "__defaults__", "__kwdefaults__", "_getframe", "currentframe", "__main__"}
 )
-"""Names by which code reaches the insides of a function, or the module `__main__`, which all calls share."""
+"""Names by which code reaches the internals of a function, or the module `__main__`, which all calls share."""
 
 _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
-"""Names by which code may set attributes of anything."""
+"""Names by which code may set attributes of any object."""
 
 _OBJECT = frozenset({"object", "__dataclass_builtins_object__"})
-"""Names of `object` in code: dataclasses that are frozen set their fields by `object.__setattr__(self, ...)`."""
+"""Names of `object` in code: frozen dataclasses set their fields by `object.__setattr__(self, ...)`."""
 
 _CLASS_FIRST = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
 """Methods whose first argument is the class, without a decorator that says so."""
@@ -71,17 +71,17 @@ OF_CLASSES = frozenset(
     | {"__dict__", "__weakref__", "_field_defaults", "__static_attributes__", "__firstlineno__", "__required_keys__"}
     | {"__optional_keys__", "__slotnames__", "__readonly_keys__", "__mutable_keys__", "__total__", "__orig_class__"}
 )
-"""What Python itself keeps in a class and only reads."""
+"""Class attributes that Python itself sets and only reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Effects:
-    """What the code of a function, and the code inside it, does to what outlives the call.
+    """The effects of a function's code, and of the code inside it, on objects that outlive the call.
 
     Attributes:
-        reaches_globals: whether it assigns to globals, or could.
-        sets_attributes: whether it sets attributes of anything but its first argument.
-        sets_first: whether it sets attributes of its first argument.
+        reaches_globals: True if it assigns to globals, or could.
+        sets_attributes: True if it sets attributes of anything but its first argument.
+        sets_first: True if it sets attributes of its first argument.
         rebinds: captured variables that it assigns to.
         names: names that it may look up in its globals.
     """
@@ -94,9 +94,9 @@ class _Effects:
 
 
 def survey(value: object) -> tuple[object, ...] | None:
-    """Return all that `value`, a function or a class, refers to, itself included; None if a call may change any of it.
+    """Return all objects that a function or class refers to, including itself; None if a call may change any.
 
-    It is unchanged as long as another survey gives the same objects.
+    `value` is unchanged as long as another survey returns the same objects.
     """
     found = _Survey(value)
     if not found.is_fixed(value) or (found.sets_attributes and found.has_targets):
@@ -105,12 +105,12 @@ def survey(value: object) -> tuple[object, ...] | None:
 
 
 class _Survey:
-    """A walk over what a function or class refers to.
+    """A traversal of the objects that a function or class refers to.
 
     Attributes:
-        objects: what was found so far.
-        sets_attributes: whether code among it sets attributes of objects that are not known.
-        has_targets: whether those could be functions or classes among it.
+        objects: the objects found so far.
+        sets_attributes: True if code among them sets attributes of unknown objects.
+        has_targets: True if those could be functions or classes among them.
     """
 
     def __init__(self, root: object) -> None:
@@ -121,7 +121,7 @@ class _Survey:
         self._seen: set[int] = set()
 
     def is_fixed(self, value: Any) -> bool:
-        """Note `value` and what it refers to; return whether none of that can change."""
+        """Record `value` and what it refers to; return whether none of it can change."""
         kind = type(value)
         if kind in _ATOMS:
             self.objects.append(value)
@@ -148,7 +148,7 @@ class _Survey:
         return bool(getattr(kind, "__sky_function__", False)) and self.is_fixed(value.fn)
 
     def _is_known(self, value: object) -> bool:
-        """Return whether `value` was found before; note it if not."""
+        """Return whether `value` was found before; record it if not."""
         if id(value) in self._seen:
             return True
         self._seen.add(id(value))
@@ -191,7 +191,7 @@ class _Survey:
         return all(self._attribute(name, value) for name, value in own.items())
 
     def _attribute(self, name: str, value: object) -> bool:
-        """Note an attribute of a class; return whether it cannot change."""
+        """Record an attribute of a class; return whether it cannot change."""
         if isinstance(value, FunctionType):
             by_name = self._is_known(value) or inner._should_pickle_by_reference(value)
             return by_name or self._function(value, is_method=name not in _CLASS_FIRST)
@@ -199,7 +199,7 @@ class _Survey:
 
 
 def _inside(value: Any) -> Iterable[object]:
-    """Return what is in a container of one of the kinds that cannot change."""
+    """Return the items of a container of an immutable type."""
     match value:
         case staticmethod() | classmethod():
             return (value.__func__,)
@@ -227,7 +227,7 @@ def _is_imported(value: Any) -> bool:
 
 
 def _is_of_enum(name: str, value: object) -> bool:
-    """Return whether an attribute of an enum is one of the tables that its machinery keeps."""
+    """Return whether an attribute of an enum is one of its internal tables."""
     return name.startswith("_") and name.endswith("_") and isinstance(value, (list, dict))
 
 
@@ -260,7 +260,7 @@ def _effects_of(code: CodeType) -> _Effects:
                 else:
                     sets_any = True
             case name if name.startswith(("STORE_FAST", "DELETE_FAST")) and _mentions(instruction, first):
-                sets_any = True  # the first argument is something else from now on
+                sets_any = True  # the first argument is rebound
             case "LOAD_GLOBAL" | "LOAD_NAME" if instruction.argval in _REFLECTIVE:
                 reaches = True
         if instruction.argval in _INSIDES:
@@ -289,7 +289,7 @@ def _is_of_first(before: list[dis.Instruction], store: dis.Instruction, first: s
     """Return whether a store is to an attribute of the variable `first`: `self.a = x` or `self.a += x`."""
     if _loads_last(before[-1:], first):
         return True
-    for place in range(len(before) - 2, 0, -1):  # back to where an augmented assignment took its target twice
+    for place in range(len(before) - 2, 0, -1):  # back to where an augmented assignment duplicated its target
         if before[place].opname == "COPY":
             following = before[place + 1]
             taken = following.opname == "LOAD_ATTR" and following.argval == store.argval

@@ -1,4 +1,4 @@
-"""Type variables, type aliases and `NewType` as they travel: by value, where nothing finds them by name in a module."""
+"""Pickling of type variables, type aliases and `NewType`: by value, unless a module has them by name."""
 
 import keyword
 import sys
@@ -12,11 +12,11 @@ TYPING = (TypeVar, ParamSpec, TypeVarTuple, TypeAliasType, NewType)
 
 
 def reduce_typing(value: Any, begun: set[int]) -> Any:
-    """Return how to rebuild `value`, an object of `TYPING`; NotImplemented where it is found by its name.
+    """Return how to rebuild `value`, an object of `TYPING`; NotImplemented if it is pickled by name.
 
     Args:
-        value: it.
-        begun: identities of the aliases that this pickle has come to; `value` is added.
+        value: the object.
+        begun: identities of the aliases that this pickle has reached; `value` is added.
 
     Raises:
         TypeError: a generic alias refers to itself.
@@ -46,8 +46,8 @@ def reduce_typing(value: Any, begun: set[int]) -> Any:
 def _reduce_alias(alias: TypeAliasType, begun: set[int]) -> Any:
     name, module = alias.__name__, str(alias.__module__)
     if alias.__type_params__ or not name.isidentifier() or keyword.iskeyword(name):
-        if id(alias) in begun:  # once it is made, pickle does not ask again
-            raise TypeError("a generic type alias that refers to itself does not travel")
+        if id(alias) in begun:  # later references use pickle's memo
+            raise TypeError("a generic type alias that refers to itself cannot be pickled")
         begun.add(id(alias))
         return _make_alias, (name, module, alias.__value__, alias.__type_params__)
     held: list[Any] = []
@@ -63,7 +63,7 @@ def _make_variable(
 
 
 def _make_new_type(name: str, qualname: str, module: str, supertype: Any, key: str) -> Any:
-    made = NewType(name, supertype)  # type: ignore[misc]  # what a type checker sees is in the notebook
+    made = NewType(name, supertype)  # type: ignore[misc]  # type checkers see the definition in the notebook
     made.__qualname__, made.__module__ = qualname, module
     return inner._lookup_class_or_track(key, made)
 
@@ -74,7 +74,7 @@ def _make_alias(name: str, module: str, value: Any, parameters: tuple[Any, ...])
 
 
 def _make_lazy_alias(name: str, module: str, held: list[Any]) -> Any:
-    """Make an alias whose value is put into `held` afterwards: it may refer to the alias."""
+    """Return an alias whose value is put into `held` afterwards, because it may refer to the alias."""
     namespace: dict[str, Any] = {"__name__": module, "__held": held}
     exec(f"type {name} = __held[0]", namespace)
     return namespace[name]

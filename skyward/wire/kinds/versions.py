@@ -1,4 +1,4 @@
-"""Versions of functions and classes that a call cannot change: equal where one copy may stand for another."""
+"""Versions of functions and classes that a call cannot change: equal where one copy may replace another."""
 
 import uuid
 import weakref
@@ -14,7 +14,7 @@ __all__ = ["note_version", "version_of"]
 class _Version:
     name: str
     parts: tuple[object, ...] | None
-    """What the object consists of, by weak references where there can be some; None until it is asked for."""
+    """The objects of which the object consists, as weak references where possible; None until they are computed."""
 
 
 _versions: weakref.WeakKeyDictionary[Any, _Version] = weakref.WeakKeyDictionary()
@@ -23,7 +23,7 @@ _versions: weakref.WeakKeyDictionary[Any, _Version] = weakref.WeakKeyDictionary(
 def version_of(value: object) -> str | None:
     """Return the version of a function or class; None if a call could change it or what it refers to.
 
-    A value has another version once it, or anything that it refers to, is another object than before.
+    A value has another version once it, or anything that it refers to, is replaced by another object.
     """
     found = survey(value)
     if found is None:
@@ -39,7 +39,7 @@ def version_of(value: object) -> str | None:
 
 
 def note_version(value: object, name: str) -> None:
-    """Note the version of a copy that arrived, so that it keeps it wherever it is sent on."""
+    """Record the version of a received copy, so that it keeps this version when it is sent on."""
     _versions[value] = _Version(name, None)
 
 
@@ -48,7 +48,7 @@ def _weakly(parts: tuple[object, ...]) -> tuple[object, ...]:
     for part in parts:
         try:
             kept.append(weakref.ref(part))
-        except TypeError:  # a constant, or what stands around a function that is a part of its own
+        except TypeError:  # a constant, or the context of a function that is part of itself
             kept.append(part)
     return tuple(kept)
 

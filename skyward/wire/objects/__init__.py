@@ -1,4 +1,4 @@
-"""Graphs of notebook objects as they travel: their content, identities, and what a cell changed in them.
+"""Serialized graphs of notebook objects: their content, identities, and what a cell changed in them.
 
 Imports `wire.kinds`, `wire.payloads` and the handles of kept values.
 """

@@ -1,8 +1,8 @@
-"""What a cell has changed in one object, as little as it can be, and how it is put into the notebook's object.
+"""The smallest change that a cell made to one object, and its application to the notebook's object.
 
-On the node an object is compared with how it came. What differs goes home, with what was there before: the notebook's
-object may have changed meanwhile. What both sides changed in different places is merged. Where both changed the same
-place it becomes what the cell left there, which the notebook then says.
+The node compares an object with the state in which it arrived. Differences are returned together with the previous
+content, because the notebook's object may have changed meanwhile. Changes of both sides in different places are merged.
+Where both changed the same place, the cell's change wins, and the notebook reports it.
 """
 
 from collections import OrderedDict
@@ -55,7 +55,7 @@ _LATE_CONTENTS = frozenset({"dict", "set", "weak", "filled"})
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Stands for an object of the notebook: the number of a captured part, and that of the object in it."""
+    """Stand-in for an object of the notebook: the number of a captured part, and that of the object in it."""
 
     part: int
     number: int
@@ -63,23 +63,23 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Stands for a value that is only compared: a digest of it, None if it has none."""
+    """Stand-in for a value that is only compared: its digest, or None without one."""
 
     digest: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Absent:
-    """Stands for no value."""
+    """Stand-in for an absent value."""
 
 
 class Change(NamedTuple):
     """One change of an object.
 
     Attributes:
-        form: how it is put into the object.
-        now: what is there now.
-        before: what was there, with a `Location` for each object of the notebook.
+        form: how it is applied to the object.
+        now: the new content.
+        before: the previous content, with a `Location` for each object of the notebook.
     """
 
     form: str
@@ -88,25 +88,25 @@ class Change(NamedTuple):
 
 
 class Prints(Protocol):
-    """Digests of values, which are the same for the same values; None if there is none."""
+    """Digests of values: equal for equal values; None if there is none."""
 
     def now(self, value: Any) -> bytes | None:
-        """Return that of a value as it is."""
+        """Return the digest of a value as it is."""
 
     def before(self, value: Any) -> bytes | None:
-        """Return that of a value as it came, to compare with others of `now`."""
+        """Return the digest of a value as it arrived, to compare with one of `now`."""
 
     def as_sent(self, value: Any) -> bytes | None:
-        """Return that of a value as it came, to compare with one in the notebook."""
+        """Return the digest of a value as it arrived, to compare with one in the notebook."""
 
 
 class Comparison:
-    """The objects of a part as they are and as they came.
+    """The objects of a part as they are and as they arrived.
 
     Args:
         part: the number of the part.
-        numbers: by identity, the numbers of the objects as they are.
-        before: the same of those as they came.
+        numbers: numbers of the current objects, by identity.
+        before: numbers of the objects as they arrived, by identity.
         prints: digests of values that are compared in no other way.
     """
 
@@ -123,7 +123,7 @@ class Comparison:
         self._prints = prints
 
     def same(self, one: Any, other: Any) -> bool:
-        """Return whether `one` stands where `other` stood."""
+        """Return whether `one` is in the place of `other`."""
         if one is other:
             return True
         kind = type(one)
@@ -143,7 +143,7 @@ class Comparison:
         return self._is_alike(one, other)
 
     def is_same(self, now: Any, before: Any) -> bool:
-        """Return whether an object contains what it contained when it came."""
+        """Return whether an object contains what it contained on arrival."""
         kind = type(now)
         if kind is list:
             return type(before) is list and self._same_items(now, before)
@@ -166,7 +166,7 @@ class Comparison:
         return self.same(one.parts, other.parts)
 
     def between(self, now: Any, before: Any) -> tuple[Change, ...] | None:
-        """What changed in an object; None if another one cannot take it over."""
+        """Return the changes of an object; None if they cannot be applied to another object."""
         if type(now) is list:
             return (self._items(now, before),)
         if type(now) is dict and _are_plain(now) and _are_plain(before):
@@ -178,8 +178,8 @@ class Comparison:
             return None
         if other is not None and one.form == other.form:
             if one.form == "set" and all(map(is_plain, one.parts)) and all(map(is_plain, other.parts)):
-                there, then = set(one.parts), set(other.parts)
-                return (Change("members", ([*(there - then)], [*(then - there)]), None),)
+                current, previous = set(one.parts), set(other.parts)
+                return (Change("members", ([*(current - previous)], [*(previous - current)]), None),)
             if one.form == "module" or (one.form == "class" and self._same_structure(one.parts, other.parts)):
                 new, old = (
                     {name: part for name, part in each.parts.items() if name not in STRUCTURE} for each in (one, other)
@@ -190,14 +190,14 @@ class Comparison:
         return (Change("whole", one, Opaque(None) if other is None else self.stands_for([other.parts])),)
 
     def whole(self, now: Any, before: Any) -> tuple[Change, ...] | None:
-        """All that an object contains, as a change of it; None if another one cannot take it over."""
+        """Return the whole content of an object as its changes; None if they cannot be applied to another object."""
         one, other = contents_of(now), contents_of(before)
         if one is None:
             return None
         return (Change("whole", one, Opaque(None) if other is None else self.stands_for([other.parts])),)
 
     def stands_for(self, value: Any) -> Any:
-        """What stands for a value as it came, for the notebook to compare its own with."""
+        """Return the stand-in of a value as it arrived, for the notebook to compare with its own."""
         kind = type(value)
         if kind in _BY_VALUE or kind in _NUMBERS:
             return value
@@ -211,7 +211,7 @@ class Comparison:
         return self.opaque(value)
 
     def opaque(self, before: Any) -> Opaque:
-        """What stands for a value as it came that is only compared as a whole."""
+        """Return the stand-in of a value as it arrived that is only compared as a whole."""
         return Opaque(self._prints.as_sent(before))
 
     def _is_alike(self, one: Any, other: Any) -> bool:
@@ -275,7 +275,7 @@ class Comparison:
         return Change("splice", (start, inserted, len(before)), [self.stands_for(each) for each in removed])
 
     def _pairs(self, form: str, now: Mapping[Any, Any], before: Mapping[Any, Any], *, removes: bool = True) -> Change:
-        """The keys that differ; and the order of all keys, if it is not what setting and removing those gives."""
+        """Return the changed keys; and the order of all keys, if setting and removing those does not reproduce it."""
         changed = [key for key in now if key not in before or not self.same(now[key], before[key])]
         removed = [key for key in before if key not in now] if removes else []
         left = [key for key in before if key in now] + [key for key in now if key not in before]
@@ -287,7 +287,7 @@ class Comparison:
         return all(self.same(one.get(name), other.get(name)) for name in STRUCTURE)
 
     def _of_state(self, now: Any, one: Any, other: Any) -> tuple[Change, ...] | None:
-        """The changes of an object that is rebuilt from attributes, items and pairs; None of any other one."""
+        """Return the changes of an object that is rebuilt from attributes, items and pairs; None for any other."""
         kind, _, state, items, pairs, setter = one
         kind_before, _, state_before, items_before, pairs_before, _ = other
         if setter is not None or hasattr(type(now), "__setstate__") or not self.same(kind, kind_before):
@@ -304,19 +304,19 @@ class Comparison:
                 return None
             found.append(self._items(items, items_before))
         if not self.same(pairs, pairs_before):
-            there, then = (dict(zip(*each, strict=True)) for each in (pairs, pairs_before))
-            if not isinstance(now, dict) or not (_are_plain(there) and _are_plain(then)):
+            current, previous = (dict(zip(*each, strict=True)) for each in (pairs, pairs_before))
+            if not isinstance(now, dict) or not (_are_plain(current) and _are_plain(previous)):
                 return None
-            found.append(self._pairs("pairs", there, then))
+            found.append(self._pairs("pairs", current, previous))
         return tuple(found)
 
 
 class Likeness:
-    """Compares values of the notebook with what stands for values as they were sent.
+    """Compares values of the notebook with the stand-ins of values as they were sent.
 
     Args:
-        original: gives the object at a place.
-        print_of: gives a digest of a value, None if that cannot be.
+        original: returns the object at a location.
+        print_of: returns a digest of a value, or None.
     """
 
     def __init__(self, original: Callable[[Location], Any], print_of: Callable[[Any], bytes | None]) -> None:
@@ -324,12 +324,12 @@ class Likeness:
         self._print_of = print_of
 
     def is_steady(self, one: Contents, other: Contents | None) -> bool:
-        """Return whether an object contains the same each time that it is asked: some count how often they are."""
+        """Return whether an object's content is the same each time it is read: some objects count the reads."""
         found = self._print_of([one.parts])
         return other is not None and found is not None and found == self._print_of([other.parts])
 
     def same(self, here: Any, before: Any) -> bool:
-        """Return whether `here` is what `before` stands for; of what cannot be told it is said to be."""
+        """Return whether `before` is a stand-in of `here`; True if that cannot be decided."""
         kind = type(before)
         if kind is Location:
             return self._original(before) is here
@@ -346,54 +346,54 @@ class Likeness:
         return bool(here == before)
 
     def _same_pairs(self, here: dict[Any, Any], keys: list[Any], values: list[Any]) -> bool:
-        if all(type(key) is str for key in keys):  # attributes and the like, whose order says nothing
+        if all(type(key) is str for key in keys):  # attributes, whose order is irrelevant
             before = dict(zip(keys, values, strict=True))
             return here.keys() == before.keys() and all(self.same(here[key], before[key]) for key in keys)
         return self.same([*here], keys) and self.same([*here.values()], values)
 
 
 def number_to_compare(numbers: Mapping[int, int], value: Any) -> int | None:
-    """Return the number that stands for `value` in a digest of what refers to it; None if it does so itself.
+    """Return the number that replaces `value` in the digest of an object that refers to it; None to include the value.
 
-    A constructor may have copied a list that it was given: then both ends do not have that. An array may belong to what
-    refers to it.
+    A constructor may have copied a list that it was given: then only one end has the number. An array may belong to the
+    object that refers to it.
     """
     return None if type(value) in _COPIED or is_array(value) or is_fixed(value) else numbers.get(id(value))
 
 
 def put_change(value: Any, change: Change, likeness: Likeness) -> bool:
-    """Put a change into an object of the notebook.
+    """Apply a change to an object of the notebook.
 
     Returns:
-        Whether the notebook had changed the same meanwhile.
+        True if the notebook had changed the same place meanwhile.
 
     Raises:
-        Exception: what an object says that does not take it.
+        Exception: the object's own error, if it refuses the change.
     """
     return _PUT[change.form](value, change.now, change.before, likeness.same)
 
 
 def is_array_overwritten(value: Any, change: Change) -> bool:
-    """Return whether the notebook has changed elements of an array that a change is about.
+    """Return whether the notebook has changed array elements that a change covers.
 
-    To be asked before any change is put in: arrays may share memory.
+    Call it before any change is applied: arrays may share memory.
     """
     if change.form == "array":
         shape, packed, new = change.now
         if value.shape != shape or value.dtype != new.dtype:
-            return False  # it cannot be put in
-        there = value[_mask(packed, value)]
-        return bool(there.tobytes() != new.tobytes() and _digest(there) != change.before)
+            return False  # the change cannot be applied
+        current = value[_mask(packed, value)]
+        return bool(current.tobytes() != new.tobytes() and _digest(current) != change.before)
     if type(change.before) is Opaque and change.before.digest is not None and is_array(value):
         return _digest(value) != change.before.digest
     return False
 
 
 def is_whole_different(value: Any, change: Change, likeness: Likeness) -> bool:
-    """Return whether an object of the notebook, of which all changes, contains something else than what was sent.
+    """Return whether an object of the notebook that is replaced as a whole differs from what was sent.
 
-    To be asked before any change is put in: it may contain others that change. With code of its own, such as a
-    `__getstate__`, it may contain something else on the node from the beginning.
+    Call it before any change is applied: the object may contain others that change. An object with code of its own,
+    such as a `__getstate__`, may have other content on the node from the beginning.
     """
     if change.form != "whole" or change.now.form == "process" or type(change.before) is Opaque:
         return False
@@ -404,9 +404,9 @@ def is_whole_different(value: Any, change: Change, likeness: Likeness) -> bool:
 
 
 def is_late(value: Any, change: Change) -> bool:
-    """Return whether a change is put in after others: objects that are keys may change too, and with them their hashes.
+    """Return whether a change is applied after others: keys may change too, and with them their hashes.
 
-    A view that is read-only is late as well: it has what was put into the array that it is a view of.
+    A read-only view is late as well: it shows what was put into the array that it is a view of.
     """
     if change.form == "whole":
         contents: Contents = change.now
@@ -415,7 +415,7 @@ def is_late(value: Any, change: Change) -> bool:
 
 
 def has_own_hash(kind: type) -> bool:
-    """Return whether the hash of objects of `kind` may depend on what they contain."""
+    """Return whether the hash of objects of `kind` may depend on their content."""
     return kind.__hash__ is not None and kind.__hash__ is not _OF_IDENTITY
 
 
@@ -423,11 +423,11 @@ _OF_IDENTITY: Any = object.__hash__
 
 
 def renew_hashes(made: Iterable[Any], changed: Iterable[Any]) -> None:
-    """Fill dicts and sets once more that were filled before what is in them changed, and with that its hash."""
+    """Refill dicts and sets that were filled before the hashes of their members changed."""
     if not any(has_own_hash(type(each)) for each in changed):
         return
     for each in made:
-        with suppress(Exception):  # code of the user
+        with suppress(Exception):  # user code
             if isinstance(each, dict) and not all(map(is_plain, each)):
                 base: Any = OrderedDict if isinstance(each, OrderedDict) else dict
                 found = list(each.items())
@@ -474,7 +474,7 @@ def _put_elements(value: list[Any], now: tuple[list[int], list[Any]], before: li
 
 def _put_splice(value: list[Any], now: tuple[int, list[Any], int], before: list[Any], same: _Same) -> bool:
     start, inserted, length = now
-    if start == length:  # appended: what the notebook has appended meanwhile comes first
+    if start == length:  # appended: elements that the notebook has appended meanwhile come first
         list.extend(value, inserted)
         return False
     end = start + len(before)
@@ -496,10 +496,10 @@ def _put_pairs(value: dict[Any, Any], now: Any, before: list[Any], same: _Same) 
     for key, new in zip(keys, values, strict=True):
         base.__setitem__(value, key, new)
     if order is not None:
-        there = dict(value)
+        current = dict(value)
         base.clear(value)
-        for key in (*(key for key in order if key in there), *(key for key in there if key not in set(order))):
-            base.__setitem__(value, key, there[key])
+        for key in (*(key for key in order if key in current), *(key for key in current if key not in set(order))):
+            base.__setitem__(value, key, current[key])
     return is_changed
 
 
@@ -524,12 +524,12 @@ def _put_members(value: set[Any], now: tuple[list[Any], list[Any]], before: Any,
 
 
 def array_change(array: Any, memory: Any, start: int) -> Change | None:
-    """Return what changed in an array: which elements, and these; None if nothing has.
+    """Return the changed elements of an array as a change; None if there are none.
 
     Args:
-        array: it.
-        memory: the bytes as they came.
-        start: the address that the first of them has now.
+        array: the array.
+        memory: its bytes on arrival.
+        start: current address of the first of them.
     """
     import numpy as np
 
@@ -545,7 +545,7 @@ def array_change(array: Any, memory: Any, start: int) -> Change | None:
 
 
 def _elements(array: Any) -> Any:
-    """The elements of an array as numbers, or as rows of bytes, which differ where they do."""
+    """Return the elements of an array as numbers, or as rows of bytes, so that they can be compared."""
     import numpy as np
 
     flat = np.ascontiguousarray(array).reshape(-1)
@@ -567,9 +567,9 @@ def _digest(array: Any) -> bytes:
 def _put_array(value: Any, now: Any, before: bytes, same: _Same) -> bool:
     shape, packed, new = now
     if value.shape != shape or value.dtype != new.dtype:
-        raise ValueError("it has another shape or type of elements here by now")
+        raise ValueError("its shape or element type has changed here")
     mask = _mask(packed, value)
-    if value[mask].tobytes() == new.tobytes():  # through another view of its memory, say
+    if value[mask].tobytes() == new.tobytes():  # written already, for example through another view of the memory
         return False
     was_writable = value.flags.writeable
     if not was_writable:
@@ -600,7 +600,7 @@ def _are_plain(keys: Iterable[Any]) -> bool:
 
 
 def _attributes(state: Any) -> dict[str, Any] | None:
-    """The attributes in a state as `object.__getstate__` gives it, those in slots among them; None of another one."""
+    """Return the attributes in a state from `object.__getstate__`, including slots; None for any other state."""
     if state is None:
         return {}
     if isinstance(state, tuple) and len(state) == 2:

@@ -1,7 +1,7 @@
-"""What is inside an object, taken on one side and put into the same object on the other.
+"""The content of an object: read on one side, and put into the same object on the other.
 
-A cell that changes an object of the notebook changes a copy of it on the node. What the copy contains then is put into
-the original, so that whoever else refers to that sees the change, as if the cell had run in the notebook.
+A cell that changes an object of the notebook changes a copy on the node. The copy's content is then put into the
+original, so that every reference to it sees the change, as if the cell had run in the notebook.
 """
 
 import abc
@@ -57,33 +57,33 @@ _NUMPY_FIXED = frozenset({"dtype", "generic", "ufunc"})
 _ANNOTATIONS = frozenset({types.GenericAlias, types.UnionType})
 _WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
-_NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # typeshed leaves them out
+_NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # missing in typeshed
 _HEAP_TYPE = 1 << 9
-"""The flag of types that a `class` statement has made; some of the built-in ones have it too."""
+"""Flag of types created by a `class` statement; some built-in types have it too."""
 _OF_ALL_CLASSES = frozenset({"__doc__", "__module__"})
 """Attributes of a class that can be set, but not deleted."""
 OF_FUNCTIONS = (
     *("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__name__", "__qualname__", "__module__"),
     "__type_params__",
 )
-"""What can be set on any function, beside its annotations and attributes of its own."""
+"""Settable attributes of any function, besides its annotations and its own attributes."""
 _MISSING = object()
 _BASES, _REGISTERED, _NAMES = "__bases__", "register()", "__name__"
-"""Names among the attributes of a class for what is none of them."""
+"""Keys among the attributes of a class that are not attributes."""
 
 _never_finalized: list[object] = []
-"""Objects whose `__del__` must not run, because others have taken over what they contain."""
+"""Objects whose `__del__` must not run, because other objects have taken over their content."""
 
 _fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
 
 
 class Layout(NamedTuple):
-    """How an array sees its memory.
+    """The layout of an array over its memory.
 
     Attributes:
         shape: the length of each dimension.
         dtype: the type of its elements.
-        is_writable: whether it can be written to; None if that is not known.
+        is_writable: True if it can be written to; None if unknown.
     """
 
     shape: tuple[int, ...]
@@ -92,11 +92,11 @@ class Layout(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What an object contains.
+    """The content of an object.
 
     Attributes:
         form: how it is put into the object.
-        parts: it.
+        parts: the content.
     """
 
     form: str
@@ -104,12 +104,12 @@ class Contents(NamedTuple):
 
 
 def is_plain(value: object) -> bool:
-    """Return whether `value` is of a type whose objects nobody tells apart by their identity."""
+    """Return whether the identity of objects of `value`'s type is irrelevant."""
     return type(value) in _ATOMS
 
 
 def is_fixed(value: Any) -> bool:
-    """Return whether `value` cannot change, and has no parts that can; or whether it stays on its node, if it does."""
+    """Return whether `value` and its parts cannot change, or whether it stays on its node if it does."""
     kind = type(value)
     if kind in _ATOMS or kind is Kept or stand_in(value) is not None:
         return True
@@ -134,7 +134,7 @@ def is_fixed(value: Any) -> bool:
 
 
 def is_shared_visibly(value: Any) -> bool:
-    """Return whether someone could tell, by a change or by identity, that two others share `value`."""
+    """Return whether code could observe, by a change or by identity, that two objects share `value`."""
     if is_fixed(value) or isinstance(value, type):
         return False
     return not (isinstance(value, (tuple, frozenset)) and all(map(is_fixed, value)))
@@ -145,7 +145,7 @@ def _is_by_value(value: Any) -> bool:
 
 
 def parts_of(value: Any) -> Iterable[Any] | None:
-    """Return the parts of an object that itself cannot change; None for any other object."""
+    """Return the parts of an immutable object; None for any other object."""
     kind = type(value)
     if isinstance(value, (tuple, frozenset)):
         return value
@@ -171,7 +171,7 @@ def _annotated(value: Any) -> tuple[Any, ...]:
 
 
 def behind_proxy(proxy: Any) -> Any:
-    """Return the mapping that a `MappingProxyType` shows."""
+    """Return the mapping behind a `MappingProxyType`."""
     return gc.get_referents(proxy)[0]
 
 
@@ -186,7 +186,7 @@ def _wrapped(value: Any) -> Iterable[Any]:
 
 
 def contents_of(value: Any) -> Contents | None:
-    """Return what `value` contains, as a new object; None if that could not be put into another object of its type.
+    """Return the content of `value` as a new object; None if it cannot be put into another object of its type.
 
     For objects for which neither `is_fixed` nor `parts_of` has an answer. Calls `__reduce_ex__` of objects.
     """
@@ -242,7 +242,7 @@ def _keeps_nothing_else(kind: type) -> bool:
 
 
 def _state_of(value: Any) -> Contents | None:
-    """Return what `value` would be rebuilt from, if that does not take a new object."""
+    """Return the state from which `value` would be rebuilt, if that needs no new object."""
     if _is_tensor(value):
         return Contents("tensor", (value.data, value.grad))
     if isinstance(value, CONTAINERS) and (filling := filling_of(value)) is not None:
@@ -266,7 +266,7 @@ def _state_of(value: Any) -> Contents | None:
 
 
 def _class_of(value: object) -> type | None:
-    """Return the class of `value` if that could be another one by now."""
+    """Return the class of `value` if it can be reassigned."""
     kind = type(value)
     return kind if kind.__flags__ & _HEAP_TYPE and "__module__" in vars(kind) else None
 
@@ -280,7 +280,7 @@ def _variables_of(module: types.ModuleType) -> dict[str, Any]:
 
 
 def _attributes_of(kind: type) -> dict[str, Any]:
-    """Return what the user has put into a class."""
+    """Return the attributes of a class that the user has set."""
     found = of_user(vars(kind))
     if issubclass(kind, enum.Enum):
         return {name: value for name, value in found.items() if not is_machinery(kind, name)}
@@ -288,7 +288,7 @@ def _attributes_of(kind: type) -> dict[str, Any]:
 
 
 STRUCTURE = frozenset({_BASES, _REGISTERED, _NAMES})
-"""The keys in the contents of a class that are no attributes."""
+"""Keys in the content of a class that are not attributes."""
 
 
 def _structure_of(kind: type) -> dict[str, Any]:
@@ -299,12 +299,12 @@ def registered_with(kind: type) -> tuple[type, ...]:
     """Return the classes that are registered as subclasses of an abstract one."""
     if not isinstance(kind, abc.ABCMeta):
         return ()
-    found = (reference() for reference in abc._get_dump(kind)[0])  # type: ignore[attr-defined]  # typeshed leaves it out
+    found = (reference() for reference in abc._get_dump(kind)[0])  # type: ignore[attr-defined]  # missing in typeshed
     return tuple(each for each in found if each is not None)
 
 
 def of_user(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the attributes of a class that the user may have put there, or set to something else."""
+    """Return the attributes of a class that the user may have set."""
     return {
         name: value
         for name, value in attributes.items()
@@ -317,10 +317,10 @@ def _layout_of(array: Any, is_writable: bool | None) -> "Layout":
 
 
 def put_contents(value: Any, contents: Contents) -> None:
-    """Put into `value` what an object of its type contains.
+    """Replace the content of `value` with that of an object of its type.
 
     Raises:
-        Exception: what an object says that does not take it.
+        Exception: the object's own error, if it refuses the content.
     """
     _PUT[contents.form](value, contents.parts)
 
@@ -331,7 +331,7 @@ def _put_list(value: list[Any], parts: list[Any]) -> None:
 
 def _put_dict(value: dict[Any, Any], parts: tuple[list[Any], list[Any]]) -> None:
     base = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
-    pairs = dict(zip(*parts, strict=True))  # aside: a key may refuse to be one
+    pairs = dict(zip(*parts, strict=True))  # into a new dict: a key may refuse to be hashed
     base.clear(value)
     for key, part in pairs.items():
         base.__setitem__(value, key, part)
@@ -361,7 +361,7 @@ def _put_array(value: Any, parts: tuple[Layout, tuple[Any, ...] | None, dict[str
         _lay_out(value, layout)
     was_writable = value.flags.writeable
     if new is not None and (was_writable or value.tobytes() != new.tobytes()):
-        # Otherwise another view of its memory may have taken the change already.
+        # Otherwise another view of its memory may have applied the change already.
         if not was_writable:
             unlock(value)
         value[...] = new
@@ -372,10 +372,10 @@ def _put_array(value: Any, parts: tuple[Layout, tuple[Any, ...] | None, dict[str
 
 
 def unlock(array: Any) -> None:
-    """Let `array` be written to.
+    """Make `array` writable.
 
     Raises:
-        ValueError: its memory cannot be.
+        ValueError: its memory is read-only.
     """
     try:
         array.flags.writeable = True
@@ -384,9 +384,9 @@ def unlock(array: Any) -> None:
 
 
 def _lay_out(array: Any, layout: Layout) -> None:
-    """Let `array` see its memory in another way, or have more or less of it."""
+    """Change how `array` is laid over its memory, or the size of the memory."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the cell has set them in this way, too
+        warnings.simplefilter("ignore", DeprecationWarning)  # the cell has set them in the same way
         if array.dtype != layout.dtype:
             array.dtype = layout.dtype
         if array.shape != layout.shape:
@@ -432,7 +432,7 @@ def _put_function(value: types.FunctionType, parts: tuple[dict[str, Any], dict[s
 
 
 def _put_cached(value: Any, parts: tuple[dict[str, Any], bool]) -> None:
-    """What is in the cache stays as it is, unless the other one's was cleared."""
+    """Replace attributes; keep the cache as it is, unless the other one's was cleared."""
     attributes, cleared = parts
     for name in attributes_of_cached(value).keys() - attributes.keys():
         delattr(value, name)
@@ -456,7 +456,7 @@ def _put_class(value: type, parts: dict[str, Any]) -> None:
     _put_class_attributes(value, parts)
     for each in registered:
         if each not in registered_with(value):
-            value.register(each)  # type: ignore[attr-defined]  # of an abstract class
+            value.register(each)  # type: ignore[attr-defined]  # an abstract class
 
 
 def _put_enum(value: Any, parts: tuple[dict[str, Any], dict[str, dict[str, Any]]]) -> None:
@@ -524,10 +524,10 @@ def _put_filled(value: Any, parts: tuple[type | None, Filling]) -> None:
 
 
 def _restate(value: Any, state: Any, *, is_blank: bool) -> None:
-    """Call `__setstate__` as unpickling does: on an object without attributes, if it would be a new one there.
+    """Call `__setstate__` as unpickling does: on an object without attributes, if unpickling would create a new one.
 
-    Attributes that do not travel, because the `__getstate__` of the class leaves them out, stay as they are here; but
-    not those of pandas, which are what it remembers of the rest.
+    Attributes that the class's `__getstate__` leaves out stay as they are here; except for those of pandas, which cache
+    results of the others.
     """
     attributes = getattr(value, "__dict__", None) if is_blank else None
     before = None if attributes is None else dict(attributes)
@@ -566,7 +566,7 @@ def _put_attributes(value: Any, state: Any, *, is_all: bool) -> None:
 
 
 def attributes_in(value: Any) -> dict[str, Any] | None:
-    """Return the attributes of an object that has nothing else and travels in Python's own way; None of any other."""
+    """Return the attributes of an object that has nothing else and is pickled by default; None for any other."""
     kind = type(value)
     known = _ordinary.get(kind)
     if known is None:
@@ -597,13 +597,13 @@ def _is_python(kind: type) -> bool:
 
 
 def all_attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object, those in slots among them."""
+    """Return the attributes of an object, including those in slots."""
     slots = {name: getattr(value, name) for name in _slots_of(type(value)) if hasattr(value, name)}
     return {**(value.__dict__ if type(value).__dictoffset__ else {}), **slots}
 
 
 def set_attribute(value: Any, name: str, part: Any) -> None:
-    """Set an attribute of an object. The `__setattr__` of its class is not asked: it may refuse."""
+    """Set an attribute of an object. The class's `__setattr__` is bypassed: it may refuse."""
     if isinstance(value, type):
         setattr(value, name, part)
     elif name in _slots_of(type(value)):
@@ -613,7 +613,7 @@ def set_attribute(value: Any, name: str, part: Any) -> None:
 
 
 def remove_attribute(value: Any, name: str) -> None:
-    """Remove an attribute of an object, if it is there."""
+    """Remove an attribute of an object, if present."""
     if isinstance(value, type):
         if name in value.__dict__:
             delattr(value, name)
@@ -624,17 +624,17 @@ def remove_attribute(value: Any, name: str) -> None:
 
 
 def _slots_of(kind: type) -> list[str]:
-    return copyreg._slotnames(kind)  # type: ignore[attr-defined,no-any-return]  # what object.__getstate__ uses
+    return copyreg._slotnames(kind)  # type: ignore[attr-defined,no-any-return]  # as used by object.__getstate__
 
 
 def set_attributes(value: Any, attributes: dict[str, Any]) -> None:
-    """Let `value` have `attributes`, and no others. Called by pickles."""
+    """Replace the attributes of `value`. Called by pickles."""
     value.__dict__.clear()
     value.__dict__.update(attributes)
 
 
 def rebuilt(reduced: tuple[Any, ...]) -> Any:
-    """Return the object that `__reduce_ex__` has described, where that has no items."""
+    """Return the object that `__reduce_ex__` has described, if that has no items."""
     make, arguments, *rest = reduced
     value = make(*arguments)
     if rest and rest[0] is not None:

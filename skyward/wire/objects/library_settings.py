@@ -1,7 +1,7 @@
-"""Settings that a library keeps for its process: how numpy treats floating-point errors, the style of figures.
+"""Process-wide settings of libraries: how NumPy treats floating-point errors, the style of figures.
 
-A cell sees those of the notebook, and the notebook takes over those that the cell has changed. They travel as what
-differs from the defaults of the library, so that a node need not import it for nothing.
+A cell gets those of the notebook, and the notebook takes over those that the cell has changed. They are sent as
+differences from the library's defaults, so that a node need not import the library for nothing.
 """
 
 import importlib
@@ -14,10 +14,10 @@ __all__ = ["LibrarySettings", "settings_named", "settings_used_by"]
 
 
 class LibrarySettings:
-    """What a library keeps for its process. One object for each in a process, known by its name.
+    """The process-wide settings of a library. A singleton, known by its name.
 
     Attributes:
-        name: the library, and which of its settings, if it has several kinds.
+        name: the library; and the kind of settings, if it has several.
     """
 
     def __init__(
@@ -35,20 +35,20 @@ class LibrarySettings:
 
     @property
     def title(self) -> str:
-        """What a sentence calls them."""
+        """Name of the settings for a sentence."""
         library, _, kind = self.name.partition(":")
         return f"the {kind} settings of {library}" if kind else f"the settings of {library}"
 
     def used_by(self, packages: Collection[str]) -> bool:
-        """Return whether code that uses `packages` may use them, and there are any."""
+        """Return whether code that uses `packages` may use these settings, and they exist."""
         return not self._users.isdisjoint(packages) and self._module in sys.modules
 
     def get(self) -> dict[str, Any]:
-        """Return the settings that are not as the library has them by default."""
+        """Return the settings that differ from the library's defaults."""
         return self._read(sys.modules[self._module]) if self._module in sys.modules else {}
 
     def put(self, settings: dict[str, Any]) -> None:
-        """Have these settings, and otherwise the defaults of the library."""
+        """Apply these settings, and the library's defaults for all others."""
         if self.name and (settings or self._module in sys.modules):
             self._write(importlib.import_module(self._module), settings)
 
@@ -125,7 +125,7 @@ def _set_warning_filters(module: Any, settings: dict[str, Any]) -> None:
     if "filters" in settings and module.filters != settings["filters"]:
         module.filters[:] = settings["filters"]
         with module.catch_warnings():
-            pass  # on leaving it, what is known of earlier warnings is forgotten
+            pass  # leaving the context drops the record of earlier warnings
 
 
 _SETTINGS = {
@@ -141,7 +141,7 @@ _SETTINGS = {
 
 
 def settings_named(name: str) -> LibrarySettings | None:
-    """Return the settings of this process that have a name, if there are such."""
+    """Return the settings with this name, if they exist."""
     return _SETTINGS.get(name)
 
 

@@ -1,17 +1,15 @@
-"""Values of a notebook as they travel: its functions and classes by value, all sharing one namespace.
+"""Pickling of notebook values: the notebook's functions and classes by value, all on one shared namespace.
 
-cloudpickle alone gives every pickled function a private copy of the globals that it uses. A cell would then not see
-what its functions change, nor they what the cell changes, and a large array would travel once for each function that
-names it. So a function of the notebook travels without its globals and is rebuilt on the namespace of the other
-`Side`; the names that it needs are reported, to be sent once each. A class that goes out and comes home is the same
-class, and stays as it is.
+cloudpickle alone gives every pickled function a private copy of the globals that it uses. A cell would then not see the
+changes of its functions, nor they those of the cell, and a large array would be sent once for each function that names
+it. So a function of the notebook is pickled without its globals and rebuilt on the namespace of the other `Side`; the
+names that it needs are reported, to be sent once each. A class that is sent and returned is the same, unchanged class.
 
-Values of installed and local modules go by reference: the sources of local modules are sent along
-(`skyward.wire.payloads.sources`), so that a class is one and the same for a captured object and for the cell's own
-import.
+Values of installed and local modules are pickled by reference: the sources of local modules are sent along
+(`skyward.wire.payloads.sources`), so that a captured object and the cell's own import share one class.
 
-Both ends of a pickle count the objects in it in the same way: by its memo. So the node can say which objects of the
-notebook a cell has changed, and refer to those that it has not (`seeds`).
+Both ends number the objects in a pickle in the same way: by its memo. So the node can say which objects of the notebook
+a cell has changed, and refer to those that it has not (`seeds`).
 """
 
 import importlib
@@ -69,19 +67,19 @@ class Side:
 
     Attributes:
         namespace: the globals of the functions that live here.
-        is_home: the notebook itself, whose classes are the originals, rather than a node.
-        classes: by id, the classes known here, kept alive so that ids stay theirs.
+        is_home: True in the notebook, whose classes are the originals; False on a node.
+        classes: the classes known here, by id, kept alive so that ids are not reused.
         ids: the id of each class made here, by its identity.
-        unfinished: identities of classes that were made and wait for their contents.
-        salt: names this run of the cell; it makes the ids of the classes defined in it the same on all nodes.
-        from_home: ids of classes of the notebook. They travel once, on their own, and are referred to.
-        unopened: by id, what makes a class of the notebook that is still packed.
-        loose: identities of arrays whose elements lie otherwise here than in the notebook.
-        renewed: identities of classes that were here before, and take over what they are in the notebook now.
+        unfinished: identities of classes that were made and wait for their content.
+        salt: identifies this run of the cell; it makes the ids of the classes defined in it the same on all nodes.
+        from_home: ids of classes of the notebook. They are sent once, on their own, and referred to.
+        unopened: by id, functions that make a class of the notebook that is still packed.
+        loose: identities of arrays whose memory layout here differs from that in the notebook.
+        renewed: identities of classes that existed here, and take over their current state in the notebook.
         kin: by identity, the namespaces of other cells that ran here: functions on them are the notebook's, too.
-        nested: by identity, what the notebook could not open, and it opened here.
+        nested: by identity, values that were opened here and cannot be opened in the notebook.
         unopened_at_home: by identity, values that are still packed in the notebook.
-        is_trial: what is unpacked here is only looked at, and must not touch what the process has for all.
+        is_trial: True if values are unpacked only for inspection, and must not touch process-wide state.
     """
 
     namespace: dict[str, Any]
@@ -100,7 +98,7 @@ class Side:
     is_trial: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
-        """The id under which `kind` travels; at home the one that cloudpickle gave it."""
+        """Return the id under which `kind` is sent; in the notebook, the one assigned by cloudpickle."""
         if self.is_home:
             return tracked
         key = self.ids.get(id(kind))
@@ -112,19 +110,19 @@ class Side:
         return key
 
     def remember(self, key: str, kind: type) -> None:
-        """Note that `kind` is the class of id `key`."""
+        """Register `kind` as the class of id `key`."""
         self.classes[key] = kind
         self.ids[id(kind)] = key
 
     def find(self, key: str) -> type | None:
-        """The class of id `key`, if it is known here."""
+        """Return the class of id `key`, if it is known here."""
         known = self.classes.get(key)
         if known is None and self.is_home:
             known = inner._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
         return known
 
     def without(self, keys: Iterable[str]) -> "Side":
-        """A side to try something on: an empty namespace, and the same classes but for those of `keys`."""
+        """Return a side for a trial: an empty namespace, and the same classes except those of `keys`."""
         classes = {key: kind for key, kind in self.classes.items() if key not in keys}
         ids = {id(kind): key for key, kind in classes.items()}
         return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True)
@@ -132,19 +130,19 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A packed value, and what it needs beside itself.
+    """A packed value and its requirements.
 
     Attributes:
         packed: the value.
         needs: names of the namespace that its functions use.
         modules: local modules that it refers to.
-        classes: by id, the classes of the notebook that it refers to.
+        classes: classes of the notebook that it refers to, by id.
         arrays: the NumPy arrays in it.
-        apart: arrays that share memory with no others where they travel to: those of derived classes, and of objects.
-        inside: arrays inside frames of pandas, which do not either.
+        apart: arrays that share no memory with others after they are sent: those of subclasses, and of objects.
+        inside: arrays inside pandas frames, which share no memory after they are sent either.
         uses: modules of the objects in it, and those that the code of functions in it imports.
         memo: the memo of its pickle, see `objects`.
-        files: what the code of its functions says that it is from.
+        files: file names of the code of its functions.
         functions: the functions of the namespace that it contains.
     """
 
@@ -161,7 +159,7 @@ class Shared:
     functions: Sequence[FunctionType] = ()
 
     def objects(self) -> dict[int, tuple[int, Any]]:
-        """By identity, the objects in it, each with its number in the pickle. Both ends count in the same way."""
+        """Return the objects in the value by identity, each with its number in the pickle, equal on both ends."""
         return {} if self.memo is None else self.memo.copy()
 
 
@@ -174,21 +172,21 @@ def pack_shared(
     views: Mapping[int, View] = _NO_VIEWS,
     seeds: Sequence[object] = (),
 ) -> Shared:
-    """`value`, pickled on its own, its functions without their globals.
+    """Pickle `value` on its own, its functions without their globals.
 
     Args:
         value: what to pack.
         side: this end of the cell.
-        name: what errors call the value.
-        whole: ids of classes of the notebook that it contains, and does not only refer to.
-        views: by identity, arrays that share memory with others in the value (`skyward.wire.views`).
+        name: name of the value in errors.
+        whole: ids of classes of the notebook that are part of it, rather than references.
+        views: arrays that share memory with others in the value, by identity (`skyward.wire.views`).
         seeds: objects that the other end has: `unpack_shared` is given its own in their places.
 
     Raises:
         NotPicklableError: it cannot be pickled. The message names `name` and the path inside the value.
     """
-    if (here := stand_in(value)) is not None:
-        value = here
+    if (handle := stand_in(value)) is not None:
+        value = handle
     for make in (_SlowPickler,) if keeps_containers() else (_Pickler, _SlowPickler):
         buffers: list[pickle.PickleBuffer] = []
         sink = io.BytesIO()
@@ -222,7 +220,7 @@ def pack_shared(
 def objects_used(
     value: object, side: Side, name: str, is_there: Callable[[Any], bool], *, views: Mapping[int, View] = _NO_VIEWS
 ) -> list[object]:
-    """Return the objects in `value` that the other end has, as `is_there` says: what `pack_shared` takes as `seeds`.
+    """Return the objects in `value` that the other end has, according to `is_there`: the `seeds` for `pack_shared`.
 
     Raises:
         NotPicklableError: see `pack_shared`.
@@ -243,20 +241,20 @@ def digest_of(
     number_of: Callable[[Any], int | None],
     content_of: Callable[[memoryview], Buffer | None],
 ) -> bytes | None:
-    """A digest of what `value` is made of, the same at both ends; None if there is none.
+    """Return a digest of the content of `value`, the same at both ends; None if there is none.
 
     Args:
         value: the value.
         side: this end of the cell.
-        number_of: gives the number of an object that both ends have, which stands for it.
-        content_of: gives what stands for the bytes of a buffer; None if nothing does.
+        number_of: returns the number of an object that both ends have, which replaces it.
+        content_of: returns a replacement for the bytes of a buffer, or None.
     """
     buffers: list[pickle.PickleBuffer] = []
     sink = io.BytesIO()
     pickler = _Numbering(sink, side, buffers.append, (), _NO_VIEWS)
     pickler.root = id(value)
     pickler.number_of = number_of
-    pickler.fast = True  # an object that is met again is written again: how often it is shared must not show
+    pickler.fast = True  # write repeated objects again: sharing must not affect the digest
     try:
         with noting():
             pickler.dump(value)
@@ -272,12 +270,12 @@ def digest_of(
 
 
 def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
-    """The value of `packed`, its functions on the namespace of `side`; `seeds`: see `pack_shared`."""
+    """Return the value of `packed`, its functions on the namespace of `side`; `seeds`: see `pack_shared`."""
     return unpack_tracked(packed, side, seeds)[0]
 
 
 def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> tuple[Any, Any]:
-    """The value of `packed`, and the memo of its pickle, whose `copy()` gives the objects in it by their numbers."""
+    """Return the value of `packed` and the memo of its pickle, whose `copy()` gives the objects by their numbers."""
     # Each seed takes the first free place of the memo: the next "buffer", memoize, pop.
     data = _SEED * len(seeds) + bytes(packed.data) if seeds else packed.data
     unpickler = _Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
@@ -289,13 +287,13 @@ _SEED = pickle.NEXT_BUFFER + pickle.MEMOIZE + pickle.POP
 
 
 class Nested:
-    """A value of a node that the notebook cannot open, and that goes along as it came.
+    """A value of a node that the notebook cannot open, and that is passed on unopened.
 
     Attributes:
         packed: the value.
         needs: names of the notebook that functions inside it use.
         classes: ids of the classes of the notebook that it refers to.
-        name: its name among the values of `packed`, where that has several.
+        name: its name among the values of `packed`, if that has several.
         seeds: objects of the notebook that it refers to, in their places; None for others.
     """
 
@@ -312,9 +310,9 @@ class Nested:
 
 
 def open_nested(packed: Packed, name: str | None = None, seeds: Sequence[object] = ()) -> Any:
-    """What a packed value inside another one becomes when that one is unpacked; one of several, if it has a name.
+    """Return the value for a packed one that is unpickled inside another; `name` selects one of several.
 
-    A cell opens it once, whoever refers to it.
+    A cell opens it only once, for all references to it.
     """
     side = _side.get()
     if id(packed) not in side.nested:
@@ -380,14 +378,14 @@ class _Pickler(Pickler):
         if isinstance(obj, ModuleType):
             return self._module(obj)
         if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:
-            self._linked.add(id(obj))  # it is pickled in its turn as an argument, and is the same object after that
+            self._linked.add(id(obj))  # it is then pickled as an argument, and is the same object after that
             return _with_cause, (obj, obj.__cause__, obj.__context__ is obj.__cause__)
         if isinstance(obj, MappingProxyType) and type(shown := behind_proxy(obj)) is dict and "__module__" not in shown:
             return MappingProxyType, (shown,)
         if name := name_of(obj):
             return _process_wide, (name,), state_of(obj), None, None, set_state
         if isinstance(obj, memoryview) and _can_change(obj):
-            raise TypeError("a memoryview of what can be written to does not share its memory with a node")
+            raise TypeError("a memoryview of writable memory cannot share it with a node")
         if isinstance(obj, CellType):
             return _make_cell, (), _held(obj), None, None, _fill_cell
         if is_array(obj):
@@ -434,9 +432,9 @@ class _Pickler(Pickler):
             self.apart.append(array)
             return NotImplemented
         self.arrays.append(array)
-        is_contiguous = array.flags.c_contiguous or not self._side.is_home  # at home nobody asks
+        is_contiguous = array.flags.c_contiguous or not self._side.is_home  # irrelevant in the notebook
         if not (array.flags.writeable and is_contiguous):
-            packed = array if array.flags.forc else array.copy(order="C")  # beside the pickle, as others are
+            packed = array if array.flags.forc else array.copy(order="C")  # out of band, as other buffers
             return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, is_contiguous)
         return NotImplemented
 
@@ -470,7 +468,7 @@ class _Pickler(Pickler):
 
 
 class _Looking(_Pickler):
-    """Finds the objects that the other end has, and does not look into them."""
+    """Finds the objects that the other end has, without descending into them."""
 
     is_there: Callable[[Any], bool]
 
@@ -486,7 +484,7 @@ class _Looking(_Pickler):
 
 
 class _Numbering(_Pickler):
-    """Writes numbers in the places of objects that both ends have, but for the first one."""
+    """Writes numbers in the place of objects that both ends have, except for the first one."""
 
     root: int
     number_of: Callable[[Any], int | None]
@@ -498,9 +496,9 @@ class _Numbering(_Pickler):
 
 
 class _SlowPickler(_Pickler):
-    """Keeps the identities of NaN, and pickles handles of kept containers: `reducer_override` is not asked for those.
+    """Preserves the identities of NaN, and pickles kept containers, for which `reducer_override` is not called.
 
-    It is slower: there is a call for each object.
+    It is slower: it makes a call for each object.
     """
 
     def __init__(self, *given: Any) -> None:
@@ -516,18 +514,18 @@ class _SlowPickler(_Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads what `_SlowPickler` wrote, too."""
+    """Reads the output of `_SlowPickler`, too."""
 
     def persistent_load(self, pid: Any) -> Any:
         return nan_of(pid) if isinstance(pid, str) else pid
 
 
 _CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})
-"""What Python notes in a class when an object of it is pickled, or its annotations are read: no change of the class."""
+"""Attributes that Python adds to a class when an object of it is pickled, or its annotations are read: no change."""
 
 
 def _can_change(view: memoryview) -> bool:
-    """Whether what `view` shows can be written to, by itself or by another that has the same memory."""
+    """Return whether the memory of `view` is writable, through it or through another view."""
     owner = view.obj
     return not view.readonly or not (
         isinstance(owner, bytes) or getattr(getattr(owner, "flags", None), "writeable", None) is False
@@ -535,7 +533,7 @@ def _can_change(view: memoryview) -> bool:
 
 
 def _is_importable(obj: FunctionType | type) -> bool:
-    """Whether the module of `obj` gives it under its own name; otherwise it can only travel by value."""
+    """Return whether `obj` can be imported by its name from its module; otherwise it can only be pickled by value."""
     found: Any = sys.modules.get(obj.__module__)
     for part in obj.__qualname__.split("."):
         found = getattr(found, part, None)
@@ -543,7 +541,7 @@ def _is_importable(obj: FunctionType | type) -> bool:
 
 
 def _class_body_names(code: CodeType) -> set[str]:
-    """Names that the bodies of classes inside `code` may read from the globals."""
+    """Return the names that the bodies of classes inside `code` may read from the globals."""
     names: set[str] = set()
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -588,7 +586,7 @@ def _make_cell() -> CellType:
 
 
 def _held(cell: CellType) -> tuple[Any, ...]:
-    """The value of the variable of a closure; empty if it has none."""
+    """Return the value of the variable of a closure, as a tuple; empty if it is unset."""
     try:
         return (cell.cell_contents,)
     except ValueError:
@@ -607,7 +605,7 @@ def _class_of(key: str) -> type:
         side.unopened[key]()
         known = side.find(key)
     if known is None:
-        raise pickle.UnpicklingError("a class that it needs was not sent along, or is gone")
+        raise pickle.UnpicklingError("a class that it needs was not sent with it, or no longer exists")
     return known
 
 
@@ -622,7 +620,7 @@ def _make_class(make: Callable[..., type], arguments: tuple[Any, ...], key: str,
 
 
 def _made_without_hooks(make: Callable[..., type], arguments: tuple[Any, ...], tracked: str | None, extra: Any) -> type:
-    """Make a class. Classes of the notebook that do something when one is derived from them, have done so before."""
+    """Make a class without running `__init_subclass__` of the notebook's classes, which have run already."""
     metaclass, *named = arguments
     bases = named[1] if make is inner._make_skeleton_class else ()
     hooks = [
@@ -631,12 +629,12 @@ def _made_without_hooks(make: Callable[..., type], arguments: tuple[Any, ...], t
         if _HOOK in vars(base) and not inner._should_pickle_by_reference(base)
     ]
     for base, _ in hooks:
-        setattr(base, _HOOK, classmethod(_no_hook))  # for as long as it takes
+        setattr(base, _HOOK, classmethod(_no_hook))  # until the class is made
     try:
         if bases and all(isinstance(base, type) for base in bases) and not inner._should_pickle_by_reference(metaclass):
             native: Any = next(base for base in metaclass.__mro__ if inner._should_pickle_by_reference(base))
             made: type = native.__new__(metaclass, named[0], bases, dict(named[2]))
-            return inner._lookup_class_or_track(tracked, made)  # type: ignore[no-any-return]  # it is not typed
+            return inner._lookup_class_or_track(tracked, made)  # type: ignore[no-any-return]  # untyped
         return make(*arguments, tracked, extra)
     finally:
         for base, hook in hooks:
@@ -647,7 +645,7 @@ _HOOK = "__init_subclass__"
 
 
 def _no_hook(_: type[Any], /, **__: object) -> None:
-    """Stand for an `__init_subclass__`."""
+    """Replace an `__init_subclass__`."""
 
 
 def _restore_class(kind: type, state: Any) -> None:
@@ -658,7 +656,7 @@ def _restore_class(kind: type, state: Any) -> None:
         restore_members(kind, state[1])
     elif id(kind) in side.renewed:
         side.renewed.discard(id(kind))
-        if issubclass(kind, Enum):  # its members stay, and stay the same
+        if issubclass(kind, Enum):  # its members stay the same objects
             inner._class_setstate(kind, state)
             restore_members(kind, state[1])
             return
@@ -666,7 +664,7 @@ def _restore_class(kind: type, state: Any) -> None:
 
 
 def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool) -> Any:
-    """Return an array as it is on the other side, where it may be read-only."""
+    """Return an array with the flags it has on the other side, where it may be read-only."""
     array = rebuilt(reduced)
     if not is_writable:
         array.flags.writeable = False

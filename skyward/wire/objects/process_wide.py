@@ -1,7 +1,7 @@
-"""What a process has for all: generators of random numbers, the context of `decimal`, and settings of libraries.
+"""Process-wide objects: generators of random numbers, the context of `decimal`, and settings of libraries.
 
-A cell that uses them goes on with those of the notebook, and the notebook with those of the cell. So they travel as
-what they are, with their state: the object that comes out on the other side is that of the other process.
+A cell continues with the state of the notebook's, and the notebook with the cell's. So they are sent as references with
+a state, and become the other process's own object.
 """
 
 import importlib
@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 _USERS = {"random": {"random"}, "numpy.random": {"numpy", "pandas", "scipy", "sklearn"}, "decimal": {"decimal"}}
-"""By the module that has an object for all, packages that use it."""
+"""Packages that use a process-wide object, by the module that owns it."""
 
 _KINDS = {"Random": "random", "RandomState": "numpy.random", "Context": "decimal"}
-"""By the name of its type, the module that has an object for all."""
+"""The module that owns a process-wide object, by the name of the object's type."""
 
 _SETTINGS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
@@ -41,7 +41,7 @@ def generators_used_by(packages: Collection[str]) -> Iterator[Any]:
 
 
 def object_named(name: str) -> Any:
-    """Return what this process has for all under a name that `name_of` has given."""
+    """Return the process-wide object with a name from `name_of`."""
     if (settings := settings_named(name)) is not None:
         return settings
     module = importlib.import_module(name)
@@ -55,7 +55,7 @@ def object_named(name: str) -> Any:
 
 
 def name_of(value: Any) -> str:
-    """Return under which name a process has `value` for all; an empty string for any other object."""
+    """Return the name of a process-wide object; an empty string for any other object."""
     if isinstance(value, LibrarySettings):
         return value.name
     name = _KINDS.get(type(value).__name__, "")
@@ -63,14 +63,14 @@ def name_of(value: Any) -> str:
 
 
 def title_of(value: Any) -> str:
-    """Return what a sentence calls something that a process has for all; an empty string for any other object."""
+    """Return the name of a process-wide object for a sentence; an empty string for any other object."""
     if isinstance(value, LibrarySettings):
         return value.title
     return "the random numbers" if name_of(value) else ""
 
 
 def state_of(value: Any) -> Any:
-    """Return the state of an object that a process has for all."""
+    """Return the state of a process-wide object."""
     if isinstance(value, LibrarySettings):
         return value.get()
     match name_of(value) or _KINDS[type(value).__name__]:
@@ -83,7 +83,7 @@ def state_of(value: Any) -> Any:
 
 
 def set_state(value: Any, state: Any) -> None:
-    """Let an object that a process has for all go on from `state`. Called by pickles."""
+    """Set the state of a process-wide object. Called by pickles."""
     if isinstance(value, LibrarySettings):
         value.put(state)
         return
@@ -101,9 +101,9 @@ def set_state(value: Any, state: Any) -> None:
 
 
 def state_test(value: Any) -> Callable[[], bool]:
-    """Return what tells, later, that the state of `value` is as it is now."""
+    """Return a function that tells, later, whether the state of `value` is the same as now."""
     if isinstance(value, LibrarySettings):
         as_they_came = value.get()
-        return lambda: value.get() == as_they_came  # they may hold functions, which are not pickled alike
+        return lambda: value.get() == as_they_came  # they may hold functions, whose pickles differ
     before = pickle.dumps(state_of(value))
     return lambda: pickle.dumps(state_of(value)) == before

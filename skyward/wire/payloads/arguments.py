@@ -1,6 +1,4 @@
-"""Iterators and futures among arguments: a marker travels in their place, and where the call is decoded it becomes an
-iterator again, or the value of the future.
-"""
+"""Iterators and futures as arguments: sent as markers, and decoded as iterators and the values of the futures."""
 
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
@@ -9,11 +7,11 @@ from typing import Any
 __all__ = ["ResultMarker", "StreamMarker", "arriving", "arriving_results"]
 
 arriving: ContextVar[Sequence[Iterator[Any]]] = ContextVar("skyward_arriving_streams")
-"""The input streams of the call being decoded, by index."""
+"""Input streams of the call being decoded, by index."""
 
 
 class StreamMarker:
-    """Stands for input stream `index` of a call."""
+    """Marker for input stream `index` of a call."""
 
     __slots__ = ("index",)
 
@@ -29,11 +27,11 @@ def _arrive(index: int) -> Iterator[Any]:
 
 
 arriving_results: ContextVar[Sequence[Any]] = ContextVar("skyward_arriving_results")
-"""The values of the futures of the call being decoded, by index."""
+"""Values of the futures of the call being decoded, by index."""
 
 
 class ResultMarker:
-    """Stands for the value of future `index` of a call."""
+    """Marker for the value of future `index` of a call."""
 
     __slots__ = ("index",)
 

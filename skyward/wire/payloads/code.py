@@ -1,7 +1,7 @@
-"""Functions as they travel, and which of them need not be pickled again.
+"""Serialized functions, and a cache of those that need not be pickled again.
 
-A function's pickle holds what it refers to, which may have changed since the last time. It cannot have where the
-function refers to nothing but modules and built-ins, or travels by name; then the pickle is kept with the function.
+A function's pickle includes what it refers to, which may have changed since the last time. It cannot have changed if
+the function refers only to modules and built-ins, or is pickled by name; then the pickle is cached with the function.
 """
 
 import sys
@@ -40,7 +40,7 @@ _known: WeakKeyDictionary[Callable[..., Any], _Known] = WeakKeyDictionary()
 
 
 def prepare_code(function: Callable[..., Any], *, as_is: bool = False) -> PreparedCode:
-    """`function`, ready to send; `as_is`: see `encode`.
+    """Serialize `function`; `as_is`: see `encode`.
 
     Raises:
         NotPicklableError: it refers to something that cannot be pickled.
@@ -71,7 +71,7 @@ def _address(outgoing: Outgoing) -> bytes:
 
 
 def _constant_references(function: Any) -> tuple[tuple[str, object], ...] | None:
-    """What the function refers to by global name, if nothing of that can change; None if something can."""
+    """Return the function's references by global name, if none of them can change; otherwise None."""
     if _travels_by_name(function):
         return ()
     if not isinstance(function, FunctionType):
@@ -84,7 +84,7 @@ def _constant_references(function: Any) -> tuple[tuple[str, object], ...] | None
 
 
 def _has_state(function: Any) -> bool:
-    """Whether a function by value has defaults or attributes, whose values may change."""
+    """Return whether a function pickled by value has defaults or attributes, whose values may change."""
     if not isinstance(function, FunctionType) or _travels_by_name(function):
         return False
     return bool(function.__defaults__ or function.__kwdefaults__ or function.__dict__)
@@ -95,7 +95,7 @@ def _is_module(value: object) -> bool:
 
 
 def _travels_by_name(value: Any) -> bool:
-    """Whether `value` is a function or a class of an installed module, which the node has under the same name."""
+    """Return whether `value` is a function or class of an installed module, which the node has under the same name."""
     if not isinstance(value, (FunctionType, BuiltinFunctionType, type)):
         return False
     module = sys.modules.get(value.__module__ or "")
@@ -105,6 +105,6 @@ def _travels_by_name(value: Any) -> bool:
 
 
 def looked_up(code: CodeType) -> set[str]:
-    """Every name that the code, and the code inside it, may look up in its globals."""
+    """Return every name that the code, and the code inside it, may look up in its globals."""
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
     return set(code.co_names).union(*map(looked_up, inner))

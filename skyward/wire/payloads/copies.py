@@ -1,4 +1,4 @@
-"""Copies of memory that its owner may write to while a task waits to be sent: each content once."""
+"""Copies of memory that its owner may write to while a task waits to be sent: one copy per content."""
 
 import contextlib
 import mmap
@@ -15,21 +15,21 @@ __all__ = ["room", "unchanging"]
 
 _LARGE_PAGE = 2 * 1024 * 1024
 _AT_ONCE = 8 * 1024 * 1024
-"""Bytes that are copied, and read for their address while the caches of the processor have them."""
+"""Bytes that are copied and then hashed at once, while the processor's caches hold them."""
 
 _PARALLEL_FROM = 1024 * 1024
 
 _copies: WeakValueDictionary[bytes, memoryview] = WeakValueDictionary()
-"""By content address: many tasks that take the same array share its copy."""
+"""Copies by content address: tasks that take the same array share one copy."""
 
 _lock = threading.Lock()
 
 
 def unchanging(view: memoryview) -> tuple[bytes, memoryview]:
-    """Return the content address of a flat view, and bytes that stay: its own if nobody can write to them, or a copy.
+    """Return the content address of a flat view, and immutable bytes: its own if they are read-only, otherwise a copy.
 
     Raises:
-        TooLargeError: there is no memory for a copy.
+        TooLargeError: there is not enough memory for a copy.
     """
     if not _may_change(view):
         return content_address(view), view
@@ -41,8 +41,8 @@ def unchanging(view: memoryview) -> tuple[bytes, memoryview]:
         copy = room(view.nbytes)
     except MemoryError:
         raise TooLargeError(
-            f"There is no memory here for a copy of {size_text(view.nbytes)}, by which the task sees its data as it is "
-            "now. Wait for the task where it is sent (`f(x) >> pool`), which takes no copy, or send less at a time."
+            f"Not enough memory here for a copy of {size_text(view.nbytes)}, which isolates the task from later "
+            "changes. Wait for the task where it is sent (`f(x) >> pool`), which needs no copy, or send less at a time."
         ) from None
     hashed = blake3(max_threads=blake3.AUTO if view.nbytes >= _PARALLEL_FROM else 1)
     for start in range(0, view.nbytes, _AT_ONCE):
@@ -54,30 +54,30 @@ def unchanging(view: memoryview) -> tuple[bytes, memoryview]:
 
 
 def _may_change(view: memoryview) -> bool:
-    """Whether anybody in this process can write to the memory of `view`."""
+    """Return whether any code in this process can write to the memory of `view`."""
     owner: object = view
     while True:
         if isinstance(owner, memoryview):
             if not owner.readonly:
                 return True
             inner = owner.obj
-        elif hasattr(owner, "flags") and hasattr(owner, "base"):  # an array, read-only as it may be
+        elif hasattr(owner, "flags") and hasattr(owner, "base"):  # an array, read-only or not
             inner = owner.base
             if inner is None or getattr(owner.flags, "writeable", True):
-                return True  # one with memory of its own can be made writable again
+                return True  # an array that owns its memory can be made writable again
         else:
             try:
-                return not memoryview(owner).readonly  # type: ignore[arg-type]  # this is the question
+                return not memoryview(owner).readonly  # type: ignore[arg-type]  # TypeError without a buffer
             except TypeError:
                 return True
         owner = inner
 
 
 def room(size: int) -> memoryview:
-    """Memory for `size` bytes; where the system has large pages, of those, which are there several times sooner.
+    """Return memory for `size` bytes, in large pages where available, because their allocation is several times faster.
 
     Raises:
-        MemoryError: there is none.
+        MemoryError: there is not enough.
     """
     if size < _LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return memoryview(bytearray(size))
@@ -85,6 +85,6 @@ def room(size: int) -> memoryview:
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError) as error:
         raise MemoryError(f"no memory for {size:,} bytes: {error}") from None
-    with contextlib.suppress(OSError):  # a kernel without them
+    with contextlib.suppress(OSError):  # not supported by this kernel
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(memory)

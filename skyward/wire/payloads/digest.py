@@ -1,4 +1,4 @@
-"""Content addresses: BLAKE3 over the bytes of a buffer, with the work spared where the bytes cannot have changed."""
+"""Content addresses: BLAKE3 over the bytes of a buffer, cached where the bytes cannot have changed."""
 
 import secrets
 import threading
@@ -9,10 +9,10 @@ from blake3 import blake3
 __all__ = ["content_address", "fresh_key", "is_fresh", "remember_address"]
 
 _FRESH = b"result: "
-"""How keys begin that say nothing about the bytes. That of no content does, but for one in 2 to the 64th."""
+"""Prefix of keys that are not content addresses. A content address has it with probability 2**-64."""
 
 _PARALLEL_FROM = 1024 * 1024
-"""Bytes from which hashing on several threads pays for starting them."""
+"""Bytes from which hashing on several threads is worth starting them."""
 
 _known: dict[int, tuple[weakref.ref[object], bytes]] = {}
 _remembered: dict[int, tuple[bytes, bytes]] = {}
@@ -20,10 +20,10 @@ _lock = threading.Lock()
 
 
 def content_address(view: memoryview) -> bytes:
-    """The 32-byte BLAKE3 digest of the bytes of `view`, which is flat.
+    """Return the 32-byte BLAKE3 digest of the bytes of a flat `view`.
 
-    An array that nobody can write to (it and every array it is a view of are read-only) is read once only: its
-    address is remembered as long as it lives. Every other buffer is read each time, since it may have changed.
+    A read-only array (it and every array it is a view of are read-only) is hashed only once: its address is cached as
+    long as it lives. Every other buffer is hashed each time, since it may have changed.
     """
     owner = view.obj
     if type(owner) is bytes and (noted := _remembered.get(id(owner))) and noted[0] is owner and len(view) == len(owner):
@@ -42,18 +42,18 @@ def content_address(view: memoryview) -> bytes:
 
 
 def remember_address(data: bytes, address: bytes, while_alive: object) -> None:
-    """Note the address of `data`, so that it is not read again while `while_alive` lives."""
+    """Cache the address of `data` while `while_alive` lives."""
     _remembered[id(data)] = data, address
     weakref.finalize(while_alive, _remembered.pop, id(data), None).atexit = False
 
 
 def fresh_key() -> bytes:
-    """A key of 32 bytes for a buffer whose content address is not known, unlike any other."""
+    """Return a unique key of 32 bytes for a buffer whose content address is not known."""
     return _FRESH + secrets.token_bytes(32 - len(_FRESH))
 
 
 def is_fresh(key: bytes) -> bool:
-    """Whether `fresh_key` has made `key`, so that it cannot be held against the bytes."""
+    """Return whether `key` comes from `fresh_key`, so that it cannot be used to verify the bytes."""
     return key.startswith(_FRESH)
 
 
@@ -69,7 +69,7 @@ def _remember(owner: object, digest: bytes) -> None:
 
 
 def _is_frozen(owner: object) -> bool:
-    """Whether `owner` is a NumPy array that is read-only down to the memory it stands on."""
+    """Return whether `owner` is a NumPy array that is read-only down to the memory it is based on."""
     current: object = owner
     for _ in range(8):
         flags = getattr(current, "flags", None)

@@ -1,8 +1,8 @@
-"""Which loaded modules are the user's own, and how they reach a node that does not have them.
+"""Detection of the user's own modules, and how they reach a node that does not have them.
 
-A module is local when its source lies outside the standard library and outside every `site-packages`: the user edits
-it, and no `--pip` can bring it. Functions and classes of local modules travel by value with a task. A notebook cell
-takes the sources along instead (`skyward.wire.payloads.sources`), so that its own `import` finds them.
+A module is local if its source lies outside the standard library and outside every `site-packages`: the user edits it,
+and no `--pip` can install it. Functions and classes of local modules are pickled by value with a task. A notebook cell
+sends the sources along instead (`skyward.wire.payloads.sources`), so that its own `import` finds them.
 """
 
 import dis
@@ -21,7 +21,7 @@ import cloudpickle
 __all__ = ["OUR_PACKAGES", "imported_by", "is_local", "is_local_file", "local_modules", "travelling_by_value"]
 
 OUR_PACKAGES = frozenset({"skyward", "skyward_jupyter", "skyward_kernel", "skyward_providers"})
-"""The packages of this distribution, which every node has: they never travel."""
+"""The packages of this distribution, which every node has: they are never sent."""
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
@@ -34,7 +34,7 @@ _users = 0
 
 
 def is_local(module: ModuleType) -> bool:
-    """Whether `module` is the user's own: its source is a file outside the standard library and `site-packages`."""
+    """Return whether `module` is local: its source is a file outside the standard library and `site-packages`."""
     name = getattr(module, "__name__", None)
     if not isinstance(name, str) or name in ("__main__", "__mp_main__") or name.partition(".")[0] in OUR_PACKAGES:
         return False
@@ -43,7 +43,7 @@ def is_local(module: ModuleType) -> bool:
 
 
 def is_local_file(path: str) -> bool:
-    """Whether `path` is a Python source outside the standard library and outside every `site-packages`."""
+    """Return whether `path` is a Python source outside the standard library and outside every `site-packages`."""
     if not path.endswith(".py"):
         return False
     full = os.path.abspath(path)
@@ -53,7 +53,7 @@ def is_local_file(path: str) -> bool:
 
 
 def local_modules() -> list[ModuleType]:
-    """The local modules that are loaded now. Cheap: only modules loaded since the last call are looked at."""
+    """Return the loaded local modules. Cheap: only modules loaded since the last call are checked."""
     with _lock:
         _refresh()
         return list(_local.values())
@@ -61,14 +61,14 @@ def local_modules() -> list[ModuleType]:
 
 @lru_cache(maxsize=4096)
 def imported_by(code: CodeType) -> frozenset[str]:
-    """The modules that `import` statements of a function name, in whatever it defines, too."""
+    """Return the modules named by `import` statements of a function, including those in functions it defines."""
     found = {each.argval for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME" and each.argval}
     return frozenset(found).union(*(imported_by(each) for each in code.co_consts if isinstance(each, CodeType)))
 
 
 @contextmanager
 def travelling_by_value() -> Iterator[None]:
-    """Within it, cloudpickle takes the functions and classes of local modules by value; afterwards as before."""
+    """Have cloudpickle pickle functions and classes of local modules by value inside the context."""
     global _users
     with _lock:
         _refresh()
@@ -84,7 +84,7 @@ def travelling_by_value() -> Iterator[None]:
 
 
 def _refresh() -> None:
-    """Bring the table of local modules up to date with `sys.modules`."""
+    """Update the table of local modules from `sys.modules`."""
     global _stamp
     stamp = _stamp_now()
     if stamp == _stamp:
@@ -103,9 +103,9 @@ def _refresh() -> None:
 
 
 def _stamp_now() -> tuple[int, str, int]:
-    """What is another one once a module was loaded: how many there are, and which is the last."""
+    """Return a stamp that changes when a module is loaded: the number of modules, and the last one."""
     while True:
-        with suppress(RuntimeError, KeyError):  # another thread imports between two of these steps
+        with suppress(RuntimeError, KeyError):  # another thread imports at the same time
             last = next(reversed(sys.modules))
             return len(sys.modules), last, id(sys.modules[last])
 
@@ -115,7 +115,7 @@ def _register() -> None:
     if missing:
         before = cloudpickle.list_registry_pickle_by_value()
         for name in missing:
-            if name not in before:  # what the user registered stays registered
+            if name not in before:  # keep what the user registered
                 cloudpickle.register_pickle_by_value(_local[name])
                 _registered.add(name)
 
@@ -128,7 +128,7 @@ def _unregister() -> None:
 
 @cache
 def _installed_roots() -> tuple[str, ...]:
-    """Folders of installed code, each with a closing separator."""
+    """Return the folders of installed code, each with a trailing separator."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     roots = {sysconfig.get_path(name) for name in names}
     roots |= {os.path.join(sys.base_prefix, *os.path.relpath(os.__file__, sys.base_prefix).split(os.sep)[:-1])}

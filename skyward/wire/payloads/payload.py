@@ -1,8 +1,8 @@
-"""Values as they travel: cloudpickle, protocol 5, with large buffers beside the pickle and addressed by content.
+"""Serialized values: cloudpickle, protocol 5, with large buffers out of band and addressed by content.
 
 `encode` turns a value into an `Outgoing`: a `Payload` for the message, and the blobs that must be on the node before
-the message is of use. `decode` is its reverse. `pack` pickles one named value on its own, so that it keeps its content
-address wherever it travels: the variables of a notebook cell are packed.
+the message is of use. `decode` is its reverse. `pack` pickles one named value on its own, so that its content address
+is the same wherever it is sent: the variables of a notebook cell are packed.
 """
 
 import io
@@ -29,10 +29,10 @@ __all__ = ["Addresses", "Fetch", "Outgoing", "Packed", "decode", "dumps", "encod
 
 type Buffer = bytes | bytearray | memoryview
 type Fetch = Callable[[Blob], Buffer]
-"""Where `decode` gets the bytes of a blob."""
+"""Returns the bytes of a blob for `decode`."""
 
 _MAX_INLINE = 4 * INLINE_LIMIT
-"""Bytes of one payload that may travel inside a message. Past it, the largest buffers become blobs."""
+"""Bytes of one payload that may be inside a message. Beyond it, the largest buffers become blobs."""
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 """Types that the plain pickler, which is ten times faster, writes exactly as cloudpickle would."""
@@ -45,7 +45,9 @@ class Outgoing:
     """A payload ready to send, and the blobs it refers to by key.
 
     Attributes:
-        kept: handles of values that nodes keep, which are part of it.
+        payload: the payload.
+        blobs: their bytes, by key.
+        kept: handles of kept values that are part of it.
     """
 
     payload: Payload
@@ -63,8 +65,8 @@ class Addresses(NamedTuple):
     """Content addresses, of 32 bytes each.
 
     Attributes:
-        whole: of all of the value.
-        keys: of the parts that travel as blobs of their own.
+        whole: address of the whole value.
+        keys: addresses of the parts that are sent as blobs of their own.
     """
 
     whole: bytes
@@ -75,13 +77,13 @@ class Addresses(NamedTuple):
 class Packed:
     """One pickled value with a content address of its own.
 
-    Pickled inside another value it stays as it is: its parts travel out of band, so a node that holds them is not
-    sent them again.
+    Pickled inside another value it stays as it is: its parts are sent out of band, so a node that has them is not sent
+    them again.
 
     Attributes:
         data: the pickle of the value.
-        buffers: what pickle protocol 5 left out of it, in order.
-        kept: handles of values that nodes keep, which are part of it. They do not travel.
+        buffers: its out-of-band buffers (pickle protocol 5), in order.
+        kept: handles of kept values that are part of it. They are not pickled.
     """
 
     data: Buffer
@@ -90,7 +92,7 @@ class Packed:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the value as it travels."""
+        """Bytes of the value as it is sent."""
         return sum(memoryview(part).nbytes for part in (self.data, *self.buffers))
 
     def addresses(self) -> "Addresses":
@@ -103,7 +105,7 @@ class Packed:
         )
 
     def unpack(self) -> Any:
-        """The value."""
+        """Return the value."""
         return pickle.loads(self.data, buffers=self.buffers)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -118,7 +120,7 @@ def _repack(data: Buffer, *buffers: Buffer) -> Packed:
 
 
 def pack(value: object, name: str | None = None, way: Way = "to a node") -> Packed:
-    """`value`, pickled on its own.
+    """Pickle `value` on its own.
 
     Raises:
         NotPicklableError: it cannot be pickled. The message names `name` and the path inside the value.
@@ -135,7 +137,7 @@ def dumps(
     name: str | None = None,
     way: Way = "to a node",
 ) -> bytes:
-    """The pickle of `value`; buffers go to `collect`. Functions, classes and local modules travel by value.
+    """Return the pickle of `value`; buffers go to `collect`. Local functions and classes are pickled by value.
 
     Raises:
         NotPicklableError: see `pack`.
@@ -150,13 +152,15 @@ def dumps(
 
 
 def encode(value: object, name: str | None = None, *, as_is: bool = False) -> Outgoing:
-    """`value` ready to send, as it is now.
+    """Serialize `value` in its current state.
 
     Args:
-        as_is: do not copy memory that can be written to: the caller sees to it that nobody does until it is sent.
+        value: the value.
+        name: its name in errors.
+        as_is: do not copy writable memory: the caller ensures that it does not change until it is sent.
 
     Raises:
-        TooLargeError: there is no memory for a copy.
+        TooLargeError: there is not enough memory for a copy.
         NotPicklableError: see `pack`.
     """
     buffers: list[pickle.PickleBuffer] = []
@@ -167,7 +171,7 @@ def encode(value: object, name: str | None = None, *, as_is: bool = False) -> Ou
 
 
 def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, *, as_is: bool = False) -> Outgoing:
-    """The arguments of a call of function `name`, ready to send; `as_is`: see `encode`.
+    """Serialize the arguments of a call of function `name`; `as_is`: see `encode`.
 
     Raises:
         NotPicklableError: an argument cannot be pickled. The message names it.
@@ -179,11 +183,11 @@ def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, *, 
     except NotPicklableError:
         for which, value in [*enumerate(args, start=1), *kwargs.items()]:
             encode(value, f"argument {which} of {name}()", as_is=True)
-        raise  # each can, and together they cannot
+        raise  # each argument can be pickled alone, but not all together
 
 
 class _PlainPickler(pickle.Pickler):
-    """Pickles as Python does, but for exceptions, which Python often cannot rebuild, and for what the node keeps."""
+    """Pickles as Python does, except for exceptions, which Python often cannot rebuild, and for kept values."""
 
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
@@ -192,7 +196,7 @@ class _PlainPickler(pickle.Pickler):
 
 
 def encode_result(value: object, name: str = "the result") -> tuple[bytes, list[memoryview]]:
-    """Pickle and buffers of a value that a task returned. Plain pickle first: most results are plain data.
+    """Return pickle and buffers of a task's result. Plain pickle is tried first, because most results are plain data.
 
     Raises:
         NotPicklableError: see `pack`.
@@ -213,7 +217,7 @@ def encode_result(value: object, name: str = "the result") -> tuple[bytes, list[
 
 
 def outgoing(data: bytes, views: Sequence[memoryview], *, as_is: bool = False) -> Outgoing:
-    """Decide which parts travel inside the message and which as blobs; `as_is`: see `encode`."""
+    """Decide which parts are sent inside the message and which as blobs; `as_is`: see `encode`."""
     if not views and len(data) <= INLINE_LIMIT:
         return Outgoing(Payload(data))
     blobs: dict[bytes, memoryview] = {}
@@ -232,7 +236,7 @@ def outgoing(data: bytes, views: Sequence[memoryview], *, as_is: bool = False) -
 
 
 def decode(payload: Payload, fetch: Fetch) -> Any:
-    """The value of `payload`. Buffers are writable, so that arrays are; `fetch` must give writable blobs for that."""
+    """Return the value of `payload`. Its arrays are writable if `fetch` returns writable blobs."""
     data = fetch(payload.data) if isinstance(payload.data, Blob) else payload.data
     if not payload.buffers:
         return pickle.loads(data)
@@ -244,5 +248,5 @@ def _buffer(part: bytes | Blob, fetch: Fetch) -> Buffer:
 
 
 def blobs_of(payloads: Iterable[Payload]) -> list[Blob]:
-    """The blobs that `payloads` refer to, in order."""
+    """Return the blobs that `payloads` refer to, in order."""
     return [part for payload in payloads for part in (payload.data, *payload.buffers) if isinstance(part, Blob)]

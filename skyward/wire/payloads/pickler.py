@@ -1,13 +1,13 @@
-"""The pickler of everything that travels: cloudpickle, with what it does not do.
+"""The pickler for everything that is sent: cloudpickle, extended.
 
 - Classes with `__slots__` keep them.
 - Containers of classes with methods of their own are rebuilt as they are (`skyward.wire.kinds.containers`).
 - Exceptions are rebuilt without a call of their `__init__` (`skyward.wire.kinds.exceptions`).
-- Type aliases, type variables and `NewType` travel by value where other objects do
+- Type aliases, type variables and `NewType` are pickled by value where other objects are
   (`skyward.wire.kinds.type_variables`).
-- Functions of `functools.lru_cache` travel by value where other functions do (`skyward.wire.kinds.caches`).
-- A local module that travels by value, and its functions, share one set of globals on the node, as they do here.
-- A class that comes home is the class that left, unchanged. On a node each call has classes of its own, but for those
+- Functions of `functools.lru_cache` are pickled by value where other functions are (`skyward.wire.kinds.caches`).
+- A local module that is pickled by value, and its functions, share one set of globals on the node, as they do here.
+- A class that is returned is the class that was sent, unchanged. On a node each call has its own classes, except those
   that no call can change, which are shared (`skyward.wire.kinds.stateless`).
 """
 
@@ -48,8 +48,8 @@ class CallScope:
     """The classes that the pickles of one call on a node share.
 
     Attributes:
-        classes: by id, those that were found or made for the call.
-        has_own: whether some of them belong to the call alone.
+        classes: classes found or made for the call, by id.
+        has_own: True if some of them belong to this call alone.
     """
 
     classes: dict[str, type] = field(default_factory=dict)
@@ -57,25 +57,25 @@ class CallScope:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the shared classes among them are as they came."""
+        """True if the shared classes among them are unchanged."""
         return all(map(_shared.is_intact, self.classes.values()))
 
 
 _scope: TaskVar[CallScope | None] = TaskVar("skyward_call_scope", default=None)
 _open: dict[int, CallScope] = {}
-"""The scopes of the calls that run in this process, by their identity."""
+"""Scopes of the calls that run in this process, by identity."""
 _shared = SharedClasses()
 _caches = Caches()
 _unfinished: weakref.WeakKeyDictionary[type, str | None] = weakref.WeakKeyDictionary()
-"""The versions of classes that were made and wait for their contents."""
+"""Versions of classes that were made and wait for their content."""
 _COMPLETE: Any = object()
 _of_calls: weakref.WeakSet[type] = weakref.WeakSet()
-"""The classes that were made for calls."""
+"""Classes that were made for calls."""
 
 
 @contextmanager
 def decoding_for(scope: CallScope) -> Iterator[None]:
-    """Rebuild the classes of pickles for one call."""
+    """Rebuild the classes of pickles for one call, inside the context."""
     token = _scope.set(scope)
     _open[id(scope)] = scope
     try:
@@ -86,7 +86,7 @@ def decoding_for(scope: CallScope) -> Iterator[None]:
 
 
 def _current_scope() -> CallScope | None:
-    """Return the scope of the calling code: on a thread that no task has started, of the only call that runs."""
+    """Return the scope of the calling code; on a thread not started by a task, that of the only running call."""
     scope = _scope.get()
     if scope is None and len(running := tuple(_open.values())) == 1:
         return running[0]
@@ -94,7 +94,7 @@ def _current_scope() -> CallScope | None:
 
 
 def _known_anywhere(key: str) -> type | None:
-    """Return the class `key` for code that belongs to no call: at home, or on a node where several calls run.
+    """Return the class `key` for code outside any call: on the client, or on a node where several calls run.
 
     Raises:
         PayloadError: these calls have different ones.
@@ -102,14 +102,14 @@ def _known_anywhere(key: str) -> type | None:
     found = {kind for scope in tuple(_open.values()) if (kind := scope.classes.get(key)) is not None}
     if len(found) > 1:
         raise PayloadError(
-            f"An object of {found.pop().__qualname__} cannot be unpickled on a thread that no task has started while "
-            "several tasks run that each have that class; unpickle it on a thread that the task starts, or in the task."
+            f"An object of {found.pop().__qualname__} cannot be unpickled on a thread that no task started while "
+            "several tasks run with a class of their own: unpickle it in the task, or on a thread that the task starts."
         )
     return found.pop() if found else inner._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
 
 
 class _Tracked(weakref.WeakValueDictionary[str, type]):
-    """The classes that cloudpickle knows by id, on a node: code of a task finds those of its own call."""
+    """cloudpickle's table of classes by id, on a node: code of a task finds the classes of its own call."""
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return the class `key` for the calling code; `default`, if there is none."""
@@ -125,9 +125,9 @@ class _Tracked(weakref.WeakValueDictionary[str, type]):
 
 
 def track_classes_by_call() -> None:
-    """Have `pickle.loads` in a task give objects of the task's own classes, for what cloudpickle has pickled there.
+    """Make `pickle.loads` in a task return objects of the task's own classes, for pickles made by cloudpickle there.
 
-    For a process that runs tasks.
+    Call it in a process that runs tasks.
     """
     inner._DYNAMIC_CLASS_TRACKER_BY_ID = _Tracked(inner._DYNAMIC_CLASS_TRACKER_BY_ID)
 
@@ -142,7 +142,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
         self._aliases: set[int] = set()
 
     def reducer_override(self, obj: Any) -> Any:
-        """Return how to rebuild `obj`, or NotImplemented for pickle's own way."""
+        """Return how to rebuild `obj`, or NotImplemented to leave it to pickle."""
         if (kept := stand_in(obj)) is not None:
             return kept.__reduce__()
         if isinstance(obj, BaseException):
@@ -179,7 +179,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
         return _the_module, (self._copy_of(module),), state, None, None, _fill_module
 
     def _share_globals(self, function: FunctionType) -> None:
-        """Have `function` use the globals of the copy of its module, if that travels by value."""
+        """Make `function` use the globals of the copy of its module, if that is pickled by value."""
         module = sys.modules.get(function.__module__) if function.__module__ in inner._PICKLE_BY_VALUE_MODULES else None
         if module is not None and module.__dict__ is function.__globals__:
             self.globals_ref.setdefault(id(function.__globals__), _Globals(self._copy_of(module)))
@@ -194,14 +194,14 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
         return the_sentinel, (module, name)
 
     def reduce_class(self, kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return how to rebuild a class that travels by value, given how cloudpickle would."""
+        """Return how to rebuild a class that is pickled by value, given how cloudpickle would."""
         make, (*arguments, tracked, extra), state, *rest, _ = reduced
         return _make_class, (make, tuple(arguments), tracked, version_of(kind), extra), state, *rest, _restore_class
 
 
 @dataclass(slots=True, eq=False)
 class _Copy:
-    """Stands in a pickle for the copy of a local module, which is empty when it is made."""
+    """Represents in a pickle the copy of a local module, which is created empty."""
 
     name: str
     attributes: dict[str, Any]
@@ -212,7 +212,7 @@ class _Copy:
 
 @dataclass(slots=True, eq=False)
 class _Globals:
-    """Stands in a pickle for the globals of the copy of a local module."""
+    """Represents in a pickle the globals of the copy of a local module."""
 
     module: _Copy
 
@@ -235,14 +235,14 @@ def _fill_module(module: ModuleType, state: dict[str, Any]) -> None:
 
 
 def _with_slots(kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Add the slots of `kind`, which cloudpickle leaves out. They cannot be added to a class once it is made."""
+    """Add the slots of `kind`, which cloudpickle leaves out. They cannot be added to an existing class."""
     if "__slots__" not in kind.__dict__ or NamedTuple in getattr(kind, "__orig_bases__", ()):  # which makes its own
         return reduced
     make, (*arguments, keywords, tracked, extra), (attributes, more), *rest = reduced
     slots = [name for name, value in kind.__dict__.items() if _is_slot(kind, name, value)]
     attributes = {name: value for name, value in attributes.items() if not isinstance(value, MemberDescriptorType)}
     if not isinstance(kind.__dict__["__slots__"], (str, tuple, list, set, frozenset, dict)):
-        attributes["__slots__"] = tuple(slots)  # an iterator, which is used up
+        attributes["__slots__"] = tuple(slots)  # an iterator, which is exhausted
     keywords = {**keywords, "__slots__": tuple(slots)}
     return make, (*arguments, keywords, tracked, extra), (attributes, more), *rest
 

@@ -1,7 +1,7 @@
 """The classes of a node that calls share, because no code of theirs changes them (`skyward.wire.kinds.stateless`).
 
-Other code may, that was given a class or an object of it: a class whose attributes are others than those that it came
-with is shared no longer.
+Other code that was given such a class or an object of it may change it: a class whose attributes differ from those it
+arrived with is no longer shared.
 """
 
 import threading
@@ -16,7 +16,7 @@ _MOST = 256
 
 
 class SharedClasses:
-    """Classes by version, the least recently used forgotten first."""
+    """Classes by version; the least recently used are evicted first."""
 
     def __init__(self) -> None:
         self._classes: OrderedDict[str, type] = OrderedDict()
@@ -24,7 +24,7 @@ class SharedClasses:
         self._lock = threading.Lock()
 
     def find(self, version: str) -> type | None:
-        """Return the class of this version, if there is one and nobody has changed it."""
+        """Return the class of this version, if there is one and it is unchanged."""
         with self._lock:
             kind = self._classes.get(version)
             if kind is not None and not self.is_intact(kind):
@@ -35,7 +35,7 @@ class SharedClasses:
             return kind
 
     def add(self, version: str, kind: type) -> bool:
-        """Share `kind`, which is complete; False if there is another of this version by now."""
+        """Share `kind`, which is complete; return False if another class of this version exists already."""
         with self._lock:
             if version in self._classes:
                 return self._classes[version] is kind
@@ -46,7 +46,7 @@ class SharedClasses:
             return True
 
     def is_intact(self, kind: type) -> bool:
-        """Return whether `kind` has the attributes that it came with; False for one that is not shared."""
+        """Return whether `kind` is shared and has the attributes that it arrived with."""
         before = self._attributes.get(kind)
         if before is None:
             return False
@@ -58,5 +58,5 @@ class SharedClasses:
 
 
 def _attributes(kind: type) -> dict[str, Any]:
-    """Return the attributes of `kind` but for those that Python adds when it is asked for them."""
+    """Return the attributes of `kind` except those that Python adds on access."""
     return {name: value for name, value in kind.__dict__.items() if name not in OF_CLASSES}

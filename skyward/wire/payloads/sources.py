@@ -1,6 +1,6 @@
-"""The sources of local modules, ready to travel: what a notebook cell imports, and what that imports in turn.
+"""The sources of local modules, ready to send: those that a notebook cell imports, directly and indirectly.
 
-Sources are read from disk when the cell is run, so an edit is seen by the next cell without a restart of anything.
+Sources are read from disk when the cell is run, so the next cell sees an edit without a restart.
 """
 
 import ast
@@ -19,15 +19,15 @@ __all__ = ["ModuleSource", "imported_names", "imports_of", "source_bundle"]
 
 @dataclass(frozen=True, slots=True)
 class ModuleSource:
-    """One module as it travels.
+    """One module, ready to send.
 
     Attributes:
         name: full dotted name.
-        source: its text as bytes, in the encoding that it declares; empty for a namespace package.
-        filename: where it lies on the client, shown in tracebacks.
-        is_package: whether it holds other modules.
+        source: its source as bytes, in the encoding that it declares; empty for a namespace package.
+        filename: its path on the client, shown in tracebacks.
+        is_package: True if it contains other modules.
         digest: changes whenever the source does.
-        constants: by name, numbers and texts that its top level assigns to a name once.
+        constants: by name, numbers and strings that its top level assigns to a name once.
     """
 
     name: str
@@ -48,13 +48,13 @@ class _Read:
 
 
 _read: dict[tuple[str, str], _Read] = {}
-"""What was last read of each (module, file)."""
+"""The last source read of each (module, file)."""
 
 
 def source_bundle(names: Iterable[str]) -> dict[str, ModuleSource]:
-    """The local modules among `names`, with their parent packages and all local modules that they import.
+    """Return the local modules among `names`, with their parent packages and all local modules that they import.
 
-    Nothing is imported or run. Names that are not local modules are left out: a name may as well be an attribute.
+    Nothing is imported or run. Names that are not local modules are left out: a name may be an attribute.
     """
     bundle: dict[str, ModuleSource] = {}
     looked: set[str] = set()
@@ -81,18 +81,18 @@ def source_bundle(names: Iterable[str]) -> dict[str, ModuleSource]:
 
 
 def imports_of(bundle: Mapping[str, ModuleSource]) -> set[str]:
-    """The dotted names that the modules of `bundle` import."""
+    """Return the dotted names that the modules of `bundle` import."""
     read = (_read.get((module.name, module.filename)) for module in bundle.values())
     return {name for each in read if each is not None for name in each.imports}
 
 
 def _find(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
-    """The spec of a module, found without importing its parents."""
+    """Return the spec of a module, found without importing its parents."""
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
         try:
             spec = find(name, path) if find is not None else None
-        except Exception:  # a finder that fails on a name it does not know must not stop the cell
+        except Exception:  # a finder that fails on an unknown name must not stop the cell
             spec = None
         if spec is not None:
             return spec  # type: ignore[no-any-return]  # a finder may be any object
@@ -100,7 +100,7 @@ def _find(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSp
 
 
 def _loaded(name: str) -> importlib.machinery.ModuleSpec | None:
-    """The spec of a module that is loaded, though no finder knows it (any more)."""
+    """Return the spec of a loaded module that no finder knows (any more)."""
     file = getattr(sys.modules.get(name), "__file__", None)
     if not isinstance(file, str) or not is_local_file(file):
         return None
@@ -109,7 +109,7 @@ def _loaded(name: str) -> importlib.machinery.ModuleSpec | None:
 
 
 def _namespace(name: str, parent: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
-    """The spec of a namespace package inside another package, which Python only finds once that one is imported."""
+    """Return the spec of a namespace package inside another package, which Python finds only after importing that."""
     tail = name.rpartition(".")[2]
     folders = [folder for entry in parent if os.path.isdir(folder := os.path.join(entry, tail))]
     if not folders:
@@ -148,7 +148,7 @@ def _read_file(name: str, file: str, is_package: bool) -> _Read:
     package = name if is_package else name.rpartition(".")[0]
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # the node says so when the cell imports it
+    except (SyntaxError, ValueError):  # reported by the node when the cell imports it
         tree = ast.Module([], [])
     digest = hashlib.sha256(source).digest()
     read = _Read(stamp, source, digest, tuple(imported_names(tree, package)), _constants(tree))
@@ -157,7 +157,7 @@ def _read_file(name: str, file: str, is_package: bool) -> _Read:
 
 
 def _constants(tree: ast.Module) -> dict[str, int | float | str | bool]:
-    """The numbers and texts that the top level of a module assigns to a name, where nothing else binds that."""
+    """Return the numbers and strings that the top level of a module assigns to a name that nothing else binds."""
     found: dict[str, int | float | str | bool] = {}
     for node in tree.body:
         match node:
@@ -168,7 +168,7 @@ def _constants(tree: ast.Module) -> dict[str, int | float | str | bool]:
 
 
 def imported_names(tree: ast.AST, package: str = "") -> Iterator[str]:
-    """Every dotted name that an import statement in `tree` may load; relative ones are resolved in `package`."""
+    """Yield every dotted name that an import statement in `tree` may load; relative ones are resolved in `package`."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=aliases):
@@ -188,7 +188,7 @@ def _resolve(module: str, level: int, package: str) -> str:
 
 
 def _without_lone_namespaces(bundle: dict[str, ModuleSource]) -> dict[str, ModuleSource]:
-    """Without namespace packages that hold none of the modules: they are somebody else's."""
+    """Return `bundle` without namespace packages that contain none of its modules: they are not the user's."""
     holders = {name for name, module in bundle.items() if module.filename}
     return {
         name: module

@@ -1,4 +1,4 @@
-"""Why a value cannot be pickled: the path from the value to the part that refuses."""
+"""Diagnosis of values that cannot be pickled: the path from the value to the part that refuses."""
 
 import io
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ type Way = Literal["to a node", "back from the node"]
 
 _DEPTH = 12
 _BREADTH = 200
-"""Parts looked at on each level, so that a large container cannot make an error slow."""
+"""Parts checked on each level, so that a large container cannot make an error slow."""
 
 
 _KNOWN = {
@@ -27,7 +27,7 @@ _KNOWN = {
         "Return a list of it",
     ),
     "concurrent.futures._base.Future": (
-        "Pass its result(); as an argument of a call, or in a list, tuple or dict there, it becomes its value",
+        "Pass its result(), or the future itself as an argument or in a list, tuple or dict, which sends its value",
         "Return its result: future.result()",
     ),
     "_asyncio.Future": ("Await it and pass its result", "Await it in the task and return its result"),
@@ -42,14 +42,14 @@ _KNOWN = {
     ),
     "io.IOBase": ("Pass its path or its content, or open it in the task", "Return its path or its content"),
     "_io._IOBase": ("Pass its path or its content, or open it in the task", "Return its path or its content"),
-    "_socket.socket": ("Open it in the task", "Return what was read from it"),
-    "threading.Thread": ("Start it in the task", "Return what it has computed"),
+    "_socket.socket": ("Open it in the task", "Return the data read from it"),
+    "threading.Thread": ("Start it in the task", "Return what it computed"),
 }
-"""What to do instead with an object of these types, or of types derived from them, on each way."""
+"""Advice for objects of these types, or of derived types: first on the way to a node, then back."""
 
 
 def not_picklable(value: object, name: str, error: Exception, way: Way = "to a node") -> NotPicklableError:
-    """Return the error for `value`: it names `name`, the path inside it, the culprit's type, and what to do instead."""
+    """Return the error for `value`. It has `name`, the path inside it, the type of the culprit, and advice."""
     path, culprit, reason = name, value, error
     seen: set[int] = set()
     for _ in range(_DEPTH):
@@ -88,7 +88,7 @@ def _refusing(value: object) -> Iterator[tuple[str, object, Exception]]:
 
 
 def _ignore(_: object) -> None:
-    """Buffers pickle by themselves; only what refuses is of interest."""
+    """Ignore a buffer: buffers can always be pickled."""
 
 
 def _parts(value: Any) -> Iterator[tuple[str, object]]:

@@ -1,9 +1,9 @@
-"""The worker-adapter protocol: how a source of nodes outside this process speaks to the controller of a pool.
+"""The worker-adapter protocol between an external source of nodes and the controller of a pool.
 
-A worker group is one node with so many slots. The adapter connects, both sides prove that they know the token without
-saying it, and then the adapter sends heartbeats, which are echoed, and answers commands. Each message is one JSON
-object on a line of its own; nothing in it is ever run, and a line that is not exactly such a message is refused. After
-the proofs each line begins with a code (`Seal`), so that a relay can add, change, repeat and reorder nothing.
+A worker group is one node with a number of slots. The adapter connects, and both sides prove that they know the token
+without revealing it. Then the adapter sends heartbeats, which are echoed, and answers commands. Each message is one
+JSON object on a line of its own; no part of it is executed, and a line that is not exactly such a message is refused.
+After the proofs each line begins with a code (`Seal`), so that a relay cannot add, change, repeat or reorder lines.
 
 Source: spec/ "Worker Adapter Protocol".
 """
@@ -60,13 +60,13 @@ __all__ = [
 
 PROTOCOL = 2
 LINE_BYTES = 64 * 1024
-"""The longest message that either side reads."""
+"""Bytes of the longest message that either side reads."""
 
 GREETING_BYTES = 512
-"""The longest line that either side reads before the proof."""
+"""Bytes of the longest line that either side reads before the proof."""
 
 CODE_BYTES = 65
-"""What a line has before its message after the proofs: 64 hexadecimal digits and a space."""
+"""Bytes before the message of a line, after the proofs: 64 hexadecimal digits and a space."""
 
 _HOST_KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [\w@.:-]+)?")
 
@@ -77,14 +77,14 @@ type Status = Literal["success", "too_much", "id_not_specified", "id_not_found",
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Controller, first of all: prove that you know the token."""
+    """Controller, first message: a challenge to prove knowledge of the token."""
 
     nonce: str
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Adapter: the proof; and a challenge to the controller, so that no other program is obeyed."""
+    """Adapter: its proof, and a challenge to the controller, so that no other program is obeyed."""
 
     proof: str
     nonce: str
@@ -92,23 +92,23 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Controller: the proof of its own."""
+    """Controller: its own proof."""
 
     proof: str
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Adapter, every few seconds: what it can do and what it has.
+    """Adapter, every few seconds: its capacity and its groups.
 
     Attributes:
-        adapter_id: the same as long as the adapter has the same groups, over every connection.
-        max_worker_groups: that it can have at a time; -1 for no limit.
+        adapter_id: identity of the adapter; unchanged over reconnects while it has the same groups.
+        max_worker_groups: how many groups it can have at a time; -1 for no limit.
         workers_per_group: slots of a node.
         capabilities: of each node.
         resources: of each node.
         hourly_price: of each node, USD.
-        worker_group_ids: the groups that it has.
+        worker_group_ids: its current groups.
     """
 
     adapter_id: str
@@ -122,16 +122,16 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatEcho:
-    """Controller: a heartbeat was heard."""
+    """Controller: a heartbeat was received."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartWorkerGroup:
-    """Controller: start a group. Sent again under the same `request` until it is answered; starts one group at most.
+    """Controller: start a group. Repeated with the same `request` until it is answered; starts at most one group.
 
     Attributes:
-        worker_group_id: empty; the adapter gives the id.
-        capabilities: that the group must have.
+        worker_group_id: empty; the adapter assigns the id.
+        capabilities: required of the group.
     """
 
     request: str
@@ -141,7 +141,7 @@ class StartWorkerGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownWorkerGroup:
-    """Controller: end a group. Sent again under the same `request` until it is answered."""
+    """Controller: end a group. Repeated with the same `request` until it is answered."""
 
     request: str
     worker_group_id: str
@@ -149,13 +149,13 @@ class ShutdownWorkerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Adapter: what came of a command.
+    """Adapter: the result of a command.
 
     Attributes:
-        worker_ids: the slots of a group that was started.
-        capabilities: that it has.
-        workers: the machines of a group that was started, with how each is entered.
-        reason: why, if it is no success, in a sentence.
+        worker_ids: the slots of a started group.
+        capabilities: of the started group.
+        workers: the machines of a started group, with how each is entered.
+        reason: one sentence, if the command failed.
     """
 
     request: str
@@ -170,10 +170,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """Either: this is the end of the connection.
+    """Either side: end of the connection.
 
     Attributes:
-        ends_groups: whether it is also the end of every group: an adapter's are gone, a controller wants none.
+        ends_groups: whether every group ends too: the adapter's are gone, or the controller wants none.
     """
 
     reason: str
@@ -182,7 +182,7 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True)
 class UnknownCommand:
-    """A well-formed message of a type that this side does not know."""
+    """A well-formed message of an unknown type."""
 
     request: str
 
@@ -193,7 +193,7 @@ type Message = (
 
 
 def proof_of(token: str, role: Literal["adapter", "controller"], challenge: str, nonce: str) -> str:
-    """What only one who knows the token can say to `challenge`, which the other side made up, and `nonce`."""
+    """Return the proof for `challenge`, made by the other side, and `nonce`; it requires the token."""
     return hmac.new(token.encode(), f"{role}:{challenge}:{nonce}".encode(), "sha256").hexdigest()
 
 
@@ -209,11 +209,11 @@ class Seal:
         self._number = 0
 
     def close(self, line: bytes) -> bytes:
-        """The next line to send, with its code."""
+        """Return the next line to send, with its code."""
         return self._code(line) + b" " + line
 
     def open(self, line: bytes) -> bytes:
-        """The next line that came, without its code.
+        """Return the next received line, without its code.
 
         Raises:
             Malformed: the other side did not send it, or not as the next one.
@@ -225,12 +225,12 @@ class Seal:
 
     def _code(self, line: bytes) -> bytes:
         self._number += 1
-        said = f"{self._role}:{self._number}:".encode() + line
-        return hmac.digest(self._key, said, "sha256").hex().encode()
+        content = f"{self._role}:{self._number}:".encode() + line
+        return hmac.digest(self._key, content, "sha256").hex().encode()
 
 
 def encode(message: Message) -> bytes:
-    """The message as a line.
+    """Return the message as a line.
 
     Raises:
         Malformed: the other side would refuse it.
@@ -255,36 +255,36 @@ def _plain(value: object) -> object:
             return dict(value)
         case Instance():
             return _plain_fields(value)
-        case LocalAccess(host, directory):  # its interpreter is the controller's choice
+        case LocalAccess(host, directory):  # the controller chooses the interpreter
             return {"kind": "local", "host": host, "directory": directory}
         case ExecAccess():
-            raise Malformed("A machine that is entered by a command of the adapter's cannot be passed on.")
+            raise Malformed("A machine that is entered by a local command of the adapter cannot be shared.")
         case SSHAccess():
             if value.config not in (None, "none"):
-                raise Malformed("A machine that needs an SSH configuration of the adapter's cannot be passed on.")
+                raise Malformed("A machine that needs an SSH configuration of the adapter cannot be shared.")
             return {"kind": "ssh", **_plain_fields(value)}
     return value
 
 
 def decode(line: bytes) -> Message | UnknownCommand:
-    """The message of a line.
+    """Return the message of a line.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is not a message.
     """
     if len(line) > LINE_BYTES:
-        raise Malformed(f"A line has {len(line)} bytes; the most is {LINE_BYTES}.")
+        raise Malformed(f"A line has {len(line)} bytes; the limit is {LINE_BYTES}.")
     try:
         words = json.loads(line.decode(), parse_constant=_no_number, object_pairs_hook=_once)
     except Malformed:
         raise
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"A line is no JSON ({type(error).__name__}).") from None
+        raise Malformed(f"A line is not JSON ({type(error).__name__}).") from None
     if not isinstance(words, dict):
-        raise Malformed("A line is no JSON object.")
+        raise Malformed("A line is not a JSON object.")
     version, name = words.pop("v", None), words.pop("type", None)
     if type(version) is not int or version != PROTOCOL:
-        raise Malformed(f"A message is not of version {PROTOCOL} of the protocol, which this side speaks.")
+        raise Malformed(f"A message is not of version {PROTOCOL}, the version of the protocol that this side supports.")
     if not isinstance(name, str):
         raise Malformed("A message has no type.")
     found = _TYPES.get(name)
@@ -295,23 +295,23 @@ def decode(line: bytes) -> Message | UnknownCommand:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise Malformed(f"A message holds {name}, which is no number.")
+    raise Malformed(f"A message contains {name}, which is not a number.")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
-        raise Malformed("A message says something twice.")
+        raise Malformed("A message contains a field twice.")
     return found
 
 
 def _read(kind: type[Any], words: Any) -> Any:
-    """A value of `kind`, with exactly the fields that it has."""
+    """Return a value of `kind`, with exactly its fields."""
     readers = _FIELDS[kind]
     if not isinstance(words, dict):
-        raise Malformed(f"A {kind.__name__} is no JSON object.")
+        raise Malformed(f"A {kind.__name__} is not a JSON object.")
     if words.keys() != readers.keys():
         differ = ", ".join(sorted(repr(each[:40]) for each in words.keys() ^ readers.keys())[:3])
-        raise Malformed(f"A {kind.__name__} has fields too many or too few: {differ}.")
+        raise Malformed(f"A {kind.__name__} has unexpected or missing fields: {differ}.")
     return kind(**{name: read(words[name], name) for name, read in readers.items()})
 
 
@@ -321,7 +321,7 @@ def _loopback(value: object, name: str) -> str:
 
 
 def _config(value: object, name: str) -> str | None:
-    return "none" if value == "none" else None if value is None else wrong(name, "none: it stays with the adapter")
+    return "none" if value == "none" else None if value is None else wrong(name, "none, as the adapter keeps it")
 
 
 def _host_key(value: object, name: str) -> str:

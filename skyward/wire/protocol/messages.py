@@ -1,11 +1,11 @@
-"""What crosses between a client and the worker of a node, typed once and used by both ends.
+"""Messages between a client and the worker of a node, typed once and used by both ends.
 
-The client sends `Commands`, each numbered, and keeps them until the worker says it has them. The worker keeps its
-events, each numbered, until the client says it has them: every `Exchange` acknowledges what came before it and waits
-for what comes next. So a broken connection loses nothing and doubles nothing: each end sends again what the other has
-not acknowledged, and drops what it has seen.
+The client sends numbered `Commands` and keeps them until the worker acknowledges them. The worker keeps its numbered
+events until the client acknowledges them: every `Exchange` acknowledges the events before it and polls for the next. So
+a broken connection loses and duplicates nothing: each end resends what the other has not acknowledged, and drops what
+it has seen.
 
-Bulk data does not travel here: a buffer over `INLINE_LIMIT` is a `Blob`, moved on its own connection (`wire.bulk`).
+Bulk data is not sent here: a buffer over `INLINE_LIMIT` is a `Blob`, sent on its own connection (`wire.bulk`).
 """
 
 import pickle
@@ -70,19 +70,19 @@ __all__ = [
 ]
 
 INLINE_LIMIT = 64 * 1024
-"""Bytes up to which a buffer travels inside a message. Above it, it is a blob."""
+"""Bytes up to which a buffer is sent inside a message. A larger one is a blob."""
 
 BATCH_BYTES = 1024 * 1024
-"""Bytes after which a batch of commands or events is closed: what comes after it waits for no more than that."""
+"""Bytes after which a batch of commands or events is closed, so that later ones do not wait for more."""
 
 CODES = 512
-"""Functions that each end remembers the other, or a process of a slot, to have. Those used before are sent again."""
+"""Functions that each end assumes the other, or a process of a slot, to have cached. Evicted ones are sent again."""
 
 PACKING = 120.0
-"""Seconds that packing what a stopped task leaves may take."""
+"""Seconds allowed for packing the state that a stopped task leaves."""
 
 NOWHERE = -1
-"""The offset of output whose place in its stream is not known."""
+"""The offset of output whose position in its stream is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class KeptRef:
-    """A handle of what nodes keep: the keys of the values, and what they are called."""
+    """A handle of kept values: their keys and their name."""
 
     keys: tuple[str, ...]
     name: str
@@ -103,9 +103,9 @@ class KeptRef:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """A pickled value: its pickle and the buffers that pickle protocol 5 left out of it, in order.
+    """A pickled value: its pickle and its out-of-band buffers (pickle protocol 5), in order.
 
-    `kept`: of a result, the handles of kept values that are part of it.
+    `kept`: for a result, the handles of kept values that are part of it.
     """
 
     data: bytes | Blob
@@ -114,7 +114,7 @@ class Payload:
 
 
 NOTHING_LEFT = Payload(pickle.dumps(None, 5))
-"""What a task leaves that was stopped before it had anything to leave."""
+"""The state of a task that was stopped before it had any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +132,17 @@ class Submit:
 
     Attributes:
         task: number of the task, unique in its pool.
-        attempt: how often it was sent before.
+        attempt: number of earlier attempts.
         code: digest of a `Code` sent earlier.
         call: pickled `(args, kwargs)`.
         stream: whether the function is a generator whose elements are sent back one by one.
-        credit: elements of the stream that the worker may send before it is given more.
-        inputs: how many of the arguments are streams fed by the client.
+        credit: elements of the stream that the worker may send before it gets more credit.
+        inputs: number of arguments that are streams fed by the client.
         timeout: seconds of running after which the task is stopped.
         share: position and size that `sky.shard` uses in a broadcast.
-        label: what the client knows the task by; kept for whoever attaches to the pool.
-        values: results of other tasks that its arguments are made of, as those tasks returned them.
-        grace: seconds that it has to end by itself once it is told to stop; 0 for one that leaves nothing then.
+        label: the client's name for the task; kept for other clients that attach to the pool.
+        values: results of other tasks that are part of its arguments, as those tasks returned them.
+        grace: seconds to end by itself after a stop; 0 for a task that leaves no state then.
     """
 
     task: int
@@ -161,7 +161,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Stop a task. With `recall`, only if it has not started; it then ends as "returned"."""
+    """Stop a task. With `recall`, only if it has not started; its outcome is then "returned"."""
 
     task: int
     recall: bool = False
@@ -169,7 +169,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The client has room for `count` more elements of the stream that `task` sends."""
+    """Allow `count` more elements of the stream that `task` sends."""
 
     task: int
     count: int
@@ -177,7 +177,7 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Elements of input stream `index` of `task`. The last of them says so, and may carry what ended the stream."""
+    """Elements of input stream `index` of `task`. The last one marks the end, and may include the stream's error."""
 
     task: int
     index: int
@@ -188,7 +188,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Forget these blobs, and the code of these digests. Tasks that use them keep them to their end."""
+    """Drop these blobs, and the code of these digests. Tasks that use them keep them until they end."""
 
     keys: tuple[bytes, ...]
     codes: tuple[bytes, ...] = ()
@@ -196,14 +196,14 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class ForgetValues:
-    """Forget the kept values of these keys. Tasks that have them already keep them to their end."""
+    """Drop the kept values of these keys. Tasks that use them keep them until they end."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What `sky.instance_info()` says from now on, as JSON."""
+    """Set the result of `sky.instance_info()`, as JSON."""
 
     info: str
 
@@ -214,10 +214,10 @@ class Join:
 
     Attributes:
         name: of the cluster.
-        host: address that the other nodes reach this one at.
-        seeds: `host:port` of nodes that are in it; none to be its first.
-        cert, key, ca: what proves that it belongs there, as PEM.
-        lost: collections that lost their content before, which nobody was told of yet.
+        host: address at which the other nodes reach this one.
+        seeds: `host:port` of current members; empty for the first node.
+        cert, key, ca: credentials of the node, as PEM.
+        lost: collections that lost their content before, with no caller informed yet.
     """
 
     name: str
@@ -231,26 +231,26 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The collections that lost their content and that nobody was told of yet; replaces what was said before."""
+    """The collections that lost their content, with no caller informed yet; replaces the previous list."""
 
     lost: tuple[Loss, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The client has written to these strong collections, given by kind and name."""
+    """The client has written to these strong collections, identified by kind and name."""
 
     names: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Leave the cluster, once the others have what this node keeps for it."""
+    """Leave the cluster, once the others have copies of what this node stores for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peering:
-    """Open a port at `host` at which other nodes of the pool get blobs; the rest proves who belongs to it, as PEM."""
+    """Open a port at `host` for transfers of blobs to other nodes of the pool; the rest are credentials, as PEM."""
 
     host: str
     cert: bytes
@@ -260,11 +260,11 @@ class Peering:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Get a blob from another node, instead of from where it was to come before.
+    """Fetch a blob from another node, instead of its previous source.
 
     Attributes:
-        source: `host:port` of the other node's port for it.
-        attempt: number of the attempt; the answer has it too.
+        source: `host:port` of the other node's transfer port.
+        attempt: number of the attempt; repeated in the answer.
         near: whether the other node is on the same machine, so that its memory can be shared.
     """
 
@@ -276,7 +276,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """End the worker process, after a `Farewell`. What runs is interrupted."""
+    """End the worker process, after a `Farewell`. Running tasks are interrupted."""
 
 
 ToNode = (
@@ -309,10 +309,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Text written to a standard stream. Task 0: by the node itself, or by nobody that can be told.
+    """Text written to a standard stream. Task 0: by the node itself, or by an unknown task.
 
     Attributes:
-        offset: characters of this stream of the task that this worker sent before; `NOWHERE` where that is not known.
+        offset: characters of this stream of the task that this worker sent before; `NOWHERE` if unknown.
     """
 
     task: int
@@ -339,10 +339,10 @@ class Yielded:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The next element of the stream that a task sends has no room at the client, and waits for more credit.
+    """The stream that a task sends is paused: its next element waits for more credit.
 
     Attributes:
-        credited: all the credit that the task had been given so far, with that of its `Submit`.
+        credited: all the credit that the task got so far, including that of its `Submit`.
     """
 
     task: int
@@ -351,7 +351,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The task has room for `count` more elements of its input stream `index`. Zero or less: it wants no more."""
+    """The task accepts `count` more elements of its input stream `index`. Zero or less: it needs no more."""
 
     task: int
     index: int
@@ -360,7 +360,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The task was stopped, and what it leaves is being packed, which may take a while."""
+    """The task was stopped, and its state is being packed, which may take a while."""
 
     task: int
 
@@ -369,9 +369,9 @@ class Leaving:
 class Finished:
     """The last event of a task. `seconds` is how long it ran.
 
-    Outcome "error" carries a pickled `wire.failure.Failure`, and `error` the name of the exception's type; "timeout"
-    and "cancelled" what the task leaves, or nothing if that is lost; "returned" means that it had not started; "lost",
-    that the process it ran in died. A "value" with an `error` is a result that carries the exception, as a cell's does:
+    Outcome "error" has a pickled `wire.failure.Failure`, and in `error` the name of the exception's type; "timeout" and
+    "cancelled" have the state that the task left, or nothing if that is lost; "returned" means that it had not started;
+    "lost", that its process died. A "value" with an `error` is a result that includes the exception, such as a cell's:
     its caller gets the result, and the task counts as failed.
     """
 
@@ -384,7 +384,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Clustered:
-    """The node is in the cluster of the pool, at `address`; or, where that is "", it is not: `why`."""
+    """The node is in the cluster of the pool, at `address`; if that is "", it is not, and `why` is the reason."""
 
     address: str
     why: str = ""
@@ -393,7 +393,7 @@ class Clustered:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """These strong collections have content, given by kind and name."""
+    """These strong collections have content, identified by kind and name."""
 
     names: tuple[tuple[str, str], ...]
     task: int = 0
@@ -401,7 +401,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A task was told that this collection lost its content."""
+    """A task was informed that this collection lost its content."""
 
     kind: str
     name: str
@@ -410,7 +410,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Peered:
-    """The node gives blobs to others at `address`; or, where that is "", it cannot: `why`."""
+    """The node serves blobs to others at `address`; if that is "", it cannot, and `why` is the reason."""
 
     address: str
     why: str = ""
@@ -430,7 +430,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class ValueKept:
-    """The node keeps a value from now on, for later tasks. `task`: which one it is of."""
+    """The node has started to keep a value for later tasks. `task`: the task that it comes from."""
 
     value: KeptInfo
     task: int = 0
@@ -438,7 +438,7 @@ class ValueKept:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A task that a node has, or whose end it has not been able to tell.
+    """A task that a node has, or whose end it has not been able to report.
 
     Attributes:
         name: of its function.
@@ -456,9 +456,9 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a node has, told first to a client that did not send it. `last`: the highest number of a task so far.
+    """Inventory of a node: its first event for a client that did not start it. `last`: the highest task number so far.
 
-    `kept`: the values that it keeps.
+    `kept`: its kept values.
     """
 
     tasks: tuple[Known, ...]
@@ -470,7 +470,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What the node uses of its machine now."""
+    """Current resource usage of the node's machine."""
 
     now: NodeMetrics
     task: int = 0
@@ -478,20 +478,20 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Farewell:
-    """The last event of a node that was told to shut down: all that it had to say was said before."""
+    """The last event of a node that is shutting down: all other events were sent before."""
 
     task: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The worker's process ends soon, because a task did not stop. No task starts there any more."""
+    """The worker's process will end, because a task did not stop. No more tasks start there."""
 
     task: int = 0
 
 
 OfNode = Clustered | Kept | Told | Reported | Peered | Fetched | Metrics | Ending | Farewell
-"""Events that are of no task."""
+"""Events that belong to no task."""
 
 type Event = Started | Output | Display | Yielded | Paused | Need | ValueKept | Leaving | Finished | OfNode
 
@@ -506,7 +506,7 @@ class Commands:
 
 @dataclass(frozen=True)
 class Batch:
-    """Events numbered `first`, `first + 1`, ... and the number of commands taken so far."""
+    """Events numbered `first`, `first + 1`, ... and the number of commands received so far."""
 
     first: int
     events: tuple[Started | Output | Display | Yielded | Paused | Need | ValueKept | Leaving | Finished | OfNode, ...]
@@ -515,13 +515,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Exchange(Askable[Batch]):
-    """Commands, if any, and the wish to be answered as soon as there are events.
+    """Commands, if any, and a request for events, answered as soon as there are any.
 
     Attributes:
-        acknowledged: number of the last event that has arrived; those up to it can be forgotten.
-        again: whether events after that may have been lost, so that they must be sent again.
-        first, items: as in `Commands`. `first` is 0 where the client is new, and knows no numbers yet: it is answered
-            with `Reported`.
+        acknowledged: number of the last event that has arrived; those up to it can be dropped.
+        again: whether later events may have been lost and must be resent.
+        first, items: as in `Commands`. `first` is 0 for a new client, which knows no numbers yet: it is answered with
+            `Reported`.
     """
 
     acknowledged: int = 0

@@ -1,4 +1,4 @@
-"""Text of a task on its way to another process: every string that leaves a node can be encoded as UTF-8."""
+"""Text for other processes: every string that leaves a node can be encoded as UTF-8."""
 
 import base64
 from dataclasses import fields, is_dataclass, replace
@@ -8,7 +8,7 @@ from typing import Any, cast
 __all__ = ["encodable", "plain_json", "with_encodable_text"]
 
 _DEEPEST = 50
-"""Containers inside each other after which their `repr` stands for them."""
+"""Nesting depth of containers beyond which their `repr` replaces them."""
 
 
 def encodable(text: str) -> str:
@@ -29,13 +29,14 @@ def encodable(text: str) -> str:
 
 
 def plain_json(value: object, inside: tuple[int, ...] = ()) -> Any:
-    """Return `value` as a message of Jupyter can carry it: only what JSON has, and no text that cannot be encoded.
+    """Return `value` as JSON data for a Jupyter message, with only encodable text.
 
-    Bytes become base64 text, as Jupyter has them. What JSON does not have becomes its `repr`, and so does a container
-    that contains itself.
+    Bytes become base64 text, as in Jupyter. What JSON cannot represent becomes its `repr`, and so does a container that
+    contains itself.
 
     Args:
-        inside: the ids of the containers around it.
+        value: the value.
+        inside: ids of the enclosing containers.
     """
     inner = (*inside, id(value))
     open_for_more = len(inside) < _DEEPEST and id(value) not in inside
@@ -64,7 +65,7 @@ def _key(key: object) -> str:
 def with_encodable_text[T](value: T) -> T:
     """Return `value`, a message or a part of one, with `encodable` applied to every string in it.
 
-    Strings are looked for in dataclasses and tuples, which is all that messages are made of.
+    Strings are found in dataclasses and tuples, of which all messages consist.
     """
     result: Any = value
     if isinstance(value, str):

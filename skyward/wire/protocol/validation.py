@@ -1,4 +1,4 @@
-"""Reading what a stranger may have written: each value is exactly of its kind and within bounds, or is refused."""
+"""Validation of untrusted input: each value has exactly its type and is within bounds, or is refused."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -29,47 +29,47 @@ _MOST = 1000
 
 
 class Malformed(ValueError):
-    """What was written is not what it should be. The sentence says why."""
+    """Input is invalid. The message is a sentence with the reason."""
 
 
 def wrong(name: str, what: str) -> NoReturn:
-    """Refuse."""
+    """Raise `Malformed`."""
     raise Malformed(f"{name} is not {what}.")
 
 
 def text(value: object, name: str) -> str:
-    """A text for one line."""
+    """Return a one-line text."""
     if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():
         wrong(name, f"a text of at most {_LONGEST} printable characters")
     return value
 
 
 def named(value: object, name: str) -> str:
-    """A text that is not empty."""
+    """Return a text that is not empty."""
     return text(value, name) or wrong(name, "a name: it is empty")
 
 
 def sentence(value: object, name: str) -> str:
-    """A text that may have several lines."""
+    """Return a text that may have several lines."""
     if not isinstance(value, str) or len(value) > _LONGEST_SENTENCE or not value.replace("\n", "").isprintable():
         wrong(name, f"a text of at most {_LONGEST_SENTENCE} characters")
     return value
 
 
 def optional[T](read: Callable[[object, str], T]) -> Callable[[object, str], T | None]:
-    """None, or what `read` reads."""
+    """Return a reader for None or what `read` accepts."""
     return lambda value, name: None if value is None else read(value, name)
 
 
 def amount(value: object, name: str) -> float:
-    """A number of at least 0."""
+    """Return a number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15 or not isfinite(value):
         wrong(name, "a number of at least 0")
     return float(value)
 
 
 def whole(least: int, most: int = 2**31 - 1) -> Callable[[object, str], int]:
-    """A whole number within bounds."""
+    """Return a reader for whole numbers within bounds."""
 
     def read(value: object, name: str) -> int:
         if type(value) is not int or not least <= value <= most:
@@ -80,12 +80,12 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[object, str], int]:
 
 
 def boolean(value: object, name: str) -> bool:
-    """True or False."""
+    """Return True or False."""
     return value if isinstance(value, bool) else wrong(name, "true or false")
 
 
 def one_of(alias: Any) -> Callable[[object, str], Any]:
-    """One of the values of a literal type."""
+    """Return a reader for the values of a literal type."""
     allowed = get_args(alias.__value__)
     return lambda value, name: (
         value if isinstance(value, str) and value in allowed else wrong(name, f"one of {', '.join(allowed)}")
@@ -93,7 +93,7 @@ def one_of(alias: Any) -> Callable[[object, str], Any]:
 
 
 def several[T](read: Callable[[object, str], T]) -> Callable[[object, str], tuple[T, ...]]:
-    """A list of what `read` reads."""
+    """Return a reader for lists of what `read` accepts."""
 
     def each(value: object, name: str) -> tuple[T, ...]:
         if not isinstance(value, list) or len(value) > _MOST:
@@ -104,20 +104,20 @@ def several[T](read: Callable[[object, str], T]) -> Callable[[object, str], tupl
 
 
 def names(value: object, name: str) -> frozenset[str]:
-    """A set of names."""
+    """Return a set of names."""
     return frozenset(several(named)(value, name))
 
 
 def amounts(value: object, name: str) -> FrozenMap[str, float]:
-    """Amounts by name."""
+    """Return amounts by name."""
     if not isinstance(value, dict) or len(value) > _MOST:
         wrong(name, f"an object of at most {_MOST} amounts")
     return FrozenMap({named(key, f"a name in {name}"): amount(each, name) for key, each in value.items()})
 
 
 def host(value: object, name: str) -> str:
-    """A host or a user: nothing that a program could take for an option of its own."""
+    """Return a host or user name: nothing that a program could parse as an option."""
     found = named(value, name)
     if found.startswith("-") or any(each.isspace() for each in found):
-        wrong(name, "a name without spaces that begins with no '-'")
+        wrong(name, "a name without spaces that does not start with '-'")
     return found

@@ -1,8 +1,8 @@
-"""The bulk path: raw bytes of blobs over a connection of their own, so that they hold up no message.
+"""The bulk path: raw bytes of blobs over a connection of their own, so that they do not delay messages.
 
 Both ends prove themselves first (`wire.proof`). Then one request at a time: `verb (1) | key (32) | size (8)`, then for
-PUT the bytes, answered with `OK`, or with `FULL` where there is no memory for them; for GET answered with
-`OK | size (8)` and the bytes, or `MISSING`.
+PUT the bytes, answered with `OK`, or with `FULL` if there is no memory for them; for GET answered with `OK | size (8)`
+and the bytes, or `MISSING`.
 """
 
 import os
@@ -28,12 +28,12 @@ class Request:
         self.verb, self.key, self.size = verb, key, size
 
     def write(self) -> bytes:
-        """The head as it travels."""
+        """Return the head in its wire format."""
         return _HEADER.pack(self.verb, self.key, self.size)
 
     @classmethod
     def read(cls, connection: socket.socket) -> "Request | None":
-        """The next request; None when the peer is gone."""
+        """Return the next request; None if the peer has closed the connection."""
         try:
             head = read_exactly(connection, _HEADER.size)
         except EOFError:
@@ -42,7 +42,7 @@ class Request:
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:
-    """The next `size` bytes.
+    """Return the next `size` bytes.
 
     Raises:
         EOFError: the connection ended before.

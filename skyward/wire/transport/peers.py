@@ -1,9 +1,9 @@
-"""How one node of a pool gets a blob from another: over TLS, where each end shows a certificate of the pool.
+"""Transfer of blobs between nodes of a pool: over TLS, where both ends present a certificate of the pool.
 
-The one that asks sends `verb (1) | key (32) | offset (8)`. The answer is a row of frames, each after its length (4):
-what follows that offset in the blob, as it comes there, or, to `SHARE`, where another process of the same machine
-finds it. An empty frame says that there is nothing yet, and comes once a `BEAT`; the connection ends where
-there will be nothing more.
+The receiver sends `verb (1) | key (32) | offset (8)`. The answer is a sequence of frames, each preceded by its length
+(4): the content of the blob after that offset, as it arrives, or, for `SHARE`, where another process of the same
+machine finds it. An empty frame, sent once per `BEAT`, means that there is no data yet; the connection closes when
+there is no more.
 """
 
 import selectors
@@ -21,16 +21,16 @@ REQUEST = struct.Struct("!1s32sQ")
 LENGTH = struct.Struct("!I")
 
 FRAME = 1024 * 1024
-"""Bytes of a frame, at most. A blob that passes through n nodes is behind at the last by n of them."""
+"""Maximum size of a frame, in bytes. A blob that is relayed by n nodes is delayed by n frames."""
 
 BEAT = 1.0
 """Seconds between empty frames."""
 
 
 def contexts(credentials: Credentials) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """What the giving end and the asking end of a connection are made with.
+    """Return the TLS contexts of the sending and the receiving end of a connection.
 
-    Names are not compared: addresses of nodes change, and a certificate of the pool's own authority says enough.
+    Host names are not checked: addresses of nodes change, and a certificate of the pool's own authority suffices.
     """
     giving, asking = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     asking.check_hostname = False
@@ -44,10 +44,10 @@ def contexts(credentials: Credentials) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 def handshake(connection: ssl.SSLSocket) -> Steps[None]:
-    """Have both ends of a connection that does not block show their certificates.
+    """Perform the TLS handshake of a non-blocking connection, with certificates of both ends.
 
     Raises:
-        OSError: the other end has none of the pool's.
+        OSError: the other end has no certificate of the pool.
     """
     while True:
         try:

@@ -1,12 +1,12 @@
-"""Mutual proof that both ends of a plain connection belong to the same node, by a key that never travels.
+"""Mutual proof that both ends of a plain connection belong to the same node, by a key that is never sent.
 
 Three frames of fixed size: `MAGIC (4) | nonce (32)` from the caller; `nonce (32) | proof (32)` from the listener, which
-so proves itself first; `proof (32)` from the caller. A proof is the HMAC-SHA256 of a role and both nonces, which is
-worth nothing on another connection. Nothing else is read before.
+so proves itself first; `proof (32)` from the caller. A proof is the HMAC-SHA256 of a role and both nonces, and is
+useless on another connection. Nothing else is read before.
 
-The proof tells who opened the connection; it does not protect what follows. Where another user could take the place of
-the listener and relay the proofs, which is so at the local end of a forwarded TCP port, use TLS, or a Unix socket in a
-private folder.
+The proof authenticates whoever opened the connection; it does not protect what follows. Where another user could take
+the place of the listener and relay the proofs, as at the local end of a forwarded TCP port, use TLS, or a Unix socket
+in a private folder.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _NONCE = 32
 _PROOF = hashlib.sha256().digest_size
 
 type Steps[T] = Generator[int, None, T]
-"""Work on a socket that does not block: yields the event of `selectors` to wait for, and returns its result."""
+"""Work on a non-blocking socket: yields the `selectors` event to wait for, and returns its result."""
 
 
 class UnprovedError(ConnectionError):
@@ -37,46 +37,46 @@ class UnprovedError(ConnectionError):
 
 
 def prove_to_caller(connection: socket.socket, key: bytes) -> Steps[None]:
-    """Do the listener's part on a connection that does not block.
+    """Perform the listener's part on a non-blocking connection.
 
     Raises:
         UnprovedError: the caller does not have `key`.
     """
     greeting = yield from _read(connection, len(_MAGIC) + _NONCE)
     if greeting[: len(_MAGIC)] != _MAGIC:
-        raise UnprovedError("the caller speaks another protocol")
-    theirs, ours = greeting[len(_MAGIC) :], secrets.token_bytes(_NONCE)
-    yield from _write(connection, ours + _proof(key, b"listener", theirs, ours))
-    said = yield from _read(connection, _PROOF)
-    if not hmac.compare_digest(said, _proof(key, b"caller", theirs, ours)):
+        raise UnprovedError("the caller uses another protocol")
+    their_nonce, our_nonce = greeting[len(_MAGIC) :], secrets.token_bytes(_NONCE)
+    yield from _write(connection, our_nonce + _proof(key, b"listener", their_nonce, our_nonce))
+    proof = yield from _read(connection, _PROOF)
+    if not hmac.compare_digest(proof, _proof(key, b"caller", their_nonce, our_nonce)):
         raise UnprovedError("the caller does not have the key of this node")
 
 
 def prove_to_listener(connection: socket.socket, key: bytes) -> Steps[None]:
-    """Do the caller's part on a connection that does not block.
+    """Perform the caller's part on a non-blocking connection.
 
     Raises:
-        UnprovedError: the listener does not have `key`. It was told nothing but a nonce.
+        UnprovedError: the listener does not have `key`. It has received only a nonce.
     """
-    ours = secrets.token_bytes(_NONCE)
-    yield from _write(connection, _MAGIC + ours)
+    our_nonce = secrets.token_bytes(_NONCE)
+    yield from _write(connection, _MAGIC + our_nonce)
     answer = yield from _read(connection, _NONCE + _PROOF)
-    theirs, said = answer[:_NONCE], answer[_NONCE:]
-    if not hmac.compare_digest(said, _proof(key, b"listener", ours, theirs)):
-        raise UnprovedError("another program listens where the node did")
-    yield from _write(connection, _proof(key, b"caller", ours, theirs))
+    their_nonce, proof = answer[:_NONCE], answer[_NONCE:]
+    if not hmac.compare_digest(proof, _proof(key, b"listener", our_nonce, their_nonce)):
+        raise UnprovedError("another program listens at the node's address")
+    yield from _write(connection, _proof(key, b"caller", our_nonce, their_nonce))
 
 
 def call(connection: socket.socket, key: bytes, within: float = PROVE_WITHIN) -> None:
-    """Prove ourselves to the listener of a connection, and have it prove itself; the connection blocks afterwards.
+    """Prove ourselves to the listener of a connection and verify its proof; the connection is blocking afterwards.
 
     Raises:
-        UnprovedError: it did not, or not `within` so many seconds.
+        UnprovedError: the listener failed to prove itself, or not `within` so many seconds.
         OSError: the connection broke.
     """
     connection.setblocking(False)
     until = clock.monotonic() + within
-    poll = select.poll()  # not `select`, which takes no descriptor over 1,023
+    poll = select.poll()  # unlike `select`, it takes descriptors over 1,023
     try:
         for event in prove_to_listener(connection, key):
             poll.register(connection, select.POLLIN if event == selectors.EVENT_READ else select.POLLOUT)

@@ -1,4 +1,4 @@
-"""The variable that hands a worker its secrets as it starts, and its removal, so that no child and no task finds it."""
+"""The environment variable that passes secrets to a starting worker, and its removal before tasks can read it."""
 
 import contextlib
 import os
@@ -6,23 +6,23 @@ import os
 __all__ = ["PASS_VARIABLE", "take"]
 
 PASS_VARIABLE = "SKYWARD_PASS"
-"""The variable by which a worker gets its `wire.trust.Pass` as it starts."""
+"""Environment variable with the worker's `wire.trust.Pass`."""
 
 
 def take(name: str) -> str:
-    """Remove a variable from the environment and return it; on Linux, also from what `/proc/PID/environ` shows.
+    """Remove a variable from the environment and return it; on Linux, also from `/proc/PID/environ`.
 
     Raises:
-        KeyError: there is none.
+        KeyError: the variable is not set.
     """
     value = os.environ.pop(name)
-    with contextlib.suppress(OSError, ValueError, IndexError):  # another system; it is gone for children all the same
+    with contextlib.suppress(OSError, ValueError, IndexError):  # not Linux; children do not inherit it in any case
         _erase(f"{name}={value}".encode())
     return value
 
 
 def _erase(entry: bytes) -> None:
-    """Overwrite an entry of the environment that this process was started with. Nothing refers to it any more."""
+    """Overwrite an entry in this process's initial environment block, which is no longer used."""
     with open("/proc/self/stat", "rb") as stat:
         fields = stat.read().rpartition(b")")[2].split()
     start, end = int(fields[47]), int(fields[48])  # env_start and env_end, fields 50 and 51 of proc(5)

@@ -1,9 +1,9 @@
-"""Certificate authorities made by the client, and the secrets with which the ends of a connection prove themselves.
+"""Certificate authorities created by the client, and the secrets with which the ends of a connection prove themselves.
 
-A pool has one authority, for the connections between its nodes, and one for each node, for the connections between the
-client and that node: the certificate of one node opens no other. An authority's key never leaves the client. A member's
-key travels inside a connection of the pool, or in the environment of the worker that is started, and is in a file,
-readable by its user alone, only while the engine reads it.
+A pool has one authority for the connections between its nodes, and one per node for the connections between the client
+and that node: the certificate of one node opens no other. An authority's key never leaves the client. A member's key
+is sent inside a connection of the pool, or in the environment of the starting worker, and is in a file, readable by its
+user alone, only while the engine reads it.
 """
 
 import datetime
@@ -24,7 +24,7 @@ __all__ = ["Authority", "Credentials", "Pass", "passes", "presented"]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What proves that its holder belongs to a pool, as PEM: certificate, key, and the authority's certificate."""
+    """Credentials of a member of a pool, as PEM: certificate, key, and the authority's certificate."""
 
     cert: bytes
     key: bytes = field(repr=False)
@@ -37,30 +37,30 @@ class Pass:
 
     Attributes:
         credentials: for the engine, by TLS. The other end's are of the same authority, which is of this node alone.
-        key: of 32 bytes, for the bulk path, where both ends prove that they have it (`wire.proof`).
+        key: 32 bytes, for the bulk path, where both ends prove that they have it (`wire.proof`).
     """
 
     credentials: Credentials
     key: bytes = field(repr=False)
 
     def write(self) -> str:
-        """One line of text, for the environment of a worker. It is secret."""
+        """Return the pass as one line of text, for the environment of a worker. The line is secret."""
         pem = self.credentials
         words = {"cert": pem.cert.decode(), "key": pem.key.decode(), "ca": pem.ca.decode(), "bulk": self.key.hex()}
         return json.dumps(words)
 
     @classmethod
     def read(cls, text: str) -> "Pass":
-        """The pass that `write` gave."""
+        """Return the pass that `write` returned as text."""
         words = json.loads(text)
         pem = Credentials(words["cert"].encode(), words["key"].encode(), words["ca"].encode())
         return cls(pem, bytes.fromhex(words["bulk"]))
 
 
 def passes(name: str, seed: bytes) -> tuple[Pass, Pass]:
-    """Make the passes of the client and of the node that is called `name`.
+    """Make the passes of the client and of the node `name`.
 
-    Two made from the same `seed` of 32 secret bytes fit each other, so that another process can take up a node.
+    The same `seed` of 32 secret bytes makes matching passes, so that another process can attach to a node.
     """
     authority = Authority(name, seed)
     key = hmac.digest(seed, b"bulk", hashlib.sha256)
@@ -68,13 +68,13 @@ def passes(name: str, seed: bytes) -> tuple[Pass, Pass]:
 
 
 class Authority:
-    """A certificate authority. Making it loads `cryptography`, which takes a moment.
+    """A certificate authority. Creating one imports `cryptography`, which takes a moment.
 
-    Its certificates do not expire: they end with the pool, whose authority nobody else has, and a machine whose clock
-    is wrong must be able to join.
+    Its certificates do not expire: they end with the pool, whose authority exists nowhere else, and a machine with a
+    wrong clock must be able to join.
 
     Args:
-        seed: 32 secret bytes; the same make the same authority.
+        seed: 32 secret bytes; the same seed makes the same authority.
     """
 
     def __init__(self, pool: str, seed: bytes) -> None:
@@ -85,7 +85,7 @@ class Authority:
         self._ca = self._certificate(self._name, self._key.public_key(), ca=True)
 
     def issue(self, name: str) -> Credentials:
-        """Credentials for a member called `name`."""
+        """Return credentials for a member `name`."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -123,9 +123,9 @@ class Authority:
 
 @contextmanager
 def presented(credentials: Credentials) -> Iterator[TLS]:
-    """The credentials as the engine takes them: in files, which it reads as it starts, and which are gone after that.
+    """Write the credentials to files for the engine, which reads them at its start; the files are removed at exit.
 
-    On Linux they are files in memory. Both ends of every connection show a certificate, and refuse one that is not of
+    On Linux the files are in memory. Both ends of every connection present a certificate, and refuse one that is not of
     the pool's authority.
     """
     with ExitStack() as stack:
@@ -135,7 +135,7 @@ def presented(credentials: Credentials) -> Iterator[TLS]:
 
 @contextmanager
 def _file(data: bytes) -> Iterator[str]:
-    """The path of a file with `data`, for this process, or at least its user, alone."""
+    """Return the path of a temporary file with `data`, readable only by this process, or at least only by its user."""
     if sys.platform == "linux":
         fd = os.memfd_create("skyward")
         try:

@@ -1,4 +1,4 @@
-"""The node's end of the bulk path."""
+"""The node's end of the bulk path: transfers of blobs from and to the client."""
 
 import socket
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _BUFFER = 1024 * 1024
 
 
 class BulkServer:
-    """Takes blobs in and gives them out, a thread per connection."""
+    """Server that stores and returns blobs, with a thread for each connection."""
 
     def __init__(self, host: str, key: bytes, store: BlobStore, arrivals: IncomingBlobs) -> None:
         self._listener = socket.create_server((host, 0))
@@ -25,7 +25,7 @@ class BulkServer:
 
     @property
     def address(self) -> str:
-        """`host:port` it listens on."""
+        """Address that it listens on, as `host:port`."""
         host, port = self._listener.getsockname()[:2]
         return f"{host}:{port}"
 
@@ -51,7 +51,7 @@ class BulkServer:
                     self._arrivals.spoil(request.key, arrival)
                     raise
         except MemoryError:
-            for _ in parts:  # the answer is read after the rest was sent
+            for _ in parts:  # the client reads the answer after it has sent the rest
                 continue
             connection.sendall(FULL)
         else:
@@ -77,14 +77,14 @@ def _undelayed(connection: socket.socket) -> socket.socket:
 
 
 def _receive(connection: socket.socket, size: int) -> Iterator[tuple[int, memoryview]]:
-    """The parts of a blob as they come, each with where it begins. A part is good until the next one is asked for.
+    """Yield the parts of a blob as they arrive, each with its offset. A part is valid until the next one is requested.
 
     Raises:
-        EOFError: the connection ended before.
+        EOFError: the connection ended before the last part.
     """
     buffer = memoryview(bytearray(min(size, _BUFFER)))
     done = 0
-    while done < size:  # faster than reading into a mapping of it: no page is faulted in
+    while done < size:  # faster than reading into a mapping of the blob: no page faults
         count = connection.recv_into(buffer[: min(size - done, _BUFFER)])
         if count == 0:
             raise EOFError("the connection ended in the middle of a blob")

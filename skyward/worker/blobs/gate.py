@@ -1,12 +1,12 @@
-"""Accepting connections from anybody, and serving only those whose other end has proved itself.
+"""Acceptance of connections from anyone, and service only for peers that have authenticated themselves.
 
-Strangers cost little: one thread for all of them, `most` connections at a time, and a few bytes each until
-`PROVE_WITHIN` seconds are over. With `most` connections, the oldest that has sent nothing is dropped for a new one, but
-none in its first `KEEP` seconds, in which a caller far away can prove itself. Until then, new connections wait in the
-listen queue. Where strangers fail in numbers, they wait there too, so that tasks keep the processor.
+Unauthenticated peers ("strangers") cost little: one thread for all of them, `most` connections at a time, and a few
+bytes each until `PROVE_WITHIN` seconds are over. With `most` connections, the oldest that has sent nothing is dropped
+for a new one, but none in its first `KEEP` seconds, in which a distant peer can authenticate itself. Until then, new
+connections wait in the listen queue. Where many strangers fail, new ones wait there too, so that tasks keep the CPU.
 
-Tasks run in this process, and may replace what modules hold, and use up its threads and descriptors. A connection that
-cannot be served for that is dropped, and the next one is accepted.
+Tasks run in this process, and may replace attributes of modules, and use up its threads and descriptors. A connection
+that cannot be served because of that is dropped, and the next one is accepted.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from skyward.wire.transport.proof import PROVE_WITHIN, Steps
 __all__ = ["KEEP", "MOST", "Gate", "most_strangers"]
 
 MOST = 1024
-"""Connections that have not proved themselves yet, at most."""
+"""Largest number of unauthenticated connections."""
 
-_SHARE = 16
-"""The part of the descriptors of this process that they may take: one in so many."""
+_PART = 16
+"""Divisor of the descriptor limit: unauthenticated connections may take this part of the descriptors."""
 
 KEEP = 1.0
 """Seconds in which a connection is not dropped for a newer one."""
@@ -42,9 +42,9 @@ _logger = logging.getLogger(__name__)
 
 
 def most_strangers() -> int:
-    """Return how many connections may be unproved at a time: at most `MOST`, fewer where descriptors are few."""
+    """Return the largest number of unauthenticated connections: at most `MOST`, fewer where descriptors are few."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST if soft == resource.RLIM_INFINITY else max(16, min(MOST, soft // _SHARE))
+    return MOST if soft == resource.RLIM_INFINITY else max(16, min(MOST, soft // _PART))
 
 
 @dataclass(slots=True, eq=False)
@@ -55,15 +55,16 @@ class _Stranger[C: socket.socket]:
 
 
 class Gate[C: socket.socket]:
-    """Serves a listener, on a thread of its own.
+    """Server of a listening socket, on a thread of its own.
 
     Args:
-        prove: does our part of the proof on a connection that does not block.
-        serve: serves a connection that has proved itself, on a thread of its own, and closes it.
-        name: of the threads.
-        wrap: makes what `prove` and `serve` take of a connection that was accepted.
-        most: connections at a time that have not proved themselves; by default `most_strangers()`.
-        within: seconds that each of them has for that.
+        listener: the listening socket.
+        prove: does our part of the authentication on a non-blocking connection.
+        serve: serves an authenticated connection, on a thread of its own, and closes it.
+        name: name of the threads.
+        wrap: turns an accepted connection into the argument of `prove` and `serve`.
+        most: largest number of unauthenticated connections; by default `most_strangers()`.
+        within: seconds that each of them has to authenticate.
         keep: seconds in which none of them is dropped for a newer one.
     """
 
@@ -86,8 +87,8 @@ class Gate[C: socket.socket]:
         self._most = most_strangers() if most is None else most
         self._within = within
         self._keep = keep
-        self._strangers: dict[_Stranger[C], None] = {}  # the oldest first, as in the next one
-        self._silent: dict[_Stranger[C], None] = {}  # those that have sent nothing
+        self._strangers: dict[_Stranger[C], None] = {}  # the oldest first, here and below
+        self._silent: dict[_Stranger[C], None] = {}  # connections that have sent nothing
         self._selector = selectors.DefaultSelector()
         self._listening = False
         self._accept_from = 0.0
@@ -104,12 +105,12 @@ class Gate[C: socket.socket]:
 
     def _run(self) -> None:
         with self._selector, self._waking:
-            while self._turn():
+            while self._step():
                 pass
             for stranger in tuple(self._strangers):
                 self._drop(stranger)
 
-    def _turn(self) -> bool:
+    def _step(self) -> bool:
         now = clock.monotonic()
         while (first := next(iter(self._strangers), None)) is not None and first.since + self._within <= now:
             self._drop(first)
@@ -125,11 +126,11 @@ class Gate[C: socket.socket]:
                 self._accept()
             elif key.data in self._strangers:
                 self._silent.pop(key.data, None)
-                self._go_on(key.data)
+                self._advance(key.data)
         return True
 
     def _listen(self, wanted: bool) -> None:
-        """Watch the listener, or stop watching it: new connections then wait in its queue."""
+        """Start or stop to watch the listener: without it, new connections wait in the listen queue."""
         if self._listening and not wanted:
             self._selector.unregister(self._listener)
             self._listening = False
@@ -142,16 +143,16 @@ class Gate[C: socket.socket]:
                 self._listening = True
 
     def _pause(self, seconds: float) -> None:
-        """Accept no connection for so long. Those that are proving themselves go on."""
+        """Accept no connection for some seconds. Authentications in progress continue."""
         self._accept_from = max(self._accept_from, clock.monotonic() + seconds)
 
-    def _next_out(self) -> _Stranger[C]:
+    def _to_evict(self) -> _Stranger[C]:
         """Return the connection to drop for a new one."""
         return next(iter(self._silent or self._strangers))
 
     def _room_from(self) -> float:
         """Return the time from which there is room for one more connection."""
-        return self._next_out().since + self._keep if len(self._strangers) >= self._most else 0.0
+        return self._to_evict().since + self._keep if len(self._strangers) >= self._most else 0.0
 
     def _accept(self) -> None:
         try:
@@ -162,29 +163,29 @@ class Gate[C: socket.socket]:
             self._pause(_FULL)
             return
         if len(self._strangers) >= self._most:
-            self._drop(self._next_out())
+            self._drop(self._to_evict())
         try:
             accepted.setblocking(False)
             connection = self._wrap(accepted)
-        except Exception as error:  # it is gone already, or there is no memory for it
-            _logger.debug("%s: a connection could not be used: %s", self._name, error)
+        except Exception as error:  # the peer is gone, or there is no memory for the connection
+            _logger.debug("%s: an accepted connection is unusable: %s", self._name, error)
             accepted.close()
             self._pause(_PAUSE)
             return
         stranger = _Stranger(connection, self._prove(connection), clock.monotonic())
         self._strangers[stranger] = None
         self._silent[stranger] = None
-        self._go_on(stranger)
+        self._advance(stranger)
 
-    def _go_on(self, stranger: _Stranger[C]) -> None:
+    def _advance(self, stranger: _Stranger[C]) -> None:
         try:
             event = next(stranger.steps, None)
             if event is None:
                 self._admit(stranger)
             else:
                 self._expect(stranger, event)
-        except Exception as error:  # whatever it sent, or this process lacks, it ends its own connection alone
-            _logger.debug("%s: a connection failed before the proof: %s", self._name, error)
+        except Exception as error:  # any failure ends this connection alone
+            _logger.debug("%s: a connection failed before it was authenticated: %s", self._name, error)
             self._drop(stranger)
 
     def _expect(self, stranger: _Stranger[C], event: int) -> None:

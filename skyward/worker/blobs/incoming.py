@@ -1,7 +1,6 @@
-"""Blobs on their way in, which others can read as far as they have come.
+"""Blobs in transfer to a node, whose received bytes can be read before the rest arrives.
 
-A blob that stops coming is kept for a while: what comes next, from wherever, goes on where it stopped, and those who
-read it notice nothing.
+An interrupted transfer is kept for a while: the next one, from any source, resumes it, and readers do not notice.
 """
 
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from skyward.worker.blobs.store import BlobLocation, BlobStore, StoredBlob
 __all__ = ["Arrival", "IncomingBlobs", "Source"]
 
 KEEP = 60.0
-"""Seconds that part of a blob is kept while none of the rest comes."""
+"""Seconds that part of a blob is kept while no more bytes arrive."""
 
 
 class Arrival:
@@ -22,8 +21,9 @@ class Arrival:
 
     Attributes:
         blob: room for all of it.
-        reached: bytes from the front that are there.
-        gone: whether it is given up.
+        reached: number of bytes from the front that have arrived.
+        gone: True if the transfer was given up.
+        writers: number of transfers that write it.
     """
 
     def __init__(self, blob: StoredBlob, changed: Condition) -> None:
@@ -34,7 +34,7 @@ class Arrival:
         self._changed = changed
 
     def write(self, data: memoryview, at: int) -> None:
-        """Write what follows the first `at` bytes, all of which are there."""
+        """Write `data` at offset `at`; all bytes before `at` have arrived."""
         self.blob.write(data, at)
         with self._changed:
             if at + len(data) > self.reached:
@@ -43,7 +43,7 @@ class Arrival:
 
 
 class Source:
-    """A blob as another reads it: `blob` is there as long as this is."""
+    """A blob for a reader. `blob` exists as long as the source does."""
 
     def __init__(self, blob: StoredBlob, arrival: Arrival | None, changed: Condition) -> None:
         self.blob = blob
@@ -51,10 +51,10 @@ class Source:
         self._changed = changed
 
     def reached(self, beyond: int, within: float) -> int:
-        """Bytes from the front that are there; waits so many seconds at most until there are more than `beyond`.
+        """Return the number of bytes from the front, after waiting up to `within` seconds for more than `beyond`.
 
         Raises:
-            EOFError: there will be no more.
+            EOFError: the transfer was given up.
         """
         arrival = self._arrival
         if arrival is None:
@@ -62,45 +62,45 @@ class Source:
         with self._changed:
             self._changed.wait_for(lambda: arrival.reached > beyond or arrival.gone, within)
             if arrival.gone and arrival.reached <= beyond:
-                raise EOFError("the rest of the blob does not come")
+                raise EOFError("the transfer of the blob was given up")
             return arrival.reached
 
 
 class IncomingBlobs:
-    """The blobs that come to a node, each whole before it is in `store`. Used from every thread of the worker."""
+    """Blobs in transfer to a node. A complete blob is published in `store`. Thread-safe."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
         self._changed = Condition()
-        self._coming: dict[bytes, Arrival] = {}
+        self._transfers: dict[bytes, Arrival] = {}
 
     @contextmanager
     def writing(self, key: bytes, size: int) -> Iterator[Arrival]:
-        """A blob to write, from anywhere up to where it has come to. After that it is in the store, if it is whole.
+        """Open a blob for writing, from any offset up to the bytes that have arrived; publish it once it is complete.
 
         Raises:
             MemoryError: there is not enough memory for it.
         """
         with self._changed:
-            arrival = self._coming.get(key)
+            arrival = self._transfers.get(key)
             if arrival is None or arrival.blob.size != size:
-                arrival = self._coming[key] = Arrival(self._store.reserve(size), self._changed)
+                arrival = self._transfers[key] = Arrival(self._store.reserve(size), self._changed)
                 self._changed.notify_all()
             arrival.writers += 1
         try:
             yield arrival
             with self._changed:
-                if arrival.reached == size and self._coming.get(key) is arrival:
+                if arrival.reached == size and self._transfers.get(key) is arrival:
                     self._store.publish(key, arrival.blob)
-                    del self._coming[key]
+                    del self._transfers[key]
         finally:
             self._leave(key, arrival)
 
     def _leave(self, key: bytes, arrival: Arrival) -> None:
-        """Keep what nobody writes to any more for a while, where more may come."""
+        """End a transfer; keep an incomplete blob without writers for a while, to be resumed."""
         with self._changed:
             arrival.writers -= 1
-            if arrival.writers or self._coming.get(key) is not arrival:
+            if arrival.writers or self._transfers.get(key) is not arrival:
                 return
         # No `Timer`: its constructor uses the global `Thread`, which a task may replace.
         Thread(target=self._give_up, args=(key, arrival, arrival.reached), name="skyward-arrival", daemon=True).start()
@@ -108,22 +108,22 @@ class IncomingBlobs:
     def _give_up(self, key: bytes, arrival: Arrival, reached: int) -> None:
         clock.sleep(KEEP)
         with self._changed:
-            if self._coming.get(key) is arrival and not arrival.writers and arrival.reached == reached:
+            if self._transfers.get(key) is arrival and not arrival.writers and arrival.reached == reached:
                 self._forget(key, arrival)
 
     def _forget(self, key: bytes, arrival: Arrival) -> None:
-        del self._coming[key]
+        del self._transfers[key]
         arrival.gone = True
         self._changed.notify_all()
 
     def spoil(self, key: bytes, arrival: Arrival) -> None:
-        """What has come of a blob is not what it should be: begin anew."""
+        """Discard the received bytes of a blob, which are not its content. The next transfer starts from the front."""
         with self._changed:
-            if self._coming.get(key) is arrival:
+            if self._transfers.get(key) is arrival:
                 self._forget(key, arrival)
 
     def adopt(self, key: bytes, place: BlobLocation) -> None:
-        """Take over a blob that is whole in another process.
+        """Take over a blob that is complete in another process.
 
         Raises:
             EOFError, MemoryError, OSError: see `BlobStore.take_over`.
@@ -131,16 +131,16 @@ class IncomingBlobs:
         blob = self._store.take_over(place)
         with self._changed:
             self._store.publish(key, blob)
-            if (arrival := self._coming.get(key)) is not None:
+            if (arrival := self._transfers.get(key)) is not None:
                 self._forget(key, arrival)
             self._changed.notify_all()
 
     def retain(self, key: bytes) -> bool:
-        """Return whether a blob is there as a whole; it stays, also if it was dropped while a task holds it."""
+        """Return whether a blob is complete; cancel a pending drop of it."""
         return self._store.retain(key)
 
     def has(self, key: bytes) -> bool:
-        """Whether a blob is there as a whole."""
+        """Return whether a blob is complete."""
         try:
             self._store.get(key)
         except (KeyError, MemoryError):
@@ -149,15 +149,15 @@ class IncomingBlobs:
 
     @contextmanager
     def reading(self, key: bytes, within: float) -> Iterator[Source | None]:
-        """A blob to read, also one that is still coming; None where it has not begun to within so many seconds."""
-        self.has(key)  # which may have to store it, and that takes too long with the lock
+        """Open a blob for reading, also one in transfer; None if no transfer starts `within` so many seconds."""
+        self.has(key)  # may have to store the blob, which takes too long under the lock
         with self._changed:
-            self._changed.wait_for(lambda: key in self._coming or self.has(key), within)
+            self._changed.wait_for(lambda: key in self._transfers or self.has(key), within)
             source = self._source(key)
         yield source
 
     def _source(self, key: bytes) -> Source | None:
-        if (arrival := self._coming.get(key)) is not None:
+        if (arrival := self._transfers.get(key)) is not None:
             return Source(arrival.blob, arrival, self._changed)
         try:
             return Source(self._store.get(key), None, self._changed)

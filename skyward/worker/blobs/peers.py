@@ -1,4 +1,4 @@
-"""What a node has from the other nodes of its pool, and gives to them: blobs, so that the client sends each once."""
+"""Transfers of blobs between the nodes of a pool, so that the client sends each blob once."""
 
 import contextlib
 import json
@@ -25,59 +25,60 @@ __all__ = ["Getting", "Peers", "share", "stream"]
 
 CONNECT_WITHIN = 3.0
 SILENCE = 10.0
-"""Seconds without a frame after which the other node counts as gone. It sends one each `BEAT`."""
+"""Seconds without a frame after which the other node counts as gone. It sends one every `BEAT` seconds."""
 
 STARVED = 300.0
-"""Seconds of empty frames after which there is something wrong with where the other node has it from."""
+"""Seconds of empty frames after which the other node's own source counts as broken."""
 
 
 class Peers:
-    """Gives blobs to other nodes, and gets them, a thread for each.
+    """Server and client for blobs of other nodes; each transfer has a thread.
 
     Args:
-        tell: takes what the client is to hear.
+        arrivals: the blobs of this node.
+        tell: sends a message to the client.
     """
 
     def __init__(self, arrivals: IncomingBlobs, tell: Callable[[Peered | Fetched], None]) -> None:
         self._arrivals = arrivals
         self._tell = tell
         self._address = ""
-        self._asking: ssl.SSLContext | None = None
+        self._client_context: ssl.SSLContext | None = None
         self._attempts: dict[bytes, int] = {}
         self._lock = Lock()
 
-    def obey(self, command: Peering | Fetch) -> None:
-        """Begin to give, or get one. Told to give again, as by another client of the pool, it says where it does."""
+    def apply(self, command: Peering | Fetch) -> None:
+        """Start to serve blobs, or to fetch one. A repeated `Peering` is answered with the same address."""
         match command:
             case Peering():
                 try:
                     self._address = self._address or self._open(command)
                     self._tell(Peered(self._address))
-                except OSError as error:  # of TLS, too
+                except OSError as error:  # includes TLS errors
                     self._tell(Peered("", str(error)))
             case Fetch():
                 with self._lock:
                     self._attempts[command.blob.key] = command.attempt
                 Thread(target=self._fetch, args=(command,), name="skyward-peer-in", daemon=True).start()
 
-    # Giving.
+    # Serving.
 
     def _open(self, peering: Peering) -> str:
-        """Listen; where."""
-        giving, self._asking = contexts(Credentials(peering.cert, peering.key, peering.ca))
+        """Start to listen; return the address."""
+        server_context, self._client_context = contexts(Credentials(peering.cert, peering.key, peering.ca))
         try:
             listener = socket.create_server((peering.host, 0))
-        except OSError:  # an address that is not of this machine: others reach it through what is in between
+        except OSError:  # an address of another machine: other nodes connect through a forwarded port
             listener = socket.create_server(("0.0.0.0", 0))
 
         def wrapped(plain: socket.socket) -> ssl.SSLSocket:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return giving.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+            return server_context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
 
-        Gate(listener, handshake, self._give, "skyward-peer-out", wrapped)
+        Gate(listener, handshake, self._serve, "skyward-peer-out", wrapped)
         return f"{peering.host}:{listener.getsockname()[1]}"
 
-    def _give(self, connection: ssl.SSLSocket) -> None:
+    def _serve(self, connection: ssl.SSLSocket) -> None:
         with contextlib.suppress(OSError, EOFError), connection:
             connection.settimeout(CONNECT_WITHIN)
             verb, key, offset = REQUEST.unpack(read_exactly(connection, REQUEST.size))
@@ -89,37 +90,37 @@ class Peers:
                         return
                 connection.sendall(LENGTH.pack(0))
 
-    # Getting.
+    # Fetching.
 
     def _fetch(self, fetch: Fetch) -> None:
         key, attempt = fetch.blob.key, fetch.attempt
         getting = Getting(self._arrivals, fetch.blob, lambda: self._attempts.get(key) != attempt)
-        why = ""
+        failure = ""
         try:
             if not self._arrivals.retain(key):
                 getting.get(self._connect(fetch.source), near=fetch.near)
         except (OSError, EOFError, MemoryError) as error:
-            why = f"{fetch.source}: {error or type(error).__name__}"
+            failure = f"{fetch.source}: {error or type(error).__name__}"
         with self._lock:
             if self._attempts.get(key) == attempt:
                 del self._attempts[key]
-        self._tell(Fetched(key, attempt, why, reached=not why or getting.reached))
+        self._tell(Fetched(key, attempt, failure, reached=not failure or getting.reached))
 
     def _connect(self, source: str) -> ssl.SSLSocket:
-        if self._asking is None:
+        if self._client_context is None:
             raise ConnectionError("this node has no certificate")
         host, _, port = source.rpartition(":")
         plain = socket.create_connection((host, int(port)), timeout=CONNECT_WITHIN)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return self._asking.wrap_socket(plain)
+            return self._client_context.wrap_socket(plain)
         except BaseException:
             plain.close()
             raise
 
 
 def share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
-    """Say where it is, once it is whole; it stays there until the other end has opened it."""
+    """Send the location of a blob, once it is complete; keep the blob until the other end has opened it."""
     while source.reached(source.blob.size - 1, BEAT) < source.blob.size:
         connection.sendall(LENGTH.pack(0))
     place = json.dumps(source.blob.place).encode()
@@ -128,7 +129,7 @@ def share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
 
 
 def stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
-    """Send what there is, and what comes."""
+    """Send the bytes that are here, and those that arrive."""
     blob = source.blob
     buffer = memoryview(bytearray(min(FRAME, blob.size)))
     while offset < blob.size:
@@ -144,7 +145,12 @@ def stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
 
 @dataclass(slots=True)
 class Getting:
-    """One attempt to get a blob; `superseded` says whether there is a later one. `reached`: the other node answers."""
+    """One attempt to fetch a blob.
+
+    Attributes:
+        superseded: returns whether there is a later attempt.
+        reached: True if the other node has answered.
+    """
 
     arrivals: IncomingBlobs
     blob: Blob
@@ -152,10 +158,10 @@ class Getting:
     reached: bool = False
 
     def get(self, connection: ssl.SSLSocket, *, near: bool) -> None:
-        """Get it.
+        """Fetch the blob.
 
         Raises:
-            EOFError, OSError: it does not come, or is not what it should be.
+            EOFError, OSError: the transfer broke, or the content is not the blob's.
             MemoryError: there is not enough memory for it.
         """
         with connection:
@@ -173,7 +179,7 @@ class Getting:
         connection.sendall(REQUEST.pack(SHARE, self.blob.key, 0))
         place = BlobLocation(*json.loads(read_exactly(connection, self._length(connection))))
         if place.size != self.blob.size:
-            raise EOFError("what is there is not the blob")
+            raise EOFError("the location does not hold the blob")
         self.arrivals.adopt(self.blob.key, place)
 
     def _receive(self, connection: ssl.SSLSocket, arrival: Arrival, at: int) -> None:
@@ -181,23 +187,23 @@ class Getting:
         while at < self.blob.size:
             count = self._length(connection)
             if count > min(FRAME, self.blob.size - at):
-                raise EOFError("more comes than there is")
+                raise EOFError("peer sent more bytes than the blob's size")
             read_into(connection, buffer[:count])
             arrival.write(buffer[:count], at)
             at += count
 
     def _length(self, connection: ssl.SSLSocket) -> int:
-        """Of the next frame with something in it."""
+        """Return the length of the next frame that is not empty."""
         since = clock.monotonic()
         while True:
             (length,) = LENGTH.unpack(read_exactly(connection, LENGTH.size))
             self.reached = True
             if self.superseded():
-                raise EOFError("it comes from elsewhere now")
+                raise EOFError("superseded by a transfer from another node")
             if length:
                 return int(length)
             if clock.monotonic() - since > STARVED:
-                raise EOFError(f"nothing came for {STARVED:.0f} s")
+                raise EOFError(f"received nothing for {STARVED:.0f} s")
 
     def _verify(self, arrival: Arrival) -> None:
         if is_fresh(self.blob.key):
@@ -206,4 +212,4 @@ class Getting:
             same = blake3(view, max_threads=blake3.AUTO).digest() == self.blob.key
         if not same:
             self.arrivals.spoil(self.blob.key, arrival)
-            raise EOFError("what came is not the blob")
+            raise EOFError("received bytes do not match the blob's digest")

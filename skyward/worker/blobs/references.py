@@ -1,4 +1,4 @@
-"""Which blobs the tasks of a node still need: a `Drop` of the client does not take them away before."""
+"""References of a node's tasks to blobs: a `Drop` of the client takes effect when the last one is released."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class _Held:
 
 
 class BlobReferences:
-    """What each task holds: its code and call to its end, an element of an input stream until it is consumed."""
+    """References by task: to its code and call until it ends, to an element of an input until it is consumed."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
@@ -28,12 +28,12 @@ class BlobReferences:
         self._tasks: dict[int, _Held] = {}
 
     def submitted(self, task: int, payloads: Iterable[Payload]) -> None:
-        """A task came, with these payloads."""
+        """Hold the blobs of a submitted task."""
         with self._lock:
             self._tasks[task] = _Held(self._hold(payloads))
 
     def fed(self, feed: Feed) -> None:
-        """Elements for a task came."""
+        """Hold the blobs of elements for a task."""
         with self._lock:
             held = self._tasks.get(feed.task)
             if held is not None:
@@ -43,7 +43,7 @@ class BlobReferences:
                     held.keys += self._hold([feed.failure])
 
     def consumed(self, need: Need) -> None:
-        """A task has taken elements that cost as much as it has room for again."""
+        """Release elements that a task has consumed, by the cost that it reports."""
         with self._lock:
             held = self._tasks.get(need.task)
             elements = held.feeds.get(need.index) if held is not None else None
@@ -54,7 +54,7 @@ class BlobReferences:
                 self._store.release(keys)
 
     def ended(self, task: int) -> None:
-        """A task is over."""
+        """Release the blobs of a task that has ended."""
         with self._lock:
             held = self._tasks.pop(task, None)
             if held is not None:

@@ -1,9 +1,9 @@
-"""The blobs that a node holds, in memory that every process of the node can open, with few descriptors.
+"""The blobs of a node, in memory that every process of the node can open, with few descriptors.
 
 A small blob shares one file with the other small ones, and a task reads a copy of it. A large blob has a file of its
-own, which tasks map copy on write. Either way an argument can be written to and leaves the blob as it came. So the
-number of descriptors does not grow with the number of blobs: large ones beyond a share of the limit are stored as
-small ones are.
+own, which tasks map copy-on-write. Either way, a task may write to its argument, and the blob does not change. The
+number of descriptors does not grow with the number of blobs: large blobs beyond a share of the limit are stored like
+small ones.
 """
 
 import contextlib
@@ -24,27 +24,27 @@ from skyward.worker.machine.hardware import free_memory
 __all__ = ["BlobLocation", "BlobStore", "StoredBlob", "read_place"]
 
 OWN_FROM = 4 * 1024 * 1024
-"""Bytes from which a blob has a file of its own. To map less takes longer than to copy it."""
+"""Bytes from which a blob has a file of its own. Below that, mapping takes longer than copying."""
 
-_SHARE = 4
-"""One descriptor in so many of those that the process may open is for files of large blobs, at most."""
+_PART = 4
+"""Divisor of the descriptor limit: files of large blobs may take this part of the descriptors."""
 
-_LOOK_EVERY = 4 * 1024 * 1024
-"""Bytes of blobs that are stored between two looks at the memory that is free."""
+_CHECK_EVERY = 4 * 1024 * 1024
+"""Bytes of stored blobs between two checks of the free memory."""
 
 _SPARE = 128 * 1024 * 1024
 """Bytes of memory that blobs leave free."""
 
 _PUNCHED = hasattr(os, "memfd_create") and hasattr(mmap, "MADV_REMOVE")
 _MOST = (1 << 40) if _PUNCHED else (1 << 30)
-"""Bytes of offsets in the shared file before another one is begun. Where no hole can be made in it, only then."""
+"""Size of a shared file, in bytes of offsets, at which another one is begun. Smaller where holes cannot be punched."""
 
 _UNTRACKED: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
-"""Have a map keep no descriptor. Python 3.12 cannot: there, each large argument that is alive has one."""
+"""Options of a map that keeps no descriptor. Python 3.12 lacks them: there, each live large argument has one."""
 
 
 class BlobLocation(NamedTuple):
-    """Where another process of the node finds a blob: a path to open, and the bytes in that file."""
+    """Location of a blob for another process of the node: a path to open, and the bytes in that file."""
 
     path: str
     start: int
@@ -53,7 +53,7 @@ class BlobLocation(NamedTuple):
 
 
 def read_place(place: BlobLocation) -> memoryview:
-    """The bytes of a blob that another process of the node holds, as writable memory of the caller's own."""
+    """Return the bytes of a blob that another process of the node holds, as private writable memory."""
     fd = os.open(place.path, os.O_RDWR | os.O_CLOEXEC)
     try:
         return _read(fd, place.start, place.size, own=place.own)
@@ -62,17 +62,17 @@ def read_place(place: BlobLocation) -> memoryview:
 
 
 class _Private(mmap.mmap):
-    """A map of a file that others do not see the writes to.
+    """A private map of a file: writes are not visible to others.
 
     Attributes:
-        before: another map of the file, which has the bytes as they were; None where a map keeps a descriptor.
+        before: another map of the file, with the original bytes; None where a map keeps a descriptor.
     """
 
     before: mmap.mmap | None = None
 
 
 def _read(fd: int, start: int, size: int, *, own: bool) -> memoryview:
-    if own:  # shared with all who map it, until it is written to
+    if own:  # pages are shared until they are written to
         protection = mmap.PROT_READ | mmap.PROT_WRITE
         pages = _Private(fd, size, flags=mmap.MAP_PRIVATE, prot=protection, **_UNTRACKED)
         if _UNTRACKED:
@@ -89,7 +89,7 @@ def _read(fd: int, start: int, size: int, *, own: bool) -> memoryview:
 
 
 class _File:
-    """A file in memory without a name, closed with the last reference to it. `end`: where nothing was written yet."""
+    """An anonymous file in memory, closed with the last reference. `end`: offset of its unused part."""
 
     def __init__(self, fd: int | None = None) -> None:
         self.fd = _anonymous() if fd is None else fd
@@ -98,12 +98,13 @@ class _File:
 
 
 class StoredBlob:
-    """Room for one blob. It is given back with the last reference to it.
+    """Room for one blob. Its memory is freed with the last reference.
 
     Attributes:
-        fd: the file that it is in, from `start` on.
+        fd: descriptor of its file.
+        start: offset of the blob in the file.
         size: bytes.
-        own: whether nothing else is in that file.
+        own: True if the file holds nothing else.
     """
 
     __slots__ = ("__weakref__", "_file", "own", "size", "start")
@@ -122,11 +123,11 @@ class StoredBlob:
 
     @property
     def place(self) -> BlobLocation:
-        """Where another process of the same node finds it."""
+        """Location of the blob for other processes of the node."""
         return BlobLocation(f"/proc/{os.getpid()}/fd/{self.fd}", self.start, self.size, self.own)
 
     def write(self, data: memoryview, at: int) -> None:
-        """Write `data`, `at` bytes after the front.
+        """Write `data` at offset `at` of the blob.
 
         Raises:
             MemoryError: there is not enough memory for it.
@@ -140,12 +141,12 @@ class StoredBlob:
             raise MemoryError(f"a blob of {self.size:,} bytes cannot be stored: {error}") from None
 
     def read(self) -> memoryview:
-        """The bytes, as writable memory of the caller's own."""
+        """Return the bytes, as private writable memory."""
         return _read(self.fd, self.start, self.size, own=self.own)
 
 
 class BlobStore:
-    """Blobs by key. Used from every thread of the worker."""
+    """Blobs by key. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -156,27 +157,27 @@ class BlobStore:
         self._owned: dict[bytes, memoryview] = {}
         self._shared: _File | None = None
         self._files: WeakSet[_File] = WeakSet()
-        self._unseen = 0
+        self._unchecked = 0
 
     def reserve(self, size: int) -> StoredBlob:
-        """Room for a blob, to be written, and to be given to `publish` then.
+        """Reserve room for a blob, to be written, and then to be passed to `publish`.
 
         Raises:
             MemoryError: there is not enough memory.
         """
-        self._look_for_room(size)
+        self._check_room(size)
         with self._lock:
             if size >= OWN_FROM and self._may_open:
                 with contextlib.suppress(OSError):  # no descriptor is free
                     self._files.add(file := _File())
                     return StoredBlob(file, 0, size, own=True)
             try:
-                return self._share_out(size)
+                return self._allocate(size)
             except OSError as error:
                 raise MemoryError(f"a blob of {size:,} bytes cannot be stored: {error}") from None
 
-    def _share_out(self, size: int) -> StoredBlob:
-        """A part of the shared file. No part is used again, so that none is given back while it is read."""
+    def _allocate(self, size: int) -> StoredBlob:
+        """Return a part of the shared file. Parts are not reused, so that none is freed while it is read."""
         if self._shared is None or self._shared.end + size > min(_MOST, _limit(resource.RLIMIT_FSIZE)):
             self._shared = _File()
         start = self._shared.end
@@ -186,34 +187,34 @@ class BlobStore:
 
     @property
     def _may_open(self) -> bool:
-        return len(self._files) < _limit(resource.RLIMIT_NOFILE) // _SHARE
+        return len(self._files) < _limit(resource.RLIMIT_NOFILE) // _PART
 
-    def _look_for_room(self, size: int) -> None:
-        """Refuse what the machine has no memory for. Only now and then: to look takes as long as to write 1 MB."""
+    def _check_room(self, size: int) -> None:
+        """Refuse blobs beyond the free memory. Checked rarely: a check takes as long as writing 1 MiB."""
         with self._lock:
-            self._unseen += size
-            if self._unseen < _LOOK_EVERY:
+            self._unchecked += size
+            if self._unchecked < _CHECK_EVERY:
                 return
         free = free_memory()
         if free is None or size <= free - _SPARE:
-            self._unseen = 0
+            self._unchecked = 0
         else:
             raise MemoryError(f"{size:,} bytes are needed, and {max(0, free - _SPARE):,} bytes of memory are free")
 
     def publish(self, key: bytes, blob: StoredBlob) -> None:
-        """Make the blob readable under `key`. One that is there already stays: it has the same bytes."""
+        """Make the blob readable under `key`. Idempotent: a blob that is already there has the same bytes."""
         with self._lock:
             self._dropped.discard(key)
             self._blobs.setdefault(key, blob)
 
     def retain(self, key: bytes) -> bool:
-        """Return whether the blob is here; one that only waits for its holders to be forgotten stays then."""
+        """Return whether the blob is here; cancel a pending drop of it."""
         with self._lock:
             self._dropped.discard(key)
             return key in self._blobs or key in self._owned
 
     def keep(self, view: memoryview) -> bytes:
-        """Store a copy of this buffer under a fresh key; the key.
+        """Store a copy of this buffer under a fresh key; return the key.
 
         Raises:
             MemoryError: see `reserve`.
@@ -223,14 +224,14 @@ class BlobStore:
         return self._publish_made(blob)
 
     def own(self, view: memoryview) -> bytes:
-        """Have memory that nobody else can write to, as it is; its key. It is stored once somebody is to `get` it."""
+        """Keep memory that no one else can write to, without a copy; return its key. The first `get` stores it."""
         key = fresh_key()
         with self._lock:
             self._owned[key] = view.cast("B")
         return key
 
     def owned(self, key: bytes) -> memoryview | None:
-        """What `own` was given under `key`."""
+        """Return the memory that `own` was given under `key`, or None."""
         with self._lock:
             return self._owned.get(key)
 
@@ -238,7 +239,7 @@ class BlobStore:
         """Store a blob that another process of the node holds: its file, or a copy of its bytes.
 
         Raises:
-            EOFError: it is not there.
+            EOFError: the location does not hold the blob.
             MemoryError: see `reserve`.
             OSError: the other process has ended.
         """
@@ -254,11 +255,11 @@ class BlobStore:
                 return None
             self._files.add(file := _File(os.open(place.path, os.O_RDWR | os.O_CLOEXEC)))
         if os.fstat(file.fd).st_size != place.size:
-            raise EOFError("what is there is not the blob")
+            raise EOFError("the location does not hold the blob")
         return file
 
     def adopt(self, place: BlobLocation) -> bytes:
-        """Take over a result that another process of the node made; its key.
+        """Take over a result that another process of the node made; return its key.
 
         Raises:
             EOFError, MemoryError, OSError: see `take_over`.
@@ -273,11 +274,11 @@ class BlobStore:
         return key
 
     def get(self, key: bytes) -> StoredBlob:
-        """The blob of `key`, which is there as long as the caller refers to it.
+        """Return the blob of `key`, which exists as long as the caller refers to it.
 
         Raises:
-            KeyError: it was dropped, or never came.
-            MemoryError: it is memory of a task's result still, and cannot be stored.
+            KeyError: it was dropped, or was never here.
+            MemoryError: it is still memory of a task's result, and cannot be stored.
         """
         with self._lock:
             if (stored := self._blobs.get(key)) is not None:
@@ -293,13 +294,13 @@ class BlobStore:
             return self._blobs.get(key, blob)
 
     def sizes(self) -> dict[bytes, int]:
-        """Every blob that was brought here, but those that go once nobody holds them. Results are not among them."""
+        """Return the size of every blob that was sent here, without results and without pending drops."""
         with self._lock:
             hidden = self._dropped | self._made
             return {key: blob.size for key, blob in self._blobs.items() if key not in hidden}
 
     def read(self, key: bytes) -> memoryview:
-        """The bytes of the blob of `key`, as writable memory of the caller's own.
+        """Return the bytes of the blob of `key`, as private writable memory.
 
         Raises:
             KeyError: see `get`.
@@ -307,20 +308,20 @@ class BlobStore:
         return self.get(key).read()
 
     def drop(self, keys: Collection[bytes]) -> None:
-        """Forget these blobs, those that are held once they are not. What was read of them stays as it is."""
+        """Drop these blobs, held ones once they are released. Memory that was read from them stays valid."""
         with self._lock:
             self._dropped.update(key for key in keys if key in self._blobs or key in self._owned)
             self._clear(keys)
 
     def hold(self, keys: Iterable[bytes]) -> list[bytes]:
-        """Keep those of these blobs that there are until `release`, even if they are dropped; which those are."""
+        """Hold these blobs until `release`, even if they are dropped; return the keys of those that are here."""
         with self._lock:
             held = [key for key in keys if key in self._blobs or key in self._owned]
             self._holders.update(held)
             return held
 
     def release(self, keys: Iterable[bytes]) -> None:
-        """End as many holds, one for each time that a key is given."""
+        """Release holds, one for each occurrence of a key."""
         with self._lock:
             self._holders.subtract(keys)
             self._clear(keys)
@@ -349,8 +350,8 @@ def _anonymous() -> int:
 
 
 def _punch(file: _File, start: int, size: int, owner: int) -> None:
-    """Give the memory of a part of a file back."""
-    if os.getpid() != owner:  # a process that a task has forked ends, and the blob is its parent's
+    """Free the memory of a part of a file."""
+    if os.getpid() != owner:  # a process that a task has forked: the blob is its parent's
         return
     with contextlib.suppress(OSError, ValueError), mmap.mmap(file.fd, size, offset=start, **_UNTRACKED) as part:
         part.madvise(mmap.MADV_REMOVE)

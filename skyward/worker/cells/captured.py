@@ -1,7 +1,7 @@
-"""The values of the notebook in a cell on a node: opened before it, and compared after it.
+"""Values of the notebook in a cell on a node: unpickled before the cell runs, compared after it.
 
-Objects that refer to one another travel in one pickle. Which of them a cell has changed is found by pickling them once
-more: the pickle and its buffers are as they came, or they are not. Values that say it in a cheaper way are asked first.
+Objects that refer to one another travel in one pickle. To find which of them a cell has changed, they are pickled
+again: the pickle and its buffers either match the originals or do not. Cheaper tests go first, where a type has one.
 """
 
 import types
@@ -25,7 +25,7 @@ __all__ = ["Captured", "Memory", "Part", "Root", "Span"]
 
 
 _ATTEMPTS = 2
-"""Times that a part is begun: once more by a class that the first time is on the way to, and that needs it."""
+"""Attempts to open a part. A class may need a part that is already being opened and that needs the class in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Root:
     """A value that was captured.
 
     Attributes:
-        names: its names in the notebook; a class that only another value refers to has none.
-        key: the id of a class of the notebook; empty for any other value.
+        names: names in the notebook; empty for a class that only another value refers to.
+        key: id of a class of the notebook; empty for any other value.
     """
 
     names: tuple[str, ...]
@@ -46,16 +46,16 @@ class Part:
     """Values that travelled in one pickle.
 
     Attributes:
-        roots: which values those are.
+        roots: description of each value.
         packed: the pickle.
-        values: the values, in the order of `roots`, once they are opened.
-        memo: the memo of the pickle.
-        watches: what is known of each buffer.
-        unchanged: tells that the values are as they came, if that can be told without pickling them.
-        other: of one that was opened only to compare with it, the side on which it is.
-        fresh: the part opened once more, if it was.
-        is_reopened: whether that was tried.
-        departing: takes the objects that must not be finalized on the node.
+        values: the values, in the order of `roots`; empty until `open`.
+        memo: the memo of the unpickler.
+        watches: write detection for each buffer.
+        unchanged: test for unchanged values that needs no pickling; None if there is none.
+        other: for a part that is opened only for comparison, the side that it is opened on.
+        fresh: the part opened a second time; None if that has not been done, or failed.
+        is_reopened: True once a second opening has been tried.
+        departing: collects the objects that must not be finalized on the node.
     """
 
     roots: tuple[Root, ...]
@@ -76,17 +76,17 @@ class Part:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the values; of a class without a name, its own, and what settings are called."""
+        """Names of the values; for a class without one, its qualified name; for settings, their title."""
         named = [name for root in self.roots for name in root.names]
         own = (value.__qualname__ if isinstance(value, type) else title_of(value) for value in self.values)
         return tuple(named) or tuple(filter(None, own))
 
     def open(self, side: Side) -> None:
-        """Unpack the values, and note how they are."""
+        """Unpack the values, and record their state."""
         value, memo = unpack_tracked(self.packed, side)
         self.departing.add(side, lambda: memo.copy().values())
         if self.memo is not None:
-            return  # a class in it needed another one, which needed the class: it was opened meanwhile
+            return  # opened meanwhile, by a class that one of its classes needed
         self.memo = memo
         self.values = (value,) if len(self.roots) == 1 else tuple(value)
         if self.other is None:
@@ -94,7 +94,7 @@ class Part:
             self.unchanged = self._in_short()
 
     def _in_short(self) -> Callable[[], bool] | None:
-        """What tells that the values are as they came without pickling them; None if nothing does."""
+        """Return a test for unchanged values that needs no pickling; None if a value has none."""
         if all(map(is_fixed, self.values)):
             return lambda: True
         tests: list[Callable[[], bool] | None] = []
@@ -116,7 +116,7 @@ class Part:
         return lambda: not any(each.written() for each in watches) and all(test() for test in known)
 
     def pack(self, side: Side) -> Shared:
-        """The values as they are now.
+        """Pack the current values.
 
         Raises:
             NotPicklableError: they cannot be pickled.
@@ -125,7 +125,7 @@ class Part:
         return pack_shared(value, side, self.names[0] if self.names else "the value", whole=self.keys)
 
     def changed(self, side: Side) -> Shared | None:
-        """The values as they are now; None if they are as they came.
+        """Pack the current values; None if they are unchanged.
 
         Raises:
             NotPicklableError: they cannot be pickled any more.
@@ -139,36 +139,36 @@ class Part:
             return now
         if _is_same(now.packed, self.packed):
             return None
-        # What has travelled may be pickled otherwise than before: compare with what has just travelled too.
+        # A round trip alone may change the pickle of a value: compare with a copy that has just made it, too.
         fresh = self.reopened(side)
         try:
             again = None if fresh is None or fresh.other is None else fresh.pack(fresh.other)
-        except Exception:  # code of the user runs there, which did well before
+        except Exception:  # user code, which succeeded the first time
             again = None
         if again is None:
             return now
         return None if _is_same(now.packed, again.packed, set(map(_span, self.packed.buffers))) else now
 
     def objects(self) -> dict[int, Any]:
-        """The objects in it by their numbers."""
-        return self.memo.copy()  # type: ignore[no-any-return]  # it is not typed
+        """Return the objects of the pickle by their memo numbers."""
+        return self.memo.copy()  # type: ignore[no-any-return]  # untyped
 
     def reopened(self, side: Side) -> "Part | None":
-        """The values as they came, but for memory that was written to; None if they cannot be opened once more.
+        """Return the values as they arrived, except for memory that was written to; None if opening them again fails.
 
-        Their functions are on a namespace of their own, see `other`.
+        Their functions have a namespace of their own, see `other`.
         """
         if not self.is_reopened:
             self.is_reopened = True
             fresh = Part(self.roots, self.packed, departing=self.departing)
             fresh.other = side.without(self.keys)
-            with suppress(Exception):  # code of the user runs there, which did well before
+            with suppress(Exception):  # user code, which succeeded the first time
                 fresh.open(fresh.other)
                 self.fresh = fresh
         return self.fresh
 
     def memory(self) -> "Memory":
-        """The buffers, as they are now that the cell is over."""
+        """Return the state of the buffers. Called after the cell has ended."""
         spans = [(*_span(buffer), watch) for buffer, watch in zip(self.packed.buffers, self.watches, strict=True)]
         spans.sort(key=lambda each: each[:2])
         return Memory([Span(start, end, each.written(), each.before, each.address) for start, end, each in spans])
@@ -176,14 +176,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One buffer.
+    """The address range of one buffer.
 
     Attributes:
-        start: its first address.
-        end: the one after the last byte.
-        is_written: whether it was written to.
-        before: gives its bytes as they were, None where nobody has them.
-        address: their content address; None where nobody knows it.
+        start: address of the first byte.
+        end: address after the last byte.
+        is_written: True if the buffer was written to.
+        before: returns the original bytes; None if no copy exists.
+        address: content address of the original bytes; None if unknown.
     """
 
     start: int
@@ -194,25 +194,25 @@ class Span:
 
 
 class Memory:
-    """The buffers of a part, in order of their addresses."""
+    """Buffers of a part, in order of their addresses."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
         self._starts = [each.start for each in spans]
 
     def at(self, start: int, end: int) -> Span | None:
-        """The buffer that has these addresses."""
+        """Return the buffer that contains this address range."""
         number = bisect_right(self._starts, start) - 1
         found = self._spans[number] if number >= 0 else None
         return found if found is not None and end <= found.end else None
 
 
 class Captured:
-    """The parts of a cell.
+    """The captured values of a cell.
 
     Attributes:
-        parts: they.
-        departing: what must not be finalized on the node; `release` it when the cell has ended.
+        parts: the values, one part for each pickle.
+        departing: objects that must not be finalized on the node; call its `release` when the cell has ended.
     """
 
     def __init__(self, roots: Sequence[tuple[Root, ...]], packed: Sequence[Packed]) -> None:
@@ -221,15 +221,15 @@ class Captured:
 
     @property
     def titles(self) -> set[str]:
-        """What sentences call the settings among the values."""
+        """Titles of the settings among the values, for messages."""
         return {title for part in self.parts for value in part.values if (title := title_of(value))}
 
     def open(self, side: Side, node: int) -> None:
-        """Bind the values in the namespace of `side`, on the node of this rank.
+        """Bind the values in the namespace of `side`, on node `node`.
 
         Raises:
-            PayloadError: a value cannot be read here.
-            ModuleNotFoundError: a value needs a module that is not installed here.
+            PayloadError: a value cannot be unpickled.
+            ModuleNotFoundError: a value needs a module that is not installed on the node.
         """
         begun = [0] * len(self.parts)
 
@@ -256,13 +256,13 @@ class Captured:
             own = _raised_in(error, side)
             if own:
                 why = (
-                    f"{own} raised that while a copy was made there. It is called before the attributes of the copy, "
-                    "and all names of the notebook, are there: have it do without them, or make the object in the cell."
+                    f"{own} raised it while the value was copied to the node. Python calls it before the attributes of "
+                    "the copy and the names of the notebook exist: avoid them in it, or create the object in the cell."
                 )
             else:
                 why = (
-                    "the node may have another version of the package that it comes from. "
-                    "Pin the version with --pip, or make it on the node."
+                    "the node may have a different version of its package. "
+                    "Pin the version with --pip, or create the value on the node."
                 )
             raise PayloadError(f"{what}; {why}") from error
         for root, value in zip(part.roots, part.values, strict=True):
@@ -271,7 +271,7 @@ class Captured:
 
 
 def _raised_in(error: Exception, side: Side) -> str:
-    """The function of the notebook that raised `error`; empty if none did."""
+    """Return the qualified name of the notebook's function that raised `error`; empty if none did."""
     found = ""
     trace = error.__traceback__
     while trace is not None:
@@ -287,7 +287,7 @@ def _layout_test(array: Any) -> Callable[[], bool]:
 
 
 def _function_test(function: types.FunctionType) -> Callable[[], bool] | None:
-    """What tells that a function is as it was; None if it refers to objects that can change."""
+    """Return a test for an unchanged function; None if the function refers to mutable objects."""
     held = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
     if function.__closure__ or function.__dict__ or not all(map(is_fixed, held)):
         return None
@@ -323,7 +323,7 @@ def _class_test(kind: type) -> Callable[[], bool] | None:
 
 
 def _structure(kind: type) -> tuple[object, ...]:
-    """What a class is beside its attributes."""
+    """Return the name, bases, registered subclasses and annotations of a class."""
     annotations = dict(vars(kind).get("__annotations__", ()))
     return kind.__name__, kind.__qualname__, kind.__bases__, set(registered_with(kind)), annotations
 
@@ -335,13 +335,13 @@ def _span(buffer: Any) -> tuple[int, int]:
 
 
 def _is_same(one: Packed, other: Packed, arrived: Set[tuple[int, int]] | None = None) -> bool:
-    """Whether two pickles are the same, and stand on the same memory.
+    """Return whether two pickles are equal and use the same memory.
 
     Args:
         one: a pickle.
         other: another one.
-        arrived: where the buffers lie that values arrived in. Memory that values have made of what they arrived with
-            may lie elsewhere, if its bytes are the same.
+        arrived: address ranges of the buffers that the values arrived in. Memory that values have allocated since may
+            differ in its addresses, if its bytes are equal.
     """
     if bytes(one.data) != bytes(other.data) or len(one.buffers) != len(other.buffers):
         return False

@@ -1,7 +1,7 @@
-"""A notebook cell on a node: an ordinary task whose arguments are what the notebook gave it.
+"""A notebook cell on a node: an ordinary task whose arguments are the captured values of the notebook.
 
-The cell runs in a namespace of its own, as if it ran in the notebook. What it binds, changes and unbinds goes back,
-also when it fails half-way.
+The cell runs in its own namespace, as if it ran in the notebook. The names that it binds, changes and unbinds are
+returned to the notebook, also when it fails half-way.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from types import FunctionType
 
 _ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
-"""What may end a cell and leave what it has bound."""
+"""Exceptions that end a cell; the names bound until then are still returned."""
 
 _INSTEAD_OF_EXIT = "Put what is not to run below an `if` or into a function that returns early"
 
@@ -65,29 +65,29 @@ _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
 @dataclass(frozen=True, slots=True)
 class CellRequest:
-    """What a node is asked to run.
+    """A cell to run on a node, with everything that it needs.
 
     Attributes:
         source: the cell as plain Python.
-        filename: what its tracebacks call it.
-        roots: what each packed value holds.
+        filename: the file name in its tracebacks.
+        roots: for each pickle, the values in it.
         assigned: names that the cell seems to bind.
-        only: the only names to bring back; None for all that the cell bound.
-        deletes: names that are unbound in the notebook if the cell left them so.
-        incidental: names that the cell binds by the way: nothing is said of those that cannot come back.
-        modules: by name in the cell, the modules that the notebook has imported.
+        only: the only names to return; None for all that the cell bound.
+        deletes: names to unbind in the notebook if the cell leaves them unbound.
+        incidental: names bound in passing, such as loop variables: a failure to return one is not reported.
+        modules: modules imported in the notebook, by their names in the cell.
         sources: the packed sources of local modules, a mapping of `ModuleSource` by name.
-        limit: bytes that may come back.
-        run: names this run of the cell, on however many nodes.
+        limit: most bytes to return.
+        run: id of this run of the cell, the same on all its nodes.
         definitions: names bound by an import, a function or a class.
-        in_place: whether the objects of the notebook take over what changed in them; one run of the cell only.
-        shows: whether the last expression is displayed.
-        files: the cell's folder, and the files that go along and come home; None to run it wherever the node is.
-        gives: whether the notebook displays it.
+        in_place: apply changes to the objects of the notebook; only possible for a cell that runs once.
+        shows: display the last expression.
+        files: the cell's folder, and the files to send and fetch; None to run in the node's working directory.
+        gives: the notebook displays the last expression itself.
         keep: names whose values the node keeps, see `skyward.worker.cells.kept`.
-        elsewhere: those of them to whose objects, or to objects in them, the notebook refers by other ways too.
-        keep_for: seconds after their last use in which scaling down does not take the node.
-        texts: the sources of functions that go along, by the files that their code names.
+        elsewhere: names in `keep` with objects that the notebook can also reach through other values.
+        keep_for: seconds after the last use of a kept value for which scaling down spares the node.
+        texts: sources of functions that are sent, by the file names in their code.
     """
 
     source: str
@@ -114,17 +114,17 @@ class CellRequest:
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """What a cell left behind.
+    """The outcome of a cell.
 
     Attributes:
-        harvest: the names it bound, changed and unbound.
-        failure: the exception that ended it, if one did.
+        harvest: the names that the cell bound, changed and unbound.
+        failure: the exception that ended the cell, if one did.
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
-        files: the files that it left.
-        kept: names of the notebook whose objects its node keeps from now on; not those that the cell has bound anew.
-        copied: those of them that the notebook refers to by other ways too: there they are copies.
-        looked_at: what is to be known of values that were kept before, and that refer to other things by now.
+        files: the files of the cell after its end.
+        kept: names whose objects the node keeps from now on and that the cell did not rebind.
+        copied: names in `kept` with objects that the notebook can also reach through other values: those are copies.
+        looked_at: new metadata of values kept earlier that now refer to other names or classes.
     """
 
     harvest: ReturnedState
@@ -138,9 +138,9 @@ class CellResult:
 
 
 def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
-    """Run the cell of `request` with the values in `captured`; what it left behind.
+    """Run the cell of `request` with the values in `captured`, and return its outcome.
 
-    An exception of the cell is part of the result, because what was assigned before it comes back too.
+    An exception of the cell is part of the result, because names bound before it are returned too.
     """
     cell = _Cell(request, captured)
     with cell.stoppable():
@@ -156,7 +156,7 @@ def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResul
 
 
 def stream_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> Generator[Any, None, CellResult]:
-    """Run a cell that yields: yield its elements, packed unless they are plain data, and return what it left behind."""
+    """Run a cell that yields: yield its elements, packed unless they are plain data, and return its outcome."""
     cell = _Cell(request, captured)
     with cell.stoppable():
         with cell.running():
@@ -194,7 +194,7 @@ class _Cell:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The surroundings in which the cell's code runs."""
+        """Set up `__main__`, displays, figures and the working directory for the cell's code."""
         redirect_displays()
         figures.use_backend()
         self._figures = figures.open_figures()
@@ -207,7 +207,7 @@ class _Cell:
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:
-        """A context in which a cell that is told to stop leaves what it has bound by then."""
+        """Attach the outcome so far to `Interrupted` if the cell is cancelled."""
         leaves = False
         try:
             with among_cells(self.side, keeps=bool(self.request.keep)):
@@ -223,7 +223,7 @@ class _Cell:
                 self._captured.departing.release()
 
     def raise_if_stopped(self, error: BaseException) -> None:
-        """Raise `Interrupted` if `error` came of it: the cell was told to stop."""
+        """Raise `Interrupted` if `error` comes from the cancellation of the cell."""
         if isinstance(error, KeyboardInterrupt) and self._task is not None and self._task.is_stopped:
             raise error if isinstance(error, Interrupted) else Interrupted() from None
 
@@ -259,7 +259,7 @@ class _Cell:
         return program
 
     def execute(self, program: Program) -> None:
-        """Run the cell to its end, and show its last expression and its figures."""
+        """Run the cell, and display its last expression and its figures."""
         if program.is_async:
             asyncio.run(self._awaited(program))
         else:
@@ -278,7 +278,7 @@ class _Cell:
                     self._conclude(value)
 
     def elements(self, program: Program) -> Iterator[Any]:
-        """What the cell yields."""
+        """Yield the elements of the cell."""
         self.namespace[SHOW] = self._show
         try:
             exec(program.body, self.namespace)
@@ -291,7 +291,7 @@ class _Cell:
         figures.show_figures(self._figures, self._last)
 
     def _element(self, element: Any) -> Any:
-        """An element as it travels: packed like every value of a cell, unless it is plain data."""
+        """Return an element as it is sent: packed like every value of a cell, unless it is plain data."""
         if type(element) in _PLAIN:
             return element
         return self._pack(element, "the element")
@@ -302,11 +302,11 @@ class _Cell:
         return shared.packed
 
     def result(self, error: BaseException | None = None) -> CellResult:
-        """What the cell left behind."""
+        """Return the outcome of the cell."""
         request = self.request
         kept, unkept = keep_names(request.keep if self._is_prepared else (), request.keep_for, self.side)
         looked_at, held = look_again(self._used, self.side)
-        found = self._harvest(kept, held) if self._is_prepared else ReturnedState()  # nothing has happened yet
+        found = self._harvest(kept, held) if self._is_prepared else ReturnedState()  # the cell's code has not started
         found.failed.update(unkept)
         note_classes(self.side)
         changed = () if self._surroundings is None else tuple(self._surroundings.changed())
@@ -353,17 +353,17 @@ class _Cell:
         return CellResult(found, failure, self.node, self.request.definitions, files, moved, copied, looked_at)
 
     def _moved(self, kept: Iterable[str]) -> tuple[str, ...]:
-        """Those of the names that stand for the same object as before the cell."""
+        """Return the names that are still bound to the same object as before the cell."""
         return tuple(name for name in kept if name in self._initial and self._initial[name] is self.namespace[name])
 
     def _conclude(self, value: Any) -> None:
-        """Take `value` as that of the last expression."""
+        """Handle the value of the last expression."""
         if value is not None:
             self.namespace[VALUE] = value
         if self.request.shows:
             self._show(value)
         elif self.request.gives:
-            self._last = value  # a figure is not shown twice
+            self._last = value  # so that a figure is not shown twice
 
     def _show(self, value: Any) -> None:
         if value is not None:
@@ -371,7 +371,7 @@ class _Cell:
             publish(value)
 
     def _explained(self, error: BaseException) -> BaseException:
-        """`error` from the cell's own first line on; or, for a module that is not installed, what to do about it."""
+        """Return `error` with its traceback cut to the cell; for a missing module, an error with the fix."""
         frame = error.__traceback__
         while frame is not None and frame.tb_frame.f_code.co_filename != self.request.filename:
             frame = frame.tb_next
@@ -385,7 +385,7 @@ class _Cell:
 
 
 def _elements_of(stream: AsyncGenerator[Any, None]) -> Generator[Any]:
-    """The elements of an asynchronous generator, on an event loop of their own."""
+    """Yield the elements of an asynchronous generator, run on its own event loop."""
     end = object()
 
     async def step() -> Any:

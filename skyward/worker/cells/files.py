@@ -1,7 +1,7 @@
-"""The files of a cell on its node: put in place before it runs, looked at after.
+"""The files of a cell on its node: written before the cell runs, inspected afterwards.
 
-What is put in place is a copy, so that a cell can write to it. What both sides had in common then is noted beside the
-working folder, in a record that cells of all slots share.
+The node has copies, so a cell can write to them. The version that both sides had at the start is recorded beside the
+working folder, in a record that the cells of all slots share.
 """
 
 import contextlib
@@ -30,26 +30,26 @@ from skyward.worker.tasks.folder import Directories
 __all__ = ["CellFiles"]
 
 _NOTICED = 2000
-"""Files of a working folder up to which it is looked through for what a cell has written and nobody asked for."""
+"""Most files in a working folder that is searched for files that a cell wrote and no option fetches."""
 
 _RUNS = 64
-"""Cells of which it is known that their files are in place."""
+"""Most recent cells that are recorded as having their files in place."""
 
-_OF_MEMORY = 2
-"""One part in so many of the free memory of a node is for files on their way home, at most."""
+_MEMORY_SHARE = 2
+"""Returned files may take at most one part in so many of a node's free memory."""
 
 _TICK = 100_000_000
-"""Nanoseconds within which two changes of a file may look the same."""
+"""Resolution of file times in nanoseconds: two changes within it may look the same."""
 
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of one working folder.
+    """The known state of one working folder.
 
     Attributes:
-        base: by path, the version that both sides had when it was put in place.
-        runs: cells whose files were put in place, latest last.
-        versions: those of files as they were looked at last.
+        base: by path, the version that both sides had when the file was written to the node.
+        runs: cells whose files are in place, latest last.
+        versions: the last known versions of files, with the file status they belong to.
     """
 
     base: dict[str, bytes] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class _Record:
 
     @classmethod
     def load(cls, path: str) -> "_Record":
-        """The record in a file; an empty one where there is none."""
+        """Read a record; an empty one if the file does not exist."""
         try:
             with open(path) as file:
                 found = json.load(file)
@@ -69,18 +69,18 @@ class _Record:
         return cls(base, found["runs"], Versions(looks))
 
     def save(self, path: str) -> None:
-        """Write it to a file."""
+        """Write the record to a file."""
         looks = {name: (look, version.hex()) for name, (look, version) in self.versions.known.items()}
         base = {name: version.hex() for name, version in self.base.items()}
         _save(path, {"base": base, "runs": self.runs[-_RUNS:], "looks": looks})
 
 
 class CellFiles:
-    """The working folder of one cell, and the files that come and go with it.
+    """The working folder of one cell, and the files that are sent and fetched with it.
 
     Args:
-        request: what was asked for; None for nothing.
-        run: names this run of the cell, on however many nodes.
+        request: the files to send and fetch; None for none.
+        run: id of this run of the cell, the same on all its nodes.
         node: rank of the node.
     """
 
@@ -101,10 +101,10 @@ class CellFiles:
         self._is_placed = False
 
     def enter(self) -> None:
-        """Make the cell's folder the working directory, with its files in place.
+        """Make the cell's folder the working directory, and write the cell's files to it.
 
         Raises:
-            PayloadError: that cannot be.
+            PayloadError: the folder or a file cannot be created.
         """
         request, around = self._request, self._around
         if request is None or around is None:
@@ -126,7 +126,7 @@ class CellFiles:
             folders.leave()
 
     def _note_move(self, root: str) -> None:
-        """Note where the cell has changed to, while it is still there."""
+        """Add a note if the cell has changed its working directory. Call before leaving the folder."""
         if not self._is_inside:
             return
         try:
@@ -134,19 +134,19 @@ class CellFiles:
         except OSError:
             where = "a folder that it has removed"
         if where != os.path.realpath(root):
-            self._is_inside = False  # it is told once
+            self._is_inside = False  # one note is enough
             self._notes.append(
-                f"The cell changed its working directory to {where}. That ended with the cell: the next one starts in "
-                "the notebook's folder again, which %cd changes."
+                f"The cell changed its working directory to {where}. This has no effect on the next cell, which "
+                "starts in the notebook's folder again; %cd changes that folder."
             )
 
     # Before the cell.
 
     def _place(self, request: FilesRequest, root: str) -> None:
         if request.sent or request.roots:
-            with _placing("What goes along", self._node), self._recorded() as record:
+            with _placing("A file", self._node), self._recorded() as record:
                 is_first = self._run not in record.runs
-                _Placement(request, root, record, self._node, self._notes).carry_out(is_first=is_first)
+                _Placement(request, root, record, self._node, self._notes).apply(is_first=is_first)
                 if is_first:
                     record.runs.append(self._run)
         for name in request.folders:
@@ -155,9 +155,9 @@ class CellFiles:
                     os.makedirs(os.path.join(root, name), exist_ok=True)
 
     def _look_before(self, request: FilesRequest, root: str) -> None:
-        self._all_before = _look_at_all(root)
+        self._all_before = _all_files(root)
         self._began = clock.monotonic()
-        self._before, self._folders_before = _look(request, root)
+        self._before, self._folders_before = _files_and_folders(request, root)
         soon = clock.time_ns() - _TICK
         recent = {path: each for path, each in self._before.items() if max(each.st_mtime_ns, each.st_ctime_ns) > soon}
         if recent:
@@ -168,20 +168,20 @@ class CellFiles:
     # After the cell.
 
     def collect(self, namespace: Mapping[str, Any]) -> FilesResult | None:
-        """What the cell left of files; None where nothing was asked. Files that are open in `namespace` are flushed."""
+        """Return the files to return; None without a request. Files that are open in `namespace` are flushed first."""
         request, root, around = self._request, self._folder, self._around
         if request is None or root is None or around is None:
             return None
         self._note_move(root)
         if around.is_shared or not self._is_placed:
-            # Where not all is in place, what is there says nothing about the cell: nothing of it comes home.
+            # Placing the files failed, so the folder's state does not come from the cell: return no files.
             return FilesResult(root, is_shared=around.is_shared, notes=tuple(self._notes))
         _flush(namespace)
         try:
-            after, folders_after = _look(request, root)
+            after, folders_after = _files_and_folders(request, root)
             files, blobs = self._brought(request, root, after)
         except OSError as error:
-            self._notes.append(f"The files of node {self._node} could not be looked at: {error}.")
+            self._notes.append(f"The files of node {self._node} could not be read: {error}.")
             after, folders_after, files, blobs = self._before, self._folders_before, (), ()
         gone = [path for path in self._before if path not in after and path in request.here and request.syncs(path)]
         return FilesResult(
@@ -224,31 +224,31 @@ class CellFiles:
         return tuple(found), packing.blobs()
 
     def _chosen(self, request: FilesRequest, root: str, after: Listing, record: _Record) -> list[tuple[str, bool]]:
-        """The files that come home, and whether each may replace what was here."""
+        """Choose the files to return, each with whether it may replace the notebook's file."""
         chosen = []
         for path, status in sorted(after.items()):
-            there = record.versions.of(os.path.join(root, path), status)
-            if there is None:
-                self._notes.append(f"{path} on node {self._node} cannot be read, so it stays there.")
+            version = record.versions.of(os.path.join(root, path), status)
+            if version is None:
+                self._notes.append(f"{path} on node {self._node} cannot be read, so it was not fetched.")
                 continue
-            if self._is_written(path, status, there):
+            if self._is_written(path, status, version):
                 self._written.add(path)
-            way = bring(
+            action = bring(
                 request.here.get(path),
-                there,
+                version,
                 record.base.get(path),
                 request.taken.get(path, ()),
                 is_written=path in self._written,
                 only_written=request.only_written,
             )
-            if way != "stay":
-                chosen.append((path, way == "replace"))
+            if action != "stay":
+                chosen.append((path, action == "replace"))
         return chosen
 
     def _within(self, limit: int, chosen: list[tuple[str, bool]], after: Listing) -> list[tuple[str, bool]]:
-        """Those of the chosen files that are within the limit, and have room in memory; the largest stay."""
+        """Return the chosen files that fit in the limit and in free memory; leave out the largest first."""
         free = free_memory()
-        room = limit if free is None else min(limit, free // _OF_MEMORY)
+        room = limit if free is None else min(limit, free // _MEMORY_SHARE)
         total = sum(after[path].st_size for path, _ in chosen)
         staying = set()
         for path, _ in sorted(chosen, key=lambda each: -after[each[0]].st_size):
@@ -257,11 +257,11 @@ class CellFiles:
             size = after[path].st_size
             total -= size
             staying.add(path)
-            why = f"over the limit of {_size(limit)}. Raise it with --file-limit, and bring"
+            why = f"over the limit of {_size(limit)}. Raise it with --file-limit, and fetch"
             if room < limit:
-                why = f"more than half of the {_size(room * _OF_MEMORY)} of memory that are free there. Bring"
+                why = f"more than half of the {_size(room * _MEMORY_SHARE)} of free memory there. Fetch"
             self._notes.append(
-                f"{path} ({_size(size)}) stayed on node {self._node}: the files that come home would be {why} it home "
+                f"{path} ({_size(size)}) stayed on node {self._node}: the returned files would be {why} it "
                 f"with {_fetch(path)}."
             )
         return [each for each in chosen if each[0] not in staying]
@@ -270,13 +270,13 @@ class CellFiles:
         try:
             return read(target)
         except (MemoryError, OSError) as error:
-            why = getattr(error, "strerror", None) or "there is no memory for it"
-            self._notes.append(f"{path} on node {self._node} cannot be read ({why}), so it stays there.")
+            why = getattr(error, "strerror", None) or "out of memory"
+            self._notes.append(f"{path} on node {self._node} cannot be read ({why}), so it was not fetched.")
             return None
 
     def _left(self, request: FilesRequest, root: str) -> tuple[str, ...]:
-        """What the cell wrote in its folder, and nobody asked for."""
-        before, after = self._all_before, _look_at_all(root)
+        """Return the paths that the cell wrote in its folder and that no option fetches."""
+        before, after = self._all_before, _all_files(root)
         if before is None or after is None:
             return ()
         globs = [Glob(text) for text in request.fetch]
@@ -290,9 +290,9 @@ class CellFiles:
 
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[_Record]:
-        """The record of the cell's folder, which is written when the block ends.
+        """Yield the record of the cell's folder; it is saved at the end.
 
-        Where it cannot be written, what is not known counts as changed on both sides, so that nothing is lost.
+        If it cannot be saved, unknown files count as changed on both sides, so that nothing is lost.
         """
         around, root = self._around, self._folder
         assert around is not None
@@ -308,14 +308,14 @@ class CellFiles:
 
 
 class _Placement:
-    """Puts what goes along with a cell in place, in the folder of the cell. Nothing is lost by it without a note.
+    """Writes the files of a cell to its folder. No file is overwritten or deleted without a note, unless a copy exists.
 
     Args:
-        request: what was asked for.
+        request: the files to write.
         root: the folder.
-        record: what is known of it.
+        record: the record of the folder.
         node: rank of the node.
-        notes: takes a sentence each on what is not as it was.
+        notes: collects a sentence for each file that was overwritten or renamed.
     """
 
     def __init__(self, request: FilesRequest, root: str, record: _Record, node: int, notes: list[str]) -> None:
@@ -327,14 +327,14 @@ class _Placement:
         self._spans = {span.path: span for span in request.sent}
         self._folders = frozenset(request.folders)
 
-    def carry_out(self, *, is_first: bool) -> None:
-        """Delete, then make folders, then write: so that a file may become a folder, and a folder a file.
+    def apply(self, *, is_first: bool) -> None:
+        """Delete, then create folders, then write, so that a file may become a folder, and a folder a file.
 
         Args:
-            is_first: whether no other run of the cell has put its files in place here.
+            is_first: True if no other part of this run of the cell has written the files to this node.
 
         Raises:
-            PayloadError: something cannot be put in place.
+            PayloadError: a file or folder cannot be written.
         """
         request = self._request
         steps = self._steps(is_first=is_first)
@@ -377,17 +377,17 @@ class _Placement:
         self._clear(path, is_synced=is_synced)
         if step == "replace":
             self._notes.append(
-                f"{path} on node {self._node} had been changed by an earlier cell, and is now as it is here. "
-                f"To keep such changes, bring them home with {_fetch(path)}, or use --sync."
+                f"{path} on node {self._node} had been changed by an earlier cell, and was overwritten with the "
+                f"notebook's version. To keep such changes, fetch them with {_fetch(path)}, or use --sync."
             )
         elif step == "set aside":
             kept = self._set_aside(path)
-            self._notes.append(f"{path} was changed here and on node {self._node}: the node's version is {kept}.")
+            self._notes.append(f"{path} was changed here and on node {self._node}: the node's version is now {kept}.")
         write(target, pieces(span, self._request.blobs), span.modified, is_executable=span.is_executable)
         self._record.versions.note(target, span.version)
 
     def _remove(self, path: str) -> None:
-        """Remove a file, and the folders that are empty without it and are not here."""
+        """Remove a file, and its parent folders that become empty and do not exist in the notebook's folder."""
         os.unlink(os.path.join(self._root, path))
         self._record.base.pop(path, None)
         for folder in parents(path):
@@ -395,16 +395,16 @@ class _Placement:
                 break
             try:
                 os.rmdir(os.path.join(self._root, folder))
-            except OSError:  # there is something else in it
+            except OSError:  # not empty
                 break
 
     def _clear(self, path: str, *, is_synced: bool, is_folder: bool = False) -> None:
-        """Make room for a file or a folder, where a folder is in the place of the file, or a file in that of a folder.
+        """Clear the path for a file or a folder: remove a folder in the place of the file, or the reverse.
 
-        What is there and came from here, or has come home, is removed. Anything else gets another name.
+        Files that were sent from the notebook, or have been fetched, are removed. Anything else is renamed.
 
         Raises:
-            OSError: there is something else, and the file is not of a folder that is the same on both sides.
+            OSError: there is something else, and the path does not belong to a synced folder.
         """
         for each in (*reversed([*parents(path)]), path):
             target = os.path.join(self._root, each)
@@ -415,14 +415,14 @@ class _Placement:
             if not os.path.lexists(target):
                 continue
             if not is_synced:
-                text = f"{each} is no folder there" if wants_folder else "it is no file there"
+                text = f"{each} is not a folder there" if wants_folder else "it is not a file there"
                 raise NotADirectoryError(errno.ENOTDIR, text, target)
             kept = self._set_aside(each)
             one, other = ("folder", "file") if wants_folder else ("file", "folder")
-            self._notes.append(f"{each} is a {one} here and a {other} on node {self._node}: the {other} is {kept}.")
+            self._notes.append(f"{each} is a {one} here and a {other} on node {self._node}: the {other} is now {kept}.")
 
     def _discard(self, path: str) -> None:
-        """Remove what is at a path as far as it came from here, or has come home, and folders that are empty then."""
+        """Remove the files at a path that the notebook has sent or fetched, and folders that become empty."""
         target = os.path.join(self._root, path)
         is_folder = os.path.isdir(target) and not os.path.islink(target)
         for each in [*below(self._root, path, Excludes(()))] if is_folder else [path]:
@@ -431,11 +431,11 @@ class _Placement:
                 os.unlink(os.path.join(self._root, each))
                 self._record.base.pop(each, None)
         for folder, _, _ in os.walk(target, topdown=False) if is_folder else ():
-            with contextlib.suppress(OSError):  # there is something else in it
+            with contextlib.suppress(OSError):  # not empty
                 os.rmdir(folder)
 
     def _set_aside(self, path: str) -> str:
-        """Rename what is at a path; its new name, which nothing has on either side."""
+        """Rename a path to a name that is free on both sides, and return that name."""
         taken = self._spans.keys() | self._folders | self._request.here.keys()
         kept = next(
             name
@@ -446,10 +446,10 @@ class _Placement:
         return kept
 
     def _there(self, path: str) -> bytes | None:
-        """The version of a file of the node; None where there is none.
+        """Return the version of a file on the node; None if there is no file.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         target = os.path.join(self._root, path)
         try:
@@ -474,15 +474,15 @@ def _placing(path: str, node: int) -> Iterator[None]:
 
 
 def _flush(namespace: Mapping[str, Any]) -> None:
-    """Have what was written to open files be in them."""
+    """Flush the open files in `namespace`."""
     for value in list(namespace.values()):
         if isinstance(value, io.IOBase) and not value.closed:
             with contextlib.suppress(OSError, ValueError):
                 value.flush()
 
 
-def _look(request: FilesRequest, root: str) -> tuple[Listing, frozenset[str]]:
-    """The files that may come home, and the folders that are the same on both sides."""
+def _files_and_folders(request: FilesRequest, root: str) -> tuple[Listing, frozenset[str]]:
+    """Return the files that may be returned, and the folders in synced folders."""
     found: Listing = {}
     folders: list[str] = []
     for text in request.fetch:
@@ -492,8 +492,8 @@ def _look(request: FilesRequest, root: str) -> tuple[Listing, frozenset[str]]:
     return found, frozenset(folders)
 
 
-def _look_at_all(root: str) -> Listing | None:
-    """All files of a working folder; None where there are too many to look at."""
+def _all_files(root: str) -> Listing | None:
+    """Return all files of a working folder; None if there are too many."""
     try:
         return below(root, ".", Excludes(), _NOTICED)
     except (OSError, TooManyFilesError):
@@ -501,7 +501,7 @@ def _look_at_all(root: str) -> Listing | None:
 
 
 def _fetch(path: str) -> str:
-    """The option that brings one file home."""
+    """Return the option that fetches one file."""
     return option_text("--fetch", literal(path))
 
 
@@ -510,7 +510,7 @@ def _size(nbytes: int) -> str:
 
 
 def _working_folder(around: Directories, notebook: str) -> str:
-    """The folder of this node that stands for a folder of the notebook: for the first, the node's own directory."""
+    """Return the folder on this node for a folder of the notebook; for the first one, the node's own directory."""
     path = os.path.join(around.own, "folders.json")
     with _locked(around):
         try:
@@ -528,7 +528,7 @@ def _working_folder(around: Directories, notebook: str) -> str:
 
 @contextlib.contextmanager
 def _locked(around: Directories) -> Iterator[None]:
-    """Keep other slots of the node from the records."""
+    """Lock the records against the other slots of the node."""
     with open(os.path.join(around.own, "files.lock"), "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

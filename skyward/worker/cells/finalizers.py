@@ -1,8 +1,8 @@
-"""Finalizers of objects that the notebook has, which must not run for the copies on a node.
+"""Finalizers that must not run for copies of the notebook's objects on a node.
 
-The `__del__` of an object removes a file, or closes what belongs to it, when nobody uses the object any more. A node
-has copies of objects of the notebook, and drops them when the cell has ended; so it does with what the cell made and
-sent home. Both live on in the notebook, and are finalized there. What the cell made and dropped is finalized as usual.
+The `__del__` of an object removes a file, or closes a resource, when the last reference to it is dropped. A node drops
+its copies of the notebook's objects when the cell has ended, and so it does with new objects that it has returned. Both
+kinds live on in the notebook and are finalized there. Objects that only the cell used are finalized as usual.
 """
 
 import sys
@@ -21,17 +21,17 @@ __all__ = ["Departing"]
 
 
 class Departing:
-    """Objects on a node that live on in the notebook."""
+    """Objects on a node that live on in the notebook, so that their finalizers must not run here."""
 
     def __init__(self) -> None:
         self._objects: list[Any] = []
 
     def add(self, side: Side, objects: Callable[[], Iterable[Any]]) -> None:
-        """Keep those of the objects that have a finalizer, until `release`.
+        """Keep the objects that have a finalizer alive until `release`.
 
         Args:
             side: the node's end of the cell.
-            objects: gives the objects; there may be very many, so that it is only called where there is a finalizer.
+            objects: returns the objects. Called only if there are finalizers, because there may be very many objects.
         """
         watched = {id(each) for each in map(_object_of, _pending()) if _is_watched(each)}
         if not watched and not any(hasattr(kind, "__del__") for kind in _kinds_of_user(side)):
@@ -41,7 +41,7 @@ class Departing:
         self._objects += (each for each in found if type(each) in kinds or id(each) in watched)
 
     def release(self) -> None:
-        """Let go of the objects, and do not run their finalizers."""
+        """Drop the objects without running their finalizers."""
         ids = set(map(id, self._objects))
         for each in _pending() if ids else ():
             if id(_object_of(each)) in ids:
@@ -54,8 +54,8 @@ class Departing:
 
 
 def _pending() -> list[Any]:
-    """Return what `weakref.finalize` has made."""
-    return list(weakref.finalize._registry)  # type: ignore[attr-defined]  # there is no other way to find them
+    """Return all live `weakref.finalize` objects."""
+    return list(weakref.finalize._registry)  # type: ignore[attr-defined]  # no public API lists them
 
 
 def _object_of(finalizer: Any) -> Any:
@@ -74,12 +74,12 @@ def _kinds_of_user(side: Side) -> Iterator[type]:
 
 
 def _local_names() -> frozenset[str]:
-    """Return the names of the modules of the user."""
+    """Return the names of the user's local modules."""
     return installed_names().union(module.__name__ for module in local_modules())
 
 
 def _finalizing(kind: type) -> type | None:
-    """Return the class of the user whose `__del__` finalizes objects of `kind`."""
+    """Return the user's class whose `__del__` finalizes objects of `kind`; None if there is none."""
     owner = next((base for base in kind.__mro__ if "__del__" in vars(base)), None)
     return owner if owner is not None and _is_of_user(owner) else None
 
@@ -89,7 +89,7 @@ def _is_of_user(kind: type) -> bool:
 
 
 class _Guard:
-    """A `__del__` that leaves some objects out. It is pickled as the one that it stands for."""
+    """A `__del__` that skips some objects. It is pickled as the original."""
 
     def __init__(self, original: Any) -> None:
         self.original = original
@@ -98,11 +98,11 @@ class _Guard:
     def __get__(self, instance: Any, owner: type) -> Any:
         if id(instance) in self.spared:
             self.spared.discard(id(instance))
-            return _nothing
+            return _skip
         return self.original.__get__(instance, owner)
 
     def __reduce__(self) -> Any:
-        return _the_original, (self.original,)
+        return _original_of, (self.original,)
 
 
 def _guard(kind: type) -> _Guard:
@@ -110,13 +110,13 @@ def _guard(kind: type) -> _Guard:
     if isinstance(known, _Guard):
         return known
     guard = _Guard(known)
-    type.__setattr__(kind, "__del__", guard)  # the class may refuse to be changed
+    type.__setattr__(kind, "__del__", guard)  # a metaclass may forbid assignments
     return guard
 
 
-def _nothing() -> None:
-    """Stand for the `__del__` of an object that lives on elsewhere."""
+def _skip() -> None:
+    """Do nothing, in place of the `__del__` of an object that lives on in the notebook."""
 
 
-def _the_original(method: Any) -> Any:
+def _original_of(method: Any) -> Any:
     return method

@@ -1,4 +1,4 @@
-"""What is in objects, as far as it takes to see later whether that has changed. Calls no code of the user."""
+"""Fingerprints of objects, to detect later whether their contents have changed. Calls no user code."""
 
 import collections
 import datetime
@@ -26,23 +26,23 @@ _ATOMS = frozenset(
 )
 _NAMED = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, enum.Enum, pathlib.PurePath)
 _OPAQUE = frozenset({"logging", "threading", "_thread", "weakref"})
-"""Packages whose objects change when they are only used, or have nothing to show."""
+"""Packages whose objects change by mere use, or have no visible contents."""
 
 _OBJECTS = 5_000
-"""How many objects are looked into."""
+"""Limit on the objects whose contents are read."""
 
 _ITEMS = 100_000
-"""How many items and attributes of objects are looked at."""
+"""Limit on the items and attributes that are read, over all objects."""
 
 _BYTES = 16 << 20
-"""Bytes of arrays that are read."""
+"""Limit on the bytes of arrays that are read, over all arrays."""
 
 _LARGEST = 4 << 20
-"""Bytes of an array that is read."""
+"""Limit on the bytes of one array; of a larger one, only the layout is recorded."""
 
 
 class Fingerprint:
-    """Takes down what is in objects, within bounds that all of them share. What is beyond is known by its identity."""
+    """Records the contents of objects, within limits shared by all of them; beyond these, only identities."""
 
     def __init__(self) -> None:
         self._objects = _OBJECTS
@@ -50,7 +50,7 @@ class Fingerprint:
         self._bytes = _BYTES
 
     def of(self, value: Any) -> list[Any]:
-        """Return what is in `value`: equal to what is returned later if nothing has changed that was looked at."""
+        """Return a list that compares equal to a later one if nothing that was read of `value` has changed."""
         found: list[Any] = []
         seen: dict[int, tuple[int, object]] = {}
         waiting: list[Any] = [value]
@@ -66,17 +66,17 @@ class Fingerprint:
             elif self._objects <= 0 or isinstance(each, _NAMED):
                 found.append(id(each))
             else:
-                seen[id(each)] = len(seen), each  # kept alive, so that its identity stays its own
+                seen[id(each)] = len(seen), each  # kept alive, so that no other object gets its id
                 self._objects -= 1
                 try:
                     parts = self._parts(each, kind)
-                except Exception:  # of an odd object, or one that another thread changes
+                except Exception:  # unusual object, or another thread changes it
                     parts = None
                 found += (kind, id(each) if parts is None else len(parts))
-                self._look_at(parts or (), found, waiting)
+                self._add(parts or (), found, waiting)
         return found
 
-    def _look_at(self, parts: Sequence[Any], found: list[Any], waiting: list[Any]) -> None:
+    def _add(self, parts: Sequence[Any], found: list[Any], waiting: list[Any]) -> None:
         if len(parts) > self._items:
             parts = parts[: self._items]
         self._items -= len(parts)
@@ -88,7 +88,7 @@ class Fingerprint:
             waiting += parts
 
     def _parts(self, value: Any, kind: type) -> Sequence[Any] | None:
-        """Return what is in `value`; None if that cannot be told."""
+        """Return the contents of `value`; None if they cannot be read."""
         most = self._items
         if kind is dict:
             return [len(value), *islice(value, most), *islice(value.values(), most)]
@@ -103,7 +103,7 @@ class Fingerprint:
         if package == "pandas":
             arrays = arrays_owned_by(getattr(value, "_mgr", None))
             return [each for array in arrays for each in self._of_array(array)]
-        return None if package in _OPAQUE else list(_held(value, kind))
+        return None if package in _OPAQUE else list(_contents(value, kind))
 
     def _of_array(self, array: Any) -> Sequence[Any]:
         layout = array.shape, str(array.dtype), array.flags.writeable
@@ -124,11 +124,11 @@ _READ: dict[Any, Callable[[Any], Sequence[Any]]] = {
     "torch.Tensor": lambda value: (value._version,),
     "torch.nn.parameter.Parameter": lambda value: (value._version,),
 }
-"""By a type or its full name, what there is to tell of an object of exactly that type."""
+"""By type or full name of a type, the function that reads the contents of an object of exactly that type."""
 
 
-def _held(value: Any, kind: type) -> Iterator[Any]:
-    """Yield the items of a container, and the attributes of any object."""
+def _contents(value: Any, kind: type) -> Iterator[Any]:
+    """Yield the items of a container and the attributes of an object."""
     if isinstance(value, dict):
         yield from dict.keys(value)
         yield from dict.values(value)

@@ -1,4 +1,4 @@
-"""Local modules of the client, imported on a node from the sources that travelled with a cell."""
+"""Local modules of the client, imported on a node from the sources that were sent with a cell."""
 
 import importlib.abc
 import importlib.machinery
@@ -20,7 +20,7 @@ __all__ = ["Forgotten", "Variables", "first_variables", "install", "installed_na
 
 
 class SourceFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules whose sources were installed. It goes before all others: the client's own version counts."""
+    """Finds modules whose sources were installed. First in `sys.meta_path`: the client's version takes precedence."""
 
     def __init__(self) -> None:
         self.modules: dict[str, ModuleSource] = {}
@@ -39,7 +39,7 @@ class SourceFinder(importlib.abc.MetaPathFinder):
 
 
 class SourceLoader(importlib.abc.InspectLoader):
-    """Runs one module from its source, under the filename that it has on the client."""
+    """Executes one module from its source, with the filename that it has on the client."""
 
     def __init__(self, module: ModuleSource) -> None:
         self._module = module
@@ -67,25 +67,25 @@ class SourceLoader(importlib.abc.InspectLoader):
 
 
 type Variables = dict[str, tuple[Any, list[Any]]]
-"""By name, a variable of a module, or an attribute of a class or function of it: the object, and what is in it."""
+"""By name, a variable of a module, or an attribute of one of its classes or functions: the object, its fingerprint."""
 
 _first: dict[str, Variables] = {}
 
 
 def first_variables(name: str) -> Variables | None:
-    """Return the variables of a local module as its import left them; None if it was not imported."""
+    """Return the variables of a local module right after its import; None if it was not imported."""
     return _first.get(name)
 
 
 def variables_of(module: ModuleType) -> Variables:
-    """Return the globals of a module, but for modules, and the attributes of its classes and functions."""
+    """Return the globals of a module, except modules, and the attributes of its classes and functions."""
     found: Variables = {}
-    insides = Fingerprint()
+    fingerprint = Fingerprint()
     for name, value in list(vars(module).items()):
         if not name.startswith("__") and not isinstance(value, ModuleType):
-            found[name] = value, insides.of(value)
+            found[name] = value, fingerprint.of(value)
             for attribute, part in _attributes_of(value, module.__name__).items():
-                found[f"{name}.{attribute}"] = part, insides.of(part)
+                found[f"{name}.{attribute}"] = part, fingerprint.of(part)
     return found
 
 
@@ -101,11 +101,11 @@ def _attributes_of(value: object, module: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Local modules that are imported again, if anything imports them, so that their variables are new.
+    """Local modules dropped from `sys.modules`, so that the next import runs them again with fresh variables.
 
     Attributes:
-        changed: those with another source than the one that they were imported from.
-        others: those that may have taken something from them.
+        changed: modules whose source differs from the one that was imported.
+        others: unchanged modules, which may have imported names from the changed ones.
     """
 
     changed: tuple[str, ...] = ()
@@ -117,16 +117,18 @@ _lock = Lock()
 
 
 def installed_names() -> frozenset[str]:
-    """Return the names of the local modules whose sources have come."""
+    """Return the names of the local modules whose sources were installed."""
     return frozenset(_finder.modules)
 
 
 def install(bundle: Mapping[str, ModuleSource]) -> Forgotten:
     """Make the modules of `bundle` importable.
 
-    A module whose source has changed since it was last installed is forgotten, with everything that was imported from
-    such sources, so that the next import runs the new version and nothing holds on to the old one. Returned are those
-    that had been imported.
+    A module whose source has changed since it was last installed is removed from `sys.modules`, together with all
+    modules imported from installed sources: the next import runs the new version, and nothing refers to the old one.
+
+    Returns:
+        The removed modules that had been imported.
     """
     with _lock:
         if _finder not in sys.meta_path:
@@ -147,5 +149,5 @@ def install(bundle: Mapping[str, ModuleSource]) -> Forgotten:
 
 
 def _is_foreign(module: ModuleType | None) -> bool:
-    """Whether a module of that name was imported from elsewhere, before its source came."""
+    """Return whether a module was imported from elsewhere, before its source was installed."""
     return module is not None and not isinstance(getattr(module, "__loader__", None), SourceLoader)

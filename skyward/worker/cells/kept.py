@@ -1,8 +1,9 @@
-"""What a cell keeps on its node, and what it finds kept there: `%%sky --keep`.
+"""Values that a cell keeps on its node, and their use by later cells: `%%sky --keep`.
 
-A value that an earlier cell has kept is of a class of that cell, and its functions use the names of that cell. A later
-cell that uses it brings along what these classes and names are in the notebook by then: the classes take it over, and
-stay the same, so that the value is an instance of them; and the names are bound anew where its functions look them up.
+A kept value is an instance of a class of the cell that kept it, and its functions look up names in that cell's
+namespace. A later cell that uses the value brings the notebook's current versions of these classes and names. The
+class objects are updated in place, so that the value stays an instance of them; the names are rebound in the namespace
+where the functions look them up.
 """
 
 import gc
@@ -37,22 +38,22 @@ __all__ = [
     "opened_all",
 ]
 
-_LOOKED_AT = 100_000
-"""Objects in a value that are looked at for what functions and classes it refers to."""
+_SEARCHED = 100_000
+"""Limit on the objects of a value that are searched for functions and classes."""
 
 
 _REFLECTIVE = frozenset({"globals", "exec", "eval", "vars", "__globals__", "__main__"})
-"""Names by which code reaches any global."""
+"""Names through which code can reach any global."""
 
 
 class CellSurroundings:
-    """The cell that has kept a value.
+    """The cell that has kept a value, as the value needs it later.
 
     Args:
-        side: the node's end of it.
+        side: the node's side of the cell.
 
     Attributes:
-        held: identities of the objects in the value at the end of the cell.
+        held: ids of the objects in the value at the end of the cell.
     """
 
     def __init__(self, side: Side) -> None:
@@ -60,16 +61,16 @@ class CellSurroundings:
         self.held: frozenset[int] = frozenset()
 
     def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names of the notebook that functions in a value use, and ids of the classes in it."""
+        """Return the names of the notebook that functions in a value use, and ids of the classes in it."""
         search = Search(value, self.side)
         self.held = search.held
         return tuple(sorted(search.names)), tuple(sorted(search.classes))
 
     def pack(self, value: object, name: str, known: Collection[str]) -> Packed:
-        """A copy of a value, as it travels to where the classes of the ids `known` are.
+        """Pack a value for a receiver that has the classes with the ids `known`.
 
         Raises:
-            NotPicklableError: it cannot travel.
+            NotPicklableError: the value cannot be pickled.
         """
         side = Side(self.side.namespace, salt=self.side.salt, from_home=set(known), kin=_namespaces())
         for key, kind in (*self.side.classes.items(), *_classes.items()):
@@ -81,20 +82,20 @@ class CellSurroundings:
 
 _lock = Lock()
 _classes: "WeakValueDictionary[str, type]" = WeakValueDictionary()
-"""By id, the classes of the notebook that objects in what is kept may be of."""
+"""By id, the classes of the notebook that kept objects may be instances of."""
 _sent: dict[str, bytes] = {}
-"""By id of such a class, the digest of what the notebook has sent of it last."""
+"""By id of such a class, the digest of its last version from the notebook."""
 _running: dict[int, tuple[Side, bool]] = {}
-"""The cells that run, and whether they are to keep something, by the identity of their sides."""
+"""The running cells, and whether each keeps values, by the `id` of their sides."""
 
 
 @contextmanager
 def among_cells(side: Side, *, keeps: bool) -> Iterator[None]:
-    """The time in which a cell runs, whose classes may be those of others that run or have kept something.
+    """Register a running cell, because its classes may be shared with running cells and with kept values.
 
     Args:
-        side: the node's end of it.
-        keeps: whether it is to keep something.
+        side: the node's side of the cell.
+        keeps: True if the cell keeps values.
     """
     with _lock:
         _running[id(side)] = side, keeps
@@ -112,7 +113,7 @@ def _has_kept() -> bool:
 
 
 def note_classes(side: Side) -> None:
-    """Note the classes of a cell for later ones, if something is kept that may have objects of them."""
+    """Record the classes of a cell for later cells, if kept values may have instances of them."""
     if not _has_kept():
         return
     with _lock:
@@ -121,7 +122,7 @@ def note_classes(side: Side) -> None:
 
 
 def _namespaces() -> dict[int, dict[str, Any]]:
-    """The namespaces of cells that run or have kept something, and those of methods of what is kept."""
+    """Return the namespaces of cells that run or have kept values, and those of methods of kept values."""
     sides = [side for side, _ in tuple(_running.values())] + [cell.side for _, cell in _kept_by_cells()]
     found = [side.namespace for side in sides]
     for kind in tuple(_classes.values()):
@@ -131,12 +132,12 @@ def _namespaces() -> dict[int, dict[str, Any]]:
 
 
 def keep_names(names: Collection[str], keep_for: float, side: Side) -> tuple[dict[str, Any], dict[str, str]]:
-    """Keep the values of these names of a cell; by name, what stands for one, or why it cannot be kept."""
+    """Keep the values of these names; return a stand-in for each, and the reasons for those that failed, by name."""
     kept: dict[str, Any] = {}
     failed: dict[str, str] = {}
     for name in names:
         if name not in side.namespace:
-            failed[name] = "there is nothing to keep, as the cell did not bind it"
+            failed[name] = "there is nothing to keep, because the cell did not bind it"
             continue
         value = side.namespace[name]
         try:
@@ -154,10 +155,10 @@ def _kept_by_cells() -> list[tuple[Entry, CellSurroundings]]:
 
 
 def find_kept(side: Side, parts: Iterable[Part]) -> None:
-    """Let a cell that is about to open what came with it know the classes of what is kept here.
+    """Tell a cell which classes kept values use, before its captured values are opened.
 
-    A class takes over what it is in the notebook; but one that a running cell uses does so only if the notebook has
-    changed it: what that cell has changed in it stays.
+    A class is updated to its version in the notebook. A class that another running cell uses is updated only if the
+    notebook has changed it, so that changes by the running cell survive.
     """
     if not _has_kept():
         with _lock:
@@ -181,9 +182,9 @@ def find_kept(side: Side, parts: Iterable[Part]) -> None:
 
 
 def opened_all(side: Side, used: Iterable[Entry]) -> None:
-    """Note what classes a cell has got, and let functions in what others have kept see what its names are.
+    """Record the classes of a cell, and rebind names in the namespaces of cells that have kept values.
 
-    A name that the notebook has no more, after a restart say, is what it was for the cell that kept the value.
+    A name that no longer exists in the notebook, say after a restart, is copied from the cell that kept the value.
     """
     note_classes(side)
     for entry, cell in _kept_by_cells():
@@ -199,20 +200,20 @@ def opened_all(side: Side, used: Iterable[Entry]) -> None:
 
 
 def look_again(used: Iterable[Entry], side: Side) -> tuple[tuple[KeptInfo, ...], dict[str, frozenset[int]]]:
-    """Look at what a cell leaves in kept values: in those that it has kept, and in those that it has used.
+    """Inspect kept values at the end of a cell: those that the cell has kept, and those that it has used.
 
     Returns:
-        What is to be told of values that refer to other names and classes by now; and by name of each value, the
-        identities of the objects in it.
+        New metadata of the values that now refer to other names and classes; and by name of each value, the ids of the
+        objects in it.
     """
     found: list[KeptInfo] = []
     held: dict[str, frozenset[int]] = {}
-    own = [entry for entry, cell in _kept_by_cells() if cell.side is side]  # it may have changed since it was kept
+    own = [entry for entry, cell in _kept_by_cells() if cell.side is side]  # may have changed since they were kept
     for entry in dict.fromkeys((*own, *used)):
         if isinstance(entry.cell, CellSurroundings):
-            look = CellSurroundings(side)
-            needs, classes = look.needs(entry.value)
-            held[entry.info.name] = look.held
+            cell = CellSurroundings(side)
+            needs, classes = cell.needs(entry.value)
+            held[entry.info.name] = cell.held
             if (needs, classes) != (entry.info.needs, entry.info.classes):
                 entry.info = replace(entry.info, needs=needs, classes=classes)
                 found.append(entry.info)
@@ -220,9 +221,9 @@ def look_again(used: Iterable[Entry], side: Side) -> tuple[tuple[KeptInfo, ...],
 
 
 def let_go(side: Side) -> None:
-    """Keep nothing of a cell that is over but what functions that are still there may use.
+    """Drop everything of a finished cell, except what functions that are still referenced may use.
 
-    Its namespace lives as long as one of its functions does, in a kept value or in a class of one.
+    A cell's namespace lives as long as any of its functions, in a kept value or in a class of one.
     """
     if not _has_kept():
         return
@@ -245,12 +246,12 @@ def let_go(side: Side) -> None:
 
 
 class Search:
-    """Looks for the functions and classes of a cell in a value, which need not be one that can be pickled.
+    """Search of a value for functions and classes of a cell. The value need not be picklable.
 
     Attributes:
         names: names of the notebook that the functions use.
         classes: the classes, by id.
-        held: identities of the objects that the value refers to, those of its classes left out.
+        held: ids of the objects that the value refers to, without those of its classes.
     """
 
     def __init__(self, value: object, side: Side) -> None:
@@ -272,7 +273,7 @@ class Search:
 
     def _look(self, value: object, before: int) -> None:
         waiting: deque[object] = deque([value])
-        while waiting and len(self._seen) - before < _LOOKED_AT:
+        while waiting and len(self._seen) - before < _SEARCHED:
             each = waiting.popleft()
             if isinstance(each, type):
                 self._kinds[id(each)] = each
@@ -286,7 +287,7 @@ class Search:
 
     def _class(self, kind: type, before: int) -> None:
         if kind.__module__ != "__main__" and id(kind) not in self._side.ids:
-            return  # of an installed module
+            return  # class of an installed module
         self.classes[self._side.id_of(kind, "")] = kind
         self._look([*kind.__bases__, *vars(kind).values()], before)
 

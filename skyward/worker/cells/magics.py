@@ -1,6 +1,6 @@
-"""The magics that a cell can have on a node: `%time`, `%%bash` and a few more, without IPython.
+"""The magics that a cell can use on a node: `%time`, `%%bash` and a few more, without IPython.
 
-The client reads them here too: which names they take, and what is wrong with them, is known before anything is sent.
+The client uses this module too, to check names and options before anything is sent.
 """
 
 import os
@@ -35,17 +35,17 @@ LINE_MAGICS = frozenset({"time", "timeit", "cd", "pwd", "env", "set_env"})
 CELL_MAGICS = frozenset({"time", "timeit", "bash", "sh", "writefile", "file"})
 
 IGNORED = frozenset({"matplotlib", "config"})
-"""Magics about how the notebook shows things. A node makes its figures by itself, so they do nothing there."""
+"""Magics for the notebook's display. Ignored on a node, which renders figures by itself."""
 
 _FLAG = re.compile(r"-(?P<flag>[a-zA-Z])\s*(?P<value>\d*)(?:\s+|$)")
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "μs"), (1e-9, "ns"))
 _LONG_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _LONG_ENOUGH = 0.2
-"""Seconds that one run of `%timeit` takes at least, where the number of loops is not given."""
+"""Minimum seconds of one `%timeit` run without a number of loops."""
 
 
 def timed(code: str, namespace: dict[str, Any], filename: str, line: int, say: Callable[[str], object]) -> Any:
-    """Run `code`, which starts on a line of the cell `filename`, and say how long it took, also where it raises.
+    """Run `code`, which starts on line `line` of the cell `filename`, and print its duration, also if it raises.
 
     Returns:
         The value of its last expression.
@@ -56,22 +56,22 @@ def timed(code: str, namespace: dict[str, Any], filename: str, line: int, say: C
         exec(program.body, namespace)
         return None if program.last is None else eval(program.last, namespace)
     finally:
-        user, system, wall = (now - then for now, then in zip(_clocks(), (user, system, wall), strict=True))
+        user, system, wall = (end - start for end, start in zip(_clocks(), (user, system, wall), strict=True))
         used = f"user {duration_text(user)}, sys: {duration_text(system)}, total: {duration_text(user + system)}"
         say(f"CPU times: {used}\nWall time: {duration_text(wall)}\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """What `%timeit` is asked to do.
+    """Parsed arguments of `%timeit`.
 
     Attributes:
-        code: what is measured.
-        setup: what runs once before.
-        loops: times that it runs in each run; 0 for as many as take long enough.
-        runs: how often that is measured.
-        digits: of the times that are said.
-        quiet: whether nothing is said.
+        code: the code to measure.
+        setup: code that runs once before.
+        loops: executions in each run; 0 to choose a number that takes long enough.
+        runs: number of measurements.
+        digits: significant digits of printed times.
+        quiet: print nothing.
     """
 
     code: str
@@ -82,7 +82,7 @@ class Repeated:
     quiet: bool = False
 
     def measure(self, namespace: dict[str, Any], say: Callable[[str], object]) -> None:
-        """Run it as often as is needed, and say how long one loop takes."""
+        """Run the measurements, and print the duration of one loop."""
         timer = timeit.Timer(self.code, self.setup, globals=namespace)
         loops = self.loops
         if not loops:
@@ -96,10 +96,10 @@ class Repeated:
 
 
 def repeated(line: str, body: str | None) -> Repeated:
-    """What `%timeit LINE`, or `%%timeit LINE` above `body`, asks for.
+    """Parse `%timeit LINE`, or `%%timeit LINE` above `body`.
 
     Raises:
-        UsageError: an option is not known on nodes, or there is no code.
+        UsageError: an option is not supported on nodes, or there is no code.
     """
     options: dict[str, Any] = {}
     rest = line.strip()
@@ -117,12 +117,12 @@ def repeated(line: str, body: str | None) -> Repeated:
     else:
         code, options["setup"] = body, rest or "pass"
     if not code.strip():
-        raise UsageError("%timeit has no code to measure: write it behind %timeit, or below %%timeit.")
+        raise UsageError("%timeit has no code to measure: write it after %timeit, or below %%timeit.")
     return Repeated(code, **options)
 
 
 def script_arguments(name: str, line: str) -> list[str]:
-    """The arguments of the script below `%%bash LINE`, which may be `-s ARGUMENTS`.
+    """Return the arguments of the script below `%%bash LINE`, where LINE is empty or `-s ARGUMENTS`.
 
     Raises:
         UsageError: there are other options.
@@ -137,13 +137,13 @@ def script_arguments(name: str, line: str) -> list[str]:
 
 
 def change_folder(line: str) -> str:
-    """`%cd LINE`: the folder that is now the working folder."""
+    """Run `%cd LINE`, and return the new working directory."""
     os.chdir(os.path.expanduser(line.strip().strip("'\"") or "~"))
     return os.getcwd()
 
 
 def environment(line: str, say: Callable[[str], object]) -> str | Mapping[str, str] | None:
-    """`%env`: all variables; `%env NAME`: its value; `%env NAME=VALUE`: set it.
+    """Run `%env` (all variables), `%env NAME` (one value) or `%env NAME=VALUE` (set it).
 
     Raises:
         UsageError: there is no such variable.
@@ -158,15 +158,15 @@ def environment(line: str, say: Callable[[str], object]) -> str | Mapping[str, s
         say(f"env: {name}={value}\n")
         return None
     if name not in os.environ:
-        raise UsageError(f"The node has no variable {name} in its environment: `%env {name}=VALUE` sets it.")
+        raise UsageError(f"The node has no environment variable {name}: set it with `%env {name}=VALUE`.")
     return os.environ[name]
 
 
 def write_file(line: str, body: str) -> str:
-    """`%%writefile [-a] PATH`: write `body`; what was done, for the user.
+    """Run `%%writefile [-a] PATH`: write `body`, and return a message.
 
     Raises:
-        UsageError: it is not one path.
+        UsageError: `line` is not one path.
     """
     words = shlex.split(line)
     append = bool(words) and words[0] in ("-a", "--append")
@@ -182,7 +182,7 @@ def write_file(line: str, body: str) -> str:
 
 
 def duration_text(seconds: float, digits: int = 3) -> str:
-    """A duration for people: `12.3 μs`, `1.5 s`, `2min 5s`."""
+    """Format a duration: `12.3 μs`, `1.5 s`, `2min 5s`."""
     if seconds >= 60:
         parts, left = [], round(seconds)
         for size, unit in _LONG_UNITS:
@@ -196,6 +196,6 @@ def duration_text(seconds: float, digits: int = 3) -> str:
 
 
 def _clocks() -> tuple[float, float, float]:
-    """Seconds of this process in user and in system mode, and seconds on the wall."""
+    """Return the seconds of this process in user mode, in system mode, and of wall time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime, used.ru_stime, perf_counter()

@@ -1,7 +1,7 @@
-"""The module `__main__`, as code of a cell sees it: it has the names of that cell.
+"""The module `__main__` as code of a cell sees it: with the names of that cell.
 
 In a notebook, plain `pickle`, `typing.get_type_hints` and the like find what a cell defines through `__main__`. On a
-node several cells may run at once, so `__main__` answers for the cell that asks.
+node several cells may run at once, so each lookup in `__main__` goes to the namespace of the calling cell.
 """
 
 import sys
@@ -21,7 +21,7 @@ _lock = Lock()
 
 
 class _Main(ModuleType):
-    """Stands for `__main__` while cells run; what no cell has, the real one answers."""
+    """Replacement for `__main__` while cells run; unknown names are looked up in the real module."""
 
     def __init__(self, real: ModuleType) -> None:
         super().__init__("__main__", real.__doc__)
@@ -42,7 +42,7 @@ class _Main(ModuleType):
 
 
 def _namespace() -> dict[str, Any] | None:
-    """The cell that asks; from a thread that belongs to no cell, the only one there is."""
+    """Return the namespace of the calling cell; from a thread outside any cell, that of the only running cell."""
     namespace = _current.get()
     if namespace is None and len(_active) == 1:
         return _active[0]
@@ -51,7 +51,7 @@ def _namespace() -> dict[str, Any] | None:
 
 @contextmanager
 def as_main(namespace: dict[str, Any]) -> Iterator[None]:
-    """While it is open, `__main__` has the names of `namespace` for the code that runs in it."""
+    """Let `__main__` have the names of `namespace` for the code in the block."""
     outer = _current.get()
     with _lock:
         real = sys.modules["__main__"]

@@ -1,8 +1,8 @@
-"""Values that refer to objects of the notebook, or to one another, in one pickle.
+"""One pickle of values that refer to objects of the notebook, or to one another.
 
-It has what the cell bound, and of each object of the notebook that it changed what is another in that now. In the place
-of the objects themselves it has references: the notebook puts its own there. Objects that the cell has left alone stay
-as they are in the notebook, whatever else it changed.
+The pickle contains the values that the cell bound and, of each object of the notebook that it changed, the differences.
+The objects themselves are replaced with references, which the notebook resolves to its own objects. Objects that the
+cell did not change stay as they are in the notebook, whatever else it changed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,10 +42,10 @@ __all__ = ["Bound", "Changed", "Homes", "ObjectGraph", "Together", "groups"]
 _MISSING = object()
 _CONTAINERS = frozenset({list, dict, set})
 _COMPARED = frozenset({list, dict})
-"""Types of which there may be very many objects, and that are compared at once."""
+"""Types with possibly very many objects, which are compared directly."""
 _FIRM = frozenset({tuple, frozenset})
 _STEPS = frozenset({dict, tuple})
-"""Types of which objects may have been steps on the way to others: the state of an object, the arguments of a call."""
+"""Types of intermediate objects in a pickle, such as the state of an object or the arguments of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class Together:
     """Values that refer to objects of the notebook, or to one another.
 
     Attributes:
-        packed: by name the values that the cell bound; of each object that it changed, the number among `seeds` and
-            the changes; and the new objects that stand for those that were given up.
+        packed: by name, the values that the cell bound; for each object that it changed, its number among `seeds` and
+            the changes; and the new objects that replace those in `given_up`.
         names: the names.
         seeds: the objects that the pickle refers to: the number of a captured part, and that of an object in it.
-        replaced: captured names whose objects cannot take over what changed in them: they stand for new ones.
-        given_up: the objects that cannot, with what stands for them as they came.
+        replaced: captured names whose objects cannot be updated in place: they are rebound to new objects.
+        given_up: the objects that cannot be updated in place, each with a stand-in for its original state.
     """
 
     packed: Packed
@@ -70,7 +70,7 @@ class Together:
 
 @dataclass(slots=True)
 class Bound:
-    """A value that goes home, packed on its own."""
+    """A value to return, packed on its own."""
 
     name: str
     value: Any
@@ -90,36 +90,36 @@ class Changed:
 
 
 class Homes:
-    """The objects of the notebook that are on this node, part by part; none if the cell has only copies of them."""
+    """The notebook's objects on this node, by part; empty if the cell only has copies of them."""
 
     def __init__(self, captured: Captured | None) -> None:
         self.parts = [] if captured is None else list(map(Objects, captured.parts))
 
 
 class Objects:
-    """The objects of one part. There may be very many: most of them are only looked at where something changed."""
+    """The objects of one part, enumerated lazily: there may be very many."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
 
     @cached_property
     def numbered(self) -> dict[int, Any]:
-        """The objects by their numbers."""
+        """The objects by their memo numbers."""
         return self.part.objects()
 
     @cached_property
     def ids(self) -> set[int]:
-        """Their identities."""
+        """The ids of the objects."""
         return set(map(id, self.numbered.values()))
 
     @cached_property
     def classes(self) -> set[int]:
-        """The identities of the classes that came in this part."""
+        """The ids of the classes that were captured in this part."""
         return {id(value) for value in self.part.values if isinstance(value, type)}
 
     @cached_property
     def arrays(self) -> list[tuple[int, Any]]:
-        """The arrays among them, with their numbers; not those that belong to others, as the arrays of a frame do."""
+        """The arrays with their numbers, without private ones, such as the arrays inside a data frame."""
         kinds = set(map(type, self.numbered.values()))
         if not any(kind.__name__ == "ndarray" for kind in kinds):
             return []
@@ -129,7 +129,7 @@ class Objects:
 
     @cached_property
     def private(self) -> set[int]:
-        """The identities of arrays that belong to others."""
+        """The ids of arrays that belong to other objects, such as data frames."""
         kinds = {kind for kind in set(map(type, self.numbered.values())) if is_inside_frame(kind)}
         if not kinds:
             return set()
@@ -139,12 +139,12 @@ class Objects:
         return {id(each) for each in arrays if id(extent_of(each).owner) in owners}
 
     def among(self, ids: Collection[int]) -> list[tuple[int, Any]]:
-        """The objects with these identities, with their numbers."""
+        """Return the objects with these ids, with their numbers."""
         return [(number, each) for number, each in self.numbered.items() if id(each) in ids]
 
 
 def groups(bound: Sequence[Bound], homes: Homes, changed: Sequence[Changed]) -> list[list[Bound]]:
-    """Return the values that share objects, with one another or with those of the notebook."""
+    """Return groups of values that share objects with one another or with the notebook."""
     leaders: dict[int, int] = {}
 
     def leader(each: int) -> int:
@@ -181,7 +181,7 @@ def _has_views(group: list[Bound]) -> bool:
 
 
 class Differences:
-    """What a cell has changed in the objects of one part."""
+    """The changes of a cell to the objects of one part."""
 
     def __init__(self, changed: Changed, objects: Objects, side: Side) -> None:
         self._objects = objects
@@ -198,7 +198,7 @@ class Differences:
         self._comparison = Comparison(changed.number, self._names, self._names_before, self)
 
     def found(self, live: Collection[int]) -> Iterator[tuple[int, Any, tuple[Change, ...] | None]]:
-        """The objects that have changed, with their numbers and changes; None where no other can take these over."""
+        """Yield the changed objects with numbers and changes; None for changes that cannot be applied in place."""
         private, before, is_same = self._objects.private, self._before, self._comparison.is_same
         for number, value in self._objects.numbered.items():
             kind = type(value)
@@ -212,7 +212,7 @@ class Differences:
             ):
                 continue
             if isinstance(value, type) and key not in self._objects.classes:
-                continue  # it came in another part
+                continue  # captured in another part
             changes = self._of(number, value)
             if changes and key in self._side.unopened_at_home:
                 changes = None
@@ -220,9 +220,9 @@ class Differences:
                 yield number, value, changes
 
     def uncertain(self, live: Collection[int]) -> Iterator[tuple[int, Any, tuple[Change, ...]]]:
-        """The objects that are compared by what they say of themselves, as if all had changed.
+        """Yield the objects that can only be compared by their reduced form, as if all had changed.
 
-        The part has changed, and no object of it seems to have: a change must not be lost.
+        For a part that has changed although no object of it seems to have: no change may be lost.
         """
         for number, value in self._objects.numbered.items():
             key, kind = id(value), type(value)
@@ -235,7 +235,7 @@ class Differences:
         return parts_of(value) is None or bool(all_attributes(value))
 
     def _of(self, number: int, value: Any) -> tuple[Change, ...] | None:
-        """The changes of an object; None if another one cannot take them over."""
+        """Return the changes of an object; None if they cannot be applied in place."""
         if number not in self._before:
             contents = contents_of(value)
             return None if contents is None else (Change("whole", contents, Opaque(None)),)
@@ -247,7 +247,7 @@ class Differences:
         return self._comparison.between(value, before)
 
     def whole(self, number: int, value: Any) -> tuple[Change, ...] | None:
-        """All that an object contains, as a change of it; None if another one cannot take it over."""
+        """Return the whole contents of an object as one change; None if it cannot be applied in place."""
         if parts_of(value) is not None:
             return None
         return self._comparison.whole(value, self._before.get(number))
@@ -271,7 +271,7 @@ class Differences:
         return () if contents is None else (Change("whole", contents, Opaque(address)),)
 
     def holders(self, live: Collection[int], given_up: Collection[int]) -> Iterator[tuple[int, Any]]:
-        """The objects that contain one of `given_up` directly, or in a tuple."""
+        """Yield the objects that contain one of `given_up` directly, or in a tuple."""
         for number, value in self._objects.numbered.items():
             kind = type(value)
             if is_plain(value) or id(value) not in live or id(value) in self._objects.private:
@@ -284,35 +284,35 @@ class Differences:
                 yield number, value
 
     def stale_keys(self, live: Collection[int], changed: Collection[int]) -> Iterator[tuple[int, Any]]:
-        """Dicts and sets that have not changed, but for the hashes of their keys: these were taken out and put back."""
+        """Yield unchanged dicts and sets whose keys have new hashes, because they were removed and inserted again."""
         numbered = self._objects.numbered
         kinds = {key: type(numbered[self.numbers[key]]) for key in changed if key in self.numbers}
         hashed = {key for key, kind in kinds.items() if has_own_hash(kind)}
         for number, value in numbered.items() if hashed else ():
             if isinstance(value, (dict, set)) and id(value) in live and id(value) not in changed:
                 keys = list(value)
-                with suppress(Exception):  # code of the user
+                with suppress(Exception):  # user code
                     if _contains(keys, hashed, self.numbers) and all(key in value for key in keys):
                         yield number, value
 
     def given_up(self, number: int) -> Opaque:
-        """What stands for an object as it came that another one cannot take the changes of."""
+        """Return a stand-in for the original state of an object that cannot be updated in place."""
         return self._comparison.opaque(self._before.get(number))
 
     def now(self, value: Any) -> bytes | None:
-        """Return a digest of a value as it is."""
+        """Return a digest of the current value."""
         return digest_of(value, self._side, partial(_number_in, self._names), self._name_of_bytes)
 
     def before(self, value: Any) -> bytes | None:
-        """Return a digest of a value as it came, to compare with others of `now`."""
+        """Return a digest of the original value, comparable with those from `now`."""
         return digest_of(value, self._other, partial(_number_in, self._names_before), self._name_of_bytes)
 
     def as_sent(self, value: Any) -> bytes | None:
-        """Return a digest of a value as it came, to compare with one in the notebook."""
+        """Return a digest of the original value, comparable with one from the notebook."""
         return digest_of(value, self._other, partial(number_to_compare, self._names_before), self._bytes_before)
 
     def _name_of_bytes(self, view: memoryview) -> bytes | memoryview | None:
-        """What stands for the bytes of a buffer; None if they were written to."""
+        """Return a key for the bytes of a buffer; None if they were written to."""
         start = address_of(view)
         span = self._memory.at(start, start + view.nbytes)
         if span is None:
@@ -320,7 +320,7 @@ class Differences:
         return None if span.is_written else f"{start} {view.nbytes}".encode()
 
     def _bytes_before(self, view: memoryview) -> bytes | memoryview | None:
-        """The bytes of a buffer as they came; None if nobody has them."""
+        """Return the original bytes of a buffer; None if no copy exists."""
         start = address_of(view)
         span = self._memory.at(start, start + view.nbytes)
         if span is None or not span.is_written:
@@ -330,7 +330,7 @@ class Differences:
 
 
 def _inside(value: Any) -> Any:
-    """What an object refers to, as far as it travels with it."""
+    """Return the objects that an object refers to in its pickle."""
     parts = None if type(value) in _CONTAINERS else parts_of(value)
     if parts is not None:
         return tuple(parts)
@@ -351,7 +351,7 @@ def _number_in(numbers: Mapping[int, int], value: Any) -> int | None:
 
 
 def _contains(parts: Any, sought: Collection[int], known: Collection[int]) -> bool:
-    """Whether one of the objects of the identities `sought` is among `parts`, or in what is no object of its own."""
+    """Return whether one of the ids `sought` is in `parts`, or in an immutable or unknown container in it."""
     if isinstance(parts, dict):
         return _contains([*parts, *parts.values()], sought, known)
     if not isinstance(parts, (tuple, list, frozenset)):
@@ -363,7 +363,7 @@ def _contains(parts: Any, sought: Collection[int], known: Collection[int]) -> bo
 
 
 class ObjectGraph:
-    """One pickle of values and changes that refer to one another, and to objects of the notebook."""
+    """Values and changes that refer to one another and to objects of the notebook, packed in one pickle."""
 
     def __init__(
         self,
@@ -396,7 +396,7 @@ class ObjectGraph:
         self._given_up: dict[int, tuple[Any, Location]] = {}
 
     def _take_detached(self, objects: Objects) -> None:
-        """Take the objects as well that no captured value leads to any more: the notebook may have them elsewhere."""
+        """Include objects that no captured value refers to any more: the notebook may refer to them elsewhere."""
         detached = [
             each
             for each in objects.numbered.values()
@@ -405,17 +405,17 @@ class ObjectGraph:
         if not detached:
             return
         try:
-            shared = pack_shared(detached, self._side, "what is left of a value")
+            shared = pack_shared(detached, self._side, "a detached object")
         except NotPicklableError:
             return
-        self._detached.append(shared)  # keeps alive what `_live` names
+        self._detached.append(shared)  # keeps the objects in `_live` alive
         self._live |= shared.objects().keys()
 
     def packed(self) -> Together | None:
-        """The pickle; None if there is nothing to say.
+        """Return the pickle; None if there are no values and no changes.
 
         Raises:
-            NotPicklableError: that cannot be. Each value and each part can be pickled, so it is not for what they are.
+            NotPicklableError: the values cannot be pickled together, although each of them can be pickled alone.
         """
         self._find_changes()
         for part in range(len(self._homes.parts)):
@@ -432,11 +432,11 @@ class ObjectGraph:
             changes = list(self._changes.values())
             if not (values or replaced or changes):
                 return None
-            instead = [value for value, _ in self._given_up.values()]
-            content = values | replaced, changes, instead
+            replacements = [value for value, _ in self._given_up.values()]
+            content = values | replaced, changes, replacements
             views = self._views()
             try:
-                seeds = objects_used(content, self._side, "the values", self._is_there, views=views)
+                seeds = objects_used(content, self._side, "the values", self._is_at_home, views=views)
             except NotPicklableError:
                 if not self._give_up_unpicklable():
                     raise
@@ -444,13 +444,13 @@ class ObjectGraph:
             numbers = {id(seed): number for number, seed in enumerate(seeds)}
             numbered = [(numbers[id(value)], found) for value, found in changes]
             packed = pack_shared(
-                (values | replaced, numbered, instead), self._side, "the values", views=views, seeds=seeds
+                (values | replaced, numbered, replacements), self._side, "the values", views=views, seeds=seeds
             ).packed
             places = tuple(home for seed in seeds if (home := self._home_of(id(seed))) is not None)
-            return Together(packed, (*values, *replaced), places, tuple(replaced), tuple(self._gone()))
+            return Together(packed, (*values, *replaced), places, tuple(replaced), tuple(self._originals()))
 
     def _home_of(self, key: int) -> tuple[int, int] | None:
-        """Where an object of this identity is: the number of a part, and its own in that."""
+        """Return the part number and memo number of the object with this id; None if it is not the notebook's."""
         for part, differences in self._differences.items():
             number = differences.numbers.get(key)
             if number is not None and not self._came_elsewhere(self._homes.parts[part], number):
@@ -459,7 +459,7 @@ class ObjectGraph:
 
     @staticmethod
     def _came_elsewhere(objects: Objects, number: int) -> bool:
-        """Whether an object is a class that another part has, to which this one only refers."""
+        """Return whether an object is a class that belongs to another part."""
         value = objects.numbered[number]
         return isinstance(value, type) and id(value) not in objects.classes
 
@@ -476,7 +476,7 @@ class ObjectGraph:
                 self._changes[id(value)] = value, differences.whole(number, value) or ()
 
     def _give_up_holders(self) -> None:
-        """Take those as changed that contain an object that is a new one at home; or as new, if they cannot change."""
+        """Mark objects that contain a given-up object as changed; give up those that cannot be updated in place."""
         is_new = bool(self._given_up)
         while is_new:
             is_new = False
@@ -494,8 +494,8 @@ class ObjectGraph:
                         is_new = True
 
     def _give_up_absent(self) -> bool:
-        """Take changed objects that are still packed in the notebook as new ones; whether there are any."""
-        absent = [(key, value) for key, (value, _) in self._changes.items() if not self._is_there(value)]
+        """Give up changed objects that are still packed in the notebook; return whether there were any."""
+        absent = [(key, value) for key, (value, _) in self._changes.items() if not self._is_at_home(value)]
         for key, value in absent:
             del self._changes[key]
             if (home := self._home_of(key)) is not None:
@@ -503,11 +503,11 @@ class ObjectGraph:
         return bool(absent)
 
     def _give_up_unpicklable(self) -> bool:
-        """Take objects whose contents cannot be pickled by themselves as new ones; whether there are any."""
+        """Give up objects whose contents cannot be pickled alone; return whether there were any."""
         found = False
         for key, (value, changes) in list(self._changes.items()):
             try:
-                objects_used(changes, self._side, "the contents", self._is_there)
+                objects_used(changes, self._side, "the contents", self._is_at_home)
             except NotPicklableError:
                 del self._changes[key]
                 if (home := self._home_of(key)) is not None:
@@ -515,12 +515,12 @@ class ObjectGraph:
                 found = True
         return found
 
-    def _gone(self) -> Iterator[tuple[Location, Opaque]]:
+    def _originals(self) -> Iterator[tuple[Location, Opaque]]:
         for _, place in self._given_up.values():
             yield place, self._differences[place.part].given_up(place.number)
 
     def _replaced(self) -> Iterator[tuple[str, Any]]:
-        """Captured names whose objects cannot take over what changed in them."""
+        """Yield captured names whose objects cannot be updated in place, with their values."""
         for change in self._changed.values():
             for root, value in zip(change.part.roots, change.part.values, strict=True):
                 if not isinstance(value, type) and not is_fixed(value) and not self._keeps_itself(value):
@@ -528,8 +528,8 @@ class ObjectGraph:
                         if self._namespace.get(name, _MISSING) is value:
                             yield name, value
 
-    def _is_there(self, value: Any) -> bool:
-        """Whether the notebook has an object that can stand for `value`."""
+    def _is_at_home(self, value: Any) -> bool:
+        """Return whether the notebook has an object that a reference to `value` can resolve to."""
         key = id(value)
         home = self._home_of(key)
         if home is None:
@@ -545,11 +545,11 @@ class ObjectGraph:
         if type(value) not in _CONTAINERS and is_fixed(value):
             return False
         if isinstance(value, type) and id(value) not in objects.classes:
-            return False  # it came in another part
+            return False  # captured in another part
         return part not in self._changed or self._keeps_itself(value)
 
     def _in_use(self, objects: Objects) -> Iterable[tuple[int, Any]]:
-        """The objects of a part that has not changed that are in use elsewhere."""
+        """Return the objects of an unchanged part that returned values refer to."""
         found = objects.among(self._live) if objects.ids & self._live else []
         viewed = [
             (number, array) for number, array in (objects.arrays if self._memory else ()) if self._is_viewed(array)
@@ -557,11 +557,11 @@ class ObjectGraph:
         return [*found, *viewed]
 
     def _is_viewed(self, value: Any) -> bool:
-        """Whether new arrays may be views of an array of the notebook."""
+        """Return whether new arrays may be views of an array of the notebook."""
         return id(extent_of(value).owner) in self._memory
 
     def _keeps_itself(self, value: Any) -> bool:
-        """Whether the notebook's object is what `value` is, once it has taken over what changed in it."""
+        """Return whether the notebook's object equals `value` once the changes are applied in place."""
         if id(value) in self._side.unopened_at_home:
             return False
         if not (self._given_up or self._side.unopened_at_home) or stand_in(value) is not None:
@@ -572,18 +572,18 @@ class ObjectGraph:
         return parts is None or all(map(self._keeps_itself, parts))
 
     def _views(self) -> dict[int, View]:
-        """By identity, the arrays that are views: of arrays of the notebook, or of one another."""
+        """Return, by id, the arrays that are views of the notebook's arrays or of one another."""
         arrays = {id(array): array for each in self._bound for array in each.shared.arrays}
         for change in self._changed.values():
             arrays |= {id(array): array for array in change.now.arrays}
-        new = [array for array in arrays.values() if not self._is_there(array)]
+        new = [array for array in arrays.values() if not self._is_at_home(array)]
         if not new:
             return {}
         owners = [
             each
             for objects in self._homes.parts
             for _, each in objects.arrays
-            if self._is_there(each) and each.flags.c_contiguous and id(each) not in self._side.loose
+            if self._is_at_home(each) and each.flags.c_contiguous and id(each) not in self._side.loose
         ]
         found: dict[int, View] = {}
         for array in new:

@@ -1,6 +1,6 @@
-"""A cell as something that runs: its statements, its last expression, and whether it streams or awaits.
+"""Compiled cells: statements, last expression, and whether the cell streams or awaits.
 
-The client builds it too, so that a syntax error is told before anything is sent.
+The client compiles cells too, so that syntax errors are reported before anything is sent.
 """
 
 import ast
@@ -17,16 +17,16 @@ from skyward.errors import UsageError
 __all__ = ["PROVIDED", "SHOW", "STREAM", "VALUE", "Program", "build", "top_level"]
 
 STREAM = "__skyward_stream__"
-"""The function that the body of a streaming cell becomes."""
+"""Name of the function that holds the body of a streaming cell."""
 
 SHOW = "__skyward_show__"
-"""What a streaming cell calls with its last expression."""
+"""Name of the function that a streaming cell calls with its last expression."""
 
 VALUE = "__skyward_value__"
-"""The name under which the value of the last expression goes home."""
+"""Name under which the value of the last expression is returned."""
 
 PROVIDED = frozenset({"__name__", "__doc__", "__builtins__", "get_ipython", "display"})
-"""Names that a cell finds in its namespace, whatever was captured."""
+"""Names in the namespace of every cell."""
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
@@ -37,9 +37,9 @@ class Program:
 
     Attributes:
         body: its statements. In a streaming cell they define the function `STREAM`.
-        last: its last expression, if that is to be shown.
-        is_stream: it has a `yield` of its own.
-        is_async: it has an `await` of its own.
+        last: its last expression; None if the cell shows none.
+        is_stream: True if the cell has a `yield` outside functions.
+        is_async: True if the cell has an `await` outside functions.
     """
 
     body: CodeType
@@ -49,16 +49,16 @@ class Program:
 
     @property
     def shows_value(self) -> bool:
-        """Whether the value of a last expression is shown. A streaming cell shows it by itself."""
+        """True if the value of a last expression is to be shown. A streaming cell shows it by itself."""
         return self.last is not None
 
 
 def build(source: str, filename: str) -> Program:
-    """The cell `source`, compiled.
+    """Compile the cell `source`.
 
     Raises:
-        SyntaxError: it is not Python, or it returns.
-        UsageError: it streams and has what cannot stand in a function.
+        SyntaxError: the cell is not Python, or has a `return`.
+        UsageError: the cell streams and contains a statement that is not allowed in a function.
     """
     tree = ast.parse(source, filename)
     nodes = list(top_level(tree))
@@ -79,9 +79,9 @@ def build(source: str, filename: str) -> Program:
 
 
 def top_level(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of `tree` that belong to the cell itself, not to a function, a class or a lambda inside it.
+    """Yield the nodes of `tree` that belong to the cell itself, not to a function, class or lambda in it.
 
-    Comprehensions belong to the cell. So do the decorators, defaults and bases of what is defined in it.
+    Comprehensions belong to the cell. So do the decorators, defaults and bases of its definitions.
     """
     for child in ast.iter_child_nodes(tree):
         yield child
@@ -112,13 +112,13 @@ def _refuse_return(nodes: list[ast.AST], source: str, filename: str) -> None:
             line = source.split("\n")[node.lineno - 1]
             raise SyntaxError(
                 "a cell cannot `return`. End it with the expression to show, or assign the value to a name: "
-                "it comes back.",
+                "the notebook gets its value.",
                 (filename, node.lineno, node.col_offset + 1, line),
             )
 
 
 def _is_silenced(source: str) -> bool:
-    """Whether the last statement ends with a semicolon, which keeps its value from being shown."""
+    """Return whether the last statement ends with a semicolon, which suppresses its value."""
     skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER, tokenize.DEDENT)
     last = ""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -128,11 +128,11 @@ def _is_silenced(source: str) -> bool:
 
 
 def _as_generator(tree: ast.Module, nodes: list[ast.AST], shows: bool, is_async: bool) -> ast.Module:
-    """The cell as the body of a generator function whose names are all global."""
+    """Return the cell as the body of a generator function whose names are all global."""
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             raise UsageError(
-                f"line {node.lineno}: `from {node.module} import *` cannot stand in a cell that yields. "
+                f"line {node.lineno}: `from {node.module} import *` is not allowed in a cell that yields. "
                 "Import the names that the cell uses."
             )
     future = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
@@ -153,7 +153,7 @@ def _as_generator(tree: ast.Module, nodes: list[ast.AST], shows: bool, is_async:
 
 
 def _bound(nodes: list[ast.AST]) -> Iterator[str]:
-    """Every name that the cell itself binds or deletes."""
+    """Yield every name that the cell itself binds or deletes."""
     hidden = {id(name) for name in _comprehension_targets(nodes)}
     for node in nodes:
         match node:
@@ -176,7 +176,7 @@ def _comprehension_targets(nodes: list[ast.AST]) -> Iterator[ast.AST]:
 
 
 class _Unscoped(ast.NodeTransformer):
-    """Takes out what a global name of a function may not have: a second `global`, and an annotation."""
+    """Removes `global` statements and annotations of names, which are not allowed for names declared global."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return node

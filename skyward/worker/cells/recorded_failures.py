@@ -1,4 +1,4 @@
-"""The failures of a cell that are recorded with their frames: the first few of it in each process of a node."""
+"""Limit on recorded failures: only the first few of a cell are recorded with frames, in each process of a node."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from skyward.wire.failures.frames import FrameRecorder
 __all__ = ["recorder_for"]
 
 _RECORDED = 8
-"""Failures of one cell that are recorded. Thousands of elements of a `--map` may fail, and one is looked into."""
+"""Failures of one cell to record. Thousands of elements of a `--map` may fail; users debug one."""
 
 _RUNS = 64
-"""Cells whose failures are counted; the latest ones."""
+"""Most recent cells whose failures are counted."""
 
 _counts: Counter[str] = Counter()
 _lock = Lock()
 
 
 def recorder_for(run: str, namespace: Mapping[str, Any], node: int, known: str) -> FrameRecorder | None:
-    """Return what records the next failure of the cell `run`; None where there were enough of them."""
+    """Return a recorder for the next failure of the cell `run`; None if the limit is reached."""
     with _lock:
         _counts[run] += 1
         if len(_counts) > _RUNS:

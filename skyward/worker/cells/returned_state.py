@@ -1,7 +1,7 @@
-"""What a cell left behind, packed to go home.
+"""The state that a cell returns to the notebook: values, in-place changes, and why some of them cannot be returned.
 
-A value that has nothing to do with the objects of the notebook is packed on its own. All others travel together: what
-those objects contain now, and new values that refer to them, with references to the originals in their places.
+A value that shares no objects with the notebook is packed on its own. All others travel together: the changes of the
+notebook's objects, and new values that refer to these objects, with references in the place of the originals.
 """
 
 import gc
@@ -34,29 +34,30 @@ _ANNOTATIONS = {"__annotations__", "__annotate__", "__conditional_annotations__"
 _HIDDEN = PROVIDED | _ANNOTATIONS | {SHOW, STREAM, VALUE, "__warningregistry__"}
 
 _VALUE_LIMIT = 16 << 20
-"""Bytes up to which the value of the last expression comes back, if no name stands for it. It was displayed anyhow."""
+"""Most bytes of an unnamed last expression that are returned. It has been displayed anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnedState:
-    """The names that a cell left behind.
+    """The names that a cell bound, changed and deleted, ready to be returned to the notebook.
 
     Attributes:
-        values: by name, values that it bound, each packed on its own.
-        together: those that refer to objects of the notebook or to one another, and what changed in these objects.
-        changed: captured names whose values it changed in place.
+        values: by name, values that the cell bound, each packed on its own.
+        together: values that refer to objects of the notebook or to one another, and the changes of these objects.
+        changed: captured names whose values the cell changed in place.
         needs: by name of a value, the names that its functions use.
         classes: by name of a value, ids of the classes of the notebook that it refers to.
         supports: by name, values that functions among them use, for names that the notebook does not have.
-        modules: by name, the modules it imported.
-        failed: by name, why a value cannot come back.
-        stale: by captured name, why what changed in its value cannot come back.
-        deleted: names that it unbound.
-        copied: by name, what is kept and has objects in common with the value, of which a copy comes home, or is there.
-        surroundings: what it changed beside its variables, which stays on the node.
-        forgotten: local modules that the node had imported from other sources than those that went with the cell.
-        value: how the value of the last expression comes home: under a name that has it; otherwise, where there is
-            one, as one of the values, or of those that failed.
+        modules: by name, the modules that the cell imported.
+        failed: by name, why a value cannot be returned.
+        stale: by captured name, why the change of its value cannot be returned.
+        deleted: names that the cell unbound.
+        copied: by name of a returned or captured value, the name of a kept value that it shares objects with: the
+            notebook gets, or has, a copy of these.
+        surroundings: side effects beyond variables, which stay on the node.
+        forgotten: local modules that the node had imported from sources that differ from those sent with the cell.
+        value: the name under which the value of the last expression is returned: a name bound to it, or `VALUE`, which
+            is then in `values` or `failed`; empty if there is no value.
     """
 
     values: dict[str, Packed] = field(default_factory=dict)
@@ -89,26 +90,26 @@ def harvest(
     kept: Mapping[str, Any] = _NOTHING_KEPT,
     held: Mapping[str, frozenset[int]] = _NOTHING_HELD,
 ) -> ReturnedState:
-    """What the cell that ran in the namespace of `side` left behind.
+    """Collect the state to return from the cell that ran in the namespace of `side`.
 
     Args:
-        side: the node's end of the cell.
+        side: the node's side of the cell.
         captured: the values of the notebook.
-        initial: the namespace as it was before.
-        assigned: names that the cell seems to bind; without `in_place`, they come back whether or not it did.
-        only: the only names to bring back; None for all that were bound.
-        deletes: names that are reported as unbound if they are.
-        incidental: names that the cell bound by the way; nothing is said of those that cannot come back.
-        limit: bytes that may come back; the largest values stay until the rest is within it.
-        in_place: whether the objects of the notebook take over what changed in them; otherwise each value is a copy.
-        kept: by name, what stands for a value that the node keeps from now on: it comes back in its place.
-        held: by name of a value that the node keeps, the identities of the objects in it.
+        initial: the namespace before the cell.
+        assigned: names that the cell seems to bind; without `in_place`, they are always returned.
+        only: the only names to return; None for all that were bound.
+        deletes: names to report as unbound if they are.
+        incidental: names bound in passing; a failure to return one is not reported.
+        limit: most bytes to return; the largest values are left out first.
+        in_place: apply changes to the objects of the notebook; otherwise each value is a copy.
+        kept: by name, the stand-in for a value that the node keeps from now on, which is returned instead.
+        held: by name of a value that the node keeps, the ids of the objects in it.
     """
-    gathering = _Gathering(side, captured, initial, limit, in_place, kept, held)
-    return gathering.of(assigned, only, deletes, incidental)
+    collector = _Collector(side, captured, initial, limit, in_place, kept, held)
+    return collector.of(assigned, only, deletes, incidental)
 
 
-class _Gathering:
+class _Collector:
     def __init__(
         self,
         side: Side,
@@ -172,7 +173,7 @@ class _Gathering:
         )
 
     def _note_copies(self, bound: Collection[Bound]) -> None:
-        """Note which values have something in common with what the node keeps: here they go on as copies of it."""
+        """Record the values that share objects with kept values: in the notebook they become copies."""
         for each in bound:
             owners = {id(extent_of(array).owner) for array in each.shared.arrays}
             self._note_copy(each.name, each.objects.values(), owners)
@@ -182,8 +183,8 @@ class _Gathering:
             for root, value in zip(part.roots, part.values, strict=True):
                 names = [name for name in root.names if self._namespace.get(name) is value]
                 if names and ids:
-                    its = objects if len(part.roots) == 1 else [(0, value)]
-                    self._note_copy(names[0], its, ())
+                    shared_objects = objects if len(part.roots) == 1 else [(0, value)]
+                    self._note_copy(names[0], shared_objects, ())
 
     def _note_copy(self, name: str, objects: Iterable[tuple[int, Any]], owners: Collection[int]) -> None:
         for kept, held in self._held.items():
@@ -194,7 +195,7 @@ class _Gathering:
                 self.found.copied.setdefault(name, kept)
 
     def _name_of_value(self, names: Collection[str]) -> str:
-        """The name under which the value of the last expression goes home, or is there; empty if there is no value."""
+        """Return the name under which the notebook gets, or has, the value of the last expression; empty if None."""
         value = self._namespace.get(VALUE)
         if value is None:
             return ""
@@ -204,7 +205,7 @@ class _Gathering:
         return VALUE
 
     def _bound(self, assigned: Collection[str]) -> list[str]:
-        """Names whose values are others than before; if values are copied, those too that seem to be assigned."""
+        """Return the names that were bound to new objects; if values are copied, also names that seem assigned."""
         bound = []
         for name, value in self._namespace.items():
             if self._initial.get(name, _MISSING) is value:
@@ -215,14 +216,14 @@ class _Gathering:
         return bound
 
     def _packed(self, name: str) -> Bound | None:
-        """The value of `name`, packed; None if there is nothing to pack, or it cannot be."""
+        """Pack the value of `name`; None if there is nothing to pack, or pickling failed."""
         found = self.found
         if name not in self._namespace:
             found.failed[name] = "the cell did not bind it"
             return None
         value = self._namespace[name]
         if self._in_place and self._initial.get(name, _MISSING) is value and name not in self._kept:
-            return None  # asked for by name; the notebook has the object
+            return None  # requested by name, but the notebook has the object
         if (here := self._kept.get(name) or stand_in(value)) is not None:
             value = here
         if isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value:
@@ -231,13 +232,13 @@ class _Gathering:
         try:
             shared = pack_shared(value, self._side, name)
         except NotPicklableError as error:
-            if getattr(value, "closed", False) is not True:  # a closed file is of no more use
+            if getattr(value, "closed", False) is not True:  # a closed file is useless anyway
                 found.failed[name] = error.reason
             return None
         return Bound(name, value, shared, {} if is_plain(value) else shared.objects())
 
     def _changes(self, only: Collection[str] | None) -> Iterator[Changed]:
-        """The captured parts that have changed, those of `only` or all."""
+        """Yield the captured parts that have changed, those of `only` or all."""
         for number, part in enumerate(self._captured.parts):
             if only is not None and set(only).isdisjoint(part.names):
                 continue
@@ -252,13 +253,13 @@ class _Gathering:
                 yield Changed(number, part, now, now.packed.nbytes, now.objects())
 
     def _shared_unopened(self, bound: Collection[Bound], known: Collection[int]) -> Iterator[Changed]:
-        """The other captured parts with a value that is packed in the notebook and shares objects with new ones.
+        """Yield the other captured parts with a value that is packed in the notebook and shares objects with new ones.
 
-        They come home as if they had changed: together, for the next cell.
+        They are returned as if they had changed: together, for the next cell.
         """
         unopened = self._side.unopened_at_home
         new: dict[int, Any] = {}
-        for each in bound:  # what it refers to, but not by way of such a value
+        for each in bound:  # the objects it refers to, but not through a packed value
             if id(each.value) not in unopened:
                 apart = pack_shared(each.value, self._side, each.name, seeds=list(unopened.values()))
                 new |= {key: value for key, (_, value) in apart.objects().items()}
@@ -275,7 +276,7 @@ class _Gathering:
             self.found.stale[name] = reason
 
     def _keep_within(self, bound: list[Bound], changed: list[Changed]) -> None:
-        """Leave the largest values where they are until the rest is within the limit."""
+        """Leave out the largest values until the rest is within the limit."""
         sized: list[Bound | Changed] = sorted([*bound, *changed], key=lambda each: -_nbytes(each))
         total = sum(map(_nbytes, sized))
         for each in sized:
@@ -283,7 +284,7 @@ class _Gathering:
                 return
             size = _nbytes(each)
             total -= size
-            reason = f"{size_text(size)} are over the limit of {size_text(self._limit)} for what comes back"
+            reason = f"{size_text(size)} are over the limit of {size_text(self._limit)} for returned values"
             if isinstance(each, Bound):
                 bound.remove(each)
                 self.found.failed[each.name] = f"its {reason}"
@@ -292,14 +293,14 @@ class _Gathering:
                 self._leave(each.part, f"the {reason}")
 
     def _together(self, bound: list[Bound], changed: list[Changed]) -> Together | None:
-        """Pack what refers to objects of the notebook, or to one another; the rest stays packed on its own."""
+        """Pack the values that share objects with the notebook or with one another; the rest stays packed alone."""
         homes = Homes(self._captured if self._in_place else None)
         joint = [each for group in groups(bound, homes, changed) for each in group]
         apart = {id(each) for each in joint}
         for each in bound:
             if each.name == VALUE and id(each) not in apart and each.shared.packed.nbytes > _VALUE_LIMIT:
                 size = size_text(each.shared.packed.nbytes)
-                self.found.failed[VALUE] = f"its {size} come back only under a name"
+                self.found.failed[VALUE] = f"its {size} are returned only under a name"
                 continue
             self._note(each)
             if id(each) not in apart:
@@ -308,7 +309,7 @@ class _Gathering:
             return None
         try:
             return ObjectGraph(self._side, homes, joint, changed, self._namespace).packed()
-        except NotPicklableError as error:  # no object is left out without a word
+        except NotPicklableError as error:  # report every value that is left out
             for each in joint:
                 self.found.failed[each.name] = error.reason
             for change in changed:
@@ -316,7 +317,7 @@ class _Gathering:
             return None
 
     def _depart(self, bound: list[Bound], changed: list[Changed]) -> None:
-        """Note the objects that go home, which are not finalized here."""
+        """Register the returned objects, so that they are not finalized here."""
         going = [each.objects for each in bound if each.name not in self.found.failed]
         going += (change.objects for change in changed)
         self._captured.departing.add(self._side, lambda: (each for objects in going for _, each in objects.values()))
@@ -328,7 +329,7 @@ class _Gathering:
             self.found.classes[each.name] = tuple(each.shared.classes)
 
     def _support(self) -> None:
-        """Pack what functions that go home use, where the notebook may not have it."""
+        """Pack values that returned functions use and that the notebook may not have."""
         found = self.found
         waiting = [need for needs in found.needs.values() for need in sorted(needs)]
         looked: set[str] = set()
@@ -346,7 +347,7 @@ class _Gathering:
 
 
 def _is_noticed(value: Any) -> bool:
-    """Whether it may matter that there are two of a value: it can change, and is no more than one in each process."""
+    """Return whether a second copy of a value matters: it is mutable, and not unique in its process."""
     if isinstance(value, (FunctionType, logging.Logger)):
         return False
     return type(value) in CONTAINERS or is_array(value) or gc.is_tracked(value)

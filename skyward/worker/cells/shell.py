@@ -1,4 +1,4 @@
-"""What `get_ipython()` gives to a cell on a node: `!command`, a few magics, and a clear answer to everything else."""
+"""The object returned by `get_ipython()` on a node: `!command`, a few magics, and a clear error for the rest."""
 
 import ast
 import codecs
@@ -23,14 +23,14 @@ from skyward.worker.cells import magics
 __all__ = ["Lines", "NodeShell", "expand_command", "names_in_command"]
 
 _PLACE = re.compile(r"\$\$|\$(?P<name>[A-Za-z_]\w*)|\{\{|\}\}|\{(?P<expression>[^{}]+)\}")
-"""Where a command takes a value: `$name` or `{expression}`; `$$`, `{{` and `}}` stand for themselves."""
+"""Placeholders in a command: `$name` or `{expression}`; `$$`, `{{` and `}}` are escapes."""
 
 _LONG = 1e9
-"""Seconds that a command may go on after it has closed its output. With a limit, the wait for it can be interrupted."""
+"""Seconds to wait for a command after it has closed its output. A wait without a timeout cannot be interrupted."""
 
 
 class Lines(list[str]):
-    """The lines that a command wrote, as `x = !command` gives them."""
+    """The output lines of a command, as returned by `x = !command`."""
 
     @property
     def n(self) -> str:
@@ -44,31 +44,31 @@ class Lines(list[str]):
 
 
 class NodeShell:
-    """The part of IPython's shell that a cell can have on a node."""
+    """The part of IPython's shell that works on a node."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         self.user_ns = namespace
 
     def system(self, command: str) -> None:
-        """Run `command` in a shell; what it writes appears as it is written. `_exit_code` has how it ended."""
+        """Run `command` in a shell, streaming its output, and set `_exit_code`."""
         with _running(expand_command(command, self.user_ns), subprocess.STDOUT) as process:
-            _pass_on(process)
+            _print_output(process)
         self.user_ns["_exit_code"] = process.returncode
 
     system_raw = system_piped = system
 
     def getoutput(self, command: str, split: bool = True, depth: int = 0) -> Lines | str:
-        """What `command` writes to standard output, as lines; `split=False` gives it as one text."""
+        """Run `command`, and return its standard output as lines, or with `split=False` as one string."""
         with _running(expand_command(command, self.user_ns), None) as process:
             text = "".join(text for _, text in _read(process))
         self.user_ns["_exit_code"] = process.returncode
         return Lines(text.splitlines()) if split else text
 
     def run_line_magic(self, name: str, line: str = "", *_: object, **__: object) -> Any:
-        """Do what a magic says; the value of the code behind `%time`, or what `%pwd` and `%env` give.
+        """Run a line magic, and return the value of the code after `%time`, or the result of `%pwd` and `%env`.
 
         Raises:
-            UsageError: nodes do not have it.
+            UsageError: the magic is not supported on nodes.
         """
         if name in magics.IGNORED:
             return None
@@ -77,41 +77,41 @@ class NodeShell:
             case "time":
                 return self._time(line, sys._getframe(1), 0)
             case "timeit":
-                magics.repeated(line, None).measure(self.user_ns, _say)
+                magics.repeated(line, None).measure(self.user_ns, _print)
             case "cd":
-                _say(f"{magics.change_folder(text)}\n")
+                _print(f"{magics.change_folder(text)}\n")
             case "pwd":
                 return os.getcwd()
             case "env" | "set_env":
-                return magics.environment(text, _say)
+                return magics.environment(text, _print)
             case _:
                 raise _no_magic(f"%{name}")
         return None
 
     def run_cell_magic(self, name: str, line: str = "", cell: str = "", *_: object, **__: object) -> Any:
-        """Do what a magic says about the code, the script or the text below it; the value of the code below `%%time`.
+        """Run a cell magic on the code, script or text below it, and return the value of the code below `%%time`.
 
         Raises:
-            UsageError: nodes do not have it.
+            UsageError: the magic is not supported on nodes.
             CalledProcessError: the script failed.
         """
         match name:
             case "time":
                 return self._time(cell, sys._getframe(1), 1)
             case "timeit":
-                magics.repeated(line, cell).measure(self.user_ns, _say)
+                magics.repeated(line, cell).measure(self.user_ns, _print)
             case "bash" | "sh":
                 self._script(name, magics.script_arguments(name, expand_command(line, self.user_ns)), cell)
             case "writefile" | "file":
-                _say(magics.write_file(expand_command(line, self.user_ns), cell))
+                _print(magics.write_file(expand_command(line, self.user_ns), cell))
             case _:
                 raise _no_magic(f"%%{name}")
         return None
 
     def _time(self, code: str, caller: FrameType, below: int) -> Any:
-        """Run code that stands behind, or `below`, the magic, and say how long it took; its value."""
+        """Run code after, or `below`, the magic, print its duration, and return its value."""
         filename, line = caller.f_code.co_filename, caller.f_lineno + below
-        return magics.timed(code, self.user_ns, filename, line, _say)
+        return magics.timed(code, self.user_ns, filename, line, _print)
 
     def _script(self, program: str, arguments: list[str], script: str) -> None:
         with TemporaryDirectory() as folder:
@@ -119,23 +119,23 @@ class NodeShell:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(script)
             with _running(shlex.join([program, path, *arguments]), subprocess.PIPE) as process:
-                _pass_on(process)
+                _print_output(process)
         self.user_ns["_exit_code"] = process.returncode
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, script.encode("utf-8", "replace"))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"get_ipython().{name} is not there on a node; only !commands and a few magics are. "
+            f"get_ipython().{name} is not available on a node; only !commands and a few magics are. "
             "Use it in a cell without %%sky."
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("the shell of a node stays on the node")
+        raise TypeError("the IPython shell of a node cannot be pickled")
 
 
 def expand_command(command: str, namespace: Mapping[str, Any]) -> str:
-    """`command` with the values of its `$name` and `{expression}`. What has no value stays as it is."""
+    """Replace `$name` and `{expression}` in `command`. Placeholders without a value stay as they are."""
 
     def value(match: re.Match[str]) -> str:
         text = match.group()
@@ -153,7 +153,7 @@ def expand_command(command: str, namespace: Mapping[str, Any]) -> str:
 
 
 def names_in_command(command: str) -> Iterator[str]:
-    """The names whose values `expand_command` would look up."""
+    """Yield the names whose values `expand_command` looks up."""
     for match in _PLACE.finditer(command):
         name, expression = match.group("name", "expression")
         if name is not None:
@@ -174,10 +174,10 @@ def _start(command: str, errors: int | None) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def _running(command: str, errors: int | None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that runs `command`, and has ended afterwards. An interrupt, or any other error, ends all it started.
+    """Run `command` until the end of the block. An interrupt, or any other error, kills all its processes.
 
-    Another thread starts it: an interrupt lands on this one, where it could cut the start in two and leave a process
-    behind that nobody knows.
+    Another thread starts the process: an interrupt is raised in this one, where it could hit the middle of the start
+    and leave an unknown process behind.
     """
     started: Future[subprocess.Popen[bytes]] = Future()
 
@@ -199,7 +199,7 @@ def _running(command: str, errors: int | None) -> Iterator[subprocess.Popen[byte
 
 
 def _end(started: "Future[subprocess.Popen[bytes]]") -> None:
-    """End what was started, and all that it started in turn."""
+    """Kill the process group of the command."""
     if started.exception() is not None:
         return
     process = started.result()
@@ -215,26 +215,26 @@ def _close(process: subprocess.Popen[bytes]) -> None:
             pipe.close()
 
 
-def _pass_on(process: subprocess.Popen[bytes]) -> None:
-    """Print what `process` writes, as it is written."""
+def _print_output(process: subprocess.Popen[bytes]) -> None:
+    """Print the output of `process` as it is written."""
     for name, text in _read(process):
-        _say(text, name)
+        _print(text, name)
 
 
-def _say(text: str, stream: str = "stdout") -> None:
+def _print(text: str, stream: str = "stdout") -> None:
     sink = getattr(sys, stream)
     sink.write(text)
     sink.flush()
 
 
 def _no_magic(text: str) -> UsageError:
-    return UsageError(f"{text} is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.")
+    return UsageError(f"{text} is a magic of the notebook that nodes do not have; run it in a cell without %%sky.")
 
 
 def _read(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, str]]:
-    """What `process` writes, as it is written, with no character cut in two, and the name of the stream.
+    """Yield the output of `process` as it is written, with the name of the stream, in whole characters.
 
-    It never waits for long in one call, because only a thread that runs Python can be interrupted.
+    Never blocks for long in one call, because only a thread that runs Python can be interrupted.
     """
     decode = codecs.getincrementaldecoder("utf-8")
     pipes = {

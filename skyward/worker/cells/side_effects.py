@@ -1,4 +1,4 @@
-"""What a cell changes beside its variables: it stays on the node, which is said."""
+"""Side effects of a cell beyond its variables: they stay on the node, and the user gets a notice."""
 
 import importlib
 import logging
@@ -21,20 +21,20 @@ _SETTERS = {
     "matplotlib": ("rcParams", "rc(", "style.use", "set_theme"),
     "warnings": ("simplefilter", "filterwarnings"),
 }
-"""By the name of a library, words of which one stands in code that changes its settings."""
+"""By name of a library, words that occur in code that changes its settings."""
 
 
 class Surroundings:
-    """The process around a cell, as it is before.
+    """A snapshot of the process around a cell, taken before the cell runs.
 
-    That is the environment, the path of modules, loggers, settings of libraries, and the variables of local modules.
+    It covers the environment, `sys.path`, loggers, settings of libraries, and the variables of local modules.
 
     Args:
-        source: the cell.
-        sources: the local modules that go with it. What neither they nor the cell mention is not looked at: packages
-            set variables when they are imported.
+        source: the source of the cell.
+        sources: the local modules sent with it. Only things mentioned in them or in the cell are checked, because
+            packages set variables when they are imported.
         namespace: the variables of the cell, with the functions that it may call.
-        travelling: what sentences call the settings that come home by themselves.
+        travelling: titles of the settings that are returned to the notebook anyway.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Surroundings:
         self._variables = {name: variables_of(sys.modules[name]) for name in self._modules if name in sys.modules}
 
     def changed(self) -> list[str]:
-        """What is not as it was, as one writes it in Python."""
+        """Return the things that have changed, written as in Python."""
         found = []
         if self._environ is not None:
             names = {*self._environ, *os.environ}
@@ -72,8 +72,8 @@ class Surroundings:
         if self._path is not None and self._path != sys.path:
             found.append("sys.path")
         before, now = self._loggers, _loggers()
-        looked = now if self._has_new_loggers else before.keys() & now.keys()  # packages make loggers of their own
-        found += [f"the logger {name!r}" for name in sorted(looked) if now[name] != before.get(name, _UNSET)]
+        checked = now if self._has_new_loggers else before.keys() & now.keys()  # packages create loggers of their own
+        found += [f"the logger {name!r}" for name in sorted(checked) if now[name] != before.get(name, _UNSET)]
         settings = self._settings_now(())
         found += [f"a setting of {name}" for name, known in self._settings.items() if settings.get(name) != known]
         for name in self._modules:
@@ -83,9 +83,9 @@ class Surroundings:
         return found
 
     def _settings_now(self, wanted: Iterable[str]) -> dict[str, list[Any]]:
-        """By the name of each library, its settings; those that the cell is about to import are imported."""
+        """Return the settings of each library by its name. Libraries in `wanted` are imported first."""
         for name in wanted:
-            with suppress(Exception):  # the cell says what is wrong
+            with suppress(Exception):  # the cell will raise it
                 importlib.import_module(name)
         found: dict[str, list[Any]] = {}
         for each in settings_used_by(self._libraries):
@@ -99,7 +99,7 @@ _UNSET = (logging.NOTSET, 0, False, True)
 
 
 def _loggers() -> dict[str, tuple[Any, ...]]:
-    """By the name of each logger, how it is set and how many handlers it has."""
+    """Return the configuration of each logger and the number of its handlers, by name."""
     known = [logging.root, *logging.root.manager.loggerDict.copy().values()]
     return {
         each.name: (each.level, len(each.handlers), each.disabled, each.propagate)

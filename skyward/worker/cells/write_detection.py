@@ -1,7 +1,7 @@
-"""Memory that a task was given, and whether it was written to since.
+"""Detection of writes to memory that a task was given.
 
-Where Linux says which pages of a private map are its own by now, nothing has to be read. Otherwise the bytes are
-compared by their content address, and short ones as they are.
+Linux reports which pages of a private mapping have been copied on write, so such memory is not read at all. Otherwise
+the content addresses are compared, or the bytes themselves if they are few.
 """
 
 import ctypes
@@ -16,23 +16,23 @@ from skyward.wire.payloads.digest import content_address
 __all__ = ["Watch", "address_of", "watch"]
 
 _COPIED_UP_TO = 1 << 20
-"""Bytes up to which a copy is kept, which takes less time than a content address, and says what was there."""
+"""Bytes up to which a copy is kept, which is faster than a content address, and preserves the original bytes."""
 
 _PAGE = mmap.PAGESIZE
 _IN_FILE, _SWAPPED, _PRESENT = 1 << 5, 1 << 6, 1 << 7
 """Bits 61 to 63 of an entry of `/proc/self/pagemap`: a page of the file; swapped out; in memory."""
 _OWN = bytes(bool(bits & _SWAPPED or (bits & _PRESENT and not bits & _IN_FILE)) for bits in range(256))
-"""By the highest byte of an entry, whether the page is a copy that belongs to this process."""
+"""By the highest byte of an entry, 1 if the page is a private copy of this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What is known of memory that a task was given.
+    """Write detection for one block of memory.
 
     Attributes:
-        written: tells whether it was written to since.
-        before: gives its bytes as they were; None where nobody has them any more.
-        address: their content address, where they were read.
+        written: returns whether the memory has been written to.
+        before: returns the original bytes; None if no copy exists.
+        address: content address of the original bytes, if they were read.
     """
 
     written: Callable[[], bool]
@@ -41,7 +41,7 @@ class Watch:
 
 
 def watch(memory: bytes | bytearray | memoryview) -> Watch:
-    """Return what tells, later, whether `memory` was written to since now, and what was there."""
+    """Start to watch `memory` for writes."""
     view = memoryview(memory).cast("B")
     if view.readonly:
         return Watch(lambda: False, lambda: view)
@@ -49,7 +49,7 @@ def watch(memory: bytes | bytearray | memoryview) -> Watch:
         copy = bytes(view)
         return Watch(lambda: bytes(view) != copy, lambda: copy)
     source = view.obj
-    if isinstance(source, mmap.mmap) and _pages_tell() and not _has_own_pages(view):
+    if isinstance(source, mmap.mmap) and _reports_copied_pages() and not _has_own_pages(view):
         before = getattr(source, "before", None)
         return Watch(lambda: _has_own_pages(view), lambda: None if before is None else memoryview(before))
     address = content_address(view)
@@ -57,7 +57,7 @@ def watch(memory: bytes | bytearray | memoryview) -> Watch:
 
 
 class _Buffer(ctypes.Structure):
-    """`Py_buffer`, as far as it is used."""
+    """The fields of `Py_buffer` that are used."""
 
     _fields_ = [("address", ctypes.c_void_p), ("owner", ctypes.py_object), ("rest", ctypes.c_ssize_t * 12)]
 
@@ -72,7 +72,7 @@ def address_of(view: memoryview) -> int:
 
 
 def _has_own_pages(view: memoryview) -> bool:
-    """Return whether some pages of `view`, on a private map of a file, were written to."""
+    """Return whether any page of `view`, in a private mapping of a file, was written to."""
     start = address_of(view)
     first, end = start // _PAGE, -(-(start + view.nbytes) // _PAGE)
     with open("/proc/self/pagemap", "rb", buffering=0) as pages:
@@ -83,8 +83,8 @@ def _has_own_pages(view: memoryview) -> bool:
 
 
 @functools.cache
-def _pages_tell() -> bool:
-    """Return whether this system tells pages that were written to from those that were not."""
+def _reports_copied_pages() -> bool:
+    """Return whether the system reports copied pages correctly."""
     try:
         fd = os.memfd_create("skyward", os.MFD_CLOEXEC)
     except (AttributeError, OSError):

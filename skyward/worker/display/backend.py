@@ -1,4 +1,4 @@
-"""A backend of matplotlib, which loads it by name: figures are drawn without a screen and shown in the notebook."""
+"""A matplotlib backend, loaded by name: figures are drawn without a screen and shown in the notebook."""
 
 from typing import Any
 
@@ -10,5 +10,5 @@ __all__ = ["FigureCanvas", "show"]
 
 
 def show(*_: Any, **__: Any) -> None:
-    """What `plt.show()` does."""
+    """Show the open figures: `plt.show()` calls this."""
     show_figures()

@@ -1,4 +1,4 @@
-"""Showing values of a node in the notebook: they are represented here, so the client needs none of their types."""
+"""Display of a node's values in the notebook: represented on the node, so the client needs none of their types."""
 
 import sys
 import uuid
@@ -19,21 +19,21 @@ __all__ = [
 ]
 
 CLEAR_MIME = "application/vnd.skyward.clear+json"
-"""Type of the display that asks the client to clear the cell's output; its data is ``{"wait": bool}``."""
+"""Type of the display that requests to clear the cell's output; its data is ``{"wait": bool}``."""
 
 
 class DisplayHandle:
-    """A display that can be changed later."""
+    """A display that can be updated later."""
 
     def __init__(self, display_id: str | None = None) -> None:
         self.display_id = uuid.uuid4().hex if display_id is None else display_id
 
     def display(self, value: object, **options: Any) -> None:
-        """Show `value` once more, under this id."""
+        """Show `value` again, under this id."""
         display(value, display_id=self.display_id, **options)
 
     def update(self, value: object, **options: Any) -> None:
-        """Show `value` in the place of what is shown under this id."""
+        """Replace the display of this id by `value`."""
         update_display(value, display_id=self.display_id, **options)
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ def display(
     clear: bool = False,
     **_: Any,
 ) -> DisplayHandle | None:
-    """Show `values` in the cell, as IPython's function of that name does; a handle when a `display_id` is asked for."""
+    """Show `values` in the cell, as IPython's `display` does; return a handle if a `display_id` is requested."""
     if clear:
         clear_output(wait=True)
     name: str | None = None
@@ -65,7 +65,7 @@ def display(
 
 
 def update_display(value: Any, *, display_id: str, **options: Any) -> None:
-    """Show `value` in the place of what is shown under `display_id`."""
+    """Replace the display of `display_id` by `value`."""
     publish(
         value,
         options.get("include"),
@@ -78,7 +78,7 @@ def update_display(value: Any, *, display_id: str, **options: Any) -> None:
 
 
 def clear_output(wait: bool = False) -> None:
-    """Clear the output of the cell; with `wait`, only when there is new output to take its place."""
+    """Clear the output of the cell; with `wait`, only when new output replaces it."""
     _send({CLEAR_MIME: {"wait": bool(wait)}}, {}, None, False)
 
 
@@ -90,7 +90,7 @@ def publish_display_data(
     update: bool = False,
     **__: Any,
 ) -> None:
-    """Show a ready-made bundle of representations."""
+    """Show a ready-made MIME bundle."""
     _send(dict(data), dict(metadata or {}), (transient or {}).get("display_id"), update)
 
 
@@ -104,7 +104,7 @@ def publish(
     update: bool = False,
     raw: bool = False,
 ) -> None:
-    """Show one value, unless it shows itself."""
+    """Show one value, unless its own `_ipython_display_` does so."""
     if not raw and shows_itself(value):
         return
     bundle: MimeBundle = (dict(value), {}) if raw else represent(value, include, exclude)
@@ -117,5 +117,5 @@ def _send(data: dict[str, Any], metadata: dict[str, Any], display_id: str | None
     task = current_task()
     if task is not None:
         task.publish_display(data, metadata, display_id, update)
-    elif "text/plain" in data:  # code that runs outside any task, such as a thread that outlived its own
+    elif "text/plain" in data:  # code outside any task, such as a thread that outlived its task
         sys.stdout.write(f"{data['text/plain']}\n")

@@ -17,7 +17,7 @@ _REPLACED = ("", "agg", "module://matplotlib_inline.backend_inline", "module://i
 
 
 def use_backend() -> None:
-    """Make this the backend, unless the user's environment asks for another."""
+    """Select this backend, unless the user's environment names another."""
     if os.environ.get("MPLBACKEND", "").lower() not in (*_REPLACED, _BACKEND):
         return
     os.environ["MPLBACKEND"] = _BACKEND
@@ -27,7 +27,7 @@ def use_backend() -> None:
 
 
 def open_figures() -> frozenset[int]:
-    """Numbers of the figures that are open in pyplot."""
+    """Return the numbers of the figures that are open in pyplot."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     return frozenset() if pyplot is None else frozenset(pyplot.get_fignums())
 
@@ -37,7 +37,7 @@ def show_figures(before: Iterable[int] = (), shown: Any = None) -> None:
 
     Args:
         before: numbers of figures that are not the cell's.
-        shown: a figure that was displayed already; it is only closed.
+        shown: a figure that was displayed already, to be closed only.
     """
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
@@ -52,7 +52,7 @@ def show_figures(before: Iterable[int] = (), shown: Any = None) -> None:
 
 
 def close_figures(before: Iterable[int] = ()) -> None:
-    """Close the open figures without showing them: what a cell that failed leaves behind."""
+    """Close the open figures without showing them, after a cell failed."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
         for number in set(pyplot.get_fignums()) - set(before):

@@ -1,4 +1,4 @@
-"""IPython's own display functions, when user code imports them on a node: they lead to the cell as well."""
+"""Redirection of IPython's display functions to the cell, for user code that imports them on a node."""
 
 import importlib.abc
 import importlib.machinery
@@ -18,7 +18,7 @@ _NAMES = ("DisplayHandle", "clear_output", "display", "publish_display_data", "u
 
 
 def redirect_displays() -> None:
-    """Replace IPython's display functions by ours, now or once IPython is imported. A real shell keeps its own."""
+    """Replace IPython's display functions, now or once IPython is imported. A real IPython shell keeps its own."""
     loaded = sys.modules.get(_TARGET)
     if loaded is not None:
         _replace(loaded)
@@ -38,7 +38,7 @@ def _replace(module: ModuleType) -> None:
 
 
 class _Watcher(importlib.abc.MetaPathFinder):
-    """Sees the module being imported, and wraps its loader. Every other import passes by."""
+    """Import hook that wraps the loader of the module with the display functions, and of no other module."""
 
     def __init__(self) -> None:
         self._busy = local()

@@ -1,4 +1,4 @@
-"""The representations of a value, by type of media, without any formatter of IPython's installed."""
+"""Representations of a value by MIME type, without IPython's formatters."""
 
 import base64
 import io
@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["MimeBundle", "represent", "shows_itself"]
 
 type MimeBundle = tuple[dict[str, Any], dict[str, Any]]
-"""Data and metadata, both by media type."""
+"""Data and metadata, both by MIME type."""
 
 _METHODS = {
     "_repr_html_": "text/html",
@@ -26,16 +26,16 @@ _METHODS = {
 }
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
-"""The view of a widget, which is nothing without its model."""
+"""Type of the view of a widget, which is useless without its model."""
 
 _NOT_PRETTY = (bool, int, float, complex, bytes, type(None))
-"""Types whose `repr` is what IPython prints too."""
+"""Types whose `repr` is also IPython's output."""
 
 
 def represent(value: Any, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> MimeBundle:
-    """The representations of `value`: plain text always, and each rich one that it, or its type, offers.
+    """Return the representations of `value`: plain text always, and each rich one that the value, or its type, offers.
 
-    A representation that fails is left out: plain text then stands for it.
+    A representation that fails is omitted: plain text then stands for it.
     """
     data: dict[str, Any] = {"text/plain": plain_text(value)}
     metadata: dict[str, Any] = {}
@@ -43,10 +43,10 @@ def represent(value: Any, include: Collection[str] | None = None, exclude: Colle
         for found in (_own_methods(value), _known_type(value), _own_bundle(value, include, exclude)):
             data |= found[0]
             metadata |= found[1]
-    if data.pop(_WIDGET, None) is not None:  # its model stays here, where no front end finds it
+    if data.pop(_WIDGET, None) is not None:  # the model stays here, where no front end finds it
         data |= _static(value)
     if "image/png" in data:
-        data.pop("image/jpeg", None)  # one picture is enough to send
+        data.pop("image/jpeg", None)  # one image is enough
     kept = {
         kind: _as_json(part)
         for kind, part in data.items()
@@ -56,7 +56,7 @@ def represent(value: Any, include: Collection[str] | None = None, exclude: Colle
 
 
 def shows_itself(value: Any) -> bool:
-    """Whether `value` has shown itself, by an `_ipython_display_` of its own.
+    """Return whether `value` has shown itself, by its own `_ipython_display_`.
 
     That of a library may need the notebook's own process: it is called only if the value has no rich representation.
     """
@@ -72,11 +72,11 @@ def shows_itself(value: Any) -> bool:
 
 
 def plain_text(value: Any) -> str:
-    """What IPython prints for `value`."""
+    """Return the text that IPython prints for `value`."""
     if type(value) not in _NOT_PRETTY:
         try:
             return str(import_module("IPython.lib.pretty").pretty(value))
-        except Exception:  # not installed, or the value's own doing: repr then says what is wrong
+        except Exception:  # IPython is missing, or the value's own code failed: repr then shows the error
             pass
     try:
         return repr(value)
@@ -105,7 +105,7 @@ def _own_bundle(value: Any, include: Collection[str] | None, exclude: Collection
 
 
 def _static(widget: Any) -> dict[str, Any]:
-    """What a widget shows now, where it is a page or a picture; of any other the plain text stands."""
+    """Return the present state of a widget, where it is HTML, text or an image; {} for any other."""
     shown = getattr(widget, "value", None)
     match type(widget).__name__, shown:
         case "HTML" | "HTMLMath", str():
@@ -118,7 +118,7 @@ def _static(widget: Any) -> dict[str, Any]:
 
 
 def _known_type(value: Any) -> MimeBundle:
-    """Figures have no method of their own."""
+    """Return the representation of a matplotlib figure, which has no `_repr_` method of its own."""
     figure = getattr(sys.modules.get("matplotlib.figure"), "Figure", None)
     if figure is None or not isinstance(value, figure) or not (value.axes or value.lines or value.patches):
         return {}, {}
@@ -133,7 +133,7 @@ def _known_type(value: Any) -> MimeBundle:
 
 
 def _method(value: Any, name: str) -> Callable[..., Any] | None:
-    """The method, unless the value answers to every name there is."""
+    """Return the method, unless the value has every attribute that is asked for."""
     try:
         if getattr(value, "_ipython_canary_method_should_not_exist_", None) is not None:
             return None
@@ -151,7 +151,7 @@ def _call(method: Callable[[], Any] | None) -> Any:
 
 
 def _as_json(part: Any) -> Any:
-    """`part` as a message of Jupyter can carry it."""
+    """Return `part` in a form that a Jupyter message can hold."""
     if isinstance(part, (bytes, bytearray, memoryview)):
         return base64.b64encode(part).decode()
     if isinstance(part, str):

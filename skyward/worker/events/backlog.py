@@ -1,10 +1,10 @@
-"""What nobody has listened to yet, beyond what memory holds: on the node's disk, up to a limit; then the last of it.
+"""Events that wait for a client that does not listen, beyond the memory limit: on the node's disk, up to a limit.
 
-A task whose client has gone is not to wait for it: it has ten minutes to finish, and its result is worth more than its
-printing. So what it prints while nobody listens goes to a file. Beyond the limit of that file (1 GiB, unless the pool
-says otherwise: ten million lines, which as a rule are one line again and again) its first part is kept, and its last;
-what was in between is left out, and a line says so in its place. That is what one reads of a long log: how it began
-and how it ended; of its displays, the last. Results, and elements of generators, are kept in any case.
+A task whose client has gone does not wait for it: it has ten minutes to finish, and its result is worth more than its
+output. So output that is printed while no client listens goes to a file. Once that file is full (1 GiB, unless the pool
+sets another limit), the output in it is kept, and the end of each stream; the middle is omitted, and a line in its
+place says so. So a reader sees how a long log began and how it ended; of displays, the last. Results and elements of
+generators are always kept.
 """
 
 import pickle
@@ -17,18 +17,18 @@ from typing import Literal
 from skyward.process.scratch import ScratchFile
 from skyward.wire.protocol.messages import NOWHERE, Display, Event, Finished, Output
 
-__all__ = ["LAST", "Backlog", "LastWords"]
+__all__ = ["TAIL", "Backlog", "StreamTails"]
 
-LAST = 64 * 1024
-"""Characters of each stream that are kept of what there is no other room for: the last ones."""
+TAIL = 64 * 1024
+"""Characters of each stream that are kept once the file is full: the last ones."""
 
-_SHARE = 2
-"""Of the disk's free room, one part in so many may be taken."""
+_PART = 2
+"""Divisor of the disk's free space: the file may take this part."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Events in the file that are sent as one message: `count` of them, from number `first` on."""
+    """Events in the file that are sent as one message: `count` events, numbered from `first` on."""
 
     first: int
     count: int
@@ -39,11 +39,11 @@ class _Batch:
 
 
 class Backlog:
-    """Events in a file, in order, which a client takes from its front.
+    """Events in a file, in order, which the client consumes from the front.
 
     Args:
-        limit: bytes from which on the file is full.
-        directory: where it is to be.
+        limit: bytes at which the file is full.
+        directory: directory of the file.
 
     Attributes:
         size: bytes of the events in it, as the outbox counts them.
@@ -62,26 +62,26 @@ class Backlog:
 
     @property
     def first(self) -> int:
-        """The number of the first event."""
+        """Number of the first event."""
         return max(self._batches[0].first, self._forgotten + 1)
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for output."""
+        """True if there is no room for output."""
         return self._allowed <= (0 if self._file is None else self._file.size)
 
     @property
     def ended(self) -> list[int]:
-        """The tasks whose end is in it."""
+        """Tasks whose last event is in the file."""
         return [task for batch in self._batches for task in batch.ended]
 
     def add(self, first: int, events: Sequence[Event], size: int) -> bool:
-        """Append events, `first` being the number of the first; False where the disk has no room for them."""
+        """Append events, `first` being the number of the first; return False if the disk has no room for them."""
         try:
             if self._file is None:
                 self._file = ScratchFile(self._directory)
             if not self._batches:
-                self._allowed = min(self._limit, self._file.free // _SHARE)
+                self._allowed = min(self._limit, self._file.free // _PART)
             data = pickle.dumps(tuple(events), 5)
             start = self._file.append(data)
         except OSError:
@@ -93,14 +93,14 @@ class Backlog:
         return True
 
     def read(self, number: int) -> tuple[Event, ...]:
-        """The events from `number` on that go as one message."""
+        """Return the events from `number` on that are sent as one message."""
         batch = next(each for each in self._batches if number < each.first + each.count)
         assert self._file is not None
         events: tuple[Event, ...] = pickle.loads(self._file.read(batch.start, batch.length))
         return events[number - batch.first :]
 
     def forget(self, number: int) -> int:
-        """Drop the events up to `number`; the bytes that were counted for the batches that are gone with them."""
+        """Drop the events up to `number`; return the counted bytes of the batches dropped."""
         before, self._forgotten = self.size, number
         while self._batches and self._batches[0].first + self._batches[0].count - 1 <= number:
             self.size -= self._batches.popleft().size
@@ -111,8 +111,8 @@ class Backlog:
 
 
 @dataclass(slots=True)
-class _Last:
-    """The last of one stream: texts from `offset` on, so many characters, and what was left out before them."""
+class _Tail:
+    """The end of one stream: texts from `offset` on, their length, and the number of omitted characters."""
 
     offset: int
     length: int = 0
@@ -124,54 +124,54 @@ class _Last:
     def add(self, text: str) -> None:
         self.texts.append(text)
         self.length += len(text)
-        if self.length <= 2 * LAST:
+        if self.length <= 2 * TAIL:
             return
-        kept = "".join(self.texts)[-LAST:]
+        kept = "".join(self.texts)[-TAIL:]
         gone = self.length - len(kept)
         self.texts, self.length, self.omitted = [kept], len(kept), self.omitted + gone
         if self.offset != NOWHERE:
             self.offset += gone
 
 
-class LastWords:
-    """The last of each stream, and of each task's displays, that there is no other room for.
+class StreamTails:
+    """The end of each stream, and of each task's displays, for which there is no other room.
 
     Attributes:
-        streams: those that there is something of; read it only.
+        streams: streams that are not empty, by task and name. Read-only.
     """
 
     def __init__(self) -> None:
-        self.streams: dict[tuple[int, Literal["stdout", "stderr"]], _Last] = {}
+        self.streams: dict[tuple[int, Literal["stdout", "stderr"]], _Tail] = {}
 
-    def take_in(self, event: Event, start: int) -> bool:
-        """Keep output, which begins at `start` in its stream, or a display; False for anything else."""
+    def add_event(self, event: Event, start: int) -> bool:
+        """Keep output, which begins at `start` in its stream, or a display; return False for any other event."""
         match event:
             case Output(task, stream, text):
-                self._last(task, stream, start).add(text)
+                self._tail(task, stream, start).add(text)
             case Display(task):
-                last = self._last(task, "stdout", NOWHERE)
+                last = self._tail(task, "stdout", NOWHERE)
                 last.displays += last.display is not None
                 last.display = event
             case _:
                 return False
         return True
 
-    def _last(self, task: int, stream: Literal["stdout", "stderr"], start: int) -> _Last:
-        return self.streams.setdefault((task, stream), _Last(start))
+    def _tail(self, task: int, stream: Literal["stdout", "stderr"], start: int) -> _Tail:
+        return self.streams.setdefault((task, stream), _Tail(start))
 
-    def give(self, task: int | None = None) -> Iterator[Event]:
-        """All of it, or that of one task; each stream after a line that says what is missing there, if anything is."""
+    def drain(self, task: int | None = None) -> Iterator[Event]:
+        """Yield all of it, or that of one task; a stream with omissions begins with a line that says so."""
         for key in [each for each in self.streams if task is None or each[0] == task]:
             last = self.streams.pop(key)
             if last.omitted or last.displays:
-                yield Output(*key, _left_out(last.omitted, last.displays))
+                yield Output(*key, _omission_text(last.omitted, last.displays))
             if last.texts:
                 yield Output(*key, "".join(last.texts), last.offset)
             if last.display is not None:
                 yield last.display
 
 
-def _left_out(characters: int, displays: int) -> str:
+def _omission_text(characters: int, displays: int) -> str:
     counts = ((characters, "character"), (displays, "display"))
     what = " and ".join(f"{count:,} {kind}{'s' * (count > 1)}" for count, kind in counts if count)
-    return f"\n[Skyward left out {what} here, which came while nobody listened: there was no more room on the node.]\n"
+    return f"\n[Skyward left out {what} here: no client was listening, and the node's output buffer was full.]\n"

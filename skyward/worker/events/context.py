@@ -1,4 +1,4 @@
-"""The task that the calling code runs in, as code on a node sees it."""
+"""The task that the calling code runs in."""
 
 import pickle
 from collections.abc import Mapping
@@ -14,39 +14,39 @@ __all__ = ["Port", "Stoppable", "TaskContext", "current_task", "current_task_num
 
 
 _LARGEST = 64 * 1024 * 1024
-"""Bytes of one display."""
+"""Largest size of one display, in bytes."""
 
 
 class Port(Protocol):
-    """Where a running task sends its events and keeps the buffers of its results."""
+    """Interface through which a running task sends events and keeps buffers of its results."""
 
     def emit(self, event: Event) -> None:
-        """Send `event` to the client; waits while the client is too far behind."""
+        """Send `event` to the client; block while the client is too far behind."""
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
-        """Keep these buffers on the node until the client drops them; their keys."""
+        """Keep these buffers on the node until the client drops them; return their keys."""
 
 
 class Stoppable(Protocol):
-    """A job that can be told to stop."""
+    """A job that can be stopped."""
 
     stopped: Literal["cancelled", "timeout"] | None
-    """Why it was told to; None while it was not."""
+    """Reason of the stop; None while the job is not stopped."""
 
 
 @dataclass(slots=True, eq=False)
 class TaskContext:
-    """A task, as the code that it runs sees it.
+    """A task, for the code that it runs.
 
     Attributes:
         task: its number.
         node: the rank of its node.
-        port: its way to the client.
-        job: the job that runs it; None outside a slot.
-        leaves: whether it has something to leave if it is stopped now.
-        ended: whether it has ended. Threads that it started may outlive it.
-        raised: qualified name of the type of the exception that its result carries: the task returns, and counts as
-            failed. Empty for none.
+        port: its connection to the client.
+        job: its job; None outside a slot.
+        leaves: True if it would leave a partial result if it were stopped now.
+        ended: True if it has ended. Threads that it started may outlive it.
+        raised: qualified name of the exception type in its result: the task returned, but counts as failed. Empty for
+            none.
     """
 
     task: int
@@ -59,22 +59,22 @@ class TaskContext:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was told to stop."""
+        """True if the task was stopped."""
         return self.job is not None and self.job.stopped is not None
 
     def publish_display(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], display_id: str | None, update: bool
     ) -> None:
-        """Show a rich display in the cell, or the console, that the task was sent from.
+        """Show a rich display in the cell or console that sent the task.
 
         Raises:
-            TooLargeError: it is larger than what a notebook could show.
+            TooLargeError: it is larger than a notebook can show.
         """
         plain = plain_json(dict(data)), plain_json(dict(metadata))
         pickled = pickle.dumps((*plain, None if display_id is None else encodable(str(display_id)), bool(update)), 5)
         if len(pickled) > _LARGEST:
             raise TooLargeError(
-                f"A display of {len(pickled) >> 20} MiB cannot be shown; the most is {_LARGEST >> 20} MiB. "
+                f"A display of {len(pickled) >> 20} MiB cannot be shown; the limit is {_LARGEST >> 20} MiB. "
                 "Show less of it, or return it."
             )
         self.port.emit(Display(self.task, Payload(pickled)))
@@ -84,7 +84,7 @@ running: TaskVar[TaskContext | None] = TaskVar("skyward_task", default=None)
 
 
 def current_task() -> TaskContext | None:
-    """The task that the caller runs in; None outside one.
+    """Return the task that the caller runs in; None outside a task.
 
     A thread that outlives the task which started it belongs to none, unless it was given the context of the task.
     """
@@ -93,6 +93,6 @@ def current_task() -> TaskContext | None:
 
 
 def current_task_number() -> int:
-    """The number of the task that the caller runs in; 0 outside one."""
+    """Return the number of the task that the caller runs in; 0 outside a task."""
     context = current_task()
     return 0 if context is None else context.task

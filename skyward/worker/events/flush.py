@@ -1,4 +1,4 @@
-"""What a process of a node does last, so that nothing that was written there is lost with it."""
+"""Flush of a node's process before it exits, so that no output is lost."""
 
 import atexit
 import contextlib
@@ -9,15 +9,15 @@ __all__ = ["run_exit_functions"]
 
 
 def run_exit_functions() -> None:
-    """Run what tasks have registered with `atexit`, and write out what is still held back. For the main thread.
+    """Run the `atexit` functions of tasks, and flush the standard streams. For the main thread.
 
-    A node ends without Python's own end, which would wait for the threads of tasks.
+    A node exits without Python's finalization, which would wait for the threads of tasks.
     """
-    with contextlib.suppress(BaseException):  # one that exits, or was interrupted, is no reason to go back
+    with contextlib.suppress(BaseException):  # such as an exit or an interrupt
         atexit._run_exitfuncs()
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).fflush(None)  # text that C code has printed, which a pipe does not get line by line
+        ctypes.CDLL(None).fflush(None)  # output of C code, which is not line-buffered in a pipe

@@ -1,10 +1,10 @@
-"""Events on their way to the client: numbered, kept until acknowledged, merged where they can be, bounded.
+"""Events for the client: numbered, kept until acknowledged, merged where possible, bounded.
 
 `put` is called by every thread of the worker; the rest by the agent's loop. A writer of output or of stream elements
-waits while the client is more than `LIMIT` bytes behind, so a node's memory is bounded whatever a task prints. While
-nobody listens it does not wait: what there is goes to the disk (`backlog`), and is read back when somebody does.
+blocks while the client is more than `LIMIT` bytes behind, so a node's memory is bounded whatever a task prints. While
+no client listens, writers do not block: queued events move to the disk (`backlog`), and are read back for the client.
 
-Output is given its place in its stream here, where all of it comes by: also that of processes that come and go.
+Output gets its offset in its stream in_memory, where all of it passes, also that of short-lived processes.
 """
 
 from collections import deque
@@ -26,29 +26,29 @@ from skyward.wire.protocol.messages import (
     Yielded,
 )
 from skyward.wire.protocol.text import encodable, with_encodable_text
-from skyward.worker.events.backlog import Backlog, LastWords
+from skyward.worker.events.backlog import Backlog, StreamTails
 
 __all__ = ["LIMIT", "Outbox"]
 
 LIMIT = 16 * 1024 * 1024
-"""Bytes of events that may wait for the client before writers wait too; in memory, where nobody listens."""
+"""Bytes of events that may wait for the client before writers block; the limit in memory where no client listens."""
 
-_LOOK = 0.5
-"""Seconds between looks of a writer that waits whether the client still listens."""
+_POLL_EVERY = 0.5
+"""Seconds between checks by a blocked writer that the client still listens."""
 
 _OVERHEAD = 64
-"""Bytes counted for an event beside its data."""
+"""Bytes counted for an event in addition to its data."""
 
 _PIECE = BATCH_BYTES // 4
-"""Characters of one text that go together, so that a long one holds up nothing else."""
+"""Characters of one text that are sent together, so that a long one delays nothing else."""
 
 _STREAMS = 2048
-"""Streams whose lengths are remembered: those that were written to last."""
+"""Number of streams whose lengths are remembered: those written to last."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """An event still open to more of its kind: texts of one stream, or elements of one task."""
+    """An event that can still be extended: by text of the same stream, or by elements of the same task."""
 
     event: Event
     more: list[str] | list[Payload]
@@ -64,12 +64,12 @@ class _Entry:
 
 
 class Outbox:
-    """The queue of one worker.
+    """Event queue of one worker.
 
     Args:
-        wake: called on the putting thread when there is something to send, with whether that is urgent.
-        listened: whether a client listens, however slowly.
-        backlog: takes what memory does not hold while none does.
+        wake: called on the putting thread when there is something to send, with True if it is urgent.
+        listened: returns whether a client listens, even over a slow link.
+        backlog: takes events beyond the memory limit while no client listens.
     """
 
     def __init__(self, wake: Callable[[bool], None], listened: Callable[[], bool], backlog: Backlog) -> None:
@@ -77,7 +77,7 @@ class Outbox:
         self._listened = listened
         self._backlog = backlog
         self._spilled = False
-        self._last_words = LastWords()
+        self._tails = StreamTails()
         self._ready = Condition()
         self._entries: deque[_Entry] = deque()
         self._latest: Metrics | None = None
@@ -89,7 +89,7 @@ class Outbox:
         self._closed = False
 
     def put(self, event: Event, *, urgent: bool, wait: bool) -> None:
-        """Queue `event`. With `wait`, wait first until the client that listens has caught up."""
+        """Queue `event`. With `wait`, first wait until a listening client has caught up."""
         if wait and isinstance(event, Output) and len(event.text) > _PIECE:
             for start in range(0, len(event.text), _PIECE):
                 self.put(Output(event.task, event.stream, event.text[start : start + _PIECE]), urgent=urgent, wait=True)
@@ -101,10 +101,10 @@ class Outbox:
         with self._ready:
             room = not wait or self._bytes <= LIMIT or self._find_room()
             start = self._advance(event) if isinstance(event, Output) else NOWHERE
-            if not room and self._last_words.take_in(event, start):
+            if not room and self._tails.add_event(event, start):
                 return
-            if self._last_words.streams:
-                self._say_last_words(event.task)
+            if self._tails.streams:
+                self._queue_tails(event.task)
             if not self._merge(event):
                 self._append(event, start)
         self._wake(urgent)
@@ -117,10 +117,10 @@ class Outbox:
         self._bytes += size
 
     def _find_room(self) -> bool:
-        """Wait until the client has caught up, or is known not to listen; whether there is room for more output."""
+        """Wait until the client has caught up, or no longer listens; return whether there is room for more output."""
         while self._bytes > LIMIT and not self._closed:
             if self._listened():
-                self._ready.wait(_LOOK)
+                self._ready.wait(_POLL_EVERY)
                 continue
             if self._in_memory > LIMIT and not self._backlog.full:
                 self._spill()
@@ -132,7 +132,7 @@ class Outbox:
         return self._bytes - self._backlog.size
 
     def _spill(self) -> None:
-        """Move what there is to the disk, in the messages that it will be sent as; as much as it has room for."""
+        """Move queued events to the disk, batched as they will be sent, as far as it has room."""
         self._spilled = True
         while self._entries:
             chosen, size = self._message(0)
@@ -142,18 +142,18 @@ class Outbox:
                 self._entries.popleft()
             self._first += len(chosen)
 
-    def _say_last_words(self, task: int | None = None) -> None:
-        """Queue what is kept of the last output of a task, or of all of them."""
-        for event in self._last_words.give(task):
+    def _queue_tails(self, task: int | None = None) -> None:
+        """Queue the kept end of the output of a task, or of all tasks."""
+        for event in self._tails.drain(task):
             self._append(event, event.offset if isinstance(event, Output) else NOWHERE)
 
     def put_latest(self, event: Metrics) -> None:
-        """Have `event` go along with the next events that are sent, in place of the one before if that did not."""
+        """Send `event` with the next events, in place of an earlier one that was not sent."""
         with self._ready:
             self._latest = event
 
     def _advance(self, output: Output) -> int:
-        """Where `output` begins in its stream, which grows by it. A stream forgotten since then has no such place."""
+        """Return the offset of `output` in its stream, and advance it; `NOWHERE` for a stream that was forgotten."""
         key = output.task, output.stream
         start = self._lengths.pop(key, NOWHERE if output.task <= self._forgotten else 0)
         self._lengths[key] = NOWHERE if start == NOWHERE else start + len(output.text)
@@ -164,7 +164,7 @@ class Outbox:
         return start
 
     def _merge(self, event: Event) -> bool:
-        """Add `event` to the last entry, if that has not been sent and is its like."""
+        """Extend the last entry by `event`, if it has not been sent and is of the same kind. Return whether it did."""
         if not self._entries or self._first + len(self._entries) - 1 <= self._sent:
             return False
         last = self._entries[-1]
@@ -185,23 +185,23 @@ class Outbox:
 
     @property
     def ended(self) -> list[int]:
-        """The tasks whose end has not been acknowledged."""
+        """Tasks whose last event is not acknowledged."""
         with self._ready:
-            here = [entry.event.task for entry in self._entries if isinstance(entry.event, Finished)]
-            return self._backlog.ended + here
+            in_memory = [entry.event.task for entry in self._entries if isinstance(entry.event, Finished)]
+            return self._backlog.ended + in_memory
 
     @property
     def pending(self) -> bool:
-        """Whether there are events that were never sent."""
+        """True if there are events that were never sent."""
         return self._first + len(self._entries) - 1 > self._sent
 
     @property
-    def unheard(self) -> bool:
-        """Whether there are events that the client has not acknowledged."""
+    def unacknowledged(self) -> bool:
+        """True if there are events that the client has not acknowledged."""
         return bool(self._entries) or self._spilled
 
     def acknowledge(self, number: int) -> None:
-        """Forget the events up to `number`: they have arrived, and somebody is there to hear what follows."""
+        """Drop the events up to `number`, which have arrived, and queue the kept end of other output."""
         with self._ready:
             if self._spilled:
                 self._bytes -= self._backlog.forget(number)
@@ -210,35 +210,35 @@ class Outbox:
                 self._bytes -= self._entries.popleft().size
                 self._first += 1
             self._sent = max(self._sent, number)
-            if self._last_words.streams:
-                self._say_last_words()
+            if self._tails.streams:
+                self._queue_tails()
             self._ready.notify_all()
 
     def rewind(self) -> None:
-        """Send again what was sent and not acknowledged."""
+        """Send unacknowledged events again."""
         with self._ready:
             self._sent = self.first - 1
 
     @property
     def first(self) -> int:
-        """The number of the first event that is not acknowledged, or of the next one."""
+        """Number of the first event that is not acknowledged, or of the next event."""
         return self._backlog.first if self._spilled and self._backlog else self._first
 
     def take(self) -> tuple[int, tuple[Event, ...]]:
-        """The next events to send, up to `BATCH_BYTES` of them, and the number of the first."""
+        """Return the next events to send, up to `BATCH_BYTES` of them, and the number of the first."""
         with self._ready:
             if self._latest is not None:
                 self._entries.append(_Entry(self._latest, [], _OVERHEAD))
                 self._bytes += _OVERHEAD
                 self._latest = None
             start = self._sent + 1
-            held = start >= self._first
-            events = tuple(self._message(start - self._first)[0]) if held else self._backlog.read(start)
+            in_memory = start >= self._first
+            events = tuple(self._message(start - self._first)[0]) if in_memory else self._backlog.read(start)
             self._sent += len(events)
             return start, events
 
     def _message(self, start: int) -> tuple[list[Event], int]:
-        """What goes as one message of what is in memory, from `start` on; and its size."""
+        """Return the next message from the events in memory, from `start` on, and its size."""
         chosen: list[Event] = []
         size = 0
         for index in range(start, len(self._entries)):
@@ -250,7 +250,7 @@ class Outbox:
         return chosen, size
 
     def close(self) -> None:
-        """Let every waiting writer go; the worker ends."""
+        """Release all blocked writers; the worker ends."""
         with self._ready:
             self._closed = True
             self._ready.notify_all()

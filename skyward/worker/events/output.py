@@ -1,8 +1,8 @@
-"""Output below Python: what is written to descriptors 1 and 2 by a subprocess, a C library or `os.write`.
+"""Output below Python: writes to descriptors 1 and 2 by a subprocess, a C library or `os.write`.
 
-It is read from pipes and goes to the one task that runs there, or to the node where there are several or none. Each
-process of the process executor has pipes of its own, read by its parent, so that its last words are heard too. Text
-that Python writes takes another way (`worker.streams`); both ends keep the order of the two.
+It is read from pipes, and belongs to the only running task, or to the node where there are several or none. Each
+process of the process executor has pipes of its own, read by its parent, so that its last output is not lost. Text that
+Python writes takes another path (`worker.events.streams`); both ends keep the order of the two.
 """
 
 import codecs
@@ -26,37 +26,37 @@ type Emit = Callable[[Output], None]
 type StreamName = Literal["stdout", "stderr"]
 
 _DRAIN = 2.0
-"""Seconds to wait at most until what subprocesses have written is sent."""
+"""Longest wait, in seconds, until output of subprocesses is sent."""
 
-_TURN = 1.0
-"""Seconds that a process waits at most until its parent has read what it wrote to its descriptors."""
+_READ_WITHIN = 1.0
+"""Longest wait, in seconds, of a process until its parent has read its output from the descriptors."""
 
-_LOOK = 0.0002
-_NOTHING = bytes(4)
+_POLL_EVERY = 0.0002
+_ZERO = bytes(4)
 
-_read = os.read  # a task may replace it
+_read = os.read  # tasks may replace it
 
 
 _libc = ctypes.PyDLL(None) if sys.platform == "linux" else None
-"""C functions, called without letting go of the interpreter: every `print` asks, and `fcntl.ioctl` would yield to other
-threads each time."""
+"""C functions, called with the GIL held: every `print` calls them, and `fcntl.ioctl` would yield to other threads each
+time."""
 
 
 def unread(descriptor: int) -> int:
-    """Return how many bytes wait in a pipe or a socket; 0 where that cannot be known."""
+    """Return the number of unread bytes in a pipe or a socket; 0 where that cannot be known."""
     if _libc is not None:
         size = ctypes.c_int()
         failed = _libc.ioctl(descriptor, termios.FIONREAD, ctypes.byref(size))
         return 0 if failed else size.value
     try:
-        waiting = fcntl.ioctl(descriptor, termios.FIONREAD, _NOTHING)
+        waiting = fcntl.ioctl(descriptor, termios.FIONREAD, _ZERO)
     except OSError:
         return 0
-    return 0 if waiting == _NOTHING else int.from_bytes(waiting, "little")
+    return 0 if waiting == _ZERO else int.from_bytes(waiting, "little")
 
 
 class _Polled(ctypes.Structure):
-    """What `poll` takes for one descriptor."""
+    """Argument of `poll` for one descriptor."""
 
     _fields_ = (("descriptor", ctypes.c_int), ("events", ctypes.c_short), ("found", ctypes.c_short))
 
@@ -67,36 +67,36 @@ def _polled(readers: Iterable[int]) -> "ctypes.Array[_Polled]":
 
 
 class Descriptors:
-    """Descriptors 1 and 2 of this process, which are pipes, and spares of them for when a task closes them."""
+    """Descriptors 1 and 2 of this process, which are pipes, and duplicates of them for when a task closes them."""
 
     def __init__(self) -> None:
         self._spares = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
 
     def restore(self) -> None:
-        """Open again those that a task has closed, unless something else has their numbers by now."""
+        """Reopen descriptors that a task has closed, unless their numbers are in use again."""
         for descriptor, spare in self._spares.items():
             try:
                 fcntl.fcntl(descriptor, fcntl.F_GETFD)
             except OSError:
                 found = fcntl.fcntl(spare, fcntl.F_DUPFD, descriptor)
-                if found != descriptor:  # taken in this moment
+                if found != descriptor:  # the number was taken meanwhile
                     os.close(found)
 
     def wait_for_reader(self) -> None:
-        """Wait, a moment at most, until the process that reads the pipes has taken what is in them."""
+        """Wait briefly until the process that reads the pipes has emptied them."""
         deadline = None
         while any(map(unread, self._spares.values())):
-            deadline = clock.monotonic() + _TURN if deadline is None else deadline
+            deadline = clock.monotonic() + _READ_WITHIN if deadline is None else deadline
             if clock.monotonic() > deadline:
                 return
-            clock.sleep(_LOOK)
+            clock.sleep(_POLL_EVERY)
 
 
 def capture_descriptors(emit: Emit, alone: Callable[[], int]) -> tuple[Descriptors, Callable[[], None]]:
-    """Send what is written to descriptors 1 and 2 through `emit`, from a thread that reads the other ends of pipes.
+    """Send writes to descriptors 1 and 2 through `emit`, from a thread that reads the other ends of pipes.
 
     Returns:
-        The descriptors, and what waits, a moment at most, until all that was written so far has been sent.
+        The descriptors, and a function that waits briefly until all output so far has been sent.
     """
     pump = Pump(emit, alone)
     for descriptor, writer in zip((1, 2), pump.writers, strict=True):
@@ -111,11 +111,11 @@ class Pump:
 
     Args:
         emit: takes each piece of output.
-        alone: the task whose output it is, or 0.
-        before: called before each read; waits for what was sent on another way before it was written.
+        alone: returns the task to which the output belongs, or 0.
+        before: called before each read; waits for text that was sent on another path before the output was written.
 
     Attributes:
-        writers: the ends for stdout and stderr. They are to be handed on before `start`, which closes them here.
+        writers: the ends for stdout and stderr, to be passed on before `start`, which closes them here.
     """
 
     def __init__(self, emit: Emit, alone: Callable[[], int], before: Callable[[], None] = lambda: None) -> None:
@@ -133,14 +133,14 @@ class Pump:
         self._reading = False
 
     def start(self) -> None:
-        """Read until nobody can write any more."""
+        """Start to read, until all writers are closed."""
         for writer in self.writers:
             os.close(writer)
         Thread(target=self._run, name="skyward-output", daemon=True).start()
 
     def catch_up(self, *, read: bool = False) -> None:
-        """Wait, a moment at most, until all that was written so far has been sent; with `read`, what was read of it."""
-        if (read or not self._waiting()) and not self._reading:  # in this order
+        """Wait briefly until all output so far has been sent; with `read`, only output that was read already."""
+        if (read or not self._waiting()) and not self._reading:  # the order of these checks matters
             return
         with self._changed:  # so that no reader is closed meanwhile
             wanted = {reader: self._taken[reader] + (0 if read else unread(reader)) for reader in self._readers}
@@ -151,7 +151,7 @@ class Pump:
             self._changed.wait_for(done, _DRAIN)
 
     def _waiting(self) -> bool:
-        """Return whether a pipe has data or is at end of file. One C call: every `print` asks."""
+        """Return whether a pipe has data or is at end of file. One C call: every `print` makes it."""
         if _libc is not None:
             return bool(_libc.poll(self._pipes, len(self._pipes), 0))
         return any(unread(pipe.descriptor) for pipe in self._pipes)
@@ -164,12 +164,12 @@ class Pump:
         while self._readers:
             for reader, _ in readable.poll():
                 self._before()
-                self._reading = True  # before the pipe is emptied, so that it is never neither
+                self._reading = True  # before the pipe is emptied, so that output is always in one of the two
                 with self._changed:
-                    data = _read(reader, 65536)  # there is some, or the end
+                    data = _read(reader, 65536)  # does not block: there is data, or the end of file
                     self._taken[reader] += len(data)
                 text = decoders[reader].decode(data, final=not data)
-                # Whatever is wrong with the way to the client: nobody may wait for ever to write into a full pipe.
+                # Even if the connection to the client fails: no writer may block forever on a full pipe.
                 with contextlib.suppress(Exception):
                     if text:
                         self._emit(Output(self._alone(), self._readers[reader], text))

@@ -1,8 +1,8 @@
-"""`sys.stdout` and `sys.stderr` of a node: what is written goes to the client at once, with the task that wrote it.
+"""`sys.stdout` and `sys.stderr` of a node: each write goes to the client at once, with the task that made it.
 
-Tasks may share the process. What a script does to its streams (replace, reconfigure, detach or close them) therefore
-counts for the task that does it, and ends with it. `print` and other C code find the streams in the dictionary of
-`sys`, Python code through its attributes, so both lead to the task's own.
+Tasks may share the process. So whatever a script does to its streams (replace, reconfigure, detach or close them)
+applies to its own task, and ends with it. `print` and other C code find the streams in the dictionary of `sys`, Python
+code through its attributes: both lead to the task's own stream.
 """
 
 import codecs
@@ -33,19 +33,19 @@ _UNCHANGED = "utf-8", "backslashreplace"
 _CLOSED = "I/O operation on closed file."
 _DETACHED = "underlying buffer has been detached"
 _KEEP: Any = object()
-"""Marks what is left as it is."""
+"""Marker for an argument or stream that is not changed."""
 
 _write = os.write  # a task may replace it
 
 
 @dataclass(slots=True)
 class _State:
-    """One stream of one task, once the task did more to it than write text.
+    """State of one stream of one task, once the task did more to it than write text.
 
     Attributes:
-        replacement: what the task put in the place of the stream; `_KEEP` for nothing.
-        refusal: why text cannot be written any more; empty while it can.
-        decoder: has the bytes of a character that is not complete yet.
+        replacement: the task's replacement of the stream; `_KEEP` for none.
+        refusal: reason why text cannot be written any more; empty while it can.
+        decoder: holds the bytes of an incomplete character.
     """
 
     replacement: Any = _KEEP
@@ -58,25 +58,26 @@ class _State:
     decoder: codecs.IncrementalDecoder | None = None
 
     def decode(self, data: bytes, *, final: bool = False) -> str:
-        """Return the text of `data` after what came before, without a last character that is not complete."""
+        """Return the text of `data` after the bytes before it, without an incomplete last character."""
         if self.decoder is None:
             self.decoder = codecs.getincrementaldecoder(self.encoding)("replace")
         return encodable(self.decoder.decode(data, final))
 
     def rest(self) -> str:
-        """Return what stands for an incomplete character that nothing follows."""
+        """Return the replacement of an incomplete character that nothing follows."""
         text = "" if self.decoder is None else self.decode(b"", final=True)
         self.decoder = None
         return text
 
 
 class TaskStream(io.TextIOBase):
-    """A text stream whose every write is an event of the task that makes it.
+    """A text stream that makes each write an event of the task that runs.
 
     Args:
+        name: name of the stream.
         emit: takes each piece of output.
-        alone: the one task that runs, or 0; for threads that no task has started.
-        catch_up: waits until what was written to the descriptors before has been sent, so that the order stays.
+        alone: returns the only running task, or 0; for threads that no task has started.
+        catch_up: waits until output that was written to the descriptors before has been sent, to keep the order.
     """
 
     mode = "w"
@@ -92,23 +93,23 @@ class TaskStream(io.TextIOBase):
         os.register_at_fork(after_in_child=self._after_fork)
 
     def _after_fork(self) -> None:
-        """Write to the descriptor from now on: the parent reads it, and the way to the client is the parent's own."""
+        """Write to the descriptor from now on: the parent reads it, and the connection to the client is its own."""
         self._forked = current_task_number()
 
     def _task(self) -> int:
         if running.get() is not None:
-            return current_task_number()  # 0 for a thread whose task has ended, whichever task runs now
+            return current_task_number()  # 0 for a thread whose task has ended, even while another task runs
         return self._alone() if self._forked is None else self._forked
 
     def _state(self) -> _State:
-        """Return the state of the stream for the task that runs, to change it."""
+        """Return the state of the stream for the running task, to change it."""
         return self._states.setdefault(self._task(), _State())
 
-    def _seen(self) -> _State:
-        """Return the state of the stream for the task that runs, to read it."""
+    def _current_state(self) -> _State:
+        """Return the state of the stream for the running task, to read it."""
         return self._states.get(self._task()) or _State()
 
-    # What scripts ask.
+    # Attributes that scripts read.
 
     @property
     def name(self) -> str:
@@ -120,23 +121,23 @@ class TaskStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # the base class has it as an attribute
-        return self._seen().encoding
+        return self._current_state().encoding
 
     @property
     def errors(self) -> str:  # type: ignore[override]  # the base class has it as an attribute
-        return self._seen().errors
+        return self._current_state().errors
 
     @property
     def line_buffering(self) -> bool:
-        return self._seen().line_buffering
+        return self._current_state().line_buffering
 
     @property
     def write_through(self) -> bool:
-        return self._seen().write_through
+        return self._current_state().write_through
 
     @property
     def closed(self) -> bool:
-        return self._seen().refusal == _CLOSED
+        return self._current_state().refusal == _CLOSED
 
     def writable(self) -> bool:
         return True
@@ -147,7 +148,7 @@ class TaskStream(io.TextIOBase):
     def fileno(self) -> int:
         return _DESCRIPTORS[self._name]
 
-    # What scripts do.
+    # Operations of scripts.
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
@@ -167,7 +168,7 @@ class TaskStream(io.TextIOBase):
         return len(text)
 
     def write_bytes(self, data: bytes) -> None:
-        """Write what the buffer below this stream was given."""
+        """Write bytes that the buffer below this stream was given."""
         task = self._task()
         state = self._states.get(task)
         if state is None:
@@ -187,7 +188,7 @@ class TaskStream(io.TextIOBase):
         line_buffering: bool | None = None,
         write_through: bool | None = None,
     ) -> None:
-        """Change what `io.TextIOWrapper.reconfigure` changes. Nothing is buffered, whatever is asked for."""
+        """Change the settings that `io.TextIOWrapper.reconfigure` changes. Nothing is buffered, whatever they say."""
         if newline is not _KEEP and newline not in _NEWLINES:
             raise ValueError(f"illegal newline value: {newline!r}")
         if encoding is not None:
@@ -215,19 +216,19 @@ class TaskStream(io.TextIOBase):
         return self._buffer
 
     def close(self) -> None:
-        """Refuse further text of the task that runs. Other tasks go on writing."""
+        """Refuse further text of the running task. Other tasks can still write."""
         state = self._state()
         self._send(self._task(), state.rest())
         state.refusal = state.refusal or _CLOSED
 
     def __del__(self) -> None:
-        """Nothing: closing counts for a task."""
+        """Do nothing: closing applies to one task."""
 
-    # What tasks have put in the place of the stream.
+    # Replacements of the stream by tasks.
 
     @property
     def current(self) -> Any:
-        """What the running task has as this stream: the stream itself, unless the task replaced it."""
+        """The running task's stream: this one, unless the task replaced it."""
         state = self._states.get(self._task())
         return self if state is None or state.replacement is _KEEP else state.replacement
 
@@ -239,12 +240,12 @@ class TaskStream(io.TextIOBase):
             state.replacement = _KEEP
 
     def end_task(self, task: int) -> None:
-        """Forget what the task did to the stream, having written what it left unfinished. On a thread of the task."""
+        """Write an incomplete character of the task, and forget its changes to the stream. On a thread of the task."""
         state = self._states.get(task)
         if state is None:
             return
-        if type(state.replacement) is io.TextIOWrapper:  # as the end of a script flushes its `sys.stdout`
-            with contextlib.suppress(BaseException):  # what is below it may be the task's own
+        if type(state.replacement) is io.TextIOWrapper:  # flushed, as at the end of a script
+            with contextlib.suppress(BaseException):  # the stream below it may be the task's own
                 state.replacement.flush()
         state.replacement = _KEEP
         self._send(task, state.rest())
@@ -264,7 +265,7 @@ class TaskStream(io.TextIOBase):
 
 
 class _TaskBuffer(io.BufferedIOBase):
-    """The bytes below a `TaskStream`. Closing it does nothing: wrappers close it when they are collected."""
+    """The bytes below a `TaskStream`. Closing it does nothing: wrappers close it when they are garbage-collected."""
 
     def __init__(self, stream: TaskStream) -> None:
         self._stream = stream
@@ -298,14 +299,14 @@ class _TaskBuffer(io.BufferedIOBase):
         return len(written)
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def __del__(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _Current:
-    """What C code, such as `print`, finds as a stream: leads to what the running task has there."""
+    """Stream for C code, such as `print`: leads to the running task's own stream."""
 
     def __init__(self, stream: TaskStream) -> None:
         self._stream = stream
@@ -324,7 +325,7 @@ class _Current:
 
 
 class _System(ModuleType):
-    """The class of `sys` on a node: its streams are those of the running task."""
+    """Class of `sys` on a node: its streams are those of the running task."""
 
     @property
     def stdout(self) -> Any:
@@ -365,9 +366,9 @@ def replace_streams(
 
     Args:
         emit: takes each piece of output.
-        alone: the one task that runs, or 0; for writes from threads that no task has started.
-        catch_up: waits until what was written to the descriptors before has been sent.
-        restore: opens the descriptors again that a task has closed.
+        alone: returns the only running task, or 0; for writes from threads that no task has started.
+        catch_up: waits until output that was written to the descriptors before has been sent.
+        restore: reopens descriptors that a task has closed.
     """
     _restores[:] = [restore]
     sys.stdin = NoKeyboard()
@@ -384,19 +385,19 @@ def _set_originals() -> None:
 
 
 def end_task(task: int) -> None:
-    """Write what a task left unfinished on its streams, and forget what it did to them. Inside the task."""
+    """Write incomplete characters of a task, and forget its changes to the streams. Inside the task."""
     for stream in _streams.values():
         stream.end_task(task)
     for restore in _restores:
         restore()
     for name, hook in _HOOKS.items():
-        if getattr(sys, name, None) is None:  # without one, no thread can be started
+        if getattr(sys, name, None) is None:  # no thread can be started without it
             setattr(sys, name, hook)
     _set_originals()
 
 
 class NoKeyboard(io.TextIOBase):
-    """Standard input of a node: reading from it fails at once, instead of waiting for what never comes."""
+    """Standard input of a node: reading from it fails at once, instead of blocking forever."""
 
     def readable(self) -> bool:
         return True
@@ -410,7 +411,7 @@ class NoKeyboard(io.TextIOBase):
     def read(self, size: int | None = -1, /) -> str:
         raise EOFError(
             "A node has no keyboard, so nothing can be read from standard input there. "
-            "Ask here, and hand the answer over in a variable."
+            "Call input() in the notebook, and pass the answer in a variable."
         )
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # the base class has it for bytes too

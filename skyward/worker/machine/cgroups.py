@@ -1,7 +1,7 @@
-"""What a container may use, and what it does use, of CPU and memory: control groups of version 1 and 2.
+"""Limits and usage of a container's CPU and memory: control groups of version 1 and 2.
 
-A limit holds for all below the group that has it. So the tightest one on the way up counts, and what is used is read
-there, too.
+A limit applies to all groups below the one that has it. So the tightest limit on the path to the root counts, and usage
+is read at its group, too.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,9 +13,12 @@ __all__ = ["Limit", "cpu_limit", "memory_limit"]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much there may be, and what says how much there is: cores and seconds that they were busy, or bytes.
+    """A limit, and the usage that counts against it: cores and seconds for which they were busy, or bytes.
 
-    `kept`: bytes in use that the system would give up for others, such as files that were read.
+    Attributes:
+        most: the limit.
+        used: returns the usage.
+        kept: returns the bytes in use that the system can reclaim, such as cached files.
     """
 
     most: float
@@ -24,7 +27,7 @@ class Limit:
 
 
 def cpu_limit(root: Path = Path("/")) -> Limit | None:
-    """Cores that this process may use; None where no group limits them."""
+    """Return the cores that this process may use; None where no group limits them."""
     limits = [
         *(_cpu_v2(folder) for folder in _folders(root, "")),
         *(_cpu_v1(root, folder) for folder in _folders(root, "cpu")),
@@ -33,7 +36,7 @@ def cpu_limit(root: Path = Path("/")) -> Limit | None:
 
 
 def memory_limit(root: Path = Path("/")) -> Limit | None:
-    """Bytes that this process may use; None where no group limits them."""
+    """Return the bytes that this process may use; None where no group limits them."""
     limits = [
         *(_memory(f, "memory.max", "memory.current", "") for f in _folders(root, "")),
         *(_memory(f, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_") for f in _folders(root, "memory")),
@@ -58,7 +61,7 @@ def _cpu_v1(root: Path, folder: Path) -> Limit | None:
 
 def _memory(folder: Path, most: str, used: str, prefix: str) -> Limit | None:
     limit = _text(folder / most).strip()
-    if not limit.isdigit() or int(limit) >= 1 << 60:  # version 1 says "no limit" with a number that nobody reaches
+    if not limit.isdigit() or int(limit) >= 1 << 60:  # version 1 writes "no limit" as a huge number
         return None
 
     def in_use() -> float:
@@ -68,7 +71,7 @@ def _memory(folder: Path, most: str, used: str, prefix: str) -> Limit | None:
 
 
 def _folders(root: Path, controller: str) -> Iterator[Path]:
-    """The folder of this process's group of a controller, "" for version 2, and those above it."""
+    """Yield the folder of this process's group of a controller, "" for version 2, and the folders above it."""
     group = _group(_text(root / "proc/self/cgroup"), controller)
     mount = _mount(_text(root / "proc/self/mountinfo"), controller)
     if group is None or mount is None:
@@ -84,7 +87,7 @@ def _folders(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _group(cgroup: str, controller: str) -> str | None:
-    """The group of `/proc/self/cgroup`."""
+    """Return the group of a controller, from `/proc/self/cgroup`."""
     for line in cgroup.splitlines():
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(",") if controller else not controllers:
@@ -93,7 +96,7 @@ def _group(cgroup: str, controller: str) -> str | None:
 
 
 def _mount(mountinfo: str, controller: str) -> tuple[str, str] | None:
-    """Which group is mounted, and where, of `/proc/self/mountinfo`."""
+    """Return the mounted group of a controller and its mount point, from `/proc/self/mountinfo`."""
     for line in mountinfo.splitlines():
         fields, _, rest = line.partition(" - ")
         kind, _, options = rest.split(" ", 2)
@@ -104,7 +107,7 @@ def _mount(mountinfo: str, controller: str) -> tuple[str, str] | None:
 
 
 def _field(path: Path, name: str) -> int:
-    """The number of a line `name number` of a file; 0 where there is none."""
+    """Return the number of a line `name number` of a file; 0 where there is none."""
     for line in _text(path).splitlines():
         key, _, value = line.partition(" ")
         if key == name:
@@ -113,7 +116,7 @@ def _field(path: Path, name: str) -> int:
 
 
 def _text(path: Path) -> str:
-    """What a file holds; nothing where it is not there."""
+    """Return the content of a file; "" where it does not exist."""
     try:
         return path.read_text()
     except OSError:

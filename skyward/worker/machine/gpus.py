@@ -1,4 +1,4 @@
-"""The GPUs of a machine, as NVIDIA's library tells of them, or else its command; none where neither is there."""
+"""The GPUs of a machine, from NVIDIA's library, or else from its command; none where both are missing."""
 
 import shutil
 import subprocess
@@ -10,38 +10,38 @@ from skyward.events.metrics import GPUMetrics
 
 __all__ = ["find_gpus"]
 
-type Look = Callable[[], tuple[GPUMetrics, ...]]
+type Sample = Callable[[], tuple[GPUMetrics, ...]]
 
 _FIELDS = "index,name,utilization.gpu,memory.used,memory.total"
 _MIB = 1 << 20
 
 
-def find_gpus(interval: float) -> Look:
-    """What looks at the GPUs, chosen once. The command goes on running, and writes every `interval` seconds."""
+def find_gpus(interval: float) -> Sample:
+    """Return a sampler of the GPUs, chosen once. The command keeps running, and writes every `interval` seconds."""
     return _from_library() or _from_command(interval) or tuple
 
 
-def _from_library() -> Look | None:
+def _from_library() -> Sample | None:
     try:
-        import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]  # of the node, if it has it
+        import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]  # installed on the node, or not
 
         pynvml.nvmlInit()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-    except Exception:  # no library, no driver, or one that does not fit the other
+    except Exception:  # no library, no driver, or versions that do not match
         return None
 
-    def look_at(handle: Any) -> Iterable[GPUMetrics]:
+    def sample(handle: Any) -> Iterable[GPUMetrics]:
         try:
             name, memory = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetMemoryInfo(handle)
             busy = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-        except pynvml.NVMLError:  # lost, or of a kind that does not tell
+        except pynvml.NVMLError:  # the GPU is lost, or does not support the query
             return ()
         return [GPUMetrics(name if isinstance(name, str) else name.decode(), busy, memory.used, memory.total)]
 
-    return lambda: tuple(gpu for handle in handles for gpu in look_at(handle))
+    return lambda: tuple(gpu for handle in handles for gpu in sample(handle))
 
 
-def _from_command(interval: float) -> Look | None:
+def _from_command(interval: float) -> Sample | None:
     command = shutil.which("nvidia-smi")
     if command is None:
         return None
@@ -57,8 +57,8 @@ def _from_command(interval: float) -> Look | None:
     def listen() -> None:
         with process:
             for line in process.stdout or ():
-                if (said := _parse(line)) is not None:
-                    found[said[0]] = said[1]
+                if (parsed := _parse(line)) is not None:
+                    found[parsed[0]] = parsed[1]
         found.clear()
 
     Thread(target=listen, name="skyward-gpus", daemon=True).start()
@@ -66,7 +66,7 @@ def _from_command(interval: float) -> Look | None:
 
 
 def _parse(line: str) -> tuple[int, GPUMetrics] | None:
-    """The number of a GPU and what the command says of it. What that does not know is 0."""
+    """Return the index of a GPU and its metrics, from a line of the command. Unknown values are 0."""
     index, _, rest = line.partition(",")
     name, *numbers = rest.rsplit(",", 3)
     if len(numbers) != 3 or not index.strip().isdigit():

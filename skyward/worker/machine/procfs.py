@@ -1,4 +1,4 @@
-"""What Linux says of a machine and of processes in the files of /proc, as numbers. No file is opened here."""
+"""Parsers for files of Linux' /proc about a machine and its processes. No file is opened here."""
 
 from collections.abc import Container
 from dataclasses import dataclass
@@ -16,32 +16,32 @@ __all__ = [
 
 _SECTOR = 512
 _VIRTUAL = ("lo", "veth", "docker", "br-", "virbr", "ifb", "cni", "flannel")
-"""Interfaces, as their names begin, whose bytes stay on the machine, or are counted where they leave it."""
+"""Prefixes of interfaces whose bytes stay on the machine, or are counted where they leave it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process: ticks that it and its children that have ended were busy, and pages that it holds."""
+    """One process: ticks for which it and its reaped children were busy, and pages that it holds."""
 
     ticks: int
     pages: int
 
 
 def busy_ticks(stat: str) -> int:
-    """Ticks that the CPUs of a machine were busy, of `/proc/stat`. Those that a hypervisor took are nobody's."""
+    """Return the ticks for which the CPUs of a machine were busy, from `/proc/stat`, without stolen time."""
     user, nice, system, _, _, irq, softirq = map(int, stat.split(maxsplit=8)[1:8])
     return user + nice + system + irq + softirq
 
 
 def memory_bytes(meminfo: str) -> tuple[int, int]:
-    """Bytes in use and in all, of `/proc/meminfo`. What the system would give up at once is not in use."""
+    """Return the bytes in use and in all, from `/proc/meminfo`. Memory that can be reclaimed at once is not in use."""
     sizes = _sizes(meminfo)
     total = sizes["MemTotal"]
     return total - sizes.get("MemAvailable", sizes["MemFree"]), total
 
 
 def free_bytes(meminfo: str) -> int:
-    """Bytes that processes can still have, of `/proc/meminfo`: of memory, and of swap."""
+    """Return the bytes of memory and swap that processes can still have, from `/proc/meminfo`."""
     sizes = _sizes(meminfo)
     return sizes.get("MemAvailable", sizes["MemFree"]) + sizes.get("SwapFree", 0)
 
@@ -52,7 +52,7 @@ def _sizes(meminfo: str) -> dict[str, int]:
 
 
 def network_bytes(net_dev: str) -> tuple[int, int]:
-    """Bytes received and sent, of `/proc/net/dev`, over what leads out of the machine."""
+    """Return the bytes received and sent over physical interfaces, from `/proc/net/dev`."""
     received = sent = 0
     for line in net_dev.splitlines()[2:]:
         name, _, rest = line.partition(":")
@@ -63,7 +63,7 @@ def network_bytes(net_dev: str) -> tuple[int, int]:
 
 
 def disk_bytes(diskstats: str, whole: Container[str]) -> tuple[int, int]:
-    """Bytes read and written, of `/proc/diskstats`. `whole`: the disks, without partitions."""
+    """Return the bytes read and written, from `/proc/diskstats`. `whole`: the disks, without partitions."""
     read = written = 0
     for line in diskstats.splitlines():
         fields = line.split()
@@ -73,12 +73,12 @@ def disk_bytes(diskstats: str, whole: Container[str]) -> tuple[int, int]:
 
 
 def process(stat: str) -> Process:
-    """The process of a `/proc/PID/stat`."""
-    fields = stat[stat.rindex(")") + 2 :].split()  # its name, before that, may hold anything
+    """Return the process of a `/proc/PID/stat`."""
+    fields = stat[stat.rindex(")") + 2 :].split()  # the name before that may contain anything
     return Process(sum(map(int, fields[11:15])), int(fields[21]))
 
 
 def process_disk_bytes(io: str) -> tuple[int, int]:
-    """Bytes that a process has read from and written to disks, of `/proc/PID/io`."""
+    """Return the bytes that a process has read from and written to disks, from `/proc/PID/io`."""
     numbers = {name: int(value) for name, _, value in (line.partition(":") for line in io.splitlines())}
     return numbers["read_bytes"], numbers["write_bytes"]

@@ -1,7 +1,7 @@
-"""What a node uses of its machine, looked at every few seconds on a thread of its own.
+"""Usage of a node's machine, sampled every few seconds on a thread of its own.
 
 On Linux the files of /proc and of control groups are read directly: that takes less than a millisecond, and no package.
-Elsewhere there is what Python itself can tell: the CPU time of the node, and its disk.
+Elsewhere the samples have only what Python itself can tell: the CPU time of the node, and its disk.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ __all__ = ["Sampler", "start_sampling"]
 type Scope = Literal["machine", "processes"]
 
 FIRST = 0.5
-"""Seconds until the first look that counts, at most: its figures are those since the start."""
+"""Seconds until the first sample, at most: its rates are those since the start."""
 
 _STACKED = ("loop", "ram", "zram", "dm-", "md")
-"""Disks, as their names begin, that are memory, or made of others that are counted."""
+"""Prefixes of disks that are memory, or consist of other disks that are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Counters:
-    """What only grows: seconds of CPU, and bytes."""
+    """Monotonic counters: seconds of CPU, and bytes."""
 
     at: float
     cpu: float
@@ -44,11 +44,12 @@ class _Counters:
 
 
 class Sampler:
-    """Looks at a machine, or at this process and those under it.
+    """Sampler of a machine, or of this process and its descendants.
 
     Args:
-        root: where its files are.
-        gpus: looks at the GPUs.
+        scope: what to sample.
+        root: root of its file system.
+        gpus: samples the GPUs.
     """
 
     def __init__(
@@ -70,13 +71,13 @@ class Sampler:
         self._before = self._count()[0]
 
     def sample(self) -> NodeMetrics:
-        """What is used now; rates are those since the last time."""
+        """Return the current usage; rates are those since the last sample."""
         before, (now, memory) = self._before, self._count()
         self._before = now
         elapsed = max(now.at - before.at, 1e-6)
 
-        def rate(then: float | None, since: float | None) -> float | None:
-            return None if then is None or since is None else max(0.0, since - then) / elapsed
+        def rate(earlier: float | None, later: float | None) -> float | None:
+            return None if earlier is None or later is None else max(0.0, later - earlier) / elapsed
 
         disk = shutil.disk_usage(".")
         return NodeMetrics(
@@ -101,7 +102,7 @@ class Sampler:
         return total if self._memory_limit is None else min(total, int(self._memory_limit.most))
 
     def _count(self) -> tuple[_Counters, int | None]:
-        """The counters, and bytes of memory in use."""
+        """Return the counters, and the bytes of memory in use."""
         if not self._linux:
             return _Counters(clock.monotonic(), sum(os.times()[:4])), None
         return self._count_machine() if self._scope == "machine" else self._count_processes()
@@ -127,18 +128,18 @@ class Sampler:
             try:
                 each = procfs.process((folder / "stat").read_text("utf-8", "replace"))
                 disks = procfs.process_disk_bytes((folder / "io").read_text())
-            except OSError:  # it has ended meanwhile, or is somebody else's
+            except OSError:  # the process has ended, or belongs to another user
                 continue
             ticks, pages = ticks + each.ticks, pages + each.pages
             read, written = read + disks[0], written + disks[1]
         return _Counters(clock.monotonic(), ticks / self._ticks, read, written), pages * self._page
 
     def _tree(self, folder: Path) -> Iterator[Path]:
-        """The folder of a process and those of all under it."""
+        """Yield the folders of a process and of its descendants."""
         yield folder
         try:
             lists = [(thread / "children").read_text() for thread in (folder / "task").iterdir()]
-        except OSError:  # it has ended, or the system keeps no such lists
+        except OSError:  # the process has ended, or the system has no such lists
             return
         for children in lists:
             for child in children.split():
@@ -146,7 +147,7 @@ class Sampler:
 
 
 def start_sampling(interval: float, scope: Scope, emit: Callable[[Metrics], None]) -> None:
-    """Look every `interval` seconds from now on, as long as the process lives."""
+    """Sample every `interval` seconds from now on, as long as the process lives."""
 
     def run() -> None:
         sampler = Sampler(scope, gpus=find_gpus(interval))
@@ -154,7 +155,7 @@ def start_sampling(interval: float, scope: Scope, emit: Callable[[Metrics], None
         while True:
             clock.sleep(pause)
             pause = interval
-            with contextlib.suppress(OSError, ValueError, KeyError):  # a file that is gone, or is not as it should be
+            with contextlib.suppress(OSError, ValueError, KeyError):  # a file is gone, or malformed
                 emit(Metrics(sampler.sample()))
 
     Thread(target=run, name="skyward-metrics", daemon=True).start()

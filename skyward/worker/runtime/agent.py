@@ -1,6 +1,6 @@
-"""The agent of a node: takes commands from the engine, hands tasks to slots, and sends their events home.
+"""The agent of a node: takes commands from the engine, dispatches tasks to slots, and sends their events to the client.
 
-It lives on the engine's loop, on a thread of its own, so that the main thread is free for tasks. Nothing here waits.
+It lives on the engine's loop, on a thread of its own, so that the main thread is free for tasks. Nothing here blocks.
 """
 
 import asyncio
@@ -67,22 +67,22 @@ if TYPE_CHECKING:
 __all__ = ["RESTART", "Agent"]
 
 TICK = 0.02
-"""Seconds between looks at deadlines while there are tasks; events that are not urgent go out at this pace at most."""
+"""Seconds between checks of deadlines while there are tasks; events that are not urgent are sent at most this often."""
 
 SETTLE = 1.0
-"""Seconds that a task's end waits at most until nobody counts it among those who wait for a collection."""
+"""Seconds that the end of a task waits at most until its operations on collections are cancelled."""
 
 ENDING = 1.5
-"""Seconds that tasks, and what they have registered for the end of their process, have when the worker ends."""
+"""Seconds that tasks and their `atexit` functions have when the worker ends."""
 
-HEARD_ENDING = 3.0
-"""The same where the client is there to hear what they say: less, with what is sent last, than it listens."""
+ENDING_WITH_LISTENER = 3.0
+"""The same while a client listens: shorter than its timeout, so that the last events reach it."""
 
 GLANCE = 0.25
-"""Seconds between looks at what the processes of slots say while they have no task."""
+"""Seconds between polls of the processes of idle slots."""
 
 RESTART = 75
-"""Exit status of a worker that asks to be started again (EX_TEMPFAIL)."""
+"""Exit status of a worker that requests a restart (EX_TEMPFAIL)."""
 
 
 class Agent:
@@ -91,13 +91,13 @@ class Agent:
     Args:
         loop: the engine's loop.
         node: rank of the node.
-        slots: how many tasks run at once.
-        backlog: takes what they say while nobody listens.
-        processes: whether each slot is a process of its own.
+        slots: number of tasks that run at once.
+        backlog: takes the events while no client listens.
+        processes: True to run each slot in a process of its own.
 
     Attributes:
         replies: answers the client.
-        drain: waits, a moment at most, for what is on its way from the descriptors of the process.
+        drain: waits briefly until output in the descriptors of the process has been sent.
     """
 
     def __init__(
@@ -135,12 +135,12 @@ class Agent:
         self._parted = ThreadEvent()
 
     def start(self) -> None:
-        """Start the slots that are threads of their own. Slot 0 of the thread executor waits for `serve`."""
+        """Start the slots that have threads of their own. Slot 0 of the thread executor waits for `serve`."""
         for _ in range(self._slots if self._processes else self._slots - 1):
             self._start_slot()
 
     def serve(self) -> None:
-        """Give the main thread to tasks, or let it wait, until the worker is told to end."""
+        """Run tasks on the main thread, or block it, until the worker has to end."""
         if self._processes:
             while not self._stopped.wait(GLANCE):
                 for child in tuple(self._children):
@@ -149,7 +149,7 @@ class Agent:
             self._executor.serve(ThreadSlot(self._node, self, self.store, self._functions))
 
     def part(self) -> None:
-        """Wait until all that there is to say has been said, and heard where somebody listens. After `serve`."""
+        """Wait until the last events have been sent, and acknowledged if a client listens. Called after `serve`."""
         self._main_ended.set()
         self._parted.wait()
 
@@ -166,7 +166,7 @@ class Agent:
 
         Thread(target=serve, name="skyward-slot", daemon=True).start()
 
-    # What the executor asks for.
+    # Callbacks of the executor.
 
     def _started(self, task: int) -> None:
         self._outbox.put(Started(task), urgent=False, wait=False)
@@ -181,32 +181,32 @@ class Agent:
         self._holds.ended(event.task)
         if self._executor.idle:
             self.replies.say(event)
-        else:  # others are about to end, and go together
+        else:  # other tasks are about to end: send the events together
             self.replies.put(event)
 
     def _replace_slot(self) -> None:
         self._start_slot()
 
     def _end_process(self, finished: Finished) -> bool:
-        """Exit once the client has what there is to say; where none listens, what it has not heard is worth more."""
-        if not self.replies.listened_to:
+        """Exit once the client has all events. Where no client listens, stay: unacknowledged results are worth more."""
+        if not self.replies.has_listener:
             return False
-        self.replies.put(Ending())  # first, so that the client sends nothing here in the place of the task
+        self.replies.put(Ending())  # first, so that the client dispatches no other task to this process
         self._finished(finished)
 
         def leave() -> None:
             self.drain()
-            self._executor.give_back()
-            self.replies.be_heard()
+            self._executor.return_waiting()
+            self.replies.wait_acknowledged()
             os._exit(RESTART)
 
         Thread(target=leave, name="skyward-leave", daemon=True).start()
         return True
 
-    # The port of tasks.
+    # The `Port` of tasks.
 
     def emit(self, event: Event) -> None:
-        """Queue an event of a running task; waits while the client is too far behind."""
+        """Queue an event of a running task; block while the client is too far behind."""
         if is_forked():
             write(event)
             return
@@ -215,7 +215,7 @@ class Agent:
         self.replies.emit(event)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
-        """Keep buffers of a result until the client drops them; their keys. What may still change is copied.
+        """Keep buffers of a result until the client drops them; return their keys. Memory that may change is copied.
 
         Raises:
             MemoryError: there is not enough memory for the copies.
@@ -230,27 +230,27 @@ class Agent:
         return keys
 
     def emit_metrics(self, metrics: Metrics) -> None:
-        """Have `metrics` go along with what is sent next, in place of those that did not go yet."""
+        """Send `metrics` with the next events, in place of metrics that have not been sent yet."""
         self._outbox.put_latest(metrics)
 
     def emit_output(self, output: Output) -> None:
-        """Queue output."""
+        """Queue output of a task."""
         self.emit(output)
 
     def alone(self) -> int:
-        """The one task that runs now; 0 if there are several or none."""
+        """Return the only running task; 0 if there are several or none."""
         running = self._executor.running
         return running[0] if len(running) == 1 else 0
 
     @property
     def idle(self) -> bool:
-        """Whether no task runs or waits here."""
+        """True if no task runs or waits here."""
         return self._executor.idle
 
-    # The engine's side.
+    # Messages of the client.
 
     def receive(self, message: Commands | Exchange) -> None:
-        """Take a message of the client, which has proved itself to the engine."""
+        """Handle a message of the client, which the engine has authenticated."""
         match message:
             case Commands(first, items):
                 self._take(first, items)
@@ -261,24 +261,24 @@ class Agent:
 
     def _take(self, first: int, items: tuple[Command, ...]) -> None:
         if first > self.replies.received + 1:
-            return  # some were lost before these; the client sees that in the next batch and sends them all again
+            return  # commands before these were lost; the client sees that in the next batch and sends them all again
         for number, command in enumerate(items, first):
             if number > self.replies.received:
                 self.replies.received = number
                 try:
-                    self._obey(command)
-                except Exception as error:  # of one command: those behind it are of other tasks
+                    self._apply(command)
+                except Exception as error:  # the commands behind it belong to other tasks
                     self._failed(command, error)
 
     def _failed(self, command: Command, error: Exception) -> None:
-        """Tell the client that a command could not be carried out; a task that was to be run has failed."""
+        """Report a command that failed to the client; a task that could not be submitted has failed."""
         if isinstance(command, Submit):
             self.replies.put(failed(command.task, error, self._node))
         else:
-            what = f"node {self._node} could not carry out {type(command).__name__}: {type(error).__name__}: {error}"
+            what = f"node {self._node} could not execute {type(command).__name__}: {type(error).__name__}: {error}"
             self.replies.put(Output(0, "stderr", f"{what}\n"))
 
-    def _obey(self, command: Command) -> None:
+    def _apply(self, command: Command) -> None:
         match command:
             case Submit():
                 self._submit(command)
@@ -303,11 +303,11 @@ class Agent:
                 set_instance_info(InstanceInfo.from_json(info))
                 self._info = info
             case Join() | Losses() | Keep() | Leave():
-                self.cluster.obey(command)
+                self.cluster.apply(command)
             case Peering() | Fetch():
-                self._peers.obey(command)
+                self._peers.apply(command)
             case Shutdown():
-                self._shutdown(listened_to=True)
+                self._shutdown(has_listener=True)
 
     def _submit(self, submit: Submit) -> None:
         job = Job(submit, self._codes[submit.code])
@@ -320,7 +320,7 @@ class Agent:
             self._loop.call_later(TICK, self._tick)
 
     def _report(self) -> Reported:
-        self._codes.clear()  # a new client does not know which it need not send
+        self._codes.clear()  # a new client does not know which codes are here
         known = self._recent.known([*self._executor.tasks, *self._outbox.ended])
         blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())
         return Reported(known, blobs, self._recent.last, self._values.report())
@@ -332,21 +332,21 @@ class Agent:
         if self._ticking:
             self._loop.call_later(TICK, self._tick)
 
-    def _shutdown(self, *, listened_to: bool) -> None:
+    def _shutdown(self, *, has_listener: bool) -> None:
         if not self._stopped.is_set():
             self._stopped.set()
             self._executor.shutdown(self._slots)
-            Thread(target=self._part, args=(listened_to,), name="skyward-parting", daemon=True).start()
+            Thread(target=self._part, args=(has_listener,), name="skyward-parting", daemon=True).start()
 
-    def _part(self, listened_to: bool) -> None:
-        """Let everything that writes come to its end, in the time it has; then say farewell."""
+    def _part(self, has_listener: bool) -> None:
+        """Let tasks and children end within their time; then send the farewell."""
         try:
-            self._end_all(clock.monotonic() + (HEARD_ENDING if listened_to else ENDING), listened_to)
+            self._end_all(clock.monotonic() + (ENDING_WITH_LISTENER if has_listener else ENDING), has_listener)
         finally:
             self._parted.set()
 
-    def _end_all(self, deadline: float, listened_to: bool) -> None:
-        if not listened_to:
+    def _end_all(self, deadline: float, has_listener: bool) -> None:
+        if not has_listener:
             self._outbox.close()
         children = tuple(self._children)
         for child in children:
@@ -358,10 +358,10 @@ class Agent:
         self._main_ended.wait(max(0.0, deadline - clock.monotonic()))
         self.drain()
         self.replies.put(Farewell())
-        if listened_to:
-            self.replies.be_heard()
+        if has_listener:
+            self.replies.wait_acknowledged()
             self._outbox.close()
 
     def stop(self) -> None:
-        """End the worker as `Shutdown` does, with nobody to listen; from any thread."""
-        self._loop.call_soon_threadsafe(lambda: self._shutdown(listened_to=False))
+        """End the worker as `Shutdown` does, with no client to wait for. Thread-safe."""
+        self._loop.call_soon_threadsafe(lambda: self._shutdown(has_listener=False))

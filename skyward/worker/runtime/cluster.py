@@ -1,7 +1,7 @@
-"""The node's place in the cluster of its pool, and the way of its tasks to what the pool shares.
+"""Membership of a node in its pool's cluster, and access of its tasks to the shared collections.
 
-The cluster has an engine of its own beside the one that serves the client: its connections are between nodes, each
-end shows a certificate of the pool, and what happens there delays no task.
+The cluster has an engine of its own beside the one that serves the client: its connections are between nodes, each end
+shows a certificate of the pool, and its traffic delays no task.
 """
 
 import asyncio
@@ -26,69 +26,69 @@ __all__ = ["Membership"]
 
 _JOIN_WITHIN = 10.0
 _LEAVE_WITHIN = timedelta(seconds=10)
-_WAIT_FOR_IT = 60.0
-"""Seconds that an operation waits for the node to be in the cluster."""
+_MEMBER_WITHIN = 60.0
+"""Seconds that an operation waits for the node to join the cluster."""
 
 
 class Membership:
-    """In the cluster, or on the way there. Lives on the engine's loop; `ask` and `task_ended` are for any thread.
+    """Membership of this node in the cluster. Lives on the engine's loop; `ask` and `task_ended` are for any thread.
 
     Args:
-        tell: takes what the client is to hear.
+        tell: sends a message to the client.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[Clustered | Kept | Told], None]) -> None:
         self._loop = loop
         self._tell = tell
         self._hub: asyncio.Future[Hub] = loop.create_future()
-        self._staying: asyncio.Task[None] | None = None
+        self._membership: asyncio.Task[None] | None = None
         self._leaving = asyncio.Event()
         self._address = ""
         self._written: set[Name] = set()
         self._lost: dict[Name, Loss] = {}
-        self._asked: set[int] = set()
-        self._under_way: dict[int, set[asyncio.Task[Any]]] = {}
+        self._with_requests: set[int] = set()
+        self._operations: dict[int, set[asyncio.Task[Any]]] = {}
 
     @property
     def address(self) -> str:
-        """Where the node listens for the others; "" while it is not in the cluster."""
+        """Address at which the node listens for other nodes; "" while it is not in the cluster."""
         return self._address
 
     # For tasks.
 
     def ask(self, request: Request) -> Future[Any]:
-        """The answer to an operation, to come."""
+        """Start an operation; return a future of its result."""
         if is_forked():
             raise ForkedProcessError("a collection")
-        self._asked.add(request.owner)
+        self._with_requests.add(request.owner)
         return asyncio.run_coroutine_threadsafe(self.perform(request), self._loop)
 
     async def perform(self, request: Request) -> Any:
-        """The answer to an operation.
+        """Run an operation and return its result.
 
         Raises:
-            CollectionUnavailableError: the node does not get into the cluster.
-            CollectionLostError: the collection lost its content, and this is the first operation after it.
+            CollectionUnavailableError: the node could not join the cluster.
+            CollectionLostError: the collection lost its content, and this is the first operation since.
         """
         operation = asyncio.current_task()
         assert operation is not None
-        under_way = self._under_way.setdefault(request.owner, set())
-        under_way.add(operation)
+        operations = self._operations.setdefault(request.owner, set())
+        operations.add(operation)
         try:
             return await self._perform(request)
         finally:
-            under_way.discard(operation)
-            if not under_way:
-                self._under_way.pop(request.owner, None)
+            operations.discard(operation)
+            if not operations:
+                self._operations.pop(request.owner, None)
 
     async def _perform(self, request: Request) -> Any:
         if not self._hub.done():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._hub), _WAIT_FOR_IT)
+                await asyncio.wait_for(asyncio.shield(self._hub), _MEMBER_WITHIN)
         if not self._hub.done():
             raise CollectionUnavailableError(
-                f"{request.kind.capitalize()} {request.name!r} cannot be reached: this node has not joined the others "
-                f"of its pool within {_WAIT_FOR_IT:.0f} s."
+                f"{request.kind.capitalize()} {request.name!r} cannot be reached: this node has not joined the cluster "
+                f"of its pool within {_MEMBER_WITHIN:.0f} s."
             )
         self._raise_loss(request)
         answer = await self._hub.result().perform(request)
@@ -107,20 +107,20 @@ class Membership:
             self._tell(Kept((name,)))
 
     def task_ended(self, task: int, stopped: bool) -> Future[None] | None:
-        """Release what a task has not released itself, and take back what it no longer waits for.
+        """Release what an ended task still holds, and cancel the operations that it no longer waits for.
 
-        One that was `stopped` waits for nothing: it may not have got to the point of taking back itself.
+        All operations of a task that was `stopped` are cancelled: it may not have cancelled them itself.
 
         Returns:
-            What is done when both are; None where there is nothing to do.
+            A future that ends with the cleanup; None where there is nothing to clean up.
         """
-        if task not in self._asked:
+        if task not in self._with_requests:
             return None
-        self._asked.discard(task)
+        self._with_requests.discard(task)
         return asyncio.run_coroutine_threadsafe(self._settle(task, stopped), self._loop)
 
     async def _settle(self, task: int, stopped: bool) -> None:
-        operations = self._under_way.get(task, set())
+        operations = self._operations.get(task, set())
         if stopped:
             for operation in operations:
                 if not operation.cancelling():
@@ -132,31 +132,31 @@ class Membership:
 
     # For the client.
 
-    def obey(self, command: Join | Losses | Keep | Leave) -> None:
-        """Join, or leave, or take note of what became of collections. Joining again while it stays does nothing."""
+    def apply(self, command: Join | Losses | Keep | Leave) -> None:
+        """Apply a command: join, leave, or note lost and kept collections. Joining is idempotent while a member."""
         match command:
             case Losses(lost):
                 self._lost = {(loss.kind, loss.name): loss for loss in lost}
             case Keep(names):
                 self._written.update(names)
-            case Join() if self._staying is None:
+            case Join() if self._membership is None:
                 self._leaving.clear()
                 self._lost = {(loss.kind, loss.name): loss for loss in command.lost}
-                self._staying = self._loop.create_task(self._stay(command))
-            case Join() if self._address:  # of a client that does not know
+                self._membership = self._loop.create_task(self._stay(command))
+            case Join() if self._address:  # from a new client
                 self._tell(Clustered(self._address))
                 self._tell(Kept(tuple(self._written)))
             case Leave():
                 self._leaving.set()
-                if self._staying is None:
-                    self._tell(Clustered("", "it has left"))
+                if self._membership is None:
+                    self._tell(Clustered("", "the node has left the cluster"))
 
     async def _stay(self, join: Join) -> None:
-        why = "it has left"
+        reason = "the node has left the cluster"
         try:
             system = await _joined(join)
         except Exception as error:
-            why = str(error) or type(error).__name__
+            reason = str(error) or type(error).__name__
         else:
             hub = Hub(system, self._wrote)
             self._hub.set_result(hub)
@@ -168,15 +168,15 @@ class Membership:
             self._hub = self._loop.create_future()
             await system.__aexit__(None, None, None)
         finally:
-            self._staying = None
-        self._tell(Clustered("", why))
+            self._membership = None
+        self._tell(Clustered("", reason))
 
 
 async def _joined(join: Join) -> ActorSystem:
-    """The node in the cluster.
+    """Join the cluster, and return its system.
 
     Raises:
-        TimeoutError: none of the nodes that it was to find there took it in.
+        TimeoutError: no seed node admitted this one.
     """
     bind, advertise = _place(join.host)
     with presented(Credentials(join.cert, join.key, join.ca)) as tls:
@@ -204,14 +204,14 @@ async def _joined(join: Join) -> ActorSystem:
 
 
 def _place(host: str) -> tuple[str, str | None]:
-    """Where to listen, and what to tell the others, to be reached at `host`.
+    """Return the address to listen on, and the one to advertise so that others reach it at `host`.
 
     The port is chosen here, so that a node which was away for too long comes back at the same address.
     """
     with socket.socket() as probe:
         try:
             probe.bind((host, 0))
-        except OSError:  # an address that is not of this machine: others reach it through what is in between
+        except OSError:  # an address of another machine: the other nodes connect through a forwarded port
             probe.bind(("0.0.0.0", 0))
             port = probe.getsockname()[1]
             return f"0.0.0.0:{port}", f"{host}:{port}"
@@ -219,4 +219,4 @@ def _place(host: str) -> tuple[str, str | None]:
 
 
 def _ignore(_: object) -> None:
-    """What the engine reports of itself is no output of a task."""
+    """Discard the engine's own reports: they are not output of a task."""

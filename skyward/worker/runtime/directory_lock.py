@@ -1,4 +1,4 @@
-"""What a worker uses of the directory that its machine keeps: held, so that nobody removes it under the worker."""
+"""Locks on the parts of the machine's environment cache that a worker uses, so that they are not pruned."""
 
 import contextlib
 import fcntl

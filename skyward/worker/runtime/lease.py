@@ -1,4 +1,4 @@
-"""The lease of a worker that outlives its connection: without a word from its client for so long, it ends itself."""
+"""The lease of a worker that outlives its connection: it ends itself when its client is silent for too long."""
 
 from collections.abc import Callable
 from threading import Thread  # tasks may replace the attributes of the module
@@ -8,21 +8,24 @@ from skyward.process.clock import clock
 __all__ = ["FINISH_WITHIN", "Lease"]
 
 FINISH_WITHIN = 600.0
-"""Seconds that running tasks have to finish once the lease is over, unless the client is back."""
+"""Seconds that running tasks have to finish once the lease has expired, unless the client is back."""
 
-_LOOK = 1.0
+_CHECK_EVERY = 1.0
 
 
 class Lease:
-    """Calls `end` once nobody has renewed it for `seconds`, and what is running has finished or had its time.
+    """A timer that calls `end` once the lease has expired, and the running tasks have finished or timed out.
 
-    It counts the seconds that this process ran: a machine that was frozen gives its client the same time as ever.
+    It counts running time of this process: after a machine was frozen, its client has the same time as before.
 
     Args:
-        idle: whether nothing is running.
-        look: seconds between looks at it.
-        pause: waits so many seconds.
-        renewed: is called at each look that finds it renewed.
+        seconds: duration of the lease.
+        idle: returns whether nothing is running.
+        end: called when the lease is over.
+        finish_within: seconds that running tasks have to finish after the lease has expired.
+        check_every: seconds between checks.
+        pause: sleeps for a number of seconds.
+        renewed: called at each check that finds the lease renewed.
     """
 
     def __init__(
@@ -32,7 +35,7 @@ class Lease:
         end: Callable[[], None],
         *,
         finish_within: float = FINISH_WITHIN,
-        look: float = _LOOK,
+        check_every: float = _CHECK_EVERY,
         pause: Callable[[float], None] = clock.sleep,
         renewed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -40,27 +43,27 @@ class Lease:
         self._idle = idle
         self._end = end
         self._finish_within = finish_within
-        self._look = look
+        self._check_every = check_every
         self._pause = pause
         self._on_renewed = renewed
         self._renewed = True
 
     def renew(self) -> None:
-        """The client has spoken. From any thread."""
+        """Renew the lease. Thread-safe."""
         self._renewed = True
 
     def start(self) -> None:
-        """Keep it, on a thread of its own."""
+        """Watch the lease on a thread of its own."""
         Thread(target=self.keep, name="skyward-lease", daemon=True).start()
 
     def keep(self) -> None:
-        """Wait until it is over, then end."""
+        """Wait until the lease is over, then call `end`."""
         silent = 0.0
         while silent < self._seconds or not (self._idle() or silent >= self._seconds + self._finish_within):
-            self._pause(self._look)
+            self._pause(self._check_every)
             if self._renewed:
                 self._renewed, silent = False, 0.0
                 self._on_renewed()
             else:
-                silent += self._look
+                silent += self._check_every
         self._end()

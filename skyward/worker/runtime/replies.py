@@ -1,6 +1,6 @@
-"""Answering the client: its questions wait here until there are events for it to hear, or a sign of life is due.
+"""Answers to the client: its exchanges wait here until there are events to send, or a heartbeat is due.
 
-Two threads answer: the engine's loop, and that of a task which has just ended. The latter spares the loop being woken.
+Two threads answer: the engine's loop, and that of a task which has just ended. The latter saves a wake-up of the loop.
 """
 
 import asyncio
@@ -23,41 +23,41 @@ if TYPE_CHECKING:
 __all__ = ["Replies"]
 
 HOLD = 1.0
-"""Seconds after which an `Exchange` is answered even with nothing to say: the heartbeat of the node."""
+"""Seconds after which an `Exchange` is answered even without events: the heartbeat of the node."""
 
 BURST = 32
-"""Events between two answers from which on those that follow wait for the next tick, and go together."""
+"""Number of events between two answers from which on further events wait for the next tick, and are sent together."""
 
-HEARD = 1.0
-"""Seconds that a worker which ends waits for the client to have heard it."""
+ACKNOWLEDGED_WITHIN = 1.0
+"""Seconds that a worker which ends waits for the client's acknowledgement."""
 
-UNHEARD = 10.0
-"""Seconds without a question after which nobody listens. A client asks anew every five, however slow its link is."""
+LISTENS_FOR = 10.0
+"""Seconds without an exchange after which no client listens. A client sends one every five, even over a slow link."""
 
-_LOOK = 0.02
-"""Seconds between its looks."""
+_POLL_EVERY = 0.02
+"""Seconds between polls for acknowledgements."""
 
 
 class Replies:
-    """The questions of the client, and the events that answer them.
+    """Open exchanges of the client, and the events that answer them.
 
     Args:
         loop: the engine's loop.
-        backlog: takes the events while nobody listens.
-        report: what a client that knows nothing of this worker hears first.
+        backlog: takes the events while no client listens.
+        report: makes the first event for a client that knows nothing of this worker.
 
     Attributes:
-        received: the number of the last command that has come.
+        received: the number of the last command that was received.
         outbox: the events.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, backlog: Backlog, report: Callable[[], Reported]) -> None:
         self.received = 0
-        self.outbox = Outbox(self._wake, lambda: self.listened_to, backlog)
+        self.outbox = Outbox(self._wake, lambda: self.has_listener, backlog)
         self._loop = loop
         self._report = report
         self._waiting: deque[Ref[Batch]] = deque()
-        # Answers leave in the order of their numbers, or the client takes one to be lost.
+        # Answers leave in the order of their numbers: the client takes a gap for a lost answer.
         self._answering = RLock()
         self._answered = 0.0
         self._flushing = False
@@ -65,9 +65,9 @@ class Replies:
         self._burst = False
 
     def park(self, exchange: Exchange) -> None:
-        """Keep the client's wish for an answer until there are events. It has two of them here at most.
+        """Keep an exchange open until there are events. At most two are open.
 
-        One that knows no numbers is new, and hears first what there is: ahead of all events, and not numbered as one.
+        An exchange without numbers is from a new client, and is answered at once with a report, which has no number.
         """
         with self._answering:
             self.outbox.acknowledge(exchange.acknowledged)
@@ -83,21 +83,21 @@ class Replies:
                 self._answer()
 
     def put(self, event: Event) -> None:
-        """Queue an event that the client is to hear soon."""
+        """Queue an event to be sent soon."""
         self.outbox.put(event, urgent=True, wait=False)
 
     def say(self, event: Event) -> None:
-        """Have the client hear an event now, from this thread; for any where no interrupt can land."""
+        """Send an event now, from this thread. For threads that cannot be interrupted."""
         self.outbox.put(event, urgent=False, wait=False)
         self.flush()
 
     def emit(self, event: Event) -> None:
-        """Queue an event of a running task; waits while the client is too far behind."""
+        """Queue an event of a running task; block while the client is too far behind."""
         self._emitted += 1
         self.outbox.put(event, urgent=not self._burst, wait=True)
 
     def flush(self) -> None:
-        """Answer with what there is to say. For any thread where no interrupt can land."""
+        """Send pending events. For threads that cannot be interrupted."""
         self._flushing = False
         with self._answering:
             while self._waiting and self.outbox.pending:
@@ -115,38 +115,38 @@ class Replies:
         reply_to = self._waiting.popleft()
         try:
             reply_to.tell(Batch(first, events, self.received))
-        except Exception as error:  # whatever it is: it ends its task, not the node
+        except Exception as error:  # an event that cannot be sent ends its task, not the node
             reply_to.tell(Batch(first, tuple(_unsendable(event, error) for event in events), self.received))
 
     def beat(self) -> None:
-        """Answer when nothing was said for `HOLD`; again and again. One timer: one for each answer costs more."""
+        """Answer after `HOLD` seconds without an answer, repeatedly. One timer: a timer per answer costs more."""
         with self._answering:
             if self._waiting and clock.monotonic() - self._answered >= HOLD:
                 self._answer()
         self._loop.call_later(HOLD / 2, self.beat)
 
     @property
-    def listened_to(self) -> bool:
-        """Whether a client asks for events, or has done so a moment ago. For any thread."""
-        return bool(self._waiting) or clock.monotonic() - self._answered < UNHEARD
+    def has_listener(self) -> bool:
+        """True if a client has an open exchange, or had one a moment ago. Thread-safe."""
+        return bool(self._waiting) or clock.monotonic() - self._answered < LISTENS_FOR
 
-    def be_heard(self) -> None:
-        """Wait until the client has all events, or seems not to listen."""
-        deadline = clock.monotonic() + HEARD
-        while self.outbox.unheard and clock.monotonic() < deadline:
-            self._press()
-            clock.sleep(_LOOK)
+    def wait_acknowledged(self) -> None:
+        """Wait until the client has acknowledged all events, or seems not to listen."""
+        deadline = clock.monotonic() + ACKNOWLEDGED_WITHIN
+        while self.outbox.unacknowledged and clock.monotonic() < deadline:
+            self._answer_all()
+            clock.sleep(_POLL_EVERY)
 
-    def _press(self) -> None:
-        """Answer whatever was asked, for the next question to say what has been heard."""
+    def _answer_all(self) -> None:
+        """Answer all open exchanges, so that the client sends its acknowledgements."""
         with self._answering:
             while self._waiting:
                 self._answer()
 
 
 def _unsendable(event: Event, error: Exception) -> Event:
-    """Return what is sent in the place of an event that went with one which cannot be sent."""
-    why = f"could not be sent to the client: {type(error).__name__}: {error!r}"
+    """Return the substitute for an event whose batch could not be sent."""
+    reason = f"could not be sent to the client: {type(error).__name__}: {error!r}"
     if isinstance(event, Finished):
-        return failed(event.task, PayloadError(why), seconds=event.seconds)
-    return with_encodable_text(Output(event.task, "stderr", f"[A {type(event).__name__} event {why}]\n"))
+        return failed(event.task, PayloadError(reason), seconds=event.seconds)
+    return with_encodable_text(Output(event.task, "stderr", f"[A {type(event).__name__} event {reason}]\n"))

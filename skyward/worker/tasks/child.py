@@ -1,7 +1,7 @@
-"""A process that runs the jobs of one slot, so that they have an interpreter of their own.
+"""Process that runs the jobs of one slot, with an interpreter of its own.
 
-Started by `ProcessSlot` with the descriptor of a socket: jobs come in on it, one at a time, with what concerns the job
-that runs; events go out.
+Started by `ProcessSlot` with the descriptor of a socket: jobs arrive on it, one at a time, with the commands for the
+running job; events leave.
 """
 
 import itertools
@@ -35,7 +35,7 @@ from skyward.worker.tasks.threads import bind_threads
 
 
 class Child:
-    """The state of the process: its connection, the job that runs, where blobs are."""
+    """State of the process: its connection, the running job, and the locations of blobs."""
 
     def __init__(self, connection: "Connection[Any, Any]", node: int, worker: int) -> None:
         self._connection = connection
@@ -49,56 +49,56 @@ class Child:
         self._job: Job | None = None
         self._guard = ThreadGuard()
         self._store = BlobStore()
-        self._questions: dict[int, Future[Any]] = {}
+        self._operations: dict[int, Future[Any]] = {}
         self._numbers = itertools.count(1)
         os.set_inheritable(connection.fileno(), False)
         os.register_at_fork(after_in_child=connection.close)
 
     def _send(self, message: object) -> None:
-        with self._guard.shielded(), self._send_lock:  # half a message would be the last that is understood
+        with self._guard.shielded(), self._send_lock:  # a partial message would break the connection
             self._connection.send(message)
 
     def ask(self, request: Request) -> Future[Any]:
-        """The answer to an operation on a collection, which the parent carries out."""
+        """Start an operation on a collection, which the parent performs; return a future of its result."""
         if is_forked():
             raise ForkedProcessError("a collection")
         number = next(self._numbers)
-        question = self._questions[number] = Future()
-        question.add_done_callback(lambda done: self._take_back(number) if done.cancelled() else None)
+        operation = self._operations[number] = Future()
+        operation.add_done_callback(lambda done: self._take_back(number) if done.cancelled() else None)
         self._send(("ask", number, request))
-        return question
+        return operation
 
     def _take_back(self, number: int) -> None:
-        self._questions.pop(number, None)
+        self._operations.pop(number, None)
         self._send(("take back", number))
 
     def _answer(self, number: int, answer: Any, error: BaseException | None) -> None:
-        question = self._questions.pop(number, None)
-        if question is None or not question.set_running_or_notify_cancel():
+        operation = self._operations.pop(number, None)
+        if operation is None or not operation.set_running_or_notify_cancel():
             return
         if error is None:
-            question.set_result(answer)
+            operation.set_result(answer)
         else:
-            question.set_exception(error)
+            operation.set_exception(error)
 
     def say_up(self) -> None:
-        """Tell the parent that jobs can run now."""
+        """Tell the parent that jobs can run."""
         self._send("up")
 
     @property
     def task(self) -> int:
-        """The number of the job that runs; 0 for none."""
+        """Number of the running job; 0 for none."""
         return self._job.submit.task if self._job is not None else 0
 
     def emit(self, event: Event) -> None:
-        """Send an event to the parent, which waits while the client is behind."""
+        """Send an event to the parent; block while the client is behind."""
         if is_forked():
             write(event)
         else:
             self._send(event)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
-        """Hand buffers over to the parent; their keys there."""
+        """Hand buffers over to the parent; return their keys there."""
         leave_if_forked()
         local: list[bytes] = []
         try:
@@ -112,11 +112,11 @@ class Child:
         return kept
 
     def fetch(self, blob: Blob) -> memoryview:
-        """The bytes of a blob that the parent holds."""
+        """Return the bytes of a blob that the parent holds."""
         return read_place(self._places[blob.key])
 
     def listen(self) -> None:
-        """Take what the parent sends until it is gone; then end the process, whatever runs."""
+        """Handle messages of the parent until it is gone; then end the process, whatever runs."""
         try:
             while True:
                 match self._connection.recv():
@@ -141,7 +141,7 @@ class Child:
                         self._answer(number, answer, error)
         except (EOFError, OSError):
             os._exit(0)
-        except Exception:  # the parent sees the end of the process; it would wait for a process that does not listen
+        except Exception:  # end the process: the parent would wait for one that no longer listens
             try:
                 os.write(2, traceback.format_exc().encode(errors="backslashreplace"))
             finally:
@@ -149,7 +149,7 @@ class Child:
 
     def _take(self, code: Code | None, submit: Submit, places: dict[bytes, BlobLocation]) -> None:
         if code is not None:
-            if len(self._codes) >= CODES:  # the parent counts too, and sends those again that are wanted
+            if len(self._codes) >= CODES:  # the parent counts too, and sends needed codes again
                 self._codes.clear()
             self._codes[code.digest] = code
         self._places = {**places}
@@ -161,7 +161,7 @@ class Child:
         self._jobs.put(job)
 
     def serve(self) -> None:
-        """Run jobs on the calling thread, which is the main one."""
+        """Run jobs on the calling thread, which is the main thread."""
         functions = Functions(self.fetch)
         while (job := self._jobs.get()) is not None:
             finished = execute(job, self, functions, self.fetch, self._node, self._guard)
@@ -187,7 +187,7 @@ def main() -> None:
     Thread(target=child.listen, name="skyward-listen", daemon=True).start()
     child.serve()
     run_exit_functions()
-    os._exit(0)  # a task's own threads must not keep it alive
+    os._exit(0)  # a task's own threads must not keep the process alive
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The process of a slot as its node has it: started, spoken to, watched, and ended with what it leaves.
+"""The parent's end of a slot's child process: start, messages, watch, and end.
 
-The end of the process is what counts, and not that of its connection: a process that it forked may hold the other end
-of that for as long as it likes.
+The end of the process counts, and not that of its connection: a process that it forked may hold the other end of the
+connection indefinitely.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from skyward.worker.events.output import unread
 __all__ = ["ChildProcess"]
 
 _READ_WITHIN = 1.0
-"""Seconds that the last words of a process wait to be read before the connection is shut."""
+"""Seconds that the last messages of a process may wait to be read before the connection is shut down."""
 
 
 class ChildProcess:
@@ -44,7 +44,7 @@ class ChildProcess:
 
     @classmethod
     def start(cls, node: int, worker: int, out: int, err: int) -> Self:
-        """Start one. `out` and `err` become its standard streams.
+        """Start a child process. `out` and `err` become its standard streams.
 
         Raises:
             OSError: it cannot be started.
@@ -68,20 +68,20 @@ class ChildProcess:
 
     @property
     def lives(self) -> bool:
-        """Whether it has not ended."""
+        """True if the process has not ended."""
         return not self._ended.is_set()
 
     def send(self, message: object) -> None:
-        """Send a message, behind those sent before; never waits, though the process may not read for long."""
+        """Queue a message. Never blocks, though the process may not read for long."""
         self._outgoing.put(message)
 
     def _send_all(self) -> None:
-        with contextlib.suppress(OSError):  # it is gone, which its slot sees as it reads
+        with contextlib.suppress(OSError):  # the process is gone, which its slot sees as it reads
             while (message := self._outgoing.get()) is not None:
                 self._connection.send(message)
 
     def wait(self) -> None:
-        """Wait until `receive` has something to return or to raise."""
+        """Wait until `receive` can return or raise."""
         self._readable.poll()
 
     @property
@@ -94,19 +94,19 @@ class ChildProcess:
         return unread(self._socket.fileno())
 
     def receive(self) -> Any:
-        """The next message of the process.
+        """Return the next message of the process.
 
         Raises:
-            EOFError, OSError: it has ended.
+            EOFError, OSError: the process has ended.
         """
         return self._connection.recv()
 
     def says(self, within: float) -> bool:
-        """Whether `receive` would not wait, now or `within` so many seconds."""
+        """Return whether `receive` would not block, now or `within` so many seconds."""
         return self._connection.poll(within)
 
     def _watch(self) -> None:
-        """Wait for the end of the process, then end every wait for its words, once they are read."""
+        """Wait for the end of the process, then shut the connection down once its messages are read."""
         if sys.platform == "linux":
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         else:
@@ -115,19 +115,19 @@ class ChildProcess:
         deadline = clock.monotonic() + _READ_WITHIN
         with contextlib.suppress(OSError):
             while sys.platform != "linux" and self.unread and clock.monotonic() < deadline:
-                clock.sleep(0.001)  # elsewhere, what is unread is lost as the connection is shut
+                clock.sleep(0.001)  # elsewhere, unread messages are lost as the connection is shut down
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """Kill the process and what it has started, unless that has left its session."""
+        """Kill the process and its descendants, except those that have left its session."""
         with self._killing:
-            if not self._reaped:  # its number is not anybody else's yet
+            if not self._reaped:  # its number cannot belong to another process yet
                 _kill_session(self._process.pid)
                 if self.lives:
-                    os.kill(self._process.pid, signal.SIGKILL)  # `Popen.kill` would wait for it too
+                    os.kill(self._process.pid, signal.SIGKILL)  # `Popen.kill` would reap it
 
     def end(self) -> None:
-        """Kill it, and let go of it. Nothing can be received any more."""
+        """Kill the process, and close its connection. Nothing can be received any more."""
         self.kill()
         self._watching.join()
         with self._killing:
@@ -139,9 +139,9 @@ class ChildProcess:
 
 
 def _kill_session(leader: int) -> None:
-    """Kill the processes of a session but its leader, which was not waited for yet, so that the number is its own.
+    """Kill the processes of a session except its leader, which is not reaped yet, so that its number is its own.
 
-    On other systems than Linux, where they cannot be listed, those of its process group.
+    On other systems than Linux, where they cannot be listed, kill those of its process group.
     """
     if sys.platform != "linux":
         with contextlib.suppress(ProcessLookupError, PermissionError):

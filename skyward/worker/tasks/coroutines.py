@@ -1,7 +1,7 @@
-"""Coroutines and asynchronous generators of tasks, each run on an event loop of its task's own.
+"""Execution of coroutines and asynchronous generators of tasks, each on an event loop of its own.
 
-A task that is told to stop has its coroutine cancelled, as asyncio cancels any. Where that does not end it, the task is
-interrupted as other tasks are.
+A stopped task has its coroutine cancelled, as asyncio does it. Where that does not end it, the task is interrupted like
+any other.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ __all__ = ["run_coroutine", "send_elements"]
 
 
 def run_coroutine[T](coroutine: Coroutine[Any, Any, T], guard: Guard) -> T:
-    """The result of `coroutine`, which `guard` cancels before it interrupts it."""
+    """Return the result of `coroutine`, which `guard` cancels before it interrupts it."""
 
     async def main() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -29,7 +29,7 @@ def run_coroutine[T](coroutine: Coroutine[Any, Any, T], guard: Guard) -> T:
             return await coroutine
 
     try:
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # which is not the thread's loop afterwards
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # does not become the thread's loop
             return runner.run(main())
     except BaseException as error:
         inside = error.__traceback__
@@ -38,11 +38,11 @@ def run_coroutine[T](coroutine: Coroutine[Any, Any, T], guard: Guard) -> T:
         error.__traceback__ = inside or error.__traceback__  # without the frames of the loop
         raise
     finally:
-        coroutine.close()  # which may not have begun
+        coroutine.close()  # it may not have been started
 
 
 async def send_elements(elements: AsyncIterator[Any], send: Callable[[Any], Callable[[], None] | None]) -> None:
-    """Give each element to `send`, which returns what to wait for before the next one, if anything; close them then."""
+    """Pass each element to `send`, and wait as it returns, before the next one; close the iterator at the end."""
     try:
         async for element in elements:
             if (wait := send(element)) is not None:

@@ -1,8 +1,8 @@
-"""Exceptions of a task that would mean something else at the client, and what is raised there in their place.
+"""Replacement of task exceptions that would be misunderstood at the client.
 
 `sys.exit(0)` in a task would end the client's program, a `KeyboardInterrupt` would look like its Ctrl-C, a
-`StopIteration` would end the loop that asked for the result, and a `CancelledError` would look like a task that was
-cancelled. The client gets an ordinary error that names the task, with the traceback of the original.
+`StopIteration` would end the loop that asked for the result, and a `CancelledError` would look like a cancelled task.
+The client gets an ordinary error that names the task, with the traceback of the original.
 """
 
 import asyncio
@@ -35,42 +35,42 @@ _MEANINGS: dict[type[BaseException], str] = {
     NodeLostError: "the loss of its node",
     BudgetExhaustedError: "a spent budget",
 }
-"""What the client would take them for."""
+"""The meaning of each exception at the client."""
 
 
 def as_ordinary_error(
     error: BaseException, who: str, node: int, instead: str = "Use `return` to end it early"
 ) -> BaseException:
-    """Return what the client gets for `error`, raised by `who` (`train()`, or a cell) on `node`: most often itself.
+    """Return the exception that the client gets for `error`, raised by `who` (`train()`, or a cell) on `node`.
 
-    It gets a note where system packages that it may be about were asked for and are missing.
+    Most exceptions are returned as they are. A note is added if missing system packages may be the cause.
 
     Args:
-        error: what was raised.
-        who: what raised it.
+        error: the exception.
+        who: the function or cell that raised it.
         node: the rank of the node.
-        instead: what to do instead of `sys.exit()`.
+        instead: advice in place of `sys.exit()`.
     """
     note_system_packages(error)
     if isinstance(error, SystemExit):
-        said = (
+        message = (
             f"{who} called sys.exit({'' if error.code is None else repr(error.code)}) on node {node}, which ended "
             f"the task without a result. {instead}, or raise an exception that says what is wrong."
         )
-        return _in_place_of(error, TaskExitError(said, error.code))
+        return _replacing(error, TaskExitError(message, error.code))
     for kind, meaning in _MEANINGS.items():
         if isinstance(error, kind):
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            said = f"{who} raised {text} on node {node}, which would be taken for {meaning} here."
-            return _in_place_of(error, RemoteError(said, type(error).__name__))
+            message = f"{who} raised {text} on node {node}, which would be mistaken for {meaning} here."
+            return _replacing(error, RemoteError(message, type(error).__name__))
     if isinstance(error, BaseExceptionGroup):
         members = [as_ordinary_error(member, who, node, instead) for member in error.exceptions]
         if any(new is not old for new, old in zip(members, error.exceptions, strict=True)):
-            return _in_place_of(error, BaseExceptionGroup(error.message, members))
+            return _replacing(error, BaseExceptionGroup(error.message, members))
     return error
 
 
-def _in_place_of(original: BaseException, error: BaseException) -> BaseException:
+def _replacing(original: BaseException, error: BaseException) -> BaseException:
     error.__cause__ = original
     for note in getattr(original, "__notes__", ()):
         error.add_note(note)
@@ -78,10 +78,13 @@ def _in_place_of(original: BaseException, error: BaseException) -> BaseException
 
 
 def failed(task: int, error: BaseException, node: int | None = None, seconds: float = 0.0) -> Finished:
-    """Return the last event of a task that the worker itself could not run or answer for.
+    """Return the last event of a task that the worker itself could not run, or whose result it could not send.
 
     Args:
-        seconds: how long the task ran.
+        task: number of the task.
+        error: the exception.
+        node: the rank of the node.
+        seconds: running time of the task.
     """
     failure = capture_failure(error, node)
     return Finished(task, "error", Payload(dumps(failure)), seconds, failure.type_name)

@@ -1,4 +1,4 @@
-"""Run one job: decode its call, call its function, send home what comes of it."""
+"""Execution of one job: decode its call, call its function, and send the result."""
 
 import asyncio
 import contextlib
@@ -46,9 +46,9 @@ _FUNCTIONS = 256
 
 
 class Functions:
-    """The functions of this process, the least recently used forgotten first.
+    """Cache of the functions of this process; the least recently used is evicted first.
 
-    One that no call can change is decoded once. Any other is decoded for each call, which sees it as it was sent.
+    A function that no call can change is decoded once. Any other is decoded for every call.
     """
 
     def __init__(self, fetch: Fetch) -> None:
@@ -57,7 +57,7 @@ class Functions:
         self._lock = Lock()
 
     def get(self, code: Code, scope: CallScope) -> Callable[..., Any]:
-        """The function of `code`, for the call whose classes go to `scope`.
+        """Return the function of `code`, for the call whose classes go to `scope`.
 
         Raises:
             MissingModuleError: it needs a module that is not installed here.
@@ -68,8 +68,8 @@ class Functions:
                 self._functions.move_to_end(code.digest)
             shared = self._functions.get(code.digest)
         if shared is not None and shared[1].is_intact:
-            function, with_it = shared
-            scope.classes |= with_it.classes
+            function, cached_scope = shared
+            scope.classes |= cached_scope.classes
             return function
         loaded: Callable[..., Any] = load(code.payload, self._fetch)
         if shared is not None or not is_known:
@@ -82,7 +82,7 @@ class Functions:
 
 
 def load(payload: Payload, fetch: Fetch) -> Any:
-    """The value of `payload`.
+    """Return the value of `payload`.
 
     Raises:
         MissingModuleError: it needs a module that is not installed here.
@@ -94,7 +94,7 @@ def load(payload: Payload, fetch: Fetch) -> Any:
 
 
 def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int, guard: Guard) -> Finished:
-    """Run `job` to its end. `guard` opens and closes the time in which it may be interrupted.
+    """Run `job` until it ends. `guard` opens and closes the time in which it may be interrupted.
 
     Always returns the last event of the task, whatever the task did.
     """
@@ -116,7 +116,7 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
     except BaseException as error:
         outcome, payload, raised = _failed(error, job.code.name, port, node, guard)
     finally:
-        with contextlib.suppress(BaseException):  # objects of the user end here
+        with contextlib.suppress(BaseException):  # finalizers of user objects may raise
             end_task(submit.task)
         own.ended = True
         current_share.reset(share)
@@ -125,16 +125,16 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
 
 
 def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:
-    """Return what a stopped task leaves, ready to send; an empty payload if that is lost."""
+    """Return the partial result of a stopped task, packed; an empty payload if it is lost."""
     if isinstance(stop, Stopped) or stop.left is None:
         return Payload(b"") if own.leaves else NOTHING_LEFT
     job.leaving = True
     try:
         own.port.emit(Leaving(own.task))
-        return _payload(stop.take(), own.port, "what the task leaves")
-    except BaseException as error:  # objects of the user, or no memory: the task is stopped all the same
-        why = f"{type(error).__name__}: {error}"
-        text = f"What the cell had assigned cannot be sent from node {own.node}: {why}\n"
+        return _payload(stop.take(), own.port, "the partial result of the task")
+    except BaseException as error:  # user objects, or no memory: the task is stopped all the same
+        reason = f"{type(error).__name__}: {error}"
+        text = f"Variables assigned by the cell cannot be sent from node {own.node}: {reason}\n"
         own.port.emit(Output(own.task, "stderr", text))
         return Payload(b"")
 
@@ -142,22 +142,22 @@ def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:
 def _failed(
     error: BaseException, name: str, port: Port, node: int, guard: Guard
 ) -> tuple[Reason | Literal["error"], Payload, str]:
-    """The outcome, the exception ready to travel, and the name of its type."""
+    """Return the outcome, the packed exception, and the name of its type."""
     try:
         if guard.reason is not None and isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
             return guard.reason, Payload(b""), ""
         if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
             error = missing_module(error, node)
         failure = capture_failure(as_ordinary_error(error, f"{name}()", node), node)
-    except BaseException as why:  # an exception of the user may do anything when it is looked at
-        failure = _unknown(error, why, node)
+    except BaseException as raised:  # inspecting a user's exception may raise anything
+        failure = _unknown(error, raised, node)
     return "error", _payload(failure, port, "the exception"), failure.type_name
 
 
-def _unknown(error: BaseException, why: BaseException, node: int) -> Failure:
-    """Return what stands for an exception that cannot be captured."""
-    name, reason = (type.__getattribute__(type(each), "__name__") for each in (error, why))
-    message = f"(node {node} could not look at this exception any further: that raised {reason})"
+def _unknown(error: BaseException, raised: BaseException, node: int) -> Failure:
+    """Return a substitute for an exception that cannot be captured."""
+    name, reason = (type.__getattribute__(type(each), "__name__") for each in (error, raised))
+    message = f"(node {node} could not inspect this exception: that raised {reason})"
     return Failure((Link((), f"{name}: {message}", "", None, name, message),), node)
 
 
@@ -165,7 +165,7 @@ def _call(job: Job, port: Port, functions: Functions, fetch: Fetch, scope: CallS
     submit = job.submit
     function = functions.get(job.code, scope)
     args, kwargs = _arguments(job, fetch)
-    # Nothing here keeps a reference to the result: an array that nobody has is sent without a copy (see `owned`).
+    # Nothing here keeps a reference to the result: an array without other references is not copied (see `ownership`).
     if not submit.stream:
         return _payload(_completed(function(*args, **kwargs), guard), port, f"the result of {job.code.name}()")
     returned = _stream(job, port, function(*args, **kwargs), guard)
@@ -185,18 +185,18 @@ def _arguments(job: Job, fetch: Fetch) -> tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def _completed(value: Any, guard: Guard) -> Any:
-    """`value`, or the result of the coroutine that it is."""
+    """Return `value`, or the result of the coroutine that it is."""
     return run_coroutine(value, guard) if asyncio.iscoroutine(value) else value
 
 
 def _stream(job: Job, port: Port, elements: Iterator[Any] | AsyncIterator[Any], guard: Guard) -> Any:
-    """Send the elements; what the generator returned. The generator is closed whatever happens."""
+    """Send the elements; return the generator's return value. The generator is closed in any case."""
     name = f"an element of {job.code.name}()"
 
     def send_or_wait(element: object) -> Callable[[], None] | None:
         payload = _payload(element, port, name)
         if not job.has_credit(cost(payload)):
-            return partial(_send, job, port, payload)  # not on the thread of the loop, where it would block others
+            return partial(_send, job, port, payload)  # not on the loop's thread, where it would block other tasks
         _send(job, port, payload)
         return None
 
@@ -219,9 +219,9 @@ def _stream(job: Job, port: Port, elements: Iterator[Any] | AsyncIterator[Any], 
 
 
 def _interrupted_at_yield(elements: Generator[Any, Any, Any]) -> Interrupted:
-    """Raise an interrupt where a generator yields, and return the one that ended it.
+    """Raise an interrupt where a generator yields, and return the interrupt that ended it.
 
-    What it yields after that is dropped. If it handles the interrupt, it leaves what it returns.
+    Elements that it yields after that are dropped. If it handles the interrupt, its return value is the partial result.
     """
     try:
         elements.throw(Interrupted())
@@ -236,13 +236,13 @@ def _interrupted_at_yield(elements: Generator[Any, Any, Any]) -> Interrupted:
 
 
 def _send(job: Job, port: Port, payload: Payload) -> None:
-    """Send an element of a stream, once there is room for it."""
+    """Send an element of a stream, once the client has room for it."""
     job.take_credit(cost(payload), lambda credited: port.emit(Paused(job.submit.task, credited)))
     port.emit(Yielded(job.submit.task, (payload,)))
 
 
 def _payload(value: object, port: Port, name: str) -> Payload:
-    """`value` ready to send; its large parts are kept on the node until the client has fetched them."""
+    """Pack `value`; keep its large parts on the node until the client has fetched them."""
     with noting() as noted:
         data, views = encode_result(value, name)
     kept = tuple(KeptRef(handle.keys, handle.name) for handle in noted.values())
@@ -259,6 +259,6 @@ def _payload(value: object, port: Port, name: str) -> Payload:
 
 
 def input_streams(job: Job, port: Port, fetch: Fetch) -> list[InputStream]:
-    """The streams that feed `job`, empty still."""
+    """Return the input streams of `job`, still empty."""
     task = job.submit.task
     return [InputStream(task, index, lambda p: load(p, fetch), port.emit) for index in range(job.submit.inputs)]

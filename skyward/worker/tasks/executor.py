@@ -1,8 +1,8 @@
-"""The task slots of a node: one queue, served by threads; deadlines, interrupts, and what to do when they do not help.
+"""The task slots of a node: one queue, served by threads; deadlines, interrupts, and forced ends.
 
 Slot 0 of the thread executor is the main thread, where an interrupt ends even a blocking call. A task that does not
-stop within `PATIENCE`, or within its own grace if that is longer, is given up: alone in its process, the process ends
-and is replaced; beside other tasks, only its thread is abandoned, with the interrupt still waiting for it.
+stop within `PATIENCE`, or within its own grace if that is longer, is given up: if it is alone in its process, the
+process ends and is replaced; beside other tasks, only its thread is abandoned, with the interrupt still pending.
 """
 
 from collections.abc import Callable
@@ -19,29 +19,29 @@ from skyward.worker.tasks.jobs import Job
 __all__ = ["PATIENCE", "Executor", "Slot"]
 
 PATIENCE = 0.8
-"""Seconds that a task has to stop when it is told to."""
+"""Seconds that a task has to stop after a request."""
 
 _AGAIN = 0.3
-"""Seconds after which a task that goes on is interrupted again: it may have caught the first one."""
+"""Seconds between interrupts of a task that does not stop: it may have caught the first one."""
 
 _LAST = PATIENCE - _AGAIN
-"""Seconds before it is given up at which a task is interrupted again: until then it may handle the first interrupt."""
+"""Seconds before the end of its patience at which a task is interrupted again: it may still handle the first one."""
 
 
 class Slot(Protocol):
-    """What runs one job at a time."""
+    """Runner of one job at a time."""
 
     def get_ready(self) -> None:
-        """Make ready for the next job; this is not part of the job's time."""
+        """Prepare for the next job, outside the job's time."""
 
     def run(self, job: Job) -> Finished:
-        """Run `job` to its end."""
+        """Run `job` until it ends."""
 
     def interrupt(self, reason: Reason) -> None:
-        """Interrupt the job that runs."""
+        """Interrupt the running job."""
 
     def give_up(self) -> bool:
-        """End the job by force, if that hurts no other; whether that was possible."""
+        """Kill the job if no other job is affected. Return whether that was possible."""
 
 
 @dataclass(slots=True)
@@ -58,15 +58,15 @@ class _Run:
 
 @dataclass
 class Executor:
-    """Runs jobs on its slots.
+    """Queue of jobs, and the slots that run them.
 
     Attributes:
-        started: called with each task that runs for longer than a tick; a shorter one ends before anyone asks.
-        settle: called before `finished`, on the slot's thread: does what must be done before the end is told.
+        started: called with each task that runs for longer than a tick; shorter ones end before anyone asks.
+        settle: called before `finished`, on the slot's thread, for work that precedes the report of the end.
         finished: called with the last event of each task, once per task.
         replace_slot: called when a thread was abandoned, so that the node keeps its number of slots.
         end_process: called with the last event of a task that can only be stopped by ending this process; returns
-            whether that is done, and the event is told. No task starts from then on.
+            whether it does so, and reports the event. No task starts from then on.
     """
 
     started: Callable[[int], None]
@@ -115,7 +115,7 @@ class Executor:
             return True
 
     def _release(self, job: Job) -> bool:
-        """Forget a job that ended; False when its slot was abandoned meanwhile."""
+        """Forget a job that ended; return False if its slot was abandoned meanwhile."""
         task = job.submit.task
         with self._lock:
             if id(job) in self._given_up:
@@ -127,14 +127,14 @@ class Executor:
             return True
 
     def relay(self, command: Credit | Feed) -> None:
-        """Hand a command to its job, wherever that is; dropped when the job has ended."""
+        """Deliver a command to its job; drop it if the job has ended."""
         with self._lock:
             job = self._jobs.get(command.task)
         if job is not None:
             job.deliver(command)
 
     def cancel(self, task: int, *, recall: bool) -> None:
-        """Stop a task; with `recall`, give it back if it has not started."""
+        """Cancel a task; with `recall`, only return it to the client if it has not started."""
         with self._lock:
             run, job = self._runs.get(task), self._jobs.get(task)
             if run is None and job is not None:
@@ -158,7 +158,7 @@ class Executor:
         run.slot.interrupt(run.stopping)
 
     def tick(self) -> None:
-        """Look at the clock: stop what is past its deadline, insist where a task goes on, give up where it must be."""
+        """Stop tasks past their deadline, interrupt those that go on again, and give up those past their patience."""
         now = clock.monotonic()
         with self._lock:
             runs = list(self._runs.values())
@@ -197,8 +197,8 @@ class Executor:
         for job in held:
             self._queue.put(job)
 
-    def give_back(self) -> None:
-        """Give back the tasks that have not started, before the process ends. What was fed to a task ends with it."""
+    def return_waiting(self) -> None:
+        """Return the tasks that have not started to the client, except those with inputs, before the process ends."""
         with self._lock:
             waiting = [job for task, job in self._jobs.items() if task not in self._runs and not job.submit.inputs]
         for job in waiting:
@@ -206,23 +206,23 @@ class Executor:
 
     @property
     def running(self) -> list[int]:
-        """The tasks that run now."""
+        """Tasks that run now."""
         with self._lock:
             return list(self._runs)
 
     @property
     def tasks(self) -> list[int]:
-        """The tasks that run or wait here."""
+        """Tasks that run or wait."""
         with self._lock:
             return list({**self._jobs, **self._runs})
 
     @property
     def idle(self) -> bool:
-        """Whether there is neither a running nor a queued task."""
+        """True if there is neither a running nor a queued task."""
         return not self._jobs
 
     def shutdown(self, slots: int) -> None:
-        """Let `slots` serving threads end, interrupt what runs, and forget what waits."""
+        """Let `slots` serving threads end, interrupt running tasks, and drop queued ones."""
         with self._lock:
             runs = list(self._runs.values())
             for task, job in tuple(self._jobs.items()):
@@ -232,5 +232,5 @@ class Executor:
         for _ in range(slots):
             self._queue.put(None)
         for run in runs:
-            run.patience, run.job.leaving = PATIENCE, False  # nobody waits for what the task leaves
+            run.patience, run.job.leaving = PATIENCE, False  # no client waits for partial results
             self._stop(run, "cancelled")

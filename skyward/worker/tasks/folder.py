@@ -1,7 +1,7 @@
 """The working directory of a cell: the notebook's folder on nodes that share its disk, and the node's own elsewhere.
 
 A process has one working directory. Where several task slots are threads of one process, each thread gets a directory
-of its own (Linux). Where that is refused, as in most containers, cells that run at the same time must be of one folder.
+of its own (Linux). Where the system refuses that, as in most containers, concurrent cells must use the same folder.
 """
 
 import contextlib
@@ -14,20 +14,20 @@ from skyward.errors import PayloadError
 __all__ = ["SHARED", "Directories", "directories", "enter", "leave", "remember"]
 
 SHARED = "SKYWARD_SHARED_FILES"
-"""The variable of a node that has the disk of its client."""
+"""Variable that is set on a node with the disk of its client."""
 
 _chdir = os.chdir  # tasks may replace the attributes of the module
 
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """What a worker process knows of its folders.
+    """Directories of a worker process.
 
     Attributes:
         directory: its working directory when it started.
-        own: the directory that is the node's own, which goes with it.
-        is_shared: whether it has the disk of its client.
-        threads: whether tasks may run at the same time in this process.
+        own: the node's own directory, which is removed with the node.
+        is_shared: True if it has the disk of its client.
+        threads: True if tasks may run concurrently in this process.
     """
 
     directory: str
@@ -54,7 +54,7 @@ def remember() -> None:
 
 
 def directories() -> Directories | None:
-    """What `remember` noted; None in a process that is no worker."""
+    """Return the directories that `remember` noted; None in a process that is no worker."""
     return _found
 
 
@@ -62,7 +62,7 @@ def enter(folder: str) -> None:
     """Make `folder` the working directory of the task that this thread runs.
 
     Raises:
-        OSError: it is not there.
+        OSError: the folder does not exist.
         PayloadError: another task of this process runs in another folder.
     """
     found = _found
@@ -76,11 +76,11 @@ def enter(folder: str) -> None:
         others = {each for thread, each in _inside.items() if thread != me and each != folder}
         if others:
             raise PayloadError(
-                f"this node runs a cell in {others.pop()} now, and its threads have one working directory together, so "
-                f"a cell in {folder} cannot run beside it: wait for the other one, or open the pool with "
+                f"this node runs a cell in {others.pop()} now, and its threads share one working directory, so a cell "
+                f"in {folder} cannot run at the same time: wait for the other one, or open the pool with "
                 "--executor process."
             )
-        _inside[me] = folder  # first, so that an interrupt leaves nothing behind
+        _inside[me] = folder  # first, so that an interrupt leaves the directory restorable
         try:
             _chdir(folder)
         except OSError:
@@ -89,7 +89,7 @@ def enter(folder: str) -> None:
 
 
 def leave() -> None:
-    """Go back to where the process started; the last one does so where threads share the directory. Idempotent."""
+    """Return to the initial directory; where threads share the directory, only the last one does so. Idempotent."""
     found = _found
     if found is None:
         return
@@ -99,11 +99,11 @@ def leave() -> None:
 
 
 def _is_separate() -> bool:
-    """Return whether this thread has a working directory of its own, from now on if it had none."""
+    """Return whether this thread has a working directory of its own, after giving it one if possible."""
     if not getattr(_thread, "separate", False):
         try:
             os.unshare(os.CLONE_FS)
-        except (AttributeError, OSError):  # another system, or a container that allows no such call
+        except (AttributeError, OSError):  # another system, or a container that forbids the call
             return False
         _thread.separate = True
     return True

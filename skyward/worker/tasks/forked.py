@@ -3,9 +3,9 @@
 A process made by `os.fork()` inherits the memory of its parent: the locks, the connection to the client, and the
 interpreter's stack, on which the task is about to return its result. So in a forked process
 
-- what it prints goes to descriptors 1 and 2, which its parent reads;
-- where it leaves the task, by a return, an exception, `sys.exit` or a `yield`, it ends, as a script would;
-- what only the parent can do (inputs of the task, collections) raises an error.
+- output goes to descriptors 1 and 2, which the parent reads;
+- leaving the task, by a return, an exception, `sys.exit` or a `yield`, ends the process, as it would end a script;
+- operations that only the parent can perform (inputs of the task, collections) raise an error.
 """
 
 import os
@@ -23,18 +23,18 @@ _forked = False
 
 
 class ForkedProcessError(SkywardError, RuntimeError):
-    """A process that a task has forked used what only the task itself has."""
+    """Raised where a process that a task has forked uses something that only the task itself has."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"A process that a task has forked cannot use {what}; use it in the task, and pass values on.")
 
 
-def _note() -> None:
+def _mark_forked() -> None:
     global _forked
     _forked = True
 
 
-os.register_at_fork(after_in_child=_note)
+os.register_at_fork(after_in_child=_mark_forked)
 
 
 def is_forked() -> bool:
@@ -43,7 +43,7 @@ def is_forked() -> bool:
 
 
 def leave(error: BaseException | None = None) -> NoReturn:
-    """End a forked process that leaves its task, with the status that a script would have."""
+    """End a forked process that leaves its task, with the exit status that a script would have."""
     status = 0
     match error:
         case None | SystemExit(code=None):
@@ -69,17 +69,17 @@ def leave(error: BaseException | None = None) -> NoReturn:
 
 
 def leave_if_forked(error: BaseException | None = None) -> None:
-    """End this process if it was forked: it has come to where the task would hand something to the client.
+    """End this process if it was forked: it has reached a point where the task would send something to the client.
 
     Args:
-        error: what ended its part of the task.
+        error: the exception that ended its part of the task.
     """
     if _forked:
         leave(error)
 
 
 def write(event: Event) -> None:
-    """Write output of a forked process to its descriptors. Other events are dropped: only the task may send them."""
+    """Write output of a forked process to its descriptors. Drop other events: only the task may send them."""
     if isinstance(event, Output):
         data = memoryview(event.text.encode("utf-8", "backslashreplace"))
         while data:

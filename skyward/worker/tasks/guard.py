@@ -1,7 +1,7 @@
-"""Interrupting user code on a thread: a `KeyboardInterrupt` that lands inside the task and nowhere else.
+"""Interruption of user code on a thread: a `KeyboardInterrupt` that is raised inside the task and nowhere else.
 
-On the main thread it comes as a signal, which also ends a sleep or a blocking read. On any other thread it is raised at
-the next bytecode, so a blocking call ends first.
+On the main thread it is a signal, which also ends a sleep or a blocking read. On any other thread it is raised at the
+next bytecode, so a blocking call ends first.
 """
 
 import contextlib
@@ -21,38 +21,38 @@ type Reason = Literal["cancelled", "timeout"]
 
 
 class Interrupted(KeyboardInterrupt):
-    """The task was told to stop; raised inside the user's code, which sees the `KeyboardInterrupt` it knows.
+    """Raised inside the user's code when the task is stopped. User code sees the familiar `KeyboardInterrupt`.
 
     Attributes:
-        left: returns what the task leaves; None if it leaves nothing. Called once the task cannot be interrupted.
+        left: returns the partial result of the task; None if there is none. Called when no interrupt can land any more.
     """
 
     left: Callable[[], Any] | None = None
 
     def take(self) -> Any:
-        """Return what the task leaves, and drop the references to the task."""
+        """Return the partial result of the task, and drop the references to the task."""
         left, self.left, self.__traceback__ = self.left, None, None
         return None if left is None else left()
 
 
 class Guard(Protocol):
-    """Where a job may be interrupted, and why it was."""
+    """The time in which a job may be interrupted, and the reason of the interrupt."""
 
     reason: Reason | None
 
     def run[T](self, call: Callable[[], T]) -> T:
-        """The result of `call`, which may be interrupted."""
+        """Return the result of `call`, which may be interrupted."""
 
     def cancelling(self, cancel: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
-        """A context in which the first interrupt calls `cancel` instead of raising."""
+        """Return a context in which the first interrupt calls `cancel` instead of raising."""
 
 
-_APART = 0.05
-"""Seconds between two interrupts: the guard may be closing because of the first, and bears one on its way out."""
+_INTERVAL = 0.05
+"""Seconds between two interrupts: the guard may be closing because of the first, and tolerates one meanwhile."""
 
 
 class ThreadGuard:
-    """The guard of the thread that makes it."""
+    """Guard of the thread that creates it."""
 
     def __init__(self) -> None:
         self.reason: Reason | None = None
@@ -69,9 +69,9 @@ class ThreadGuard:
             signal.signal(signal.SIGINT, self._on_signal)
 
     def run[T](self, call: Callable[[], T]) -> T:
-        """The result of `call`. Between its start and its end, and only then, `interrupt` raises inside it.
+        """Return the result of `call`. `interrupt` raises inside it, from its start to its end.
 
-        A process that `call` forks and that comes to the end of it, too, ends here.
+        A process that is forked by `call` and reaches its end, too, exits here.
         """
         self._last = 0.0
         self._due = False
@@ -88,12 +88,12 @@ class ThreadGuard:
             finally:
                 self._leave()
         except Interrupted:
-            self._leave()  # it may have come as the guard was about to close
+            self._leave()  # the interrupt may have landed as the guard was about to close
             raise
 
     @contextlib.contextmanager
     def shielded(self) -> Iterator[None]:
-        """What must not stop half-way: an interrupt that comes meanwhile is raised at the end. For the main thread."""
+        """Defer interrupts of a block that must not stop half-way until its end. For the main thread."""
         if not self._is_main or get_ident() != self._thread or self._shielded:
             yield
             return
@@ -108,7 +108,7 @@ class ThreadGuard:
 
     @contextlib.contextmanager
     def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
-        """Have the first interrupt call `cancel`, from another thread, and raise nothing."""
+        """Make the first interrupt call `cancel`, from another thread, and raise nothing."""
         self._cancel, self._cancelled = cancel, False
         try:
             yield
@@ -116,10 +116,10 @@ class ThreadGuard:
             self._cancel = None
 
     def interrupt(self, reason: Reason) -> None:
-        """Raise `Interrupted` in the user's code, if any runs; not again at once, so whoever insists calls again."""
+        """Raise `Interrupted` in the user's code, if any runs. Interrupts that follow too soon are dropped."""
         with self._lock:
             now = clock.monotonic()
-            if not self._open or now - self._last < _APART:
+            if not self._open or now - self._last < _INTERVAL:
                 return
             self._last, self.reason = now, reason
             if (cancel := self._cancel) is not None:
@@ -133,7 +133,7 @@ class ThreadGuard:
                 _raise_in(self._thread, Interrupted)
 
     def _leave(self) -> None:
-        """Close the guard. An interrupt that arrives in the middle of this is dropped: the work is over."""
+        """Close the guard. An interrupt that lands meanwhile is dropped: the work is over."""
         while True:
             try:
                 with self._lock:

@@ -1,4 +1,4 @@
-"""A task on its node: what was sent, what it may still send, and the streams that feed it."""
+"""A task on its node: the call, the flow control of its results, and its input streams."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,15 +14,15 @@ __all__ = ["InputStream", "Job", "Stopped"]
 
 
 class Stopped(BaseException):
-    """The job was told to stop while it waited for the client."""
+    """Raised where a stopped job waits for the client."""
 
 
 class Job:
     """One submitted task: its call, its code, and the flow of its streams. Used by its slot and by the agent.
 
     Attributes:
-        stopped: why it was told to stop.
-        leaving: whether it was stopped and what it leaves is being packed.
+        stopped: reason of the stop; None while the job is not stopped.
+        leaving: True while the partial result of a stopped job is being packed.
     """
 
     def __init__(self, submit: Submit, code: Code) -> None:
@@ -35,29 +35,29 @@ class Job:
         self.stopped: Literal["cancelled", "timeout"] | None = None
         self.leaving = False
         self._handing = Lock()
-        self._hand: Callable[[Credit | Feed], None] | None = None
-        self._early: list[Credit | Feed] = []
+        self._deliver_to: Callable[[Credit | Feed], None] | None = None
+        self._buffered: list[Credit | Feed] = []
         self.inputs: list[InputStream] = []
 
     def deliver(self, command: Credit | Feed) -> None:
-        """A command for this job arrived. Kept until it is known where the job runs."""
+        """Deliver a command to this job; buffer it until the job has a place to run."""
         with self._handing:
-            if self._hand is None:
-                self._early.append(command)
+            if self._deliver_to is None:
+                self._buffered.append(command)
             else:
-                self._hand(command)
+                self._deliver_to(command)
 
     def run_here(self) -> None:
-        """The job runs in this process: commands act on it."""
+        """Run in this process: deliver commands to this object."""
         self.run_elsewhere(self._act)
 
-    def run_elsewhere(self, hand: Callable[[Credit | Feed], None]) -> None:
-        """The job runs in another process: commands go to `hand`, those that came before first."""
+    def run_elsewhere(self, deliver: Callable[[Credit | Feed], None]) -> None:
+        """Run in another process: deliver commands to `deliver`, the buffered ones first."""
         with self._handing:
-            self._hand = hand
-            for command in self._early:
-                hand(command)
-            self._early.clear()
+            self._deliver_to = deliver
+            for command in self._buffered:
+                deliver(command)
+            self._buffered.clear()
 
     def _act(self, command: Credit | Feed) -> None:
         if isinstance(command, Feed):
@@ -69,7 +69,7 @@ class Job:
             self._changed.notify_all()
 
     def stop(self, reason: Literal["cancelled", "timeout"]) -> None:
-        """End every wait of the job for the client with `Stopped`."""
+        """Make every wait of the job for the client raise `Stopped`."""
         with self._changed:
             self.stopped, self._stopped = reason, True
             self._changed.notify_all()
@@ -79,27 +79,27 @@ class Job:
     def take_credit(self, units: int, pause: Callable[[int], None]) -> None:
         """Wait until the client has room for an element that costs `units`.
 
-        `pause` is called before each wait, once for the same credit, with all the credit that was given so far.
+        `pause` is called before each wait, once for the same credit, with the total credit granted so far.
 
         Raises:
-            Stopped: the job was told to stop.
+            Stopped: the job was stopped.
         """
         leave_if_forked()
-        told = -1
+        reported = -1
         while True:
             with self._changed:
-                while not self._has_room(units) and self._credited == told and not self._stopped:
+                while not self._has_room(units) and self._credited == reported and not self._stopped:
                     self._changed.wait()
                 if self._stopped:
                     raise Stopped
                 if self._has_room(units):
                     self._credit -= units
                     return
-                told = self._credited
-            pause(told)  # without the lock: it may wait for the client, whose credit takes the lock
+                reported = self._credited
+            pause(reported)  # without the lock: it may wait for the client, whose credit needs the lock
 
     def has_credit(self, units: int) -> bool:
-        """Whether `take_credit` would not wait, nor raise."""
+        """Return whether `take_credit` would neither wait nor raise."""
         with self._changed:
             return self._has_room(units) and not self._stopped
 
@@ -109,11 +109,11 @@ class Job:
 
 @dataclass
 class InputStream:
-    """An iterator over what the client feeds. Elements are decoded when they are taken.
+    """An iterator over elements that the client feeds. Elements are decoded when they are taken.
 
     Attributes:
         decode: turns an element, or the failure that ended the stream, into a value.
-        need: tells the client how much more may come.
+        need: tells the client how much room there is for further elements.
     """
 
     task: int
@@ -128,7 +128,7 @@ class InputStream:
     _consumed: int = 0
 
     def arrive(self, feed: Feed) -> None:
-        """Queue what the client sent."""
+        """Queue elements of the client."""
         with self._changed:
             self._items.extend(feed.items)
             self._ended = self._ended or feed.last
@@ -136,7 +136,7 @@ class InputStream:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """End a wait with `Stopped`."""
+        """Make a waiting reader raise `Stopped`."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -157,7 +157,7 @@ class InputStream:
                     raise self.decode(self._failure).rebuild()
                 raise StopIteration
             payload = self._items.popleft()
-        value = self.decode(payload)  # first: what was consumed may be dropped
+        value = self.decode(payload)  # before `need`: blobs of consumed elements may be dropped
         self._consumed += cost(payload)
         if self._consumed >= WINDOW // 4 or not self._items:
             self.need(Need(self.task, self.index, self._consumed))

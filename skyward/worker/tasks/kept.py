@@ -1,4 +1,4 @@
-"""The values that a node keeps for later tasks: see `skyward.kept.keep`."""
+"""Values that a node keeps for later tasks: see `skyward.kept.keep`."""
 
 import contextlib
 import secrets
@@ -23,18 +23,18 @@ from skyward.worker.tasks.forked import ForkedProcessError, is_forked
 __all__ = ["Entry", "KeptHere", "NoShelf", "ValueShelf", "keeping_for", "nbytes_of", "noting_uses"]
 
 _SHARED = (int, float, complex, str, bytes, type(None), type, BuiltinFunctionType, ModuleType)
-"""Types of which one object stands for all that are equal, or that travel by themselves: an object of theirs is not
-told by its identity, and goes home as it is unless the user names it."""
+"""Types whose equal values share one object, or that travel by themselves: such an object is not recognised by its
+identity, and is returned as it is unless the user names it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KeptHere:
-    """Stands for a value that this node keeps, until it is home: there it is a `sky.Kept`.
+    """Stand-in for a value that this node keeps, until it reaches the client: there it is a `sky.Kept`.
 
     Attributes:
-        info: what the client is told of it.
+        info: the client's description of it.
         value: the object itself.
-        keys: of what it stands for at home: there it may be what several nodes keep.
+        keys: keys of the handle at the client, which may stand for values on several nodes.
     """
 
     info: KeptInfo
@@ -43,11 +43,11 @@ class KeptHere:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the value."""
         return self.info.name
 
     def fetch(self) -> Any:
-        """The object itself."""
+        """Return the object itself."""
         return self.value
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -60,13 +60,13 @@ class KeptHere:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A value that is kept.
+    """A kept value.
 
     Attributes:
-        info: what the client is told of it.
-        value: it.
-        keys: of the handle by which it was sent here last.
-        cell: the cell that has kept it, as far as it needs that; None if it was a function.
+        info: the client's description of it.
+        value: the object itself.
+        keys: keys of the handle that was sent here last.
+        cell: surroundings of the cell that has kept it, as far as the value needs them; None if it was a function.
     """
 
     info: KeptInfo
@@ -76,11 +76,11 @@ class Entry:
 
 
 class ValueShelf:
-    """What a node keeps whose tasks run as threads of one process.
+    """Values kept on a node whose tasks run as threads of one process.
 
     Args:
-        node: its rank.
-        emit: tells the client.
+        node: rank of the node.
+        emit: sends an event to the client.
     """
 
     def __init__(self, node: int, emit: Callable[[Event], None]) -> None:
@@ -91,7 +91,7 @@ class ValueShelf:
         self._keys: dict[int, list[str]] = {}
 
     def keep(self, value: object, name: str, keep_for: float, cell: Surroundings | None = None) -> Any:
-        """Keep a value, and tell the client; what stands for it.
+        """Keep a value, and report it to the client; return its stand-in.
 
         Raises:
             ForkedProcessError: a process that a task has forked cannot keep anything.
@@ -114,7 +114,7 @@ class ValueShelf:
         """Return the value of the first of these keys that is kept here.
 
         Raises:
-            KeptLostError: none is.
+            KeptLostError: no such value is kept here.
         """
         entry = self._entry(keys, name)
         entry.keys = keys
@@ -124,11 +124,11 @@ class ValueShelf:
         return entry.value
 
     def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> Packed:
-        """Return a copy of such a value, as it travels to where the classes of the ids `known` are.
+        """Pack a kept value, for a process that has the classes of the ids `known`.
 
         Raises:
-            KeptLostError: none is kept here.
-            NotPicklableError: it cannot travel.
+            KeptLostError: no such value is kept here.
+            NotPicklableError: it cannot be pickled.
         """
         entry = self._entry(keys, name)
         token = _whole.set(True)
@@ -144,10 +144,10 @@ class ValueShelf:
             for key in keys:
                 if (entry := self._entries.get(key)) is not None:
                     return entry
-        raise KeptLostError(f"{name} is not kept on node {self._node} (any more). Run what made it again.")
+        raise KeptLostError(f"{name} is not kept on node {self._node} (any more). Run the code that made it again.")
 
     def stand_in(self, value: object) -> Any:
-        """Return what stands for a value that is kept here, by its identity; None for any other."""
+        """Return the stand-in for a value that is kept here, by its identity; None for any other."""
         keys = self._keys.get(id(value))
         if keys is None or _whole.get():
             return None
@@ -156,45 +156,45 @@ class ValueShelf:
         return KeptHere(entry.info, value, entry.keys) if entry is not None and entry.value is value else None
 
     def keeps_containers(self) -> bool:
-        """Return whether a container is kept here that a pickler would write without asking how."""
+        """Return whether a container is kept here that a pickler would write without calling a reducer."""
         with self._lock:
             return any(type(entry.value) in CONTAINERS for entry in self._entries.values())
 
     def entries(self) -> list[Entry]:
-        """Return what is kept, the oldest first."""
+        """Return the kept values, the oldest first."""
         with self._lock:
             return list(self._entries.values())
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Forget these values. They end on a thread of their own, as that may take a while, and may raise."""
+        """Forget these values. They are freed on a thread of their own: a finalizer may be slow, and may raise."""
         gone: list[Entry] = []
         with self._lock:
             for key in keys:
                 if (entry := self._entries.pop(key, None)) is not None:
                     gone.append(entry)
-                    if (its := self._keys.get(id(entry.value))) is not None:
-                        its.remove(key)
-                        if not its:
+                    if (same_value := self._keys.get(id(entry.value))) is not None:
+                        same_value.remove(key)
+                        if not same_value:
                             del self._keys[id(entry.value)]
         if gone:
             Thread(target=gone.clear, name="skyward-forget", daemon=True).start()
 
     def report(self) -> tuple[KeptInfo, ...]:
-        """Return what is kept, for a client that did not hear of it."""
+        """Return descriptions of the kept values, for a client that has not received them."""
         return tuple(entry.info for entry in self.entries())
 
 
 class NoShelf:
-    """Refuses to keep values, on a node whose tasks run in processes of their own: each task may be in another one."""
+    """Shelf that refuses all values, on a node whose tasks run in separate processes."""
 
     def keep(self, value: object, name: str, keep_for: float, cell: Surroundings | None = None) -> NoReturn:
-        """Refuse.
+        """Refuse to keep a value.
 
         Raises:
             UsageError: always.
         """
         raise UsageError(
-            f"{name} cannot be kept: the tasks of this pool run in processes of their own. Open it with "
+            f"{name} cannot be kept: the tasks of this pool run in separate processes. Open it with "
             "`worker=sky.Worker(executor='thread')`, which is the default, to keep values on its nodes."
         )
 
@@ -204,7 +204,7 @@ class NoShelf:
         Raises:
             KeptLostError: always.
         """
-        raise KeptLostError(f"{name} is not kept on this node. Run what made it again.")
+        raise KeptLostError(f"{name} is not kept on this node. Run the code that made it again.")
 
     def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> NoReturn:
         """Refuse, as `get` does."""
@@ -219,7 +219,7 @@ class NoShelf:
 
 
 _whole: ContextVar[bool] = ContextVar("skyward_whole_values", default=False)
-"""Whether what is kept is pickled as it is."""
+"""True while kept values are pickled as they are."""
 
 
 _cell: "ContextVar[Callable[[], Surroundings] | None]" = ContextVar("skyward_keeping_cell", default=None)
@@ -227,7 +227,7 @@ _cell: "ContextVar[Callable[[], Surroundings] | None]" = ContextVar("skyward_kee
 
 @contextmanager
 def keeping_for(surroundings: Callable[[], Surroundings]) -> Iterator[None]:
-    """Take what is kept meanwhile for values of a cell."""
+    """Attribute values that are kept meanwhile to a cell."""
     token = _cell.set(surroundings)
     try:
         yield
@@ -240,7 +240,7 @@ _used: "ContextVar[dict[str, Entry] | None]" = ContextVar("skyward_used_values",
 
 @contextmanager
 def noting_uses() -> Iterator[dict[str, Entry]]:
-    """Note by key what is asked for meanwhile."""
+    """Record, by key, the values that are requested meanwhile."""
     found: dict[str, Entry] = {}
     token = _used.set(found)
     try:
@@ -263,9 +263,9 @@ def _kind_of(value: object) -> str:
 
 
 def nbytes_of(value: Any) -> int:
-    """Return the size of a value in bytes, as far as it tells: of arrays, frames, tensors and models their data."""
+    """Return the size of a value in bytes, as far as it is known: the data of arrays, frames, tensors and models."""
     for measure in (_array, _frame, _module):
-        with contextlib.suppress(Exception):  # whatever the object makes of being asked
+        with contextlib.suppress(Exception):  # user objects may raise anything
             if nbytes := measure(value):
                 return nbytes
     with contextlib.suppress(Exception):

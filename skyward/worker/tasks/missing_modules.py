@@ -1,4 +1,4 @@
-"""What is not installed on a node: a module, and the package that brings it; a program or a library of the system."""
+"""Errors about modules, programs and system libraries that are not installed on a node."""
 
 import contextlib
 import os
@@ -12,8 +12,8 @@ __all__ = ["KNOWN_PACKAGES", "missing_module", "note_system_packages", "pip_name
 
 _PACKAGES = os.environ.get("SKYWARD_PIP")
 _NOT_INSTALLED = os.environ.get("SKYWARD_APT", "").split()
-"""The requirements that this node has, as JSON, and the system packages that it was not given though they are asked
-for. Read as the worker starts: tasks may change the variables."""
+"""Requirements that are installed on this node, as JSON, and requested system packages that are not. Read as the worker
+starts: tasks may change the variables."""
 
 _COMMAND_NOT_FOUND = 127
 
@@ -63,17 +63,17 @@ KNOWN_PACKAGES = {
     "yaml": "pyyaml",
     "zmq": "pyzmq",
 }
-"""Packages whose name is not that of the module they bring."""
+"""Packages whose name differs from that of their module."""
 
 
 def pip_name(module: str) -> str:
-    """The package that brings `module`, as pip calls it."""
+    """Return the package that provides `module`, by its name for pip."""
     parts = module.split(".")
     return KNOWN_PACKAGES.get(".".join(parts[:2])) or KNOWN_PACKAGES.get(parts[0], parts[0].replace("_", "-"))
 
 
 def missing_module(error: ModuleNotFoundError, node: int | None = None) -> MissingModuleError:
-    """Return an error that names the module and the node. The client adds what to do: it knows whose module it is."""
+    """Return an error that names the module and the node. The client adds advice: it knows where the module is from."""
     module = error.name or str(error).partition("'")[2].partition("'")[0] or str(error)
     where = "the node" if node is None else f"node {node}"
     missing = MissingModuleError(f"module {module!r} is not installed on {where}", name=module)
@@ -84,10 +84,10 @@ def missing_module(error: ModuleNotFoundError, node: int | None = None) -> Missi
 
 
 def note_system_packages(error: BaseException) -> None:
-    """Add a note to an error about a program or library of the system, where packages that may bring it are missing."""
+    """Add a note to an error about a system program or library, if a missing system package may provide it."""
     if not _NOT_INSTALLED:
         return
-    with contextlib.suppress(Exception):  # an exception of the user may do anything when it is looked at
+    with contextlib.suppress(Exception):  # inspecting a user's exception may raise anything
         if _is_of_the_system(error):
             error.add_note(
                 f"Image.apt asks for {', '.join(_NOT_INSTALLED)}, which Skyward does not install on this machine: "
@@ -96,7 +96,7 @@ def note_system_packages(error: BaseException) -> None:
 
 
 def _is_of_the_system(error: BaseException) -> bool:
-    """Whether a program or a library of the system was not found."""
+    """Return whether an error says that a system program or library was not found."""
     match error:
         case FileNotFoundError():
             frames = traceback.extract_tb(error.__traceback__, limit=-1)

@@ -1,4 +1,4 @@
-"""Whether memory that a task returned is nobody else's, so that it can be sent as it is."""
+"""Check for exclusive ownership of a task's returned memory, which can then be sent without a copy."""
 
 import sys
 import weakref
@@ -8,10 +8,10 @@ __all__ = ["is_ours"]
 
 
 def is_ours(view: memoryview) -> bool:
-    """Whether nothing can change what `view` shows, now that the task is over: it is the last to refer to the array.
+    """Return whether nothing can change the memory of `view`, now that the task is over: it holds the last reference.
 
-    False where that is not certain: for an array of which the task, or a library, has kept a reference; for one that
-    shows part of another; and for objects of other kinds than `bytes` and NumPy arrays.
+    False where that is not certain: for an array to which the task, or a library, has kept a reference; for a view of
+    another array; and for objects of other kinds than `bytes` and NumPy arrays.
     """
     shown: Any = view.obj
     if type(shown) is bytes:
@@ -19,7 +19,7 @@ def is_ours(view: memoryview) -> bool:
     numpy = sys.modules.get("numpy")
     if numpy is None or type(shown) is not numpy.ndarray or not shown.flags.owndata:
         return False
-    del shown  # or it would be counted too
+    del shown  # it would be counted, too
     return _references(view) <= _ALONE and not weakref.getweakrefcount(view.obj)
 
 
@@ -33,4 +33,4 @@ def _of_one_view() -> int:
 
 
 _ALONE = _of_one_view()
-"""What Python counts for an object that only a view refers to. How much of the asking it counts differs by version."""
+"""Reference count of an object that only a view refers to. It varies with the version of Python."""

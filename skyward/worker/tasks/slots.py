@@ -1,4 +1,4 @@
-"""The two kinds of slot: a thread of the worker, and a process of its own."""
+"""The two kinds of slot: a thread of the worker, and a child process."""
 
 import contextlib
 from collections.abc import Callable
@@ -22,14 +22,14 @@ from skyward.worker.tasks.jobs import Job
 
 __all__ = ["ProcessSlot", "ThreadSlot"]
 
-_TURN = 1.0
-"""Seconds that output below Python waits at most for text that was written before it."""
+_TEXT_WITHIN = 1.0
+"""Seconds that output below Python waits at most for text that Python wrote before it."""
 
-_LOOK = 0.0001
+_POLL_EVERY = 0.0001
 
 
 class ThreadSlot:
-    """Runs jobs on the thread that makes it. `node` is the rank of the node."""
+    """A slot that runs jobs on the thread that creates it. `node` is the rank of the node."""
 
     def __init__(self, node: int, port: Port, store: BlobStore, functions: Functions) -> None:
         self._node = node
@@ -39,10 +39,10 @@ class ThreadSlot:
         self._guard = ThreadGuard()
 
     def get_ready(self) -> None:
-        """Do nothing: a thread is ready."""
+        """Do nothing: a thread is always ready."""
 
     def run(self, job: Job) -> Finished:
-        """Run `job` to its end."""
+        """Run `job` until it ends."""
         self._guard.reason = None
         job.run_here()
         return execute(
@@ -50,21 +50,23 @@ class ThreadSlot:
         )
 
     def interrupt(self, reason: Reason) -> None:
-        """Interrupt the job that runs."""
+        """Interrupt the running job."""
         self._guard.interrupt(reason)
 
     def give_up(self) -> bool:
-        """False: a thread cannot be ended by force."""
+        """Return False: a thread cannot be killed."""
         return False
 
 
 class ProcessSlot:
-    """Runs jobs in a child process, which is started again after it died.
+    """A slot that runs jobs in a child process, which is restarted after it died.
 
     Args:
         node, worker: rank of the node, and index of the slot on it.
-        info: gives what `instance_info()` says on the node, as JSON.
-        ask: carries out operations on collections.
+        emit: takes the events of the child.
+        store: the node's blobs.
+        info: returns the value of `instance_info()` on the node, as JSON.
+        ask: performs operations on collections.
     """
 
     def __init__(
@@ -79,10 +81,10 @@ class ProcessSlot:
         self._node = node
         self._worker = worker
         self._info = info
-        self._told = ""
+        self._sent_info = ""
         self._emit = emit
         self._ask = ask
-        self._questions: dict[int, Future[Any]] = {}
+        self._operations: dict[int, Future[Any]] = {}
         self._store = store
         self._child: ChildProcess | None = None
         self._known: set[bytes] = set()
@@ -95,7 +97,7 @@ class ProcessSlot:
         self._taking = False
 
     def run(self, job: Job) -> Finished:
-        """Run `job` in the child to its end, or to the child's."""
+        """Run `job` in the child until it, or the child, ends."""
         self._reason = None
         with self._reading:
             self._task, self._job = job.submit.task, job
@@ -114,8 +116,8 @@ class ProcessSlot:
                     return self._attend(child)
                 except (EOFError, OSError):
                     return self._died(job)
-            except Exception as error:  # of this process, such as a blob that is not there: it ends this task alone
-                self._withdraw_questions()
+            except Exception as error:  # in this process, such as a missing blob: it ends this task alone
+                self._cancel_operations()
                 self._forget_child()
                 return failed(job.submit.task, error, self._node)
             finally:
@@ -124,8 +126,8 @@ class ProcessSlot:
 
     def _tell_info(self, child: ChildProcess) -> None:
         info = self._info()
-        if info != self._told:
-            self._told = info
+        if info != self._sent_info:
+            self._sent_info = info
             child.send(("info", info))
 
     def _attend(self, child: ChildProcess) -> Finished:
@@ -145,23 +147,23 @@ class ProcessSlot:
             case ("keep", parts):
                 child.send(("kept", self._keep(parts)))
             case ("ask", number, request):
-                self._questions[number] = question = self._ask(request)
-                question.add_done_callback(partial(self._answer, child, number))
+                self._operations[number] = operation = self._ask(request)
+                operation.add_done_callback(partial(self._answer, child, number))
             case ("take back", number):
-                if (taken := self._questions.pop(number, None)) is not None:
-                    taken.cancel()
+                if (withdrawn := self._operations.pop(number, None)) is not None:
+                    withdrawn.cancel()
             case Leaving() if self._job is not None:
                 self._job.leaving = True
                 self._emit(message)
             case Output():
                 if self._pump is not None:
-                    self._pump.catch_up(read=True)  # it was written to the descriptors before
+                    self._pump.catch_up(read=True)  # output that was written to the descriptors before
                 self._emit(message)
             case event:
                 self._emit(event)
 
     def _keep(self, parts: list[BlobLocation]) -> list[bytes] | MemoryError:
-        """Take over parts of a result, all of them or none; their keys."""
+        """Take over parts of a result, all of them or none; return their keys."""
         keys: list[bytes] = []
         try:
             keys.extend(self._store.adopt(place) for place in parts)
@@ -173,16 +175,16 @@ class ProcessSlot:
         return keys
 
     def _let_text_pass(self) -> None:
-        """Wait, a moment at most, for the text that the child sent before it wrote to its descriptors."""
-        deadline = clock.monotonic() + _TURN
+        """Wait briefly for text that the child sent before it wrote to its descriptors."""
+        deadline = clock.monotonic() + _TEXT_WITHIN
         child = self._child
-        with contextlib.suppress(OSError):  # there is no connection any more
-            # In this order: a message that has left the socket is marked as being taken.
+        with contextlib.suppress(OSError):  # the connection is closed
+            # In this order: a message that has left the socket is marked as being withdrawn.
             while child is not None and (child.unread or self._taking) and clock.monotonic() < deadline:
-                clock.sleep(_LOOK)
+                clock.sleep(_POLL_EVERY)
 
     def glance(self) -> None:
-        """Hand on what the child said since its last job ended; nothing while it has one."""
+        """Forward events that the child sent since its last job ended; do nothing while it has a job."""
         if self._reading.acquire(blocking=False):
             try:
                 self._read_rest(clock.monotonic())
@@ -190,7 +192,7 @@ class ProcessSlot:
                 self._reading.release()
 
     def _read_rest(self, deadline: float) -> None:
-        """Take what the child sends, until it is silent at the deadline or gone."""
+        """Handle messages of the child, until none comes before the deadline or the child is gone."""
         with contextlib.suppress(EOFError, OSError):
             while self._child is not None and self._child.says(max(0.0, deadline - clock.monotonic())):
                 self._take(self._child.receive(), self._child)
@@ -200,22 +202,22 @@ class ProcessSlot:
             self._pump.catch_up()
 
     def _answer(self, child: ChildProcess, number: int, done: Future[Any]) -> None:
-        """Tell the child what came of an operation."""
-        if self._questions.pop(number, None) is None or done.cancelled():
+        """Send the child the result of an operation."""
+        if self._operations.pop(number, None) is None or done.cancelled():
             return
         error = done.exception()
         child.send(("answer", number, None if error is not None else done.result(), error))
 
     def _died(self, job: Job) -> Finished:
-        self._withdraw_questions()
+        self._cancel_operations()
         self._read_rest(clock.monotonic())
         self._forget_child()
         return Finished(job.submit.task, self._reason or "lost", Payload(b""), 0.0)
 
-    def _withdraw_questions(self) -> None:
-        questions, self._questions = self._questions, {}
-        for question in questions.values():
-            question.cancel()
+    def _cancel_operations(self) -> None:
+        operations, self._operations = self._operations, {}
+        for operation in operations.values():
+            operation.cancel()
 
     def _forget_child(self) -> None:
         child, self._child = self._child, None
@@ -223,8 +225,8 @@ class ProcessSlot:
             child.end()
 
     def get_ready(self) -> None:
-        """Start the child where there is none. The next job tries again where that fails."""
-        with self._reading, contextlib.suppress(Exception):  # such as no thread to be had; it ends no slot
+        """Start the child unless it runs. If that fails, the next job tries again."""
+        with self._reading, contextlib.suppress(Exception):  # such as no free thread: the slot lives on
             if not self._dismissed:
                 self._ready()
 
@@ -237,16 +239,16 @@ class ProcessSlot:
         try:
             self._child = ChildProcess.start(self._node, self._worker, *self._pump.writers)
         finally:
-            self._pump.start()  # which ends by itself where there is no child
+            self._pump.start()  # the pump ends by itself where there is no child
         self._known.clear()
-        self._told = ""
-        self._child.receive()  # it says that it is up
+        self._sent_info = ""
+        self._child.receive()  # the message that it is up
         return self._child
 
     def _code(self, job: Job) -> Code | None:
         if job.code.digest in self._known:
             return None
-        if len(self._known) >= CODES:  # the child forgets all it has at the same time
+        if len(self._known) >= CODES:  # the child clears its own codes at the same time
             self._known.clear()
         self._known.add(job.code.digest)
         return job.code
@@ -255,7 +257,7 @@ class ProcessSlot:
         return {blob.key: self._store.get(blob.key).place for blob in blobs_of(payloads)}
 
     def interrupt(self, reason: Reason) -> None:
-        """Interrupt the job that runs."""
+        """Interrupt the running job."""
         self._reason = reason
         self._tell(("interrupt", reason))
 
@@ -270,18 +272,18 @@ class ProcessSlot:
             child.send(message)
 
     def give_up(self) -> bool:
-        """End the child; the next job gets a new one."""
+        """Kill the child; the next job gets a new one."""
         if (child := self._child) is not None:
             child.kill()
         return True
 
     def dismiss(self) -> None:
-        """Tell the child to end when its job has."""
+        """Ask the child to end after its job."""
         self._dismissed = True
         self._tell(("end",))
 
     def close(self, deadline: float) -> None:
-        """End the child for good, once it has said its last words, or at the deadline."""
+        """End the child permanently, once its last events are handled, or at the deadline."""
         if self._reading.acquire(timeout=max(0.0, deadline - clock.monotonic())):
             self._read_rest(deadline)
             self._drain()

@@ -1,8 +1,8 @@
-"""Threads that a task starts belong to the task: what they print is its output, and its classes are theirs.
+"""Binding of threads to the task that starts them: their output is the task's, and so are their classes.
 
 Python starts threads through functions of `_thread`, which `threading` has under names of its own. On a node all of
-those names are replaced, so that it makes no difference how a task starts a thread, or whether it has a subclass of
-`Thread`. A `ThreadPoolExecutor` may serve several tasks, so each call on it belongs to the task that submits it.
+those names are replaced, so that every thread is bound, however the task starts it, also through a subclass of
+`Thread`. A `ThreadPoolExecutor` may serve several tasks, so each call on it is bound to the task that submits it.
 """
 
 import _thread
@@ -18,7 +18,7 @@ __all__ = ["bind_threads"]
 
 
 def bind_threads() -> None:
-    """Have each thread that a task of this process starts belong to the task, from now on."""
+    """Bind each thread that a task of this process starts to the task, from now on."""
     for name in ("start_new_thread", "start_joinable_thread"):  # the second since Python 3.13
         start = getattr(_thread, name, None)
         if start is not None:

@@ -3,22 +3,14 @@
 // src/model/chart.ts
 var SPAN = 900;
 var SHORTEST = 60;
-var LINES = [
-  "queued",
-  "running",
-  "desired",
-  "current"
-];
+var LINES = ["queued", "running", "desired", "current"];
 function chart(points, now, width, height) {
   const age = now - (points.length ? points[0].at : now);
   const span = Math.min(SPAN, Math.max(SHORTEST, age));
   const begin = now - span;
   const first = points.findLastIndex((point) => point.at <= begin);
   const shown = points.slice(Math.max(0, first));
-  const top = Math.max(
-    1,
-    ...shown.flatMap((point) => LINES.map((line) => point[line]))
-  );
+  const top = Math.max(1, ...shown.flatMap((point) => LINES.map((line) => point[line])));
   const x = (at) => round(Math.max(0, at - begin) / span * width);
   const y = (value) => round(height - value / top * height);
   const lines = Object.fromEntries(
@@ -37,15 +29,22 @@ function round(value) {
 
 // src/model/format.ts
 function money(usd) {
+  if (usd > 0 && usd < 5e-5) {
+    return "<$0.0001";
+  }
   const digits = usd !== 0 && Math.abs(usd) < 0.1 ? 4 : 2;
   return `$${usd.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
 }
 function duration(seconds) {
-  const whole2 = Math.max(0, Math.floor(seconds));
-  const hours = Math.floor(whole2 / 3600);
-  const minutes = Math.floor(whole2 % 3600 / 60);
-  const rest = String(whole2 % 60).padStart(2, "0");
-  return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
+  if (seconds < 9.95) {
+    return `${Math.max(0, seconds).toFixed(1)} s`;
+  }
+  if (seconds < 59.5) {
+    return `${seconds.toFixed(0)} s`;
+  }
+  const all = Math.round(seconds);
+  const minutes = Math.floor(all / 60);
+  return minutes < 60 ? `${minutes} min ${all % 60} s` : `${whole(Math.floor(minutes / 60))} h ${minutes % 60} min`;
 }
 function clock(at) {
   return new Date(at * 1e3).toTimeString().slice(0, 8);
@@ -77,11 +76,11 @@ function decisionsInOrder(rows) {
 
 // src/model/states.ts
 function poolState(pool, trans) {
-  if (pool.broke && pool.state === "ready") {
+  if (pool.budget_exhausted && pool.state === "ready") {
     return { icon: "◒", word: trans.__("budget reached"), tone: "bad" };
   }
   if (pool.failure && pool.state === "ready") {
-    return { icon: "▲", word: trans.__("trouble"), tone: "bad" };
+    return { icon: "▲", word: trans.__("failing"), tone: "bad" };
   }
   switch (pool.state) {
     case "ready":
@@ -137,14 +136,14 @@ function empty() {
 var Store = class {
   rows = empty();
   form = [];
-  /** Whether there was a snapshot, and nothing has been missed since. */
-  get whole() {
+  /** True if there was a snapshot, and no message has been missed since. */
+  get isComplete() {
     return this._session !== "";
   }
-  /** Take a message of the kernel. */
+  /** Apply a message of the kernel, if it is the next one. */
   apply(message) {
     if (message.version !== VERSION) {
-      return "foreign";
+      return "incompatible";
     }
     if (message.kind === "snapshot") {
       this.form = message.form;
@@ -155,9 +154,9 @@ var Store = class {
     }
     this._seq = message.seq;
     this.take(message);
-    return "taken";
+    return "applied";
   }
-  /** Take what a message says of the rows, whatever came before it. */
+  /** Apply the rows of a message, without checking its number. */
   take(message) {
     if (message.kind === "snapshot") {
       this.rows = empty();
@@ -171,12 +170,12 @@ var Store = class {
     }
     this._trim();
   }
-  /** Forget everything: the kernel is another one. */
+  /** Clear everything: the kernel was replaced. */
   clear() {
     this.rows = empty();
     this._session = "";
   }
-  /** The rows of a table that are of one pool, in the order in which they came. */
+  /** Return the rows of one pool in a table, in order of arrival. */
   of(table, pool) {
     const rows = this.rows[table];
     return [...rows.values()].filter((row) => row.pool === pool);
@@ -196,7 +195,7 @@ var Store = class {
       }
     }
   }
-  /** Drop the old end of what only ever grows, as the kernel does. */
+  /** Drop the oldest rows of append-only tables, as the kernel does. */
   _trim() {
     for (const [table, most] of Object.entries(KEPT)) {
       const rows = this.rows[table];
@@ -234,11 +233,9 @@ function makeSvg(tag, attributes) {
   return element;
 }
 function set(element, attributes) {
-  Object.entries(attributes).forEach(
-    ([key, value]) => element.setAttribute(key, value)
-  );
+  Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
 }
-function say(element, text) {
+function setText(element, text) {
   if (element.textContent !== text) {
     element.textContent = text;
   }
@@ -260,7 +257,7 @@ function sync(parent, items, keyOf, create, fill) {
 }
 
 // src/model/subshell.ts
-var SUBSHELL_PATIENCE = 3e3;
+var SUBSHELL_TIMEOUT = 3e3;
 async function subshell(comm) {
   const own = comm;
   if (own.subshellStarted === void 0) {
@@ -270,59 +267,57 @@ async function subshell(comm) {
     await Promise.resolve();
     own.commsOverSubshells = "perCommTarget";
   }
-  const late = new Promise(
-    (resolve) => setTimeout(resolve, SUBSHELL_PATIENCE)
-  );
+  const late = new Promise((resolve) => setTimeout(resolve, SUBSHELL_TIMEOUT));
   await Promise.race([own.subshellStarted, late]).catch(() => void 0);
 }
 
 // src/widget/kernel.ts
-var PATIENCE = 500;
+var ACK_TIMEOUT = 500;
 var FIRST_PAUSE = 1e3;
 var LONGEST_PAUSE = 6e4;
 var PAGE = Math.random().toString(36).slice(2);
-var KernelWay = class {
-  constructor(_model, _ears) {
+var KernelConnection = class {
+  constructor(_model, _listener) {
     this._model = _model;
-    this._ears = _ears;
-    _model.on("msg:custom", this._hear);
+    this._listener = _listener;
+    _model.on("msg:custom", this._onMessage);
     void this._connect();
   }
   _model;
-  _ears;
-  /** Say that somebody looks, or does not; what the pool is like is sent to those that do. */
-  look(isLooking) {
-    this._isLooking = isLooking;
-    this._lookedAt = Date.now();
-    this._send({ kind: isLooking ? "look" : "leave", page: PAGE });
+  _listener;
+  /** Tell the kernel whether the view is visible; updates are sent to visible views only. */
+  setVisible(isVisible) {
+    this._isVisible = isVisible;
+    this._sentAt = Date.now();
+    this._send({ kind: isVisible ? "look" : "leave", page: PAGE });
   }
-  /** Have the kernel know that somebody looks: in some front ends it is reached later than the view is there. */
+  /** Repeat the last visibility message until the kernel responds: some front ends connect to it late. */
   tick() {
-    if (!this._isHeard && Date.now() > this._lookedAt + this._pause) {
+    if (!this._isConnected && Date.now() > this._sentAt + this._pause) {
       this._pause = Math.min(LONGEST_PAUSE, this._pause * 2);
-      this.look(this._isLooking);
+      this.setVisible(this._isVisible);
     }
   }
-  /** Have the kernel carry out a command; `doing` says what that is. */
-  command(wish, doing) {
+  /** Send a command to the kernel; `description` is shown meanwhile. */
+  command(request, description) {
     const id = `${this._view}.${this._count++}`;
-    this._ears.tell(doing, false);
-    if (!this._send({ id, ...wish })) {
-      this._ears.tell("There is no kernel behind this view.", true);
+    this._listener.notify(description, false);
+    if (!this._send({ id, ...request })) {
+      this._listener.notify("This view is not connected to a kernel.", true);
       return;
     }
-    const late = `${doing} This waits for the cell that the kernel runs, or for you to interrupt it.`;
-    this._asked.set(
+    const late = `${description} Waiting for the running cell to end or to be interrupted.`;
+    this._pending.set(
       id,
-      window.setTimeout(() => this._ears.tell(late, false), PATIENCE)
+      window.setTimeout(() => this._listener.notify(late, false), ACK_TIMEOUT)
     );
   }
-  /** Look no more, and let go of everything. */
+  /** Tell the kernel that the view is hidden, and release everything. */
   end() {
-    this.look(false);
+    this.setVisible(false);
     this._isOver = true;
-    this._model.off("msg:custom", this._hear);
-    this._asked.forEach((timer) => window.clearTimeout(timer));
+    this._model.off("msg:custom", this._onMessage);
+    this._pending.forEach((timer) => window.clearTimeout(timer));
     this._comm?.close();
     this._comm = null;
   }
@@ -335,7 +330,7 @@ var KernelWay = class {
       comm.onClose = () => {
         this._comm = null;
         if (!this._isOver) {
-          this.look(this._isLooking);
+          this.setVisible(this._isVisible);
         }
       };
       await subshell(comm);
@@ -344,12 +339,12 @@ var KernelWay = class {
       if (this._isOver) {
         this.end();
       } else {
-        this.look(this._isLooking);
+        this.setVisible(this._isVisible);
       }
     } catch {
     }
   }
-  /** Whether there is somebody to send it to: in a page without a kernel there is not. */
+  /** Send a message. Return false if the page has no kernel. */
   _send(message) {
     const whole2 = { view: this._view, ...message };
     try {
@@ -363,45 +358,45 @@ var KernelWay = class {
       return false;
     }
   }
-  _hear = (message) => {
-    this._isHeard = true;
+  _onMessage = (message) => {
+    this._isConnected = true;
     if (message.kind !== "answer") {
-      this._ears.changed(message);
-    } else if (this._asked.has(message.id)) {
-      window.clearTimeout(this._asked.get(message.id));
+      this._listener.changed(message);
+    } else if (this._pending.has(message.id)) {
+      window.clearTimeout(this._pending.get(message.id));
       if (message.state !== "heard") {
-        this._ears.tell(message.text, message.state === "refused");
+        this._listener.notify(message.text, message.state === "refused");
       }
     }
   };
   _view = Math.random().toString(36).slice(2);
-  _asked = /* @__PURE__ */ new Map();
+  _pending = /* @__PURE__ */ new Map();
   _comm = null;
   _count = 0;
-  _isHeard = false;
-  _isLooking = false;
+  _isConnected = false;
+  _isVisible = false;
   _isOver = false;
-  _lookedAt = 0;
+  _sentAt = 0;
   _pause = FIRST_PAUSE;
 };
 
 // src/widget/words.ts
-var WORDS = { __: (text) => text };
+var UNTRANSLATED = { __: (text) => text };
 
 // src/widget/rows.ts
-var ASKED = /* @__PURE__ */ new WeakMap();
+var REQUESTED_AT = /* @__PURE__ */ new WeakMap();
 function makeState() {
   const icon = make("span", "", "", { "aria-hidden": "true" });
   return make("span", "state", [icon, make("span")]);
 }
-function showState(element, look) {
-  element.dataset.tone = look.tone;
-  say(element.firstChild, look.icon);
-  say(element.lastChild, look.word);
+function showState(element, label) {
+  element.dataset.tone = label.tone;
+  setText(element.firstChild, label.icon);
+  setText(element.lastChild, label.word);
 }
 function makeNode() {
   return make("li", "node", [
-    make("span", "head", "", { title: "The head" }),
+    make("span", "head", "", { title: "Head node" }),
     make("span", "rank"),
     makeState(),
     make("span", "slots"),
@@ -412,36 +407,34 @@ function makeNode() {
   ]);
 }
 function showNode(row, node, gauge) {
-  const [head, rank, state, slots, bar, used, machine, price] = [
-    ...row.children
-  ];
+  const [head, rank, state, slots, bar, used, machine, price] = [...row.children];
   const part = gauge?.gpu ?? gauge?.cpu;
   const isUp = node.state === "active" || node.state === "draining";
   const isKnown = part !== null && part !== void 0;
-  say(head, node.rank === 0 ? "★" : "");
-  say(rank, `${node.rank}`);
-  showState(state, nodeState(node, WORDS));
-  say(slots, isUp ? `${node.busy}/${node.slots}` : "");
+  setText(head, node.rank === 0 ? "★" : "");
+  setText(rank, `${node.rank}`);
+  showState(state, nodeState(node, UNTRANSLATED));
+  setText(slots, isUp ? `${node.busy}/${node.slots}` : "");
   bar.style.visibility = isUp && isKnown ? "" : "hidden";
   bar.firstChild.style.width = share(part ?? 0);
   if (isUp || node.asked_at === null) {
-    ASKED.delete(row);
-    say(used, isUp && isKnown ? share(part) : "");
+    REQUESTED_AT.delete(row);
+    setText(used, isUp && isKnown ? share(part) : "");
   } else {
-    ASKED.set(row, node.asked_at);
+    REQUESTED_AT.set(row, node.asked_at);
     showAge(row, Date.now() / 1e3);
   }
-  used.title = isUp ? "GPU, or CPU where there is none" : "Since it was asked for";
-  say(machine, node.kind);
-  say(price, node.price ? `${money(node.price)}/h` : "");
+  used.title = isUp ? "GPU, or CPU where there is none" : "Since the machine was requested";
+  setText(machine, node.kind);
+  setText(price, node.price ? `${money(node.price)}/h` : "");
   const memory = gauge?.memory ?? null;
   const kept = node.kept.length ? `keeps ${node.kept.join(", ")}` : "";
   machine.title = [node.kind, node.address, memory === null ? "" : `memory ${share(memory)}`, kept].filter(Boolean).join("\n");
 }
 function showAge(row, now) {
-  const asked = ASKED.get(row);
+  const asked = REQUESTED_AT.get(row);
   if (asked !== void 0) {
-    say(row.children[5], duration(now - asked));
+    setText(row.children[5], duration(now - asked));
   }
 }
 function makeDecision() {
@@ -451,12 +444,12 @@ function showDecision(item, row) {
   const [at, change, why] = [...item.children];
   const held = row.held_back ? ` (held back: ${row.held_back})` : "";
   const times = row.times > 1 ? ` ×${row.times}` : "";
-  say(at, clock(row.at));
-  say(change, row.before === row.after ? "steady" : `${row.before} → ${row.after}`);
-  say(why, `${row.reason}${held}${times}`);
+  setText(at, clock(row.at));
+  setText(change, row.before === row.after ? "steady" : `${row.before} → ${row.after}`);
+  setText(why, `${row.reason}${held}${times}`);
   item.title = [
     `${row.queued} queued, ${row.inflight} running, ${row.capacity} slots`,
-    `${row.active} up, ${row.booting} booting, ${row.leaving} leaving`,
+    `${row.active} active, ${row.booting} booting, ${row.leaving} stopping`,
     `by ${row.by === "policy" ? row.policy : row.by}`
   ].join(" · ");
 }
@@ -473,27 +466,27 @@ var PoolView = class {
     this._store.take({ kind: "snapshot", tables });
     this._build();
     el.append(this._root);
-    this._kernel = new KernelWay(model, {
+    this._kernel = new KernelConnection(model, {
       changed: (message) => {
         this._store.take(message);
         this._draw();
       },
-      tell: (text, isBad) => {
-        say(this._told, text);
-        this._told.dataset.tone = isBad ? "bad" : "";
+      notify: (text, isBad) => {
+        setText(this._message, text);
+        this._message.dataset.tone = isBad ? "bad" : "";
       }
     });
-    document.addEventListener("visibilitychange", this._seen);
-    window.addEventListener("pagehide", this._gone);
+    document.addEventListener("visibilitychange", this._onVisibility);
+    window.addEventListener("pagehide", this._onHide);
     this._timer = window.setInterval(() => this._tick(), 1e3);
     this._draw();
-    this._seen();
+    this._onVisibility();
   }
-  /** Take it away. */
+  /** Remove the view. */
   end() {
     this._kernel.end();
-    document.removeEventListener("visibilitychange", this._seen);
-    window.removeEventListener("pagehide", this._gone);
+    document.removeEventListener("visibilitychange", this._onVisibility);
+    window.removeEventListener("pagehide", this._onHide);
     window.clearInterval(this._timer);
     this._root.remove();
   }
@@ -503,12 +496,8 @@ var PoolView = class {
   _build() {
     this._stop.onclick = () => this._askToStop();
     this._svg.append(...this._paths);
-    const counted = COUNTS.map(
-      (what, i) => make("span", `count-${what}`, [this._counts[i], ` ${what}`])
-    );
-    const captions = LINES.map(
-      (line, i) => make("span", `key-${line}`, [`${line} `, this._legend[i]])
-    );
+    const counted = COUNTS.map((what, i) => make("span", `count-${what}`, [this._counts[i], ` ${what}`]));
+    const captions = LINES.map((line, i) => make("span", `key-${line}`, [`${line} `, this._legend[i]]));
     const bounds = make("span", "bounds", ["nodes ", this._least, " to ", this._most]);
     const figure = make("figure", "chart", [this._svg, make("figcaption", "", captions)]);
     this._root.append(
@@ -521,20 +510,20 @@ var PoolView = class {
       this._question,
       make("div", "columns", [
         make("section", "", [make("h4", "", ["Nodes", this._total]), this._nodes, this._rest]),
-        make("section", "", [make("h4", "", "Why it scales"), figure, this._decisions, this._still])
+        make("section", "", [make("h4", "", "Scaling"), figure, this._decisions, this._noDecisions])
       ]),
-      this._told
+      this._message
     );
     this._question.hidden = this._failure.hidden = true;
   }
-  /** One of the two bounds; `given` is what it is now. */
-  _bound(label, min, given) {
+  /** Create the input of one of the two bounds; `current` returns its value. */
+  _bound(label, min, current) {
     const input = make("input", "number", "", { type: "number", min, "aria-label": label });
     input.onchange = () => this._scale();
     input.onkeydown = (event) => {
       if (event.key === "Enter" || event.key === "Escape") {
         if (event.key === "Escape" && this._pool) {
-          input.value = String(given(this._pool));
+          input.value = String(current(this._pool));
         }
         input.blur();
         event.preventDefault();
@@ -547,17 +536,20 @@ var PoolView = class {
     if (!pool) {
       return;
     }
-    say(this._name, pool.name);
-    showState(this._state, poolState(pool, WORDS));
+    setText(this._name, pool.name);
+    showState(this._state, poolState(pool, UNTRANSLATED));
     const elastic = pool.max > pool.min;
     const of = elastic ? `${whole(pool.min)}–${whole(pool.max)}` : whole(pool.desired);
     const policy = elastic && pool.policy ? ` · ${pool.policy}` : "";
-    say(this._where, `${whole(pool.active)} of ${of} nodes · ${pool.provider}${policy}`);
-    COUNTS.forEach((what, i) => say(this._counts[i], whole(pool[what])));
+    setText(this._where, `${whole(pool.active)} of ${of} nodes · ${pool.provider}${policy}`);
+    COUNTS.forEach((what, i) => setText(this._counts[i], whole(pool[what])));
     this._root.dataset.failed = String(pool.failed > 0);
-    say(this._failure, pool.failure);
+    setText(this._failure, pool.failure);
     this._failure.hidden = !pool.failure;
-    for (const [input, value] of [[this._least, pool.min], [this._most, pool.max]]) {
+    for (const [input, value] of [
+      [this._least, pool.min],
+      [this._most, pool.max]
+    ]) {
       if (input.getRootNode().activeElement !== input) {
         input.value = String(value);
       }
@@ -573,7 +565,7 @@ var PoolView = class {
     const { nodes, gauges } = this._store.rows;
     const all = nodesInOrder([...nodes.values()]);
     const more = all.length - NODES;
-    say(this._total, whole(all.length));
+    setText(this._total, whole(all.length));
     sync(
       this._nodes,
       all.slice(0, NODES),
@@ -581,15 +573,15 @@ var PoolView = class {
       makeNode,
       (row, node) => showNode(row, node, gauges.get(`${node.pool}/${node.machine}`))
     );
-    say(this._rest, all.length ? `and ${whole(more)} more` : "No nodes; the first task gets one.");
+    setText(this._rest, all.length ? `and ${whole(more)} more` : "No nodes; the first task starts one.");
     this._rest.hidden = all.length > 0 && more <= 0;
   }
   _drawDecisions() {
     const rows = decisionsInOrder([...this._store.rows.decisions.values()]);
     sync(this._decisions, rows.slice(0, DECISIONS), (row) => row.number, makeDecision, showDecision);
-    this._still.hidden = rows.length > 0;
+    this._noDecisions.hidden = rows.length > 0;
   }
-  /** What grows with time alone. */
+  /** Draw the values that grow with time. */
   _tick() {
     const pool = this._pool;
     if (!pool || document.visibilityState === "hidden") {
@@ -598,17 +590,17 @@ var PoolView = class {
     this._kernel.tick();
     const now = Date.now() / 1e3;
     const spent = spentBy(now, pool);
-    say(this._rate, `${money(pool.per_hour)}/h`);
-    say(this._spent, `${money(spent)} spent`);
-    say(this._left, pool.budget === null ? "" : `${money(Math.max(0, pool.budget - spent))} left`);
+    setText(this._rate, `${money(pool.per_hour)}/h`);
+    setText(this._spent, `${money(spent)} spent`);
+    setText(this._left, pool.budget === null ? "" : `${money(Math.max(0, pool.budget - spent))} left`);
     const points = [...this._store.rows.points.values()];
     const { lines, top } = chart(points, now, WIDTH, HEIGHT);
     const last = points.at(-1);
     LINES.forEach((line, i) => {
       this._paths[i].setAttribute("d", lines[line]);
-      say(this._legend[i], last ? whole(last[line]) : "–");
+      setText(this._legend[i], last ? whole(last[line]) : "–");
     });
-    this._svg.setAttribute("aria-label", `Tasks and nodes over time; at most ${top}`);
+    this._svg.setAttribute("aria-label", `Tasks and nodes over time; maximum ${top}`);
     for (const row of this._nodes.children) {
       showAge(row, now);
     }
@@ -623,18 +615,18 @@ var PoolView = class {
     const changedMin = min !== pool.min;
     const least = changedMin ? min : Math.min(min, max);
     const most = Math.max(1, changedMin ? Math.max(min, max) : max);
-    const wish = { kind: "scale", pool: pool.name, min: least, max: most };
-    this._kernel.command(wish, `Scaling to ${least} to ${most} nodes.`);
+    const request = { kind: "scale", pool: pool.name, min: least, max: most };
+    this._kernel.command(request, `Scaling to ${least} to ${most} nodes.`);
   }
   _askToStop() {
     const pool = this._pool;
     if (!pool) {
       return;
     }
-    const wish = { kind: "stop-pool", pool: pool.name };
+    const request = { kind: "stop-pool", pool: pool.name };
     const left = pool.running + pool.queued;
     if (left === 0) {
-      this._kernel.command(wish, "Giving the machines back.");
+      this._kernel.command(request, "Terminating the machines.");
       return;
     }
     const yes = make("button", "button", "Stop", { type: "button" });
@@ -645,29 +637,29 @@ var PoolView = class {
     no.onclick = close;
     yes.onclick = () => {
       close();
-      this._kernel.command(wish, "Stopping the tasks, and giving the machines back.");
+      this._kernel.command(request, "Cancelling the tasks and terminating the machines.");
     };
     this._question.onkeydown = (event) => event.key === "Escape" && close();
-    const tasks = left === 1 ? "1 task" : `${whole(left)} tasks`;
-    this._question.replaceChildren(`The work of ${tasks} that did not end is lost.`, yes, no);
+    const tasks = left === 1 ? "1 unfinished task" : `${whole(left)} unfinished tasks`;
+    this._question.replaceChildren(`${tasks} will be lost.`, yes, no);
     this._question.hidden = false;
     no.focus();
   }
-  _seen = () => this._kernel.look(document.visibilityState !== "hidden");
-  _gone = () => this._kernel.look(false);
+  _onVisibility = () => this._kernel.setVisible(document.visibilityState !== "hidden");
+  _onHide = () => this._kernel.setVisible(false);
   _store = new Store();
   _kernel;
   _timer;
-  // Keys that are typed here are no commands of the notebook.
+  // Keys that are typed here must not trigger shortcuts of the notebook.
   _root = make("div", "root", [], { "data-lm-suppress-shortcuts": "true" });
   _name = make("b", "name");
   _state = makeState();
   _where = make("span", "where");
-  _least = this._bound("Fewest nodes", "0", (pool) => pool.min);
-  _most = this._bound("Most nodes", "1", (pool) => pool.max);
+  _least = this._bound("Minimum nodes", "0", (pool) => pool.min);
+  _most = this._bound("Maximum nodes", "1", (pool) => pool.max);
   _stop = make("button", "button", "Stop", {
     type: "button",
-    title: "Give the machines back: pool.close()"
+    title: "Terminate the machines: pool.close()"
   });
   _rate = make("span");
   _spent = make("span");
@@ -685,9 +677,9 @@ var PoolView = class {
     role: "img"
   });
   _legend = LINES.map(() => make("b", "", "–"));
-  _decisions = make("ul", "decisions", [], { "aria-label": "Decisions, the newest first" });
-  _still = make("p", "empty", "Nothing was decided yet: the pool is as it was opened.");
-  _told = make("p", "told", "", { role: "status", "aria-live": "polite" });
+  _decisions = make("ul", "decisions", [], { "aria-label": "Scaling decisions, the newest first" });
+  _noDecisions = make("p", "empty", "No scaling decisions yet.");
+  _message = make("p", "told", "", { role: "status", "aria-live": "polite" });
 };
 
 // src/widget/index.ts

@@ -313,7 +313,7 @@ SCENARIOS = [
         """,
     ),
     Scenario(
-        "aliasing: what was shown before",
+        "aliasing: a value displayed before",
         """
         xs = [1]
         # %%

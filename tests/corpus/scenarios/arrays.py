@@ -224,7 +224,7 @@ SCENARIOS = [
         raises=("ValueError",),
     ),
     Scenario(
-        "arrays: made on the node, and written to afterwards",
+        "arrays: created on the node, written to afterwards",
         "",
         """
         a = np.arange(4.0)

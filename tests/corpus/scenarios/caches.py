@@ -56,7 +56,7 @@ SCENARIOS = [
         given=_FIB,
     ),
     Scenario(
-        "caches: two that call each other",
+        "caches: mutual recursion",
         """
         @cache
         def even(n):

@@ -172,7 +172,7 @@ SCENARIOS = [
         """,
     ),
     Scenario(
-        "functions: one that is redefined",
+        "functions: redefined in the cell",
         """
         def f(): return 1
         def g(): return f()

@@ -316,7 +316,7 @@ SCENARIOS = [
         told=("log",),
     ),
     Scenario(
-        "control: a context manager of one's own, that stays",
+        "control: a custom context manager that stays",
         """
         class Session:
             def __init__(self): self.open, self.sent = False, []

@@ -1,4 +1,4 @@
-"""What cells show."""
+"""Outputs of cells."""
 
 from tests.corpus.scenario import Scenario
 
@@ -89,7 +89,7 @@ SCENARIOS = [
         told=("_",),
     ),
     Scenario(
-        "outputs: a repr of one's own",
+        "outputs: a custom repr",
         """
         class P:
             n = 0
@@ -269,7 +269,7 @@ SCENARIOS = [
         """,
     ),
     Scenario(
-        "outputs: nothing at all",
+        "outputs: no output",
         "x = 1",
         "pass",
         "print(x)",

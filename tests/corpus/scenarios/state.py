@@ -162,7 +162,7 @@ SCENARIOS = [
         told=("random",),
     ),
     Scenario(
-        "state: a Random of one's own",
+        "state: a Random instance",
         """
         import random
         rng = random.Random(5)
@@ -230,7 +230,7 @@ SCENARIOS = [
         "print(math.pi, osp.join('a', 'b'), C('aa'), deque([1]), r)",
     ),
     Scenario(
-        "state: a module of one's own",
+        "state: a local module",
         """
         from pathlib import Path
         Path('{place}/corpus_tools.py').write_text('''
@@ -253,7 +253,7 @@ SCENARIOS = [
         "print(same is tool, tool.n, isinstance(new, corpus_tools.Tool))",
     ),
     Scenario(
-        "state: a module of one's own is changed",
+        "state: a local module is changed",
         """
         from pathlib import Path
         Path('{place}/corpus_settings.py').write_text('''
@@ -275,7 +275,7 @@ SCENARIOS = [
         told=("corpus_settings",),
     ),
     Scenario(
-        "state: a module of one's own was changed before",
+        "state: a local module was changed before",
         """
         from pathlib import Path
         Path('{place}/corpus_options.py').write_text('''

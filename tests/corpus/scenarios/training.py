@@ -60,7 +60,7 @@ SCENARIOS = [
         given=_MODEL,
     ),
     Scenario(
-        "training: the loss decides",
+        "training: a condition on the loss",
         "",
         """
         if train_epoch(model) < 5:
@@ -72,7 +72,7 @@ SCENARIOS = [
         given=_MODEL,
     ),
     Scenario(
-        "training: until it is good enough",
+        "training: a loop until convergence",
         "",
         """
         epochs = 0

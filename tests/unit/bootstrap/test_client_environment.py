@@ -1,4 +1,4 @@
-"""Which environment local nodes get: when they need one of their own, and what makes it another one."""
+"""Environments of local nodes: when a separate one is needed, and what identifies it."""
 
 import os
 import platform
@@ -37,7 +37,7 @@ OTHER = "3.12" if sys.version_info[:2] != (3, 12) else "3.13"
         (sky.Image(pip=["numpy"]), True),
     ],
 )
-def test_only_packages_and_another_python_need_an_environment(image: sky.Image, own: bool) -> None:
+def test_packages_or_another_python_need_a_separate_environment(image: sky.Image, own: bool) -> None:
     assert has_own_environment(image) == own
 
 
@@ -52,7 +52,9 @@ def test_only_packages_and_another_python_need_an_environment(image: sky.Image, 
         ("3.14.0rc1", "3.14", True),
     ],
 )
-def test_versions_of_python(monkeypatch: pytest.MonkeyPatch, running: str, asked: str, same: bool) -> None:
+def test_version_of_python_may_omit_the_patch_level(
+    monkeypatch: pytest.MonkeyPatch, running: str, asked: str, same: bool
+) -> None:
     monkeypatch.setattr(platform, "python_version", lambda: running)
     assert is_python_here(asked) == same
 
@@ -61,7 +63,7 @@ def plan_hash(computed: dict[str, str] | None = None, **fields: Any) -> str:
     return client_plan(sky.Image(**{"pip": ["torchy"], **fields}), computed or {}).image_hash
 
 
-def test_what_makes_another_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hash_depends_on_all_inputs_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one-1.0.dist-info").mkdir()
     monkeypatch.setattr(client_environment, "package_folders", lambda: [str(tmp_path)])
     wheel = tmp_path / "torchy-1.0-py3-none-any.whl"
@@ -87,14 +89,14 @@ def test_what_makes_another_environment(tmp_path: Path, monkeypatch: pytest.Monk
     assert len({first, *others}) == len(others) + 1
 
 
-def test_values_of_variables_are_not_written_down() -> None:
+def test_values_of_variables_are_not_in_the_script() -> None:
     image = sky.Image(pip=["torchy==${NEWEST}"], env={"TOKEN": "secret"}, shell_vars={"NEWEST": "echo 2.0"})
     made = client_plan(image, {"NEWEST": "2.0"})
     assert "torchy==2.0" in script(made)
     assert "secret" not in script(made)
 
 
-def test_nothing_of_the_system_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_does_not_change_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYWARD_CACHE_DIR", str(tmp_path))
     made = client_plan(sky.Image(pip=["torchy"], apt=["jq"], bootstrap_timeout=20), {})
     assert (made.apt, made.directory, made.settings) == ((), str(tmp_path), {})
@@ -103,33 +105,35 @@ def test_nothing_of_the_system_is_changed(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("requirement", ["./here", "here/..", "-e ./here", "--editable ./here", "./here[extra]"])
-def test_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requirement: str) -> None:
+def test_folders_in_pip_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requirement: str) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path)
-    refused = requirement != "here/.."  # which an installer takes for a name
+    refused = requirement != "here/.."  # an installer takes it for a name
     if not refused:
         check_requirements(sky.Image(pip=[requirement]))
         return
-    with pytest.raises(sky.SpecError, match=re.escape(f"Image.pip names the folder {requirement!r}, whose edits")):
+    with pytest.raises(
+        sky.SpecError, match=re.escape(f"Image.pip names the folder {requirement!r}, whose later edits")
+    ):
         check_requirements(sky.Image(pip=[requirement]))
 
 
-def test_variables_must_be_set() -> None:
+def test_undefined_variables_are_refused() -> None:
     check_requirements(sky.Image(pip=["a==${A}", "${B}"], env={"A": "1"}, shell_vars={"B": "echo b"}))
-    with pytest.raises(sky.SpecError, match=r"^pip has 'a==\$\{A\}', and neither shell_vars nor env says what A is.$"):
+    with pytest.raises(sky.SpecError, match=r"^pip has 'a==\$\{A\}', and neither shell_vars nor env defines A.$"):
         check_requirements(sky.Image(pip=["a==${A}"]))
 
 
-def test_files_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_files_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x-1.0-py3-none-any.whl").write_text("")
     monkeypatch.chdir(tmp_path)
     requirements = ["./x-1.0-py3-none-any.whl", "numpy>=2", "y @ https://host.invalid/y.whl"]
     assert client_plan(sky.Image(pip=requirements), {}).pip == (
         f"{tmp_path}/x-1.0-py3-none-any.whl", "numpy>=2", "y @ https://host.invalid/y.whl"
-    )  # fmt: skip  # one a line says no more
+    )  # fmt: skip  # one a line would be no clearer
 
 
-def test_directory_is_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_directory_is_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SKYWARD_CACHE_DIR", "~/x")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_directory() == tmp_path / "x"
@@ -137,7 +141,7 @@ def test_directory_is_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert cache_directory().name == "skyward"
 
 
-def test_folders_of_packages_are_relative_to_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_package_folders_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     given = {
         "PATH": "/bin",
@@ -153,7 +157,7 @@ def test_folders_of_packages_are_relative_to_this_process(tmp_path: Path, monkey
     assert "UV_FIND_LINKS" not in client_environment._for_installer({"PATH": "/bin"})
 
 
-def test_layer_shows_what_is_here_and_removes_only_that(tmp_path: Path) -> None:
+def test_layer_adds_and_removes_metadata_of_installed_packages(tmp_path: Path) -> None:
     begin(tmp_path, "/the/source")
     first, *others = (tmp_path / "skyward_layer.pth").read_text().splitlines()
     assert first == "/the/source"
@@ -170,8 +174,8 @@ def test_layer_shows_what_is_here_and_removes_only_that(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["skyward_layer.pth", "torchy-1.0.dist-info"]
 
 
-def test_facts_are_of_the_package_that_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment may have a package of its own before that of the environment that it is laid over."""
+def test_facts_have_the_version_that_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment may shadow a package of the environment below it."""
     (tmp_path / "pytest-0.1.dist-info").mkdir()
     (tmp_path / "pytest-0.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: pytest\nVersion: 0.1\n")
     monkeypatch.syspath_prepend(str(tmp_path))

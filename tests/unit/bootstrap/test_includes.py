@@ -1,4 +1,4 @@
-"""Which files travel, and what of Skyward itself does."""
+"""Included files, and the source of Skyward itself."""
 
 import io
 import os
@@ -28,20 +28,20 @@ def paths(includes: Includes) -> list[str]:
     return [file.path for file in includes.files]
 
 
-def test_folders_and_files_keep_their_place(tmp_path: Path) -> None:
+def test_folders_and_files_keep_their_relative_paths(tmp_path: Path) -> None:
     write(tmp_path, "mine/__init__.py", "mine/deep/er.py", "one.py", "data/table.csv", "other.py")
     found = collect(["./mine/", "one.py", "data/table.csv"], cwd=tmp_path)
     assert paths(found) == ["data/table.csv", "mine/__init__.py", "mine/deep/er.py", "one.py"]
 
 
-def test_a_file_goes_where_an_import_finds_it_here(tmp_path: Path) -> None:
+def test_file_gets_its_path_in_the_search_path(tmp_path: Path) -> None:
     write(tmp_path, "book/one.py", "src/mine/__init__.py", "lib/helper.py", "lost/alone.py")
     given = ["one.py", "../src/mine", str(tmp_path / "lib"), str(tmp_path / "lost/alone.py")]
     found = collect(given, cwd=tmp_path / "book", search_path=["", str(tmp_path / "src"), "../lib", "/"])
     assert paths(found) == ["alone.py", "helper.py", "mine/__init__.py", "one.py"]
 
 
-def test_the_folder_itself_can_be_included(tmp_path: Path) -> None:
+def test_working_directory_can_be_included(tmp_path: Path) -> None:
     write(tmp_path, "one.py", "mine/two.py")
     assert paths(collect(["."], cwd=tmp_path)) == ["mine/two.py", "one.py"]
 
@@ -53,11 +53,11 @@ def test_excludes_match_each_part_of_a_path(tmp_path: Path) -> None:
         "node_modules/mine/data/small",
     )  # fmt: skip  # as a list
     excludes = [*DEFAULT_EXCLUDES, "data/raw/"]
-    found = collect(["node_modules/mine"], excludes, cwd=tmp_path)  # what is named outright is not left out
+    found = collect(["node_modules/mine"], excludes, cwd=tmp_path)  # the include itself is not excluded
     assert paths(found) == ["node_modules/mine/a.py", "node_modules/mine/data/small"]
 
 
-def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+def test_links_are_followed_without_cycles(tmp_path: Path) -> None:
     write(tmp_path, "mine/a.py", "elsewhere/b.py")
     (tmp_path / "mine/there").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "mine/up").symlink_to(tmp_path / "mine")
@@ -66,7 +66,7 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     assert paths(collect(["mine"], cwd=tmp_path)) == ["mine/a.py", "mine/there/b.py"]
 
 
-def test_the_digest_is_of_content_place_and_mode(tmp_path: Path) -> None:
+def test_digest_covers_content_path_and_mode(tmp_path: Path) -> None:
     write(tmp_path, "mine/a.py")
     first = collect(["mine"], cwd=tmp_path)
     os.utime(tmp_path / "mine/a.py", (0, 0))
@@ -82,12 +82,12 @@ def test_the_digest_is_of_content_place_and_mode(tmp_path: Path) -> None:
     assert collect([], cwd=tmp_path).digest == ""
 
 
-def test_the_same_file_twice_is_no_collision(tmp_path: Path) -> None:
+def test_same_file_twice_is_no_collision(tmp_path: Path) -> None:
     write(tmp_path, "mine/a.py")
     assert paths(collect(["mine", "mine/a.py", str(tmp_path / "mine")], cwd=tmp_path)) == ["mine/a.py"]
 
 
-def test_a_collision_names_both(tmp_path: Path) -> None:
+def test_collision_error_names_both_files(tmp_path: Path) -> None:
     write(tmp_path, "here/x", "one/util.py", "two/util.py")
     given = [str(tmp_path / "one/util.py"), str(tmp_path / "two/util.py")]
     says = f"both {given[0]} and {given[1]} at 'util.py' on a node; rename one of them"
@@ -95,23 +95,23 @@ def test_a_collision_names_both(tmp_path: Path) -> None:
         collect(given, cwd=tmp_path / "here")
 
 
-def test_a_file_where_a_folder_has_to_be(tmp_path: Path) -> None:
+def test_file_and_folder_with_one_path_collide(tmp_path: Path) -> None:
     write(tmp_path, "here/x", "one/util", "two/util/a.py")
     given = [str(tmp_path / "one/util"), str(tmp_path / "two/util")]
     with pytest.raises(
-        SpecError, match=re.escape(f"would make {given[0]} a file, and {given[1]}/a.py one in a folder")
+        SpecError, match=re.escape(f"would create {given[0]} as a file, and {given[1]}/a.py in a folder")
     ):
         collect(given, cwd=tmp_path / "here")
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_include_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        SpecError, match=re.escape(f"names './gone', and there is no such file or folder in {tmp_path}.")
+        SpecError, match=re.escape(f"names './gone', but there is no such file or folder in {tmp_path}.")
     ):
         collect(["./gone"], cwd=tmp_path)
 
 
-def test_a_name_with_a_line_break_is_refused(tmp_path: Path) -> None:
+def test_name_with_a_line_break_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "mine/a\nb.py")
     with pytest.raises(SpecError, match="has a line break"):
         collect(["mine"], cwd=tmp_path)
@@ -124,7 +124,7 @@ def test_packs_are_small_and_complete() -> None:
     assert not list(packs([]))
 
 
-def test_a_tree_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_tree_is_built_atomically(tmp_path: Path) -> None:
     write(tmp_path / "here", "mine/a b.py", "mine/c.py")
     found = collect(["mine"], cwd=tmp_path / "here")
     node = tmp_path / "node"
@@ -132,21 +132,21 @@ def test_a_tree_is_whole_or_not_there(tmp_path: Path) -> None:
     (node / "trees").mkdir()
     for file in found.files:
         (node / "blobs" / file.digest).write_bytes(file.origin.read_bytes())
-    spoilt = node / "blobs" / found.files[1].digest
-    right = spoilt.read_bytes()
-    spoilt.write_bytes(b"cut")
-    with pytest.raises(ValueError, match=r"c\.py did not arrive as it was announced"):
+    corrupt = node / "blobs" / found.files[1].digest
+    right = corrupt.read_bytes()
+    corrupt.write_bytes(b"cut")
+    with pytest.raises(ValueError, match=r"c\.py does not match its digest"):
         build_tree(node, found.digest, io.StringIO(found.manifest))
     assert not list((node / "trees").iterdir())
-    assert not spoilt.exists()
-    spoilt.write_bytes(right)
+    assert not corrupt.exists()
+    corrupt.write_bytes(right)
     for _ in range(2):
         build_tree(node, found.digest, io.StringIO(found.manifest))
     (tree,) = (node / "trees").iterdir()
     assert sorted(path.read_text() for path in tree.rglob("*.py")) == ["mine/a b.py", "mine/c.py"]
 
 
-def test_this_copy_as_a_wheel(tmp_path: Path) -> None:
+def test_local_source_is_a_reproducible_wheel(tmp_path: Path) -> None:
     first, second = local_source(), local_source()
     assert first.wheel == second.wheel
     assert re.fullmatch(r"skyward_jupyter-[\d.]+\+local\.[0-9a-f]{12}-py3-none-any\.whl", first.requirement)
@@ -161,7 +161,7 @@ def test_this_copy_as_a_wheel(tmp_path: Path) -> None:
     )
 
 
-def test_an_edit_makes_another_wheel(tmp_path: Path) -> None:
+def test_edit_changes_the_wheel(tmp_path: Path) -> None:
     write(tmp_path, "skyward/__init__.py", "skyward/__pycache__/x.pyc", "skyward/a.py")
     first = local_source(tmp_path / "skyward")
     write(tmp_path, "skyward/__pycache__/y.pyc", "skyward/old.pyo")
@@ -171,7 +171,7 @@ def test_an_edit_makes_another_wheel(tmp_path: Path) -> None:
     assert local_source(tmp_path / "skyward").requirement != first.requirement
 
 
-def test_where_skyward_comes_from() -> None:
+def test_sources_of_skyward() -> None:
     assert find_source("auto").wheel  # a development install
     from_index = find_source("pypi")
     assert re.fullmatch(r"skyward-jupyter==[\d.]+", from_index.requirement)
@@ -189,6 +189,6 @@ def test_where_skyward_comes_from() -> None:
         ("./x.whl", None), ("--pre", None), ("", None),
     ],
 )  # fmt: skip  # as a table
-def test_names_of_requirements(requirement: str, name: str | None) -> None:
+def test_requirement_names(requirement: str, name: str | None) -> None:
     assert requirement_name(requirement) == name
     assert name is None or normalised(name) == name

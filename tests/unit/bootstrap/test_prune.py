@@ -1,4 +1,4 @@
-"""What goes of the environments that a machine keeps, and what stays."""
+"""Removal of unused environments on a machine."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ NOW = 1_000 * DAY
 
 
 def aged(*days: float) -> list[Kept]:
-    """Things by the days for which nobody used them."""
+    """Return items that were unused for these numbers of days."""
     return [Kept(f"{age:g}", NOW - age * DAY) for age in days]
 
 
@@ -25,7 +25,7 @@ def aged(*days: float) -> list[Kept]:
     ("found", "gone"),
     [
         ([], []),
-        (aged(40, 50, 60, 70, 80), []),  # as many as stay in any case
+        (aged(40, 50, 60, 70, 80), []),  # as many as are always kept
         (aged(0, 1, 2, 3, 4, 5, 29), []),  # none is old
         (aged(0, 1, 2, 3, 4, 31), ["31"]),
         (aged(60, 31, 50, 40, 80, 70), ["80"]),
@@ -33,7 +33,7 @@ def aged(*days: float) -> list[Kept]:
         ([*aged(0, 1, 2, 3, 4, 31), Kept("busy", NOW - 90 * DAY, busy=True)], ["31"]),
     ],
 )
-def test_what_is_old_goes_unless_it_is_used_or_among_the_newest(found: list[Kept], gone: list[str]) -> None:
+def test_old_items_are_doomed_unless_in_use_or_among_the_newest(found: list[Kept], gone: list[str]) -> None:
     assert doomed(found, NOW) == gone
     assert doomed(reversed(found), NOW) == gone
 
@@ -46,7 +46,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def make_env(root: Path, name: str, days: float) -> Path:
-    """An environment with all that belongs to it, which nobody used for so many days."""
+    """Make an environment with everything that belongs to it, unused for so many days; return its mark."""
     for folder in ("envs", "state", "logs"):
         (root / folder / name).mkdir()
         (root / folder / name / "file").touch()
@@ -64,7 +64,7 @@ def kept(root: Path, *folders: str) -> set[str]:
     return {f"{folder}/{path.name}" for folder in folders for path in (root / folder).iterdir()}
 
 
-def test_all_that_belongs_to_an_environment_goes(root: Path) -> None:
+def test_environment_is_removed_with_everything_that_belongs_to_it(root: Path) -> None:
     for n in range(KEPT):
         make_env(root, f"young{n}", n)
     make_env(root, "old", 31)
@@ -74,7 +74,7 @@ def test_all_that_belongs_to_an_environment_goes(root: Path) -> None:
     assert prune.prune(root, time.time()) == []
 
 
-def test_what_a_process_holds_stays_and_counts_as_used(root: Path) -> None:
+def test_locked_environment_is_kept_and_counts_as_used(root: Path) -> None:
     for n in range(KEPT):
         make_env(root, f"young{n}", n)
     path = make_env(root, "held", 40)
@@ -84,7 +84,7 @@ def test_what_a_process_holds_stays_and_counts_as_used(root: Path) -> None:
     assert time.time() - path.stat().st_mtime < DAY
 
 
-def test_nothing_goes_while_a_bootstrap_is_at_work(root: Path) -> None:
+def test_nothing_is_removed_during_a_bootstrap(root: Path) -> None:
     for n in range(KEPT + 1):
         make_env(root, f"old{n}", 40 + n)
     with (root / "lock").open("w") as lock:
@@ -96,7 +96,7 @@ def test_nothing_goes_while_a_bootstrap_is_at_work(root: Path) -> None:
     assert len(prune.prune(root, time.time())) == 1
 
 
-def test_trees_blobs_and_scripts_go_too(root: Path) -> None:
+def test_old_trees_blobs_and_scripts_are_removed(root: Path) -> None:
     for n in range(KEPT + 1):
         (root / "trees" / f"tree{n}").mkdir()
         mark(root, f"tree{n}", 40 + n)
@@ -109,7 +109,7 @@ def test_trees_blobs_and_scripts_go_too(root: Path) -> None:
     assert kept(root, "blobs", "run") == {"blobs/young", "run/young"}
 
 
-def test_what_was_cut_while_it_was_removed_goes(root: Path) -> None:
+def test_interrupted_removal_is_completed(root: Path) -> None:
     (root / "trash" / "envs-old.7" / "lib").mkdir(parents=True)
     prune.prune(root, time.time())
     assert not kept(root, "trash")

@@ -1,4 +1,4 @@
-"""What a bootstrap says, and what whoever drives it makes of that."""
+"""Events of a bootstrap, and the reactions of its runner."""
 
 import asyncio
 import gzip
@@ -44,7 +44,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Step:
-    """What a command of the fake node prints, and how it ends; `hangs` instead of ending."""
+    """Output and end of one command on the fake node; with `hangs`, it does not end."""
 
     lines: Sequence[str] = ()
     status: int | None = 0
@@ -59,7 +59,7 @@ class LostError(ConnectionError):
 
 @dataclass
 class Fake:
-    """An `Executor` that goes by a list of steps."""
+    """An `Executor` that replays a list of steps."""
 
     steps: list[Step]
     given: list[bytes] = field(default_factory=list)
@@ -82,11 +82,11 @@ class Fake:
 
 
 def run(*steps: Step, plan: Plan = PLAN) -> tuple[Ready, list[PhaseEvent], Fake]:
-    heard: list[PhaseEvent] = []
+    events: list[PhaseEvent] = []
     fake = Fake(list(steps))
-    ready = asyncio.run(bootstrap(fake, plan, heard.append))
+    ready = asyncio.run(bootstrap(fake, plan, events.append))
     assert not fake.steps
-    return ready, heard, fake
+    return ready, events, fake
 
 
 def failing(*steps: Step, plan: Plan = PLAN) -> BootstrapError:
@@ -95,7 +95,7 @@ def failing(*steps: Step, plan: Plan = PLAN) -> BootstrapError:
     return caught.value
 
 
-def test_events_are_found_among_noise() -> None:
+def test_events_are_found_in_other_output() -> None:
     lines = [
         "Welcome to Ubuntu", "", phase("started", deadline=300), '{"type":"phase","event":"compl', '{"type":"phase"}',
         '{"a": 1}', f"no line break{phase('completed', elapsed=1.25)}", '{"type":"metric","value":1}',
@@ -115,30 +115,30 @@ def test_events_are_found_among_noise() -> None:
 
 
 @pytest.mark.parametrize("line", [phase("started", deadline=300), READY, MISSING])
-def test_a_cut_line_is_no_event(line: str) -> None:
+def test_truncated_line_is_no_event(line: str) -> None:
     assert read_event(line) is not None
     assert all(read_event(line[:end]) is None for end in range(len(line)))
 
 
-def test_what_the_node_lacks_is_sent_before_it_starts() -> None:
-    ready, heard, fake = run(Step([MISSING], 75), Step(), Step(["motd", phase("started"), phase("completed"), READY]))
+def test_missing_files_are_sent_before_the_phases() -> None:
+    ready, events, fake = run(Step([MISSING], 75), Step(), Step(["motd", phase("started"), phase("completed"), READY]))
     assert ready.directory == "/x"
-    assert [event.event for event in heard] == ["started", "completed"]
+    assert [event.event for event in events] == ["started", "completed"]
     assert fake.given[0] == fake.given[2] != fake.given[1]
     assert PLAN.source.digest.encode() in gzip.decompress(fake.given[1])
 
 
-def test_what_was_sent_is_not_sent_for_ever() -> None:
+def test_files_still_missing_after_sending_are_an_error() -> None:
     error = failing(Step([MISSING], 75), Step(), Step([MISSING], 75))
-    assert str(error) == "the node still lacks 1 of the files that it was sent"
+    assert str(error) == "the node still lacks 1 of the files that were sent to it"
 
 
-def test_a_node_that_takes_no_files() -> None:
+def test_node_that_cannot_receive_files() -> None:
     error = failing(Step([MISSING], 75), Step(status=2, err="tar: No space left on device\n"))
-    assert str(error) == "the node could not take files (status 2):\ntar: No space left on device"
+    assert str(error) == "the node could not receive files (status 2):\ntar: No space left on device"
 
 
-def test_a_failed_phase() -> None:
+def test_failed_phase_is_reported_with_its_log() -> None:
     lines = [phase("started", "apt"), phase("failed", "apt", elapsed=12.3, status=100, error="E: one\nE: two")]
     error = failing(Step(lines, 1, err="noise"), Step(["all", "of", "it"]))
     assert isinstance(error, NodeStartError)
@@ -148,66 +148,66 @@ def test_a_failed_phase() -> None:
     assert str(error) == "bootstrap phase 'apt' failed (status 100) after 12 s:\nE: one\nE: two"
 
 
-def test_a_late_phase() -> None:
+def test_phase_past_its_limit_is_reported() -> None:
     late = Step([phase("failed", elapsed=300.2, status=124, late=True, deadline=300)], 1)
     error = failing(late, Step(error=ConnectionError("gone")))
     assert error.log == ""
-    assert str(error) == "bootstrap phase 'deps' ran past its 300 s"
+    assert str(error) == "bootstrap phase 'deps' exceeded its limit of 300 s"
 
 
-def test_a_host_that_dies() -> None:
+def test_death_of_the_host_is_reported_with_the_phase() -> None:
     assert str(failing(Step([phase("started")], None))) == "the node died in phase 'deps'"
     assert str(failing(Step([], None))) == "the node died before its first phase"
-    assert str(failing(Step([MISSING], 75), Step(status=None))) == "the node died while it was sent files"
+    assert str(failing(Step([MISSING], 75), Step(status=None))) == "the node died while files were sent to it"
     assert "waited for another bootstrap" in str(failing(Step(['{"type":"waiting"}'], None)))
 
 
-def test_ready_counts_only_at_the_end() -> None:
+def test_ready_event_of_a_dead_node_does_not_count() -> None:
     assert str(failing(Step([READY], None))) == "the node died before its first phase"
 
 
-def test_what_stops_it_before_it_says_anything() -> None:
+def test_failure_before_the_first_event_shows_its_output() -> None:
     error = failing(Step(["no such thing"], 1, err="sh: 1: cannot create: Read-only file system\n\n"))
     assert error.lines == ("no such thing", "sh: 1: cannot create: Read-only file system")
     assert str(error).startswith("the bootstrap ended with status 1 before its first phase:\nno such thing")
 
 
-def test_a_script_that_arrived_in_part_is_no_success() -> None:
+def test_truncated_script_is_no_success() -> None:
     assert str(failing(Step([], 0))) == "the bootstrap ended with status 0 before its first phase"
 
 
-def test_a_broken_connection_is_tried_again() -> None:
+def test_broken_connection_is_retried() -> None:
     broken = Step([phase("started")], error=ConnectionError("reset"))
-    ready, heard, fake = run(broken, broken, Step([phase("skipped"), READY]))
+    ready, events, fake = run(broken, broken, Step([phase("skipped"), READY]))
     assert ready.facts.packages == {"numpy": "2.0"}
-    assert [event.event for event in heard] == ["started", "started", "skipped"]
+    assert [event.event for event in events] == ["started", "started", "skipped"]
     assert len(set(fake.given)) == 1
 
 
-def test_but_not_for_ever_and_not_when_it_is_lost() -> None:
+def test_retries_end_after_four_attempts_or_a_final_error() -> None:
     broken = Step([phase("started")], error=ConnectionError("reset"))
     assert str(failing(*[broken] * 4)) == "the node was lost in phase 'deps': reset"
-    lost = Step(error=LostError("gone for good"))
-    assert str(failing(broken, lost)) == "the node was lost in phase 'deps': gone for good"
+    lost = Step(error=LostError("lost permanently"))
+    assert str(failing(broken, lost)) == "the node was lost in phase 'deps': lost permanently"
 
 
-def test_a_phase_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_phase_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "GRACE", 0.0)
     fake = Fake([Step([phase("started", "uv", deadline=0)], hangs=True)])
-    with pytest.raises(BootstrapError, match="^the bootstrap was given up after 300 s in phase 'uv'$") as caught:
+    with pytest.raises(BootstrapError, match="^the bootstrap timed out after 300 s in phase 'uv'$") as caught:
         asyncio.run(bootstrap(fake, PLAN))
     assert caught.value.phase == "uv"
     assert fake.ended == 1
 
 
-def test_all_of_it_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_bootstrap_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "GRACE", 0.0)
     short = Plan(python="3.13", source=PLAN.source, timeout=0.01)
     error = failing(Step(['{"type":"waiting"}'], hangs=True), plan=short)
-    assert str(error).startswith("the bootstrap was given up after 0 s while it waited for another")
+    assert str(error).startswith("the bootstrap timed out after 0 s while it waited for another")
 
 
-def test_what_a_worker_is_started_with() -> None:
+def test_environment_of_a_worker() -> None:
     ready, _, _ = run(Step([READY]))
     assert worker_environment(PLAN, ready) == {
         "A": "b",

@@ -1,4 +1,4 @@
-"""The script of a plan as text, and what a plan takes."""
+"""The script of a plan as text, and the validation of plans."""
 
 import re
 import shutil
@@ -40,12 +40,12 @@ def full() -> Plan:
 
 
 def function(text: str, name: str) -> str:
-    """The body of a function of the script."""
+    """Return the body of a function of the script."""
     return text.partition(f"\n{name}() {{\n")[2].partition("\n}\n")[0]
 
 
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
-def test_every_shell_reads_it(full: Plan, shell: str) -> None:
+def test_script_is_valid_in_every_shell(full: Plan, shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell} here")
     done = subprocess.run([shell, "-n"], input=script(full), capture_output=True, text=True, check=False, timeout=20)
@@ -65,8 +65,8 @@ def test_shellcheck_finds_nothing_in_a_plan_for_the_clients_machine(full: Plan) 
     test_shellcheck_finds_nothing(made)
 
 
-def test_a_part_of_it_does_nothing(full: Plan, tmp_path: Path) -> None:
-    """A link that is cut leaves a part of the script behind, and a shell runs what it has."""
+def test_truncated_script_does_nothing(full: Plan, tmp_path: Path) -> None:
+    """A broken link may truncate the script, and a shell would run the rest."""
     text = script(replace(full, directory=str(tmp_path / "made"))).encode()
     lines = text.splitlines(keepends=True)
     for end in range(0, len(lines) - 2, 7):
@@ -74,12 +74,12 @@ def test_a_part_of_it_does_nothing(full: Plan, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_same_plan_is_the_same_text(full: Plan) -> None:
+def test_script_is_deterministic(full: Plan) -> None:
     assert script(full) == script(replace(full))
     assert command(full, script(full)) != command(full, script(full) + "#")
 
 
-def test_what_makes_another_environment() -> None:
+def test_image_hash_depends_on_the_environment_only() -> None:
     base = plan()
     same = [plan(directory="/opt/x"), plan(plugins=(PluginStep("p", "true"),)), plan(bootstrap_timeout=9.0)]
     assert {each.image_hash for each in same} == {base.image_hash}
@@ -112,12 +112,12 @@ def test_requirements_and_indexes(full: Plan) -> None:
     ]  # fmt: skip  # as a list
 
 
-def test_git_is_needed_for_what_comes_from_git(full: Plan) -> None:
+def test_git_is_installed_for_git_requirements_only(full: Plan) -> None:
     assert "\ngit='yes'\n" in script(full)
     assert "\ngit=''\n" in script(plan(pip=["gitpython"]))
 
 
-def test_no_address_is_in_it() -> None:
+def test_script_contains_no_address() -> None:
     assert "://" not in script(plan(pip=["numpy"]))
 
 
@@ -129,13 +129,13 @@ def test_no_address_is_in_it() -> None:
         ("~/sky ward", "root=$HOME/'sky ward'"),
     ],
 )
-def test_where_it_goes(directory: str | None, assigned: str) -> None:
+def test_directory_is_assigned_to_root(directory: str | None, assigned: str) -> None:
     made = plan(directory=directory)
     assert f"\n{assigned}\n" in script(made)
     assert assigned.split("'")[0] in command(made, "")
 
 
-def test_deadlines() -> None:
+def test_limits_of_phases() -> None:
     assert limits(plan(bootstrap_timeout=3600.0)) == {
         "env": 60, "apt": 3600, "uv": 300, "deps": 3600, "skyward": 180, "includes": 300, "plugins": 3600, "worker": 60,
     }  # fmt: skip  # as a table
@@ -145,14 +145,14 @@ def test_deadlines() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"env": {"A-B": "x"}}, "env must name variables of a shell"),
-        ({"shell_vars": {"1": "x"}}, "shell_vars must name variables of a shell"),
+        ({"env": {"A-B": "x"}}, "env must have names of shell variables"),
+        ({"shell_vars": {"1": "x"}}, "shell_vars must have names of shell variables"),
         (
             {"env": {"python": "x"}},
             "env names a variable 'python', which the bootstrap itself uses: write it in capitals.",
         ),
         ({"env": {"limit_env": "x"}}, "env names a variable 'limit_env', which the bootstrap itself uses"),
-        ({"pip": ["torch==${TORCH}"]}, "pip has 'torch==${TORCH}', and neither shell_vars nor env says what TORCH is."),
+        ({"pip": ["torch==${TORCH}"]}, "pip has 'torch==${TORCH}', and neither shell_vars nor env defines TORCH."),
         ({"pip": ["a\nb"]}, "pip must have one requirement in each entry, but got 'a\\nb'."),
         ({"apt": ["jq; reboot"]}, "apt must have names of packages, but got 'jq; reboot'."),
         ({"apt": ["-y"]}, "apt must have names of packages, but got '-y'."),
@@ -160,15 +160,15 @@ def test_deadlines() -> None:
         ({"directory": "/a$(reboot)"}, "directory must be an absolute path"),
     ],
 )
-def test_what_cannot_be_used_on_a_node(given: dict[str, object], says: str) -> None:
+def test_invalid_values_are_refused(given: dict[str, object], says: str) -> None:
     with pytest.raises(SpecError, match=re.escape(says)):
-        plan(**given)  # type: ignore[arg-type]  # as the case has it
+        plan(**given)  # type: ignore[arg-type]  # arguments of the case
 
 
-def test_variables_of_the_script_are_not_the_users() -> None:
+def test_variables_of_the_script_are_reserved() -> None:
     text = files("skyward.bootstrap").joinpath("node.sh").read_text() + script(plan())
     text = re.sub(r"(?m)^ *#.*$", "", text)
-    text = re.sub(r"(?s)-c '\n.*?'", "", text)  # what is Python
+    text = re.sub(r"(?s)-c '\n.*?'", "", text)  # Python code
     assigned = set(re.findall(r"(?m)(?:^|[ ;({])([a-z_]+)=", text)) | set(re.findall(r"\bfor ([a-z_]+) in", text))
     for words in re.findall(r"\bread -r ([a-z_ ]+)", text):
         assigned |= set(words.split())
@@ -177,17 +177,19 @@ def test_variables_of_the_script_are_not_the_users() -> None:
     assert ours <= _TAKEN, sorted(ours - _TAKEN)
 
 
-def test_settings_are_variables_too() -> None:
-    with pytest.raises(SpecError, match=re.escape("settings names a variable 'A-B', which no shell takes.")):
+def test_names_of_settings_are_validated() -> None:
+    with pytest.raises(
+        SpecError, match=re.escape("settings names a variable 'A-B', which is not a valid name in a shell.")
+    ):
         replace(plan(), settings={"A-B": "x"})
 
 
-def test_secrets_of_a_plan_are_not_shown() -> None:
+def test_repr_of_a_plan_hides_secrets() -> None:
     made = replace(plan(env={"TOKEN": "secret1"}), settings={"PIP_INDEX_URL": "https://me:secret2@host"})
     assert "secret" not in repr(made)
 
 
-def test_what_is_passed_on_from_here() -> None:
+def test_client_settings_are_those_valid_on_other_machines() -> None:
     environ = {
         "PIP_INDEX_URL": "a", "PIP_FIND_LINKS": "b", "UV_INDEX": "c", "UV_INDEX_MINE_PASSWORD": "d",
         "SSL_CERT_FILE": "e",

@@ -1,4 +1,4 @@
-"""A notebook in this process, whose `%%sky` cells run in a namespace of their own, as they do on a node."""
+"""A notebook in this process, whose `%%sky` cells run in their own namespace, as on a node."""
 
 import sys
 import traceback
@@ -14,7 +14,7 @@ from skyward_jupyter.running.results import apply_result, apply_results, stream_
 
 
 def travel(value: Any) -> Any:
-    """`value` as it arrives at the other end."""
+    """Return `value` after a round trip through pickle."""
     sent = encode(value)
     blobs = {key: bytearray(view) for key, view in sent.blobs.items()}
     return decode(sent.payload, lambda blob: blobs[blob.key])
@@ -30,13 +30,13 @@ def _arriving(elements: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
 
 
 def frames_of_cell(error: BaseException) -> list[traceback.FrameSummary]:
-    """What the traceback of `error` shows of a cell and of functions of the notebook."""
+    """Return the frames of a cell and of the notebook's functions in the traceback of `error`."""
     stack = traceback.extract_tb(error.__traceback__)
     return [frame for frame in stack if frame.filename.startswith("<")]
 
 
 class Notebook:
-    """Runs cells here, with `local`, and as a node would, with `sky`."""
+    """A notebook: `local` runs a cell in it, `sky` runs one as on a node."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {"__name__": "__main__"}
@@ -51,7 +51,7 @@ class Notebook:
         return name in self.names
 
     def local(self, source: str) -> None:
-        """Run `source` in the notebook itself."""
+        """Run `source` in the notebook."""
         exec(compile(source, "<notebook>", "exec"), self.names)
 
     def take(
@@ -64,15 +64,15 @@ class Notebook:
         is_next: bool = False,
         **narrow: Any,
     ) -> Capture:
-        """What would be sent."""
+        """Capture a cell without running it."""
         code = analyse(transform_cell(source)).narrow(**narrow)
         self.sent = capture(code, self.names, limit=limit, map_name=map_name, in_place=in_place, is_next=is_next)
         return self.sent
 
     def sky(self, source: str, *, nodes: int = 0, meanwhile: str = "", **options: Any) -> list[str]:
-        """Run `source` as a `%%sky` cell; on `nodes` nodes at once if that is not 0. The sentences for the user.
+        """Run `source` as a `%%sky` cell, on `nodes` nodes at once if that is not 0, and return the notices.
 
-        `meanwhile` runs in the notebook before it has the result.
+        `meanwhile` runs in the notebook before the result is applied.
         """
         sent = self.take(source, in_place=not nodes, **options)
         if options.get("map_name") or nodes:
@@ -101,7 +101,7 @@ def notebook() -> Notebook:
 
 @pytest.fixture(autouse=True)
 def _same_main_module() -> Iterator[None]:
-    """A cell leaves the real `__main__` in its place."""
+    """Check that a cell restores the real `__main__`."""
     main = sys.modules["__main__"]
     yield
     assert sys.modules["__main__"] is main

@@ -1,4 +1,4 @@
-"""Whatever a small program does, `%%sky` leaves the notebook as running it there would have."""
+"""A small random program leaves the same state under `%%sky` as in the notebook."""
 
 import copy
 from typing import Any
@@ -30,7 +30,7 @@ numbers = st.sampled_from(["a", "b", "c", "len(xs)", "f()", "f(b)", "p.get()", "
 
 
 def statements() -> st.SearchStrategy[str]:
-    """Statements that need nothing but the names of `SETUP`, in any order; some of them fail."""
+    """Generate statements that only use the names of `SETUP`; some of them fail."""
     target = st.sampled_from(["a", "b", "c", "new"])
     simple = st.one_of(
         st.builds("{} = {} + {}".format, target, numbers, numbers),
@@ -65,7 +65,7 @@ def statements() -> st.SearchStrategy[str]:
 
 
 def observable(names: dict[str, Any]) -> dict[str, Any]:
-    """The names with what can be seen of their values."""
+    """Return the observable state of all names."""
     seen: dict[str, Any] = {}
     for name, value in names.items():
         if name.startswith("__"):
@@ -107,7 +107,7 @@ def run_there(notebook: Notebook, source: str) -> str:
 
 @settings(max_examples=150)
 @given(st.lists(st.lists(statements(), min_size=1, max_size=5), min_size=1, max_size=3))
-def test_a_program_in_cells_leaves_what_it_leaves_here(cells: list[list[str]]) -> None:
+def test_program_in_cells_leaves_the_same_state_as_in_the_notebook(cells: list[list[str]]) -> None:
     here, there = Notebook(), Notebook()
     here.local(SETUP)
     there.local(SETUP)
@@ -117,7 +117,7 @@ def test_a_program_in_cells_leaves_what_it_leaves_here(cells: list[list[str]]) -
         assert observable(there.names) == observable(here.names)
 
 
-def test_the_comparison_sees_differences() -> None:
+def test_comparison_detects_differences() -> None:
     here = Notebook()
     here.local(SETUP)
     seen = copy.deepcopy(observable(here.names))

@@ -1,4 +1,4 @@
-"""A cell changes what it changes, and nothing beside that: the notebook may have changed the rest meanwhile."""
+"""Changes of a cell are merged with changes that the notebook makes meanwhile."""
 
 import gc
 import itertools
@@ -83,7 +83,7 @@ k = K(1)
         ),
     ],
 )
-def test_what_both_sides_changed_in_different_places_is_merged(
+def test_changes_in_different_places_are_merged(
     notebook: Notebook, before: str, cell: str, meanwhile: str, after: str
 ) -> None:
     notebook.local(before)
@@ -110,12 +110,13 @@ def test_what_both_sides_changed_in_different_places_is_merged(
         ),
     ],
 )
-def test_what_both_sides_changed_in_one_place_is_told(
+def test_conflicting_changes_are_reported(
     notebook: Notebook, before: str, cell: str, meanwhile: str, after: str
 ) -> None:
     notebook.local(before)
     assert notebook.sky(cell, meanwhile=meanwhile) == [
-        "ms changed here too since the cell was sent: where both changed the same, it is as the cell left it. "
+        "ms was also changed here since the cell was sent: where both changed the same part, the cell's version was "
+        "kept. "
         "Change it after the cell, or give the cell a copy."
     ]
     assert eval(after, notebook.names)
@@ -135,7 +136,7 @@ def test_what_both_sides_changed_in_one_place_is_told(
         ("import logging; ms = logging.getLogger('x')", ""),
     ],
 )
-def test_nothing_is_told_of_what_only_the_cell_changed(notebook: Notebook, before: str, meanwhile: str) -> None:
+def test_changes_by_the_cell_alone_are_not_reported(notebook: Notebook, before: str, meanwhile: str) -> None:
     notebook.local(before + "\nheld = [ms, {'ms': ms}, (ms,)]")
     assert notebook.sky("held.append(ms)\nheld[1]['new'] = 1\ndel held[2]", meanwhile=meanwhile) == []
     ms = notebook["ms"]
@@ -144,39 +145,39 @@ def test_nothing_is_told_of_what_only_the_cell_changed(notebook: Notebook, befor
 
 
 @pytest.mark.parametrize("size", [4, 1000, 600_000])
-def test_elements_of_one_array(notebook: Notebook, size: int) -> None:
+def test_changes_to_elements_of_one_array_are_merged(notebook: Notebook, size: int) -> None:
     notebook.names["a"] = np.zeros(size, "f4")
     half = size // 2
     first, second = (notebook.take(f"a[{part}] += {n}") for n, part in ((1, f":{half}"), (2, f"{half}:")))
     results = [travel(sent.pending.fn(*travel(sent.pending.args))) for sent in (first, second)]
     for sent, result in zip((first, second), results, strict=True):
         notebook.notices += apply_result(result, notebook.names, sent.originals).notices
-    if size == 600_000:  # where nobody knows the bytes that were sent
-        assert [notice.partition(" here")[0] for notice in notebook.notices] == ["a changed"]
+    if size == 600_000:  # large: no copy of the sent bytes
+        assert [notice.partition(" here")[0] for notice in notebook.notices] == ["a was also changed"]
     else:
         assert notebook.notices == []
         assert notebook["a"].tolist() == [1] * half + [2] * (size - half)
 
 
-def test_elements_that_both_sides_changed_are_told(notebook: Notebook) -> None:
+def test_conflicting_changes_to_array_elements_are_reported(notebook: Notebook) -> None:
     notebook.names |= {"a": np.zeros(4, int), "np": np}
-    assert notebook.sky("a[2:] = 2", meanwhile="a[2] = 1")[0].startswith("a changed here too")
+    assert notebook.sky("a[2:] = 2", meanwhile="a[2] = 1")[0].startswith("a was also changed here")
     assert notebook["a"].tolist() == [0, 0, 2, 2]
     notebook.names["view"] = notebook["a"][1:]
     assert notebook.sky("a[0] = 5; view[0] = 6", meanwhile="a[3] = 7") == []
     assert notebook["a"].tolist() == [5, 6, 2, 7]
 
 
-def test_a_frame_that_both_sides_changed_is_told(notebook: Notebook) -> None:
+def test_conflicting_changes_to_a_data_frame_are_reported(notebook: Notebook) -> None:
     notebook.names["df"] = pd.DataFrame({"a": [1, 2]})
-    assert len(said := notebook.sky("df.loc[0, 'a'] = 5", meanwhile="df.loc[1, 'a'] = 7")) == 1
-    assert said[0].startswith("df changed here too")
+    assert len(notices := notebook.sky("df.loc[0, 'a'] = 5", meanwhile="df.loc[1, 'a'] = 7")) == 1
+    assert notices[0].startswith("df was also changed here")
 
 
-def test_a_name_that_was_bound_anew_is_not_unbound(notebook: Notebook) -> None:
+def test_rebound_name_is_not_unbound(notebook: Notebook) -> None:
     notebook.local("x = 1")
     assert notebook.sky("del x", meanwhile="x = 'precious'") == [
-        "The cell unbound x, which was bound anew here since it was sent, and stays."
+        "The cell unbound x, but x was rebound here since the cell was sent: it was kept."
     ]
     assert notebook["x"] == "precious"
     assert notebook.sky("del x") == []
@@ -185,7 +186,7 @@ def test_a_name_that_was_bound_anew_is_not_unbound(notebook: Notebook) -> None:
 
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An object of a library that makes what it does not send anew."""
+    """Provide an object of a library that recreates the state that it does not pickle."""
     library = types.ModuleType("library_of_test")
     exec(
         "import threading\n"
@@ -200,7 +201,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Any:
     return library.Conn()
 
 
-def test_an_object_that_the_cell_did_not_change_is_left_alone(notebook: Notebook, connection: Any) -> None:
+def test_unchanged_object_is_left_alone(notebook: Notebook, connection: Any) -> None:
     connection.cache["k"] = 1
     before = dict(vars(connection))
     notebook.names["cfg"] = [connection, []]
@@ -210,7 +211,7 @@ def test_an_object_that_the_cell_did_not_change_is_left_alone(notebook: Notebook
     assert connection.cache == {"k": 1}
 
 
-def test_what_does_not_travel_stays_when_an_object_changes(notebook: Notebook, connection: Any) -> None:
+def test_unpickled_state_survives_a_change_of_its_object(notebook: Notebook, connection: Any) -> None:
     lock, sock = connection.lock, connection.sock
     notebook.names["conn"] = connection
     assert notebook.sky("conn.v = 3") == []
@@ -235,7 +236,9 @@ def test_what_does_not_travel_stays_when_an_object_changes(notebook: Notebook, c
         ),
     ],
 )
-def test_keys_whose_hash_changes(notebook: Notebook, key: str, before: str, cell: str, after: str) -> None:
+def test_containers_find_keys_whose_hash_changed(
+    notebook: Notebook, key: str, before: str, cell: str, after: str
+) -> None:
     notebook.local(key + before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
@@ -247,7 +250,7 @@ class _Refusing:
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, {1, 2}])
-def test_a_dict_is_left_as_it_is_if_a_key_refuses(value: Any) -> None:
+def test_dict_is_unchanged_if_hashing_a_key_fails(value: Any) -> None:
     before = value.copy()
     contents = contents_of(value)
     assert contents is not None
@@ -278,14 +281,14 @@ def test_a_dict_is_left_as_it_is_if_a_key_refuses(value: Any) -> None:
         ),
     ],
 )
-def test_objects_that_take_over_what_changed_in_them(notebook: Notebook, before: str, cell: str, after: str) -> None:
+def test_object_is_updated_in_place(notebook: Notebook, before: str, cell: str, after: str) -> None:
     notebook.local(before + "\ncs = [c]")
     assert notebook.sky(cell) == []
     assert notebook["cs"][0] is notebook["c"]
     assert eval(after, notebook.names)
 
 
-def test_an_object_that_only_a_new_one_can_replace(notebook: Notebook) -> None:
+def test_object_that_cannot_be_updated_is_replaced(notebook: Notebook) -> None:
     notebook.local("from itertools import count\nc = count(); d = c; cs = [c]; t = (c, 1); deep = {'t': t}")
     assert notebook.sky("next(c); cs.append(1); deep['n'] = 1") == []
     c = notebook["c"]
@@ -294,24 +297,24 @@ def test_an_object_that_only_a_new_one_can_replace(notebook: Notebook) -> None:
     assert next(c) == 1
 
 
-def test_a_new_object_is_bound_where_the_old_one_was(notebook: Notebook) -> None:
+def test_replacement_is_bound_to_all_names_of_the_original(notebook: Notebook) -> None:
     notebook.local("from itertools import count\nc = count()")
     assert notebook.sky("next(c)", meanwhile="d = c; c = e = [1]") == []
     assert notebook["c"] is notebook["e"] == [1]
     assert next(notebook["d"]) == 1
 
 
-def test_what_still_refers_to_an_object_that_was_replaced_is_told(notebook: Notebook) -> None:
+def test_remaining_reference_to_a_replaced_object_is_reported(notebook: Notebook) -> None:
     notebook.local("from itertools import count\nc = count(); cs = [c]")
     assert notebook.sky("next(c)") == [
-        "c has a new count now, with what the cell changed in it; a list here still has the old one. "
-        "Name that in the cell too."
+        "c is now a new count with the changes of the cell; a list here still refers to the old one. "
+        "Use that in the cell too."
     ]
     notebook.local("c = count()")
     assert notebook.sky("next(c)") == []
 
 
-def test_the_history_of_the_notebook_stays_as_it_is(notebook: Notebook) -> None:
+def test_history_of_the_notebook_is_unchanged(notebook: Notebook) -> None:
     it = itertools.count()
     notebook.names |= {"it": it, "other": it, "_": it, "__": it, "_3": it}
     assert notebook.sky("next(it)") == []
@@ -319,7 +322,7 @@ def test_the_history_of_the_notebook_stays_as_it_is(notebook: Notebook) -> None:
     assert notebook["_"] is notebook["__"] is notebook["_3"] is it
 
 
-def test_an_error_that_is_shown_keeps_no_value_alive(notebook: Notebook) -> None:
+def test_displayed_error_keeps_no_value_alive(notebook: Notebook) -> None:
     class Value:
         def __reduce__(self) -> Any:
             raise TypeError("not this one")
@@ -335,7 +338,7 @@ def test_an_error_that_is_shown_keeps_no_value_alive(notebook: Notebook) -> None
     del notebook.names["held"]
     for frame in _frames(caught):
         if frame.f_code.co_name == "__reduce__":
-            frame.clear()  # of the user, whose debugger may want it
+            frame.clear()  # of the user, for the debugger
     gc.collect()
     assert value() is None
 
@@ -350,7 +353,7 @@ def _frames(error: BaseException | None) -> Iterator[Any]:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="a second map of a file would keep a descriptor")
-def test_elements_of_a_large_array_that_is_mapped(notebook: Notebook) -> None:
+def test_changes_to_elements_of_a_large_mapped_array_are_merged(notebook: Notebook) -> None:
     store = BlobStore()
 
     def mapped(value: Any) -> Any:
@@ -376,12 +379,12 @@ def test_elements_of_a_large_array_that_is_mapped(notebook: Notebook) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        # It is not the same on the node, from the beginning.
+        # Its state differs on the node from the start.
         "class C:\n"
         "    def __init__(self): self.cache, self.log = [5], []\n"
         "    def __getstate__(self): return dict(self.__dict__)\n"
         "    def __setstate__(self, state): self.__dict__.update(state, cache=None)",
-        # It is not the same whenever it is pickled.
+        # Its state differs each time it is pickled.
         "import time\n"
         "class C:\n"
         "    def __init__(self): self.log = []\n"
@@ -389,7 +392,7 @@ def test_elements_of_a_large_array_that_is_mapped(notebook: Notebook) -> None:
         "    def __setstate__(self, state): self.__dict__.update(state)",
     ],
 )
-def test_an_object_that_pickles_in_its_own_way_has_not_changed_here(notebook: Notebook, kind: str) -> None:
+def test_object_with_custom_pickling_counts_as_unchanged_here(notebook: Notebook, kind: str) -> None:
     notebook.local(f"{kind}\nc = C(); cs = [c]")
     assert notebook.sky("c.log.append(1); c.new = 2") == []
     notebook.local("found = cs[0] is c, c.log")

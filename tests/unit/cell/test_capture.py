@@ -1,4 +1,4 @@
-"""What is taken along, what is refused, and how both are said."""
+"""Captured names, refused captures, and their messages."""
 
 import threading
 import types
@@ -37,14 +37,14 @@ pytestmark = pytest.mark.unit
             "x = data",
             {"capture": False},
             UsageError,
-            "line 1: the cell reads data, which --no-capture keeps from it. "
-            "Leave --no-capture out, or assign it in the cell.",
+            "line 1: the cell reads data, which --no-capture excludes. "
+            "Leave out --no-capture, or assign it in the cell.",
         ),
         (
             "x = data",
             {"inputs": ["n"]},
             UsageError,
-            "line 1: the cell reads data, which -i keeps from it. Add data to -i, or assign it in the cell.",
+            "line 1: the cell reads data, which -i excludes. Add data to -i, or assign it in the cell.",
         ),
         (
             "x = 1",
@@ -56,22 +56,22 @@ pytestmark = pytest.mark.unit
             "x = _",
             {},
             UsageError,
-            "_ is part of the notebook's own history, which stays here. "
-            "Give the value a name of its own, or take it along with `-i _`.",
+            "_ is part of the notebook's own history, which is not sent. "
+            "Bind the value to another name, or send it with `-i _`.",
         ),
         (
             "x = Out[3]",
             {},
             UsageError,
-            "Out is part of the notebook's own history, which stays here. "
-            "Give the value a name of its own, or take it along with `-i Out`.",
+            "Out is part of the notebook's own history, which is not sent. "
+            "Bind the value to another name, or send it with `-i Out`.",
         ),
         (
             "x = 1",
             {"map_name": "data"},
             UsageError,
             "--map data: the cell does not read data, so every run would be the same. "
-            "Use data in the cell: there it stands for one element.",
+            "Use data in the cell, where it is bound to one element.",
         ),
         (
             "x = n",
@@ -103,18 +103,18 @@ pytestmark = pytest.mark.unit
             "shell.x",
             {},
             NotPicklableError,
-            "shell cannot be sent to a node: it is the shell of this notebook. Leave it out of the cell.",
+            "shell cannot be sent to a node: it is the IPython shell of this notebook. Leave it out of the cell.",
         ),
         (
             "big, data",
             {"limit": 1 << 20},
             TooLargeError,
-            "the cell takes 3.0 MiB along, which is over the limit of 1.0 MiB; the largest value is big "
+            "the cell sends 3.0 MiB, which is over the limit of 1.0 MiB; the largest value is big "
             "(bytes, 3.0 MiB). Make it on the node, leave it out with -i, or raise the limit with --capture-limit.",
         ),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence_before_anything_is_sent(
+def test_user_error_is_one_sentence_before_anything_is_sent(
     notebook: Notebook, source: str, options: dict[str, Any], error: type[SkywardError], message: str
 ) -> None:
     notebook.names |= {
@@ -134,52 +134,52 @@ def test_a_mistake_is_told_in_one_sentence_before_anything_is_sent(
     assert notebook.names == before
 
 
-def test_a_name_that_is_only_perhaps_read_is_left_to_the_node(notebook: Notebook) -> None:
+def test_conditionally_read_name_is_checked_on_the_node(notebook: Notebook) -> None:
     assert notebook.sky("if False: nothing\nx = 1") == []
     with pytest.raises(NameError, match="name 'nothing' is not defined"):
         notebook.sky("if True: nothing")
 
 
-def test_history_goes_when_asked_for(notebook: Notebook) -> None:
+def test_history_is_captured_on_request(notebook: Notebook) -> None:
     notebook.names["_"] = 3
     notebook.sky("x = _", inputs=["_"])
     assert notebook["x"] == 3
 
 
-def test_a_loop_over_underscore_is_not_history(notebook: Notebook) -> None:
+def test_loop_over_underscore_does_not_capture_history(notebook: Notebook) -> None:
     notebook.names["_"] = object
     assert "_" not in notebook.take("for _ in range(3): pass").captured
 
 
 @pytest.mark.parametrize("name", ["get_ipython", "exit", "quit", "open", "display"])
-def test_what_ipython_puts_into_the_notebook_stays(notebook: Notebook, name: str) -> None:
+def test_names_bound_by_ipython_are_not_captured(notebook: Notebook, name: str) -> None:
     helper = types.FunctionType((lambda: None).__code__, {})
     helper.__module__ = "IPython.core.something"
     notebook.names[name] = helper
     assert not notebook.take(f"{name}").captured
 
 
-def test_a_builtin_that_the_notebook_replaced_is_taken_along(notebook: Notebook) -> None:
+def test_rebound_builtin_is_captured(notebook: Notebook) -> None:
     notebook.local("def len(x): return 42")
     notebook.sky("x = len([])\ny = max(1, 2)")
     assert (notebook["x"], notebook["y"]) == (42, 2)
     assert "max" not in notebook.sent.captured
 
 
-def test_inputs_bring_what_their_functions_use(notebook: Notebook) -> None:
+def test_inputs_include_names_used_by_their_functions(notebook: Notebook) -> None:
     notebook.local("k = 1\ndef f(): return k")
     sent = notebook.take("x = f()", inputs=["f"])
     assert set(sent.captured) == {"f", "k"}
 
 
-def test_nothing_is_taken_along_with_no_capture(notebook: Notebook) -> None:
+def test_no_capture_captures_nothing(notebook: Notebook) -> None:
     notebook.local("k = 1")
     notebook.sky("k = 2\nx = k", capture=False)
     assert notebook["x"] == 2
     assert not notebook.sent.captured
 
 
-def test_a_module_made_by_hand_travels_by_value(notebook: Notebook) -> None:
+def test_module_created_in_the_notebook_is_pickled_by_value(notebook: Notebook) -> None:
     module = types.ModuleType("handmade")
     module.value = 3  # type: ignore[attr-defined]  # modules take any attribute
     notebook.names["handmade"] = module
@@ -187,7 +187,7 @@ def test_a_module_made_by_hand_travels_by_value(notebook: Notebook) -> None:
     assert notebook["x"] == 3
 
 
-def test_map_gives_one_call_for_each_element(notebook: Notebook) -> None:
+def test_map_makes_one_call_for_each_element(notebook: Notebook) -> None:
     notebook.local("xs = (i for i in range(3)); k = 1")
     sent = notebook.take("y = xs + k", map_name="xs")
     assert len(sent.pendings) == 3
@@ -195,7 +195,7 @@ def test_map_gives_one_call_for_each_element(notebook: Notebook) -> None:
     assert all(call.args[1][0] is sent.captured["k"] for call in sent.pendings)
 
 
-def test_one_call_without_map(notebook: Notebook) -> None:
+def test_cell_without_map_makes_one_call(notebook: Notebook) -> None:
     sent = notebook.take("x = 1")
     assert sent.pendings == [sent.pending]
 
@@ -205,7 +205,7 @@ class TestManifest:
         names: dict[str, Any] = {"__name__": "__main__", "a": np.zeros(1_000_000), "b": {"k": "<v>"}, "np": np}
         return capture(analyse("x = np.sum(a) + len(b)"), names, **options).manifest
 
-    def test_as_text(self) -> None:
+    def test_text_lists_values_sizes_and_modules(self) -> None:
         manifest = self.take()
         a, b = manifest.entries
         lines = str(manifest).splitlines()
@@ -215,10 +215,10 @@ class TestManifest:
         assert lines[3:] == [
             "7.6 MiB in all, 7.6 MiB to send",
             "imported on the node: numpy as np",
-            "to come back: x",
+            "returned: x",
         ]
 
-    def test_as_html(self) -> None:
+    def test_html_has_a_table(self) -> None:
         bundle = self.take()._repr_mimebundle_()
         assert bundle["text/html"].startswith("<table><thead><tr><th")
         assert "7.6 MiB</td>" in bundle["text/html"]
@@ -229,7 +229,7 @@ class TestManifest:
         assert "&lt;a&gt;" in manifest._repr_html_()
         assert "<a>" not in manifest._repr_html_()
 
-    def test_says_where_a_value_is_already(self) -> None:
+    def test_holders_of_a_value_are_named(self) -> None:
         held = self.take(holds=lambda _: {0, 1}, nodes=[0, 1])
         assert "held" in str(held).splitlines()[1]
         assert held.to_send == held.entries[1].nbytes
@@ -238,20 +238,20 @@ class TestManifest:
         assert partly.to_send == partly.nbytes
         assert f"({partly.entries[1].nbytes} B to node 1)" in str(partly)
 
-    def test_the_same_value_has_the_same_digest(self) -> None:
+    def test_equal_values_have_equal_digests(self) -> None:
         assert self.take().entries[0].digest == self.take().entries[0].digest
 
-    def test_is_worth_showing_over_16_mib(self) -> None:
+    def test_manifest_over_16_mib_is_worth_showing(self) -> None:
         assert not self.take().worth_showing
         names = {"__name__": "__main__", "a": bytes(17 << 20)}
         assert capture(analyse("len(a)"), names).manifest.worth_showing
 
-    def test_nothing_to_take(self) -> None:
+    def test_manifest_without_values(self) -> None:
         assert str(capture(analyse("1"), {}).manifest) == "0 B in all, 0 B to send"
 
 
 @pytest.mark.parametrize(
     ("nbytes", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 24, "16.0 MiB"), (3 << 31, "6.0 GiB")]
 )
-def test_sizes(nbytes: int, text: str) -> None:
+def test_size_text_uses_binary_units(nbytes: int, text: str) -> None:
     assert size_text(nbytes) == text

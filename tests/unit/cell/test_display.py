@@ -1,4 +1,4 @@
-"""What a cell displays, as it leaves the node."""
+"""Displays of a cell, as they leave the node."""
 
 import base64
 import importlib.util
@@ -25,7 +25,7 @@ needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is 
 
 
 class Screen:
-    """The client, as far as displays go."""
+    """A client that records displays."""
 
     def __init__(self) -> None:
         self.shown: list[Shown] = []
@@ -66,24 +66,24 @@ def screen() -> Iterator[Screen]:
         ("class A: pass\nA", ["__main__.A"]),
     ],
 )
-def test_the_last_expression_is_shown(notebook: Notebook, screen: Screen, source: str, texts: list[str]) -> None:
+def test_last_expression_is_displayed(notebook: Notebook, screen: Screen, source: str, texts: list[str]) -> None:
     notebook.sky(source)
     assert screen.texts == texts
 
 
-def test_a_streaming_cell_shows_its_last_expression_too(notebook: Notebook, screen: Screen) -> None:
+def test_streaming_cell_displays_its_last_expression(notebook: Notebook, screen: Screen) -> None:
     assert list(notebook.stream("yield 1\n'end'")) == [1]
     assert screen.texts == ["'end'"]
 
 
-def test_a_failing_cell_shows_nothing_more(notebook: Notebook, screen: Screen) -> None:
+def test_failing_cell_displays_nothing_after_the_failure(notebook: Notebook, screen: Screen) -> None:
     with pytest.raises(ZeroDivisionError):
         notebook.sky("display(1)\n1 / 0")
     assert screen.texts == ["1"]
 
 
 @pytest.mark.parametrize("shown", ["r", "display(r)", "display(1, r)", "update_display(r, display_id='a')"])
-def test_what_shows_itself_is_asked_to(
+def test_ipython_display_method_is_called(
     notebook: Notebook, screen: Screen, capsys: pytest.CaptureFixture[str], shown: str
 ) -> None:
     notebook.sky(
@@ -95,7 +95,7 @@ def test_what_shows_itself_is_asked_to(
     assert screen.texts == (["1"] if "1" in shown else [])
 
 
-def test_what_fails_to_show_itself_is_shown(notebook: Notebook, screen: Screen) -> None:
+def test_repr_is_used_if_ipython_display_fails(notebook: Notebook, screen: Screen) -> None:
     notebook.sky(
         "class R:\n    def _ipython_display_(self): 1 / 0\n    def __repr__(self): return 'R'\ndisplay(R, R())"
     )
@@ -103,7 +103,7 @@ def test_what_fails_to_show_itself_is_shown(notebook: Notebook, screen: Screen) 
 
 
 class OfLibrary:
-    """Shows itself by means that only the notebook's process has."""
+    """An object that displays itself with objects of the notebook's process."""
 
     def __repr__(self) -> str:
         return "plain"
@@ -115,13 +115,13 @@ class OfLibrary:
         return "html"
 
 
-def test_a_value_of_a_library_that_has_a_rich_form_is_shown_by_that(screen: Screen) -> None:
+def test_library_object_is_displayed_by_its_rich_representation(screen: Screen) -> None:
     display.display(OfLibrary())
     ((data, *_),) = screen.shown
     assert data == {"text/plain": "plain", "text/html": "html"}
 
 
-def test_outside_a_task_plain_text_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_display_outside_a_task_prints_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
     display.display({"a": 1})
     assert capsys.readouterr().out == "{'a': 1}\n"
 
@@ -160,7 +160,7 @@ class Bundle:
 
 
 class QueryHandler:
-    """Has every attribute that is asked for, as mocks do."""
+    """An object with any attribute, like a mock."""
 
     def __repr__(self) -> str:
         return "yes"
@@ -175,37 +175,37 @@ class Broken:
 
 
 class TestRepresentations:
-    def test_methods(self) -> None:
+    def test_representation_methods_are_called(self) -> None:
         assert represent(Rich()) == (
             {"text/plain": "rich", "text/html": "<b>rich</b>", "image/png": base64.b64encode(b"png").decode()},
             {"image/png": {"width": 3}},
         )
 
-    def test_a_bundle_goes_before_methods(self) -> None:
+    def test_mime_bundle_takes_precedence_over_methods(self) -> None:
         assert represent(Bundle()) == (
             {"text/plain": "plain", "text/html": "new", "application/x": {"a": 1}},
             {"text/html": {"isolated": True}},
         )
 
-    def test_a_class_is_not_its_instance(self) -> None:
+    def test_class_is_not_represented_by_methods_of_its_instances(self) -> None:
         assert list(represent(Rich)[0]) == ["text/plain"]
 
-    def test_a_value_that_answers_to_everything(self) -> None:
+    def test_object_with_any_attribute_has_plain_text_only(self) -> None:
         assert represent(QueryHandler()) == ({"text/plain": "yes"}, {})
 
-    def test_a_value_without_a_repr(self) -> None:
+    def test_failing_repr_is_reported(self) -> None:
         assert represent(Broken())[0]["text/plain"] == "<Broken whose repr() fails: ValueError: no repr>"
 
-    def test_include_and_exclude(self) -> None:
+    def test_include_and_exclude_select_mime_types(self) -> None:
         assert list(represent(Rich(), include=["text/html"])[0]) == ["text/html"]
         assert "text/html" not in represent(Rich(), exclude=["text/html"])[0]
 
-    def test_long_lists_are_wrapped_as_ipython_does(self) -> None:
+    def test_long_lists_are_wrapped_like_in_ipython(self) -> None:
         assert represent(list(range(60)))[0]["text/plain"].startswith("[0,\n 1,\n")
 
 
 class TestDisplayFunctions:
-    def test_a_handle_updates_its_display(self, screen: Screen) -> None:
+    def test_handle_updates_its_display(self, screen: Screen) -> None:
         handle = display.display("a", display_id=True)
         assert handle is not None
         handle.update("b")
@@ -216,7 +216,7 @@ class TestDisplayFunctions:
             ("'c'", handle.display_id, True),
         ]
 
-    def test_raw_and_metadata(self, screen: Screen) -> None:
+    def test_raw_data_and_metadata_are_sent(self, screen: Screen) -> None:
         display.display({"text/html": "<i>"}, raw=True, metadata={"x": 1}, display_id="me")
         display.publish_display_data({"text/plain": "p"}, transient={"display_id": "me"}, update=True)
         assert screen.shown == [
@@ -224,7 +224,7 @@ class TestDisplayFunctions:
             ({"text/plain": "p"}, {}, "me", True),
         ]
 
-    def test_clearing(self, screen: Screen) -> None:
+    def test_clear_output_is_sent(self, screen: Screen) -> None:
         display.clear_output(wait=True)
         display.display(1, clear=True)
         assert [data for data, *_ in screen.shown] == [
@@ -257,7 +257,7 @@ for data, metadata, name, update in Port.shown:
 
 
 def on_a_node(source: str, *outputs: str, environment: dict[str, str] | None = None) -> list[str]:
-    """What a fresh process shows for a cell: in this one IPython and matplotlib may be set up otherwise."""
+    """Return the displays of a cell in a fresh process: here IPython and matplotlib may be configured otherwise."""
     import os
 
     env = {**os.environ, **(environment or {})}
@@ -268,7 +268,7 @@ def on_a_node(source: str, *outputs: str, environment: dict[str, str] | None = N
 
 
 @pytest.mark.parametrize("before", ["", "1 + 1\n"])
-def test_ipythons_own_functions_lead_to_the_cell(before: str) -> None:
+def test_display_functions_of_ipython_display_in_the_cell(before: str) -> None:
     shown = on_a_node(
         f"{before}from IPython.display import display, clear_output, update_display, HTML\n"
         "handle = display(HTML('<i>'), display_id='h')\nhandle.update(2)\nclear_output()\nprint('printed')"
@@ -285,26 +285,26 @@ def test_ipythons_own_functions_lead_to_the_cell(before: str) -> None:
 class TestFigures:
     figure = "image/png text/plain <Figure size 640x480 with 1 Axes> False"
 
-    def test_are_shown_when_the_cell_ends_and_closed(self) -> None:
+    def test_figures_are_displayed_and_closed_at_the_end(self) -> None:
         assert on_a_node("import matplotlib.pyplot as plt\nplt.plot([1, 2]);\nplt.figure().gca();") == [self.figure] * 2
 
-    def test_are_shown_by_show_at_once(self) -> None:
+    def test_show_displays_figures_at_once(self) -> None:
         source = "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()\ndisplay('after')\nplt.get_fignums()"
         assert on_a_node(source) == [self.figure, "text/plain 'after' False", "text/plain [] False"]
 
-    def test_as_last_expression_are_shown_once(self) -> None:
+    def test_figure_as_last_expression_is_displayed_once(self) -> None:
         assert on_a_node("import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nfig") == [self.figure]
 
-    def test_do_not_show_after_a_failure(self) -> None:
+    def test_figures_are_not_displayed_after_a_failure(self) -> None:
         shown = on_a_node("import matplotlib.pyplot as plt\nplt.plot([1])\n1 / 0")
         assert shown[-1] == "ZeroDivisionError: division by zero"
 
     @pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "agg", ""])
-    def test_the_backend_of_the_notebook_does_not_matter(self, backend: str) -> None:
+    def test_backend_of_the_notebook_is_ignored(self, backend: str) -> None:
         source = "import matplotlib.pyplot as plt\nplt.plot([1]);"
         assert on_a_node(source, environment={"MPLBACKEND": backend}) == [self.figure]
 
-    def test_another_backend_of_the_users_is_kept(self) -> None:
+    def test_backend_set_by_the_user_is_kept(self) -> None:
         source = "import matplotlib\nmatplotlib.get_backend().lower()"
         assert on_a_node(source, environment={"MPLBACKEND": "svg"}) == ["text/plain 'svg' False"]
 
@@ -316,8 +316,8 @@ def no_widgets_stay() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_widgets_stay")
-def test_widgets_are_shown_as_they_stand() -> None:
-    """Their models are on the node, so no front end could draw them."""
+def test_widgets_are_displayed_as_text() -> None:
+    """Widgets have their models on the node, so no front end could draw them."""
     assert represent(widgets.HTML("<b>bold</b>"))[0]["text/html"] == "<b>bold</b>"
     assert represent(widgets.Label("a label"))[0] == {"text/plain": "a label"}
     assert represent(widgets.Image(value=b"\x89PNG", format="png"))[0]["image/png"] == "iVBORw=="

@@ -1,4 +1,4 @@
-"""Objects of the notebook take over what a cell changes in them, and stay the objects that they are."""
+"""Changes of a cell are applied in place to the notebook's objects."""
 
 import collections
 import random
@@ -70,7 +70,7 @@ losses = []
         "try:\n    train(model)\n    1 / 0\nexcept ZeroDivisionError: pass",
     ],
 )
-def test_a_change_comes_home_however_the_value_of_the_call_is_used(notebook: Notebook, cell: str) -> None:
+def test_change_by_a_call_is_applied_however_its_value_is_used(notebook: Notebook, cell: str) -> None:
     notebook.local(MODEL)
     model = notebook["model"]
     assert notebook.sky(cell) == []
@@ -79,13 +79,13 @@ def test_a_change_comes_home_however_the_value_of_the_call_is_used(notebook: Not
     assert notebook["models"][0] is notebook["trainer"].m is model
 
 
-def test_a_change_comes_home_from_a_stream(notebook: Notebook) -> None:
+def test_change_by_a_streaming_cell_is_applied(notebook: Notebook) -> None:
     notebook.local(MODEL)
     assert list(notebook.stream("yield train(model)\nyield train(model)")) == [1, 0.5]
     assert notebook["models"][0].w == 2
 
 
-def test_a_change_comes_home_before_the_error_is_raised(notebook: Notebook) -> None:
+def test_change_is_applied_before_the_error_is_raised(notebook: Notebook) -> None:
     notebook.local(MODEL)
     with pytest.raises(ZeroDivisionError):
         notebook.sky("x = train(model)\n1 / 0")
@@ -126,7 +126,7 @@ def test_a_change_comes_home_before_the_error_is_raised(notebook: Notebook) -> N
         ("x = iter([1, 2, 3]); y = [x]", "z = next(x)", "next(y[0]) == 2"),
     ],
 )
-def test_containers_and_what_refers_to_them(notebook: Notebook, before: str, cell: str, after: str) -> None:
+def test_containers_are_updated_for_all_references(notebook: Notebook, before: str, cell: str, after: str) -> None:
     notebook.local(before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
@@ -180,7 +180,7 @@ def test_containers_and_what_refers_to_them(notebook: Notebook, before: str, cel
         ),
     ],
 )
-def test_objects_of_the_notebook(notebook: Notebook, before: str, cell: str, after: str) -> None:
+def test_objects_are_updated_in_place(notebook: Notebook, before: str, cell: str, after: str) -> None:
     notebook.local(before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
@@ -214,7 +214,7 @@ def test_objects_of_the_notebook(notebook: Notebook, before: str, cell: str, aft
         ),
     ],
 )
-def test_functions_of_the_notebook(notebook: Notebook, before: str, cell: str, after: str) -> None:
+def test_functions_are_updated_in_place(notebook: Notebook, before: str, cell: str, after: str) -> None:
     notebook.local(before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
@@ -247,7 +247,9 @@ def test_functions_of_the_notebook(notebook: Notebook, before: str, cell: str, a
         ("rng = np.random.default_rng(1); y = [rng]", "z = rng.random()", "y[0] is rng and rng.random() != z"),
     ],
 )
-def test_arrays_and_their_views(notebook: Notebook, size: int, before: str, cell: str, after: str) -> None:
+def test_arrays_and_views_are_updated_in_place(
+    notebook: Notebook, size: int, before: str, cell: str, after: str
+) -> None:
     notebook.names |= {"np": np, "x": np.zeros(size)}
     notebook.local(before)
     assert notebook.sky(cell) == []
@@ -276,13 +278,13 @@ CLASS = "import functools\nclass A:\n    'one'\n    def __len__(self): return 1\
         ("f.note = 7", "kept[0].note == 7"),
     ],
 )
-def test_everything_that_can_be_set_on_a_function(notebook: Notebook, cell: str, after: str, more: str) -> None:
+def test_all_attributes_of_a_function_are_updated(notebook: Notebook, cell: str, after: str, more: str) -> None:
     notebook.local(FUNCTIONS)
     assert notebook.sky(cell + more) == []
     assert eval(f"kept[0] is f and {after}", notebook.names)
 
 
-def test_the_code_of_a_function_that_has_not_changed_stays_the_object_that_it_is(notebook: Notebook) -> None:
+def test_unchanged_code_object_of_a_function_keeps_its_identity(notebook: Notebook) -> None:
     notebook.local(FUNCTIONS)
     code = notebook["f"].__code__
     notebook.sky("f.note = 7")
@@ -304,7 +306,7 @@ def test_the_code_of_a_function_that_has_not_changed_stays_the_object_that_it_is
         ("A.n = 2", "A.__doc__ == 'one' and A.__module__ == '__main__' and B.__doc__ is None"),
     ],
 )
-def test_everything_that_can_be_set_on_a_class(notebook: Notebook, cell: str, after: str, more: str) -> None:
+def test_all_attributes_of_a_class_are_updated(notebook: Notebook, cell: str, after: str, more: str) -> None:
     notebook.local(CLASS)
     assert notebook.sky(cell + more) == []
     assert eval(f"type(x) is A and {after}", notebook.names)
@@ -333,7 +335,7 @@ def test_everything_that_can_be_set_on_a_class(notebook: Notebook, cell: str, af
         ("", "v = np.broadcast_to(x[1:3], (2, 2))", "not v.flags.writeable and np.shares_memory(x, v)"),
     ],
 )
-def test_everything_that_can_be_set_on_an_array(
+def test_all_attributes_of_an_array_are_updated(
     notebook: Notebook, size: int, before: str, cell: str, after: str, more: str
 ) -> None:
     notebook.names |= {"np": np, "x": np.zeros(size)}
@@ -342,7 +344,7 @@ def test_everything_that_can_be_set_on_an_array(
     assert eval(f"y[0] is x and {after}", notebook.names)
 
 
-def test_an_array_whose_memory_is_read_only_stays_so_on_the_node(notebook: Notebook) -> None:
+def test_read_only_array_is_read_only_on_the_node(notebook: Notebook) -> None:
     notebook.names["x"] = np.zeros(3)
     notebook.local("x.flags.writeable = False")
     with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
@@ -370,7 +372,9 @@ def test_an_array_whose_memory_is_read_only_stays_so_on_the_node(notebook: Noteb
         ("y = np.frombuffer(memoryview(x).cast('B'), 'u1')", "x[0] = 2; z = y[7]", "z == 64 == y[7]"),
     ],
 )
-def test_memory_that_is_shared_in_other_ways(notebook: Notebook, size: int, before: str, cell: str, after: str) -> None:
+def test_memory_shared_through_buffers_stays_shared(
+    notebook: Notebook, size: int, before: str, cell: str, after: str
+) -> None:
     notebook.names |= {"np": np, "x": np.zeros(size)}
     notebook.local(before)
     assert notebook.sky(cell) == []
@@ -388,26 +392,26 @@ def test_memory_that_is_shared_in_other_ways(notebook: Notebook, size: int, befo
         ("a = np.array([1, 2, None]); x = [a, a[1:]]; y = 1", "x[0][1] = 5; z = y + x[1][0]", "Arrays in x"),
     ],
 )
-def test_memory_that_cannot_be_shared_on_the_node_is_told(
+def test_memory_that_cannot_be_shared_on_the_node_is_reported(
     notebook: Notebook, before: str, cell: str, names: str
 ) -> None:
     notebook.names |= {"np": np, "pd": pd, "x": np.zeros(6)}
     notebook.local(before)
-    assert notebook.sky("z = x[0], y") == []  # nothing is lost where nothing changes
+    assert notebook.sky("z = x[0], y") == []  # no change, so no notice
     (notice,) = notebook.sky(cell)
-    assert notice.startswith(f"{names} share memory here, and not on the node")
+    assert notice.startswith(f"{names} share memory here, but not on the node")
 
 
-def test_arrays_over_a_bytearray_have_not_changed_where_they_were_read(notebook: Notebook) -> None:
+def test_arrays_over_a_bytearray_that_were_only_read_are_unchanged(notebook: Notebook) -> None:
     notebook.names["np"] = np
     notebook.local("b = bytearray(16); x = np.frombuffer(b, 'u1')")
     assert notebook.sky("z = b[0] + x[0]", nodes=2) == []
 
 
 @pytest.mark.parametrize("value", ["memoryview(b)", "memoryview(b).toreadonly()"])
-def test_a_memoryview_of_what_can_change_is_refused(notebook: Notebook, value: str) -> None:
+def test_writable_memoryview_is_refused(notebook: Notebook, value: str) -> None:
     notebook.local(f"b = bytearray(4); m = {value}")
-    with pytest.raises(sky.NotPicklableError, match="does not share its memory with a node"):
+    with pytest.raises(sky.NotPicklableError, match="a memoryview of writable memory cannot share it with a node"):
         notebook.sky("x = m[0]")
 
 
@@ -426,14 +430,14 @@ def test_a_memoryview_of_what_can_change_is_refused(notebook: Notebook, value: s
         ("y = df.index", "df.index = ['p', 'q']", "list(df.index) == ['p', 'q'] and list(y) == [0, 1]"),
     ],
 )
-def test_frames(notebook: Notebook, before: str, cell: str, after: str) -> None:
+def test_data_frames_are_updated_in_place(notebook: Notebook, before: str, cell: str, after: str) -> None:
     notebook.names |= {"df": pd.DataFrame({"a": [1, 2], "b": ["u", "v"]})}
     notebook.local(before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
 
 
-def test_figures_and_their_axes(notebook: Notebook) -> None:
+def test_figures_and_axes_are_updated_in_place(notebook: Notebook) -> None:
     notebook.local("from matplotlib.figure import Figure\nfig = Figure(); ax = fig.subplots()")
     axes = notebook["ax"]
     assert notebook.sky("line, = ax.plot([1, 2])\nsame = ax.figure is fig") == []
@@ -443,7 +447,7 @@ def test_figures_and_their_axes(notebook: Notebook) -> None:
     assert axes.lines[0] is notebook["line"]
 
 
-def test_what_was_only_read_stays_as_it_is(notebook: Notebook) -> None:
+def test_values_that_were_only_read_are_unchanged(notebook: Notebook) -> None:
     values: dict[str, Any] = {
         "a": np.arange(10),
         "d": {"k": ["a", "b"], "s": {"x", "y"}},
@@ -460,11 +464,11 @@ def test_what_was_only_read_stays_as_it_is(notebook: Notebook) -> None:
     assert result.harvest.together.replaced == ()
 
 
-def test_several_runs_change_copies_and_that_is_told(notebook: Notebook) -> None:
+def test_changes_by_several_runs_stay_in_copies_and_are_reported(notebook: Notebook) -> None:
     notebook.local(MODEL)
     assert notebook.sky("loss = train(model)", nodes=2) == [
-        "model changed on node 0, each run in a copy of its own; here it is as before. "
-        "Assign the value in the cell to have the list of all copies: `model = model`."
+        "model changed on node 0, in a separate copy for each run; here it is unchanged. "
+        "To get a list of all copies, assign the value in the cell: `model = model`."
     ]
     assert notebook["model"].w == 0
     assert notebook["loss"] == [1, 1]
@@ -473,28 +477,28 @@ def test_several_runs_change_copies_and_that_is_told(notebook: Notebook) -> None
     assert notebook["copy"][0] is not notebook["model"]
 
 
-def test_a_change_that_cannot_come_home_is_told(notebook: Notebook) -> None:
+def test_change_that_cannot_be_returned_is_reported(notebook: Notebook) -> None:
     notebook.local(MODEL)
     assert notebook.sky("import threading\nmodel.lock = threading.Lock()\nx = 1") == [
-        "model was changed on node 0, and the change did not come back: model.lock is of type _thread.lock, which "
-        "cannot be pickled (cannot pickle '_thread.lock' object). Here model is as before. "
-        "Bring back what you need of it under another name."
+        "model was changed on node 0, but the change was not returned: model.lock is of type _thread.lock, which "
+        "cannot be pickled (cannot pickle '_thread.lock' object). Here model is unchanged. "
+        "Return the parts that you need under another name."
     ]
     assert vars(notebook["model"]) == {"w": 0}
     assert notebook["x"] == 1
 
 
-def test_a_change_over_the_limit_is_told(notebook: Notebook) -> None:
+def test_change_over_the_limit_is_reported(notebook: Notebook) -> None:
     notebook.names |= {"x": [1], "y": [2]}
     assert notebook.sky("x.append(bytes(3 << 20)); y.append(3)", limit=1 << 20) == [
-        "x was changed on node 0, and the change did not come back: the 3.0 MiB are over the limit of 1.0 MiB for what "
-        "comes back. Here x is as before. Bring back less of it, or raise the limit with --capture-limit."
+        "x was changed on node 0, but the change was not returned: the 3.0 MiB are over the limit of 1.0 MiB for "
+        "returned values. Here x is unchanged. Return less of it, or raise the limit with --capture-limit."
     ]
     assert notebook["x"] == [1]
     assert notebook["y"] == [2, 3]
 
 
-def test_only_what_is_asked_for_changes(notebook: Notebook) -> None:
+def test_only_requested_names_change(notebook: Notebook) -> None:
     notebook.local("x = [1]; y = [2]; z = [x, y]")
     assert notebook.sky("x.append(3); y.append(4)", outputs=["x"]) == []
     assert notebook["z"] == [[1, 3], [2]]
@@ -509,11 +513,11 @@ def test_only_what_is_asked_for_changes(notebook: Notebook) -> None:
         "import threading\nfor lock in [threading.Lock()]: pass",
     ],
 )
-def test_nothing_is_said_of_what_is_bound_by_the_way_and_cannot_come_home(notebook: Notebook, cell: str) -> None:
+def test_incidental_name_that_cannot_be_returned_is_not_reported(notebook: Notebook, cell: str) -> None:
     assert notebook.sky(cell) == []
 
 
-def test_what_cannot_come_home_from_several_nodes_is_told_once(notebook: Notebook) -> None:
+def test_value_that_several_nodes_cannot_return_is_reported_once(notebook: Notebook) -> None:
     sent = notebook.take("import threading\nlock = threading.Lock()", in_place=False)
     from dataclasses import replace
 
@@ -521,8 +525,8 @@ def test_what_cannot_come_home_from_several_nodes_is_told_once(notebook: Noteboo
 
     results = [replace(sent.pending.fn(*sent.pending.args), node=node) for node in (0, 1)]
     assert apply_results(results, notebook.names).notices == [
-        "lock did not come back from nodes 0 and 1: it is of type _thread.lock, which cannot be pickled "
-        "(cannot pickle '_thread.lock' object). Bring back what you need of it under another name."
+        "lock was not returned from nodes 0 and 1: it is of type _thread.lock, which cannot be pickled "
+        "(cannot pickle '_thread.lock' object). Return the parts that you need under another name."
     ]
 
 
@@ -549,7 +553,7 @@ def test_what_cannot_come_home_from_several_nodes_is_told_once(notebook: Noteboo
         ),
     ],
 )
-def test_what_classes_do_when_they_are_made_is_not_done_again(
+def test_side_effects_of_class_creation_are_not_repeated(
     notebook: Notebook, before: str, cell: str, after: str
 ) -> None:
     notebook.local(before)
@@ -558,7 +562,7 @@ def test_what_classes_do_when_they_are_made_is_not_done_again(
 
 
 @pytest.mark.parametrize("more", ["", "    kept = []\n"])
-def test_a_class_that_was_only_used_has_not_changed(notebook: Notebook, more: str) -> None:
+def test_class_that_was_only_used_is_unchanged(notebook: Notebook, more: str) -> None:
     notebook.local(
         "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int\n"
         f"{more}    @property\n    def twice(self): return 2 * self.x"

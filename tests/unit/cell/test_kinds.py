@@ -1,4 +1,4 @@
-"""Objects of classes that do things their own way: containers with methods, finalizers, sentinels, odd classes."""
+"""Objects with special behaviour: containers with methods, finalizers, sentinels, unusual classes."""
 
 import gc
 import linecache
@@ -64,13 +64,13 @@ attributes.lr = 2; attributes.new = 3
 """
 
 
-def test_containers_with_methods_of_their_own_arrive_as_they_are(notebook: Notebook) -> None:
+def test_containers_with_overridden_methods_arrive_unchanged(notebook: Notebook) -> None:
     notebook.local(CONTAINERS + "here = show()")
     assert notebook.sky("there = show()") == []
     assert notebook["there"] == notebook["here"]
 
 
-def test_containers_with_methods_of_their_own_come_home_as_they_are(notebook: Notebook) -> None:
+def test_containers_with_overridden_methods_are_returned_unchanged(notebook: Notebook) -> None:
     notebook.local(CONTAINERS)
     plain = Notebook()
     plain.local(CONTAINERS + CHANGE + "there = show()")
@@ -87,14 +87,14 @@ def test_containers_with_methods_of_their_own_come_home_as_they_are(notebook: No
     assert notebook["attributes"]["later"] == 4
 
 
-def test_a_container_that_the_cell_makes_comes_home_as_it_is(notebook: Notebook) -> None:
+def test_container_created_by_the_cell_is_returned_unchanged(notebook: Notebook) -> None:
     assert notebook.sky(CONTAINERS) == []
     plain = Notebook()
     plain.local(CONTAINERS)
     assert notebook["show"]() == plain["show"]()
 
 
-def test_a_container_of_a_class_with_a_reduce_of_its_own_is_left_to_that(notebook: Notebook) -> None:
+def test_container_with_custom_reduce_is_pickled_by_it(notebook: Notebook) -> None:
     notebook.local("""
 class Own(dict):
     def __setitem__(self, key, value): super().__setitem__(key, value * 2)
@@ -142,7 +142,7 @@ def show():
 """
 
 
-def test_members_of_an_enum_are_what_its_methods_made_of_them(notebook: Notebook) -> None:
+def test_members_of_an_enum_keep_state_set_by_its_methods(notebook: Notebook) -> None:
     notebook.local(ENUMS + "here = show()")
     assert notebook.sky("there = show()\nfound = earth is Planet.EARTH, Permission.RW is Permission(6)") == []
     assert notebook["there"] == notebook["here"]
@@ -152,7 +152,7 @@ def test_members_of_an_enum_are_what_its_methods_made_of_them(notebook: Notebook
     assert other["show"]() == notebook["here"]
 
 
-def test_what_a_cell_changes_in_an_enum(notebook: Notebook) -> None:
+def test_changes_of_an_enum_are_applied(notebook: Notebook) -> None:
     notebook.local(ENUMS + "kept = [Planet.EARTH]\nPlanet.MARS.moons = 2")
     source = "Planet.note = 5\nearth.mass = 7\nearth.radius.append(1)\nearth.extra = 'hi'\ndel Planet.MARS.moons\n"
     assert notebook.sky(source + "def area(self): return 3\nPlanet.area = area") == []
@@ -163,7 +163,7 @@ def test_what_a_cell_changes_in_an_enum(notebook: Notebook) -> None:
     assert not hasattr(planet.MARS, "moons")
 
 
-def test_a_class_that_a_cell_registers(notebook: Notebook) -> None:
+def test_abc_registration_is_returned(notebook: Notebook) -> None:
     notebook.local("import abc\nclass Shape(abc.ABC): pass\nclass Square: pass\nsquare = Square()")
     assert notebook.sky("Shape.register(Square)\nShape.register(list)\nfound = isinstance(square, Shape)") == []
     assert notebook["found"] is True
@@ -173,7 +173,7 @@ def test_a_class_that_a_cell_registers(notebook: Notebook) -> None:
     assert notebook["again"] == (True, False)
 
 
-def test_a_class_that_a_cell_gives_another_name_and_annotations(notebook: Notebook) -> None:
+def test_renamed_class_and_new_annotations_are_returned(notebook: Notebook) -> None:
     notebook.local("class A:\n    x: int = 1\nclass B: pass\nb = B()\nannotations = A.__annotations__")
     assert notebook.sky("A.__name__ = A.__qualname__ = 'C'\nA.__annotations__['y'] = str\nB.__name__ = 'D'") == []
     assert (notebook["A"].__name__, notebook["A"].__qualname__) == ("C", "C")
@@ -182,7 +182,7 @@ def test_a_class_that_a_cell_gives_another_name_and_annotations(notebook: Notebo
     assert type(notebook["b"]).__name__ == "D"
 
 
-def test_a_class_that_a_cell_gives_other_bases(notebook: Notebook) -> None:
+def test_new_bases_of_a_class_are_returned(notebook: Notebook) -> None:
     notebook.local("class One: x = 1\nclass Two: x = 2\nclass Child(One): pass\nchild = Child()")
     assert notebook.sky("Child.__bases__ = (Two,)\nthere = child.x") == []
     assert notebook["there"] == notebook["child"].x == 2
@@ -216,19 +216,19 @@ def _finalized(path: Path) -> list[str]:
 
 @pytest.fixture
 def finalized(notebook: Notebook, tmp_path: Path) -> Callable[[], list[str]]:
-    """Runs the cells that define classes with finalizers; the names of what was finalized since the last call."""
+    """Define classes with finalizers; return a function that returns the names finalized since its last call."""
     path = tmp_path / "finalized"
     notebook.names["path"] = str(path)
     notebook.local(FINALIZED)
 
     def look() -> list[str]:
-        notebook.take("pass")  # forget what the latest cell took along
+        notebook.take("pass")  # drop the captured values of the last cell
         return _finalized(path)
 
     return look
 
 
-def test_copies_of_the_notebook_are_not_finalized_on_the_node(
+def test_copies_of_captured_objects_are_not_finalized_on_the_node(
     notebook: Notebook, finalized: Callable[[], list[str]]
 ) -> None:
     notebook.local("t, s, d, w = Temporary('t'), Slotted('s'), Derived('d'), Watched('w')\nheld = [t, s, d, w]")
@@ -247,7 +247,7 @@ def test_copies_of_the_notebook_are_not_finalized_on_the_node(
     assert finalized() == ["d", "s", "t", "w"]
 
 
-def test_what_comes_home_is_not_finalized_on_the_node(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
+def test_returned_objects_are_not_finalized_on_the_node(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
     notebook.local("held = [Temporary('old')]")
     source = (
         "new, other = Temporary('new'), Slotted('other')\nheld[0].more.append(Temporary('inside'))\nw = Watched('w')"
@@ -259,20 +259,22 @@ def test_what_comes_home_is_not_finalized_on_the_node(notebook: Notebook, finali
     assert finalized() == ["inside", "new", "old"]
 
 
-def test_elements_are_not_finalized_on_the_node(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
+def test_yielded_elements_are_not_finalized_on_the_node(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
     elements = list(notebook.stream("for i in range(2):\n    yield Temporary(f'e{i}')\ndel i\nTemporary('dropped')"))
     assert finalized() == ["dropped"]
     elements.clear()
     assert finalized() == ["e0", "e1"]
 
 
-def test_what_a_cell_makes_and_drops_is_finalized_there(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
+def test_temporary_objects_of_a_cell_are_finalized_on_the_node(
+    notebook: Notebook, finalized: Callable[[], list[str]]
+) -> None:
     notebook.local("t = Temporary('t')")
     assert notebook.sky("t.n += 1\nTemporary('dropped')\nx = Temporary('x')\ndel x\nWatched('w')\nt.n += 1") == []
     assert finalized() == ["dropped", "w", "x"]
 
 
-def test_a_captured_object_is_finalized_here_when_the_cell_drops_it(
+def test_captured_object_dropped_by_the_cell_is_finalized_in_the_notebook(
     notebook: Notebook, finalized: Callable[[], list[str]]
 ) -> None:
     notebook.local("held = [Temporary('t'), Temporary('u')]")
@@ -280,9 +282,7 @@ def test_a_captured_object_is_finalized_here_when_the_cell_drops_it(
     assert finalized() == ["u"]
 
 
-def test_a_class_with_a_finalizer_is_not_changed_by_that(
-    notebook: Notebook, finalized: Callable[[], list[str]]
-) -> None:
+def test_guarded_finalizer_does_not_change_its_class(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
     notebook.local("t = Temporary('t')\nkind = Temporary\nbefore = Temporary.__del__")
     assert notebook.sky("t.n += 1") == []
     assert notebook.sky("Temporary.note = 1\nclass Other(Temporary): pass\no = Other('o')\no.n = t.n") == []
@@ -291,26 +291,26 @@ def test_a_class_with_a_finalizer_is_not_changed_by_that(
     assert finalized() == []
 
 
-def test_a_value_that_cannot_be_opened_on_the_node_finalizes_nothing(
+def test_value_that_cannot_be_unpickled_on_the_node_finalizes_nothing(
     notebook: Notebook, finalized: Callable[[], list[str]]
 ) -> None:
     notebook.local(
         "class Broken:\n    def __setstate__(self, state): raise OSError('not there')\n"
         "t = Temporary('t')\nbroken = Broken()\nbroken.x = 1"
     )
-    with pytest.raises(PayloadError, match=r"broken cannot be read on node 0 .*; Broken.__setstate__ raised that"):
+    with pytest.raises(PayloadError, match=r"broken cannot be read on node 0 .*; Broken.__setstate__ raised it"):
         notebook.sky("t, broken")
     assert finalized() == []
 
 
-def test_a_temporary_folder_that_comes_home_is_still_there(notebook: Notebook) -> None:
+def test_returned_temporary_folder_still_exists(notebook: Notebook) -> None:
     assert notebook.sky("import tempfile\nfolder = tempfile.TemporaryDirectory()\npath = folder.name") == []
     gc.collect()
     assert Path(notebook["path"]).is_dir()
     Path(notebook["path"]).rmdir()
 
 
-def test_nan_is_the_same_object(notebook: Notebook) -> None:
+def test_nan_keeps_its_identity(notebook: Notebook) -> None:
     notebook.local(
         "import math\nimport numpy as np\nlabels = {np.nan: 'missing', math.nan: 'm'}\nxs = [1.0, np.nan]\n"
         "own = float('nan')\nby_own = {own: 1}\ninside = [own]\nmixed = np.array(['a', np.nan], dtype=object)"
@@ -328,13 +328,13 @@ def test_nan_is_the_same_object(notebook: Notebook) -> None:
     assert notebook["own"] is notebook["inside"][0]
 
 
-def test_of_very_many_nan_the_identities_are_not_kept(notebook: Notebook) -> None:
+def test_very_many_nan_lose_their_identities(notebook: Notebook) -> None:
     notebook.local("xs = [float('nan') for _ in range(1000)]\nnan = float('nan')\nxs.append(1.0)")
     assert notebook.sky("n = sum(x != x for x in xs)\nxs[-1] = 2.0\nfound = nan") == []
     assert (notebook["n"], notebook["xs"][-1]) == (1000, 2.0)
 
 
-def test_sentinels_of_modules_are_the_same_objects(notebook: Notebook) -> None:
+def test_sentinels_of_modules_keep_their_identity(notebook: Notebook) -> None:
     notebook.local(
         "import dataclasses, functools\nmissing = dataclasses.MISSING\nbare = functools._initial_missing\n"
         "mine = object()\nplaces = [mine, missing, bare]\n"
@@ -379,7 +379,7 @@ everything = [V, Pair, Tree, UserId, T, N, P, Ts, Stack, Box]
 """
 
 
-def test_aliases_and_type_variables_go_to_a_node(notebook: Notebook) -> None:
+def test_aliases_and_type_variables_are_sent(notebook: Notebook) -> None:
     notebook.local(TYPED + "here = show()")
     source = (
         "there = show()\nmine = [V, Pair, Tree, UserId, T, N, P, Ts, Stack, Box]\npair = Pair[int]\n"
@@ -394,21 +394,21 @@ def test_aliases_and_type_variables_go_to_a_node(notebook: Notebook) -> None:
     assert notebook["pair"].__origin__ is notebook["Pair"]
 
 
-def test_aliases_and_type_variables_come_home(notebook: Notebook) -> None:
+def test_aliases_and_type_variables_are_returned(notebook: Notebook) -> None:
     assert notebook.sky(TYPED + "there = show()") == []
     assert notebook["show"]() == notebook["there"]
     assert notebook["everything"][0] is notebook["V"]
     assert notebook["everything"][3] is notebook["UserId"]
 
 
-def test_a_generic_alias_that_refers_to_itself_is_refused(notebook: Notebook) -> None:
+def test_recursive_generic_alias_is_refused(notebook: Notebook) -> None:
     notebook.local("type Tree[T] = list[Tree[T]] | T\ntype J = list[J] | int")
-    with pytest.raises(NotPicklableError, match="a generic type alias that refers to itself does not travel"):
+    with pytest.raises(NotPicklableError, match="a generic type alias that refers to itself cannot be pickled"):
         notebook.sky("Tree")
     assert notebook.sky("x = J.__value__.__args__[1]") == []
 
 
-def test_the_source_of_a_function_is_found_on_the_node(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_of_a_function_is_available_on_the_node(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "def f(x):\n    return x + 1\nclass A:\n    def g(self): return 2\n"
     file = "<cell with sources>"
     monkeypatch.setitem(linecache.cache, file, (len(source), None, source.splitlines(keepends=True), file))
@@ -421,7 +421,7 @@ def test_the_source_of_a_function_is_found_on_the_node(notebook: Notebook, monke
     assert notebook["r"] == ("def f(x):\n    return x + 1\n", "    def g(self): return 2\n")
 
 
-def test_very_long_sources_stay_here(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_long_sources_are_not_sent(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
     short, long = "def f(): return 1\n", "def g(): return 2\n" + "# more\n" * 50_000
     for file, source in (("<short>", short), ("<long>", long)):
         monkeypatch.setitem(linecache.cache, file, (len(source), None, source.splitlines(keepends=True), file))
@@ -429,7 +429,7 @@ def test_very_long_sources_stay_here(notebook: Notebook, monkeypatch: pytest.Mon
     assert notebook.take("f(), g()").request.texts == {"<short>": short}
 
 
-def test_sources_of_installed_packages_stay_here(notebook: Notebook) -> None:
+def test_sources_of_installed_packages_are_not_sent(notebook: Notebook) -> None:
     notebook.local("import contextlib\n@contextlib.contextmanager\ndef f(): yield 1")
     assert notebook.take("f()").request.texts == {}
 
@@ -461,7 +461,7 @@ def show():
 """
 
 
-def test_objects_that_answer_for_any_attribute(notebook: Notebook) -> None:
+def test_objects_with_any_attribute_are_copied(notebook: Notebook) -> None:
     notebook.local(GREEDY)
     change = (
         "wrapper.append(2); anything.x = 2; record.data['b'] = 2; slotted.data['b'] = 2; items.b = 2; calls['b'] = 2\n"
@@ -478,7 +478,7 @@ def test_objects_that_answer_for_any_attribute(notebook: Notebook) -> None:
     assert notebook["new"][1].c == 1
 
 
-def test_a_getattr_that_fails_on_a_blank_copy_is_named(notebook: Notebook) -> None:
+def test_getattr_that_fails_on_a_blank_copy_is_named(notebook: Notebook) -> None:
     notebook.local("class A:\n    def __setstate__(self, state): self.missing\na = A()\na.x = 1")
-    with pytest.raises(PayloadError, match=r"^a cannot be read on node 0 \(AttributeError.*A.__setstate__ raised that"):
+    with pytest.raises(PayloadError, match=r"^a cannot be read on node 0 \(AttributeError.*A.__setstate__ raised it"):
         notebook.sky("a")

@@ -1,4 +1,4 @@
-"""Modules of the user's own: which they are, and how cells on a node import them."""
+"""The user's local modules: their detection, and their import by cells on a node."""
 
 import gc
 import importlib
@@ -32,7 +32,7 @@ type Write = Callable[[str, str], None]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes modules into a folder that is imported from; they are forgotten afterwards."""
+    """Write modules into an import folder; they are removed from `sys.modules` afterwards."""
     monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)
 
@@ -48,18 +48,18 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
             del sys.modules[name]
 
 
-class TestWhichAreLocal:
+class TestLocalModules:
     @pytest.mark.parametrize("module", [json, os, sys, np, cloudpickle, pytest, skyward, types.ModuleType("made")])
-    def test_not_installed_ones(self, module: types.ModuleType) -> None:
+    def test_installed_modules_are_not_local(self, module: types.ModuleType) -> None:
         assert not is_local(module)
 
-    def test_those_of_the_user(self, write: Write) -> None:
+    def test_modules_of_the_user_are_local(self, write: Write) -> None:
         write("mine_a.py", "")
         module = importlib.import_module("mine_a")
         assert is_local(module)
         assert module in local_modules()
 
-    def test_one_loaded_or_dropped_later_is_noticed(self, write: Write) -> None:
+    def test_later_imports_and_removals_are_detected(self, write: Write) -> None:
         local_modules()
         write("mine_b.py", "")
         module = importlib.import_module("mine_b")
@@ -70,11 +70,11 @@ class TestWhichAreLocal:
         assert again in local_modules()
         assert module not in local_modules()
 
-    def test_not_the_main_module(self) -> None:
+    def test_main_module_is_not_local(self) -> None:
         assert sys.modules["__main__"] not in local_modules()
 
 
-def test_by_value_lasts_as_long_as_it_is_asked_for(write: Write) -> None:
+def test_pickling_by_value_is_reference_counted(write: Write) -> None:
     write("mine_c.py", "def f(): return 1")
     module = importlib.import_module("mine_c")
     with travelling_by_value(), travelling_by_value():
@@ -88,7 +88,7 @@ def test_by_value_lasts_as_long_as_it_is_asked_for(write: Write) -> None:
 
 
 class TestSourceBundle:
-    def test_follows_imports_without_running_anything(self, write: Write) -> None:
+    def test_bundle_follows_imports_without_running_code(self, write: Write) -> None:
         write("pkg_a/__init__.py", "raise SystemError('it was run')")
         write("pkg_a/one.py", "from . import two\nfrom .sub.deep import x\nimport json, other_a")
         write("pkg_a/two.py", "def f():\n    from ..pkg_a import three")
@@ -104,7 +104,7 @@ class TestSourceBundle:
         assert bundle["pkg_a"].is_package
         assert bundle["pkg_a.three"].filename.endswith("pkg_a/three.py")
 
-    def test_reads_what_is_on_disk_now(self, write: Write) -> None:
+    def test_bundle_has_the_current_sources_on_disk(self, write: Write) -> None:
         write("mine_d.py", "x = 1")
         first = source_bundle(["mine_d"])["mine_d"]
         write("mine_d.py", "x = 22")
@@ -112,17 +112,17 @@ class TestSourceBundle:
         assert second.source == b"x = 22"
         assert first.digest != second.digest
 
-    def test_a_module_that_does_not_parse_goes_as_it_is(self, write: Write) -> None:
+    def test_module_with_a_syntax_error_is_bundled(self, write: Write) -> None:
         write("mine_e.py", "def (:")
         assert source_bundle(["mine_e"])["mine_e"].source == b"def (:"
 
-    def test_skyward_itself_stays_though_it_is_installed_from_its_sources(self, write: Write) -> None:
+    def test_editable_install_of_skyward_is_not_bundled(self, write: Write) -> None:
         write(
             "mine_h.py", "import skyward, skyward_jupyter.magics.magics, skyward_kernel.pools, skyward_providers.local"
         )
         assert list(source_bundle(["mine_h"])) == ["mine_h"]
 
-    def test_a_loaded_module_that_no_finder_knows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_loaded_module_without_a_finder_is_bundled(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "hidden_a.py"
         path.write_text("x = 1")
         spec = importlib.util.spec_from_file_location("hidden_a", path)
@@ -132,7 +132,7 @@ class TestSourceBundle:
 
 
 class TestManifest:
-    def test_names_the_sources_that_go_along(self, notebook: Notebook, write: Write) -> None:
+    def test_manifest_names_the_sources(self, notebook: Notebook, write: Write) -> None:
         write("mine_f.py", "import mine_g\nclass A: pass\ndef f(): return 1")
         write("mine_g.py", "")
         assert notebook.take("import mine_f").manifest.sources == ("mine_f", "mine_g")
@@ -155,7 +155,7 @@ for line in sys.stdin.buffer:
 
 
 class Node:
-    """A process that has none of the notebook's modules."""
+    """A process without the notebook's modules."""
 
     def __init__(self, notebook: Notebook) -> None:
         self._notebook = notebook
@@ -197,7 +197,7 @@ def node(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     node.close()
 
 
-def test_cells_import_local_modules_and_see_edits(notebook: Notebook, node: Node, write: Write) -> None:
+def test_cells_import_local_modules_and_their_edits(notebook: Notebook, node: Node, write: Write) -> None:
     write("lib_a/__init__.py", "from .core import Thing, value")
     write("lib_a/core.py", "class Thing:\n    def who(self): return value\nvalue = 1")
     notebook.local("from lib_a import Thing\nimport lib_a\nthing = Thing()")
@@ -207,9 +207,7 @@ def test_cells_import_local_modules_and_see_edits(notebook: Notebook, node: Node
     assert node.sky("import lib_a.core\nprint(thing.who(), lib_a.core.value, lib_a.value)") == "20 2 2"
 
 
-def test_a_module_that_was_edited_is_imported_again_and_that_is_told(
-    notebook: Notebook, node: Node, write: Write
-) -> None:
+def test_edited_module_is_imported_again_with_a_notice(notebook: Notebook, node: Node, write: Write) -> None:
     write("lib_w.py", "import lib_x\nst = []")
     write("lib_x.py", "z = 1")
     node.sky("import lib_w\nlib_w.st.append(1)")
@@ -224,7 +222,7 @@ def test_a_module_that_was_edited_is_imported_again_and_that_is_told(
     assert node.notices == []
 
 
-def test_a_failure_in_a_local_module_shows_its_lines(notebook: Notebook, node: Node, write: Write) -> None:
+def test_traceback_shows_lines_of_a_local_module(notebook: Notebook, node: Node, write: Write) -> None:
     write("lib_b.py", "def fail():\n    raise KeyError('lines')")
     trace = node.sky("import lib_b\nlib_b.fail()")
     assert "lib_b.py\", line 2, in fail\n    raise KeyError('lines')" in trace
@@ -232,7 +230,7 @@ def test_a_failure_in_a_local_module_shows_its_lines(notebook: Notebook, node: N
     assert "SyntaxError" in node.sky("import lib_c")
 
 
-def test_packed_values_of_local_modules_go_by_value_outside_cells(write: Write) -> None:
+def test_values_of_local_modules_are_pickled_by_value_outside_cells(write: Write) -> None:
     write("lib_d.py", "def f(): return 5")
     module = importlib.import_module("lib_d")
     packed = pack(module.f)
@@ -241,7 +239,7 @@ def test_packed_values_of_local_modules_go_by_value_outside_cells(write: Write) 
 
 
 class Growing(dict[str, ModuleType]):
-    """The loaded modules, while another thread loads more."""
+    """`sys.modules` while another thread imports modules."""
 
     to_come = 3
 
@@ -253,14 +251,14 @@ class Growing(dict[str, ModuleType]):
         return names
 
 
-def test_an_import_by_another_thread_disturbs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_by_another_thread_does_not_disturb_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modules, "sys", SimpleNamespace(modules=Growing(sys.modules)))
     with travelling_by_value():
         pass
     assert "just_imported_0" in modules._seen
 
 
-def test_copies_of_objects_of_a_local_module_are_not_finalized_on_the_node(
+def test_copies_of_local_module_objects_are_not_finalized_on_the_node(
     notebook: Notebook, write: Write, tmp_path: Path
 ) -> None:
     write(
@@ -298,7 +296,7 @@ def test_copies_of_objects_of_a_local_module_are_not_finalized_on_the_node(
         ("", "import lib_over\nx = lib_over.draw()"),
     ],
 )
-def test_random_numbers_go_on_however_they_are_used(notebook: Notebook, write: Write, before: str, cell: str) -> None:
+def test_random_numbers_continue_for_all_generators(notebook: Notebook, write: Write, before: str, cell: str) -> None:
     write(
         "lib_rand.py",
         "def draw():\n    import random\n    return random.random()\nclass Dice:\n    roll = staticmethod(draw)",
@@ -315,7 +313,7 @@ def test_random_numbers_go_on_however_they_are_used(notebook: Notebook, write: W
     assert not taken()
 
 
-def test_random_numbers_of_a_function_go_on(notebook: Notebook, node: Node) -> None:
+def test_random_numbers_of_a_function_continue(notebook: Notebook, node: Node) -> None:
     notebook.local("import random\nrandom.seed(1)\ndef f():\n    import random\n    return random.random()")
     drawn = []
     for _ in range(2):
@@ -387,18 +385,18 @@ def f(): return 1
     ],
 )
 @pytest.mark.parametrize("is_known", [False, True])
-def test_what_changes_in_a_local_module_is_told(
+def test_changes_in_a_local_module_are_reported(
     notebook: Notebook, write: Write, cell: str, changed: str, is_known: bool
 ) -> None:
     name = f"lib_s{next(NUMBERS)}"
     write(f"{name}.py", STATE)
     if is_known:
         notebook.local(f"import {name}")
-    told = [f"The cell changed {changed} on node 0; here it is as before.".replace("lib_s", name)]
-    assert notebook.sky(f"import {name}\n{cell}".replace("lib_s.", f"{name}.")) == told
+    expected = [f"The cell changed {changed} on node 0; here it is unchanged.".replace("lib_s", name)]
+    assert notebook.sky(f"import {name}\n{cell}".replace("lib_s.", f"{name}.")) == expected
 
 
-def test_nothing_is_told_of_a_local_module_that_was_only_used(notebook: Notebook, write: Write) -> None:
+def test_use_of_a_local_module_is_not_reported(notebook: Notebook, write: Write) -> None:
     write("lib_u.py", STATE)
     notebook.local("import lib_u")
     cell = "lib_u.log.warning(lib_u.frame.sum()); x = lib_u.frame.a[1] + lib_u.large.sum() + len(lib_u.cfg)"
@@ -406,12 +404,12 @@ def test_nothing_is_told_of_a_local_module_that_was_only_used(notebook: Notebook
         assert notebook.sky(f"{cell}; lib_u.f(); y = lib_u.frame.index.is_unique, lib_u.Conn().n") == []
 
 
-def test_a_logger_that_was_captured_is_told(notebook: Notebook) -> None:
+def test_change_of_a_captured_logger_is_reported(notebook: Notebook) -> None:
     notebook.local("import logging\nlg = logging.getLogger('test_of_cells')")
     try:
-        told = ["The cell changed the logger 'test_of_cells' on node 0; here it is as before."]
-        assert notebook.sky("lg.setLevel(40)") == told
-        assert notebook.sky("lg.propagate = False") == told
+        expected = ["The cell changed the logger 'test_of_cells' on node 0; here it is unchanged."]
+        assert notebook.sky("lg.setLevel(40)") == expected
+        assert notebook.sky("lg.propagate = False") == expected
         assert notebook.sky("x = lg.level") == []
     finally:
         notebook["lg"].setLevel(0)
@@ -421,20 +419,20 @@ def test_a_logger_that_was_captured_is_told(notebook: Notebook) -> None:
 @pytest.mark.parametrize(
     "before", ["import os\ndef f(): os.environ['OF_CELLS'] = str(len(os.environ['OF_CELLS']))", "import lib_env"]
 )
-def test_a_variable_of_the_environment_that_a_function_sets_is_told(
+def test_environment_variable_set_by_a_function_is_reported(
     notebook: Notebook, write: Write, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
     monkeypatch.setenv("OF_CELLS", "a")
     write("lib_env.py", "import os\ndef f(): os.environ['OF_CELLS'] = 'x'")
     notebook.local(f"{before}\nf = f if 'f' in dir() else lib_env.f")
-    assert notebook.sky("f()") == ["The cell changed os.environ['OF_CELLS'] on node 0; here it is as before."]
+    assert notebook.sky("f()") == ["The cell changed os.environ['OF_CELLS'] on node 0; here it is unchanged."]
 
 
-def test_settings_of_a_library_that_the_notebook_has_not_imported_are_told(
+def test_settings_of_a_library_not_imported_in_the_notebook_are_reported(
     notebook: Notebook, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyward_jupyter.cells.capture.settings_used_by", lambda _: ())
     node.sky("import pandas\npandas.set_option('display.max_rows', 7)")
-    assert node.notices == ["The cell changed a setting of pandas on node 0; here it is as before."]
+    assert node.notices == ["The cell changed a setting of pandas on node 0; here it is unchanged."]
     node.sky("import pandas\npandas.set_option('display.max_rows', 7)")
     assert node.notices == []

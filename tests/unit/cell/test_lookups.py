@@ -1,4 +1,4 @@
-"""Variables of the notebook that a cell finds by their names in strings."""
+"""Variables of the notebook that a cell looks up by names in strings."""
 
 import linecache
 
@@ -52,7 +52,7 @@ def g(): return gv
         ("class C: v = eval('gv')\nC.v", 7),
     ],
 )
-def test_names_in_strings_go_along(notebook: Notebook, source: str, value: object) -> None:
+def test_names_in_strings_are_captured(notebook: Notebook, source: str, value: object) -> None:
     notebook.local(GIVEN)
     assert notebook.sky(source) == []
     assert notebook.value == value
@@ -72,13 +72,13 @@ def test_names_in_strings_go_along(notebook: Notebook, source: str, value: objec
         ("def f(): return [globals()[k] for k in ('gv', 'thr')]", "f()", [7, 1]),
     ],
 )
-def test_those_in_strings_of_functions_do_too(notebook: Notebook, given: str, source: str, value: object) -> None:
+def test_names_in_strings_of_functions_are_captured(notebook: Notebook, given: str, source: str, value: object) -> None:
     notebook.local(GIVEN + given)
     assert notebook.sky(source) == []
     assert notebook.value == value
 
 
-def test_a_counter_that_is_kept_by_name_counts_on(notebook: Notebook) -> None:
+def test_counter_stored_by_name_continues(notebook: Notebook) -> None:
     for count in (1, 2):
         notebook.sky("counter = globals().get('counter', 0) + 1")
         assert notebook["counter"] == count
@@ -88,7 +88,7 @@ def test_a_counter_that_is_kept_by_name_counts_on(notebook: Notebook) -> None:
     assert "counter" not in notebook
 
 
-def test_a_guard_against_doing_something_twice(notebook: Notebook) -> None:
+def test_guard_by_name_in_globals_works(notebook: Notebook) -> None:
     source = "if 'model' not in globals(): model = []\nmodel.append(1)"
     assert notebook.sky(source) == []
     first = notebook["model"]
@@ -97,7 +97,7 @@ def test_a_guard_against_doing_something_twice(notebook: Notebook) -> None:
     assert first == [1, 1]
 
 
-def test_what_is_bound_by_a_computed_name_comes_back(notebook: Notebook) -> None:
+def test_value_bound_to_a_computed_name_is_returned(notebook: Notebook) -> None:
     assert notebook.sky("for i in range(2): globals()[f'part_{i}'] = i\nglobals().update(other=3)") == []
     assert (notebook["part_0"], notebook["part_1"], notebook["other"]) == (0, 1, 3)
 
@@ -115,7 +115,7 @@ def test_what_is_bound_by_a_computed_name_comes_back(notebook: Notebook) -> None
         "def h():\n    'gv of a docstring'\n    return globals()['thr']\nh()",
     ],
 )
-def test_strings_elsewhere_are_only_strings(notebook: Notebook, source: str) -> None:
+def test_strings_without_lookups_capture_nothing(notebook: Notebook, source: str) -> None:
     notebook.local("class Model:\n    def eval(self): return self\nmodel = Model(); gv = 7; thr = 1")
     notebook.local("def f(a):\n    'gv'\n    return model.eval() and dict(gv=1)")
     assert "gv" not in notebook.take(source).captured
@@ -136,19 +136,19 @@ def test_strings_elsewhere_are_only_strings(notebook: Notebook, source: str) -> 
         ("def f(): return sorted(globals())\nf()", "line 1: globals()"),
     ],
 )
-def test_a_lookup_whose_names_nobody_knows_is_told_once(notebook: Notebook, source: str, what: str) -> None:
+def test_lookup_of_unknown_names_is_reported_once(notebook: Notebook, source: str, what: str) -> None:
     notebook.local("number = 1; other = 2")
     code = f"try:\n    {source.replace(chr(10), chr(10) + '    ')}\nexcept NameError: pass"
     notebook.take(code)
     line, _, call = what.rpartition(" ")
     there = f"line {int(line.removeprefix('line ').rstrip(':')) + 1}: {call}"
     assert notebook.sent.notices == (
-        f"{there} finds only those variables of the notebook that the cell reads or names in a string. `-i NAMES` says "
-        "instead which ones go along: name all that it needs.",
+        f"{there} finds only those variables of the notebook that the cell reads or names in a string. List all the "
+        "names that it needs with `-i NAMES`.",
     )
 
 
-def test_it_is_not_told_where_nothing_else_is_there_or_the_user_has_chosen(notebook: Notebook) -> None:
+def test_lookup_is_not_reported_without_other_names_or_with_explicit_inputs(notebook: Notebook) -> None:
     assert notebook.take("sorted(globals())").notices == ()
     notebook.local("a = b = 1")
     assert notebook.take("sorted(globals())", inputs=["a"]).notices == ()
@@ -157,27 +157,27 @@ def test_it_is_not_told_where_nothing_else_is_there_or_the_user_has_chosen(noteb
     assert notebook.sent.captured == {}
 
 
-def test_it_is_told_of_a_function_of_the_notebook(notebook: Notebook) -> None:
+def test_lookup_in_a_function_of_the_notebook_is_reported(notebook: Notebook) -> None:
     source = "def names(): return sorted(globals())\nother = 1\n"
     linecache.cache["<cell of names>"] = (len(source), None, source.splitlines(keepends=True), "<cell of names>")
     exec(compile(source, "<cell of names>", "exec"), notebook.names)
-    (told,) = notebook.take("names()").notices
-    assert told.startswith("names, line 1: globals() finds only those variables")
+    (notice,) = notebook.take("names()").notices
+    assert notice.startswith("names, line 1: globals() finds only those variables")
 
 
-def test_what_a_string_names_and_cannot_go_along_is_told(notebook: Notebook) -> None:
+def test_name_in_a_string_that_cannot_be_sent_is_reported(notebook: Notebook) -> None:
     notebook.local("import threading\nlock = threading.Lock()\ndef use(): return lock\nn = 1")
     assert notebook.sky("found = [k in globals() for k in ('lock', 'use', 'n')]") == []
-    told = notebook.sent.notices
+    notices = notebook.sent.notices
     assert notebook["found"] == [False, False, True]
-    assert [each.partition(":")[0] for each in told] == [
-        "lock, which a string names, is not there on the node",
-        "use, which a string names, is not there on the node",
+    assert [each.partition(":")[0] for each in notices] == [
+        "lock, which is named in a string, was not sent to the node",
+        "use, which is named in a string, was not sent to the node",
     ]
-    assert "thread.lock" in told[0]
+    assert "thread.lock" in notices[0]
 
 
-def test_the_history_of_the_notebook_stays(notebook: Notebook) -> None:
+def test_history_is_not_captured_by_lookups(notebook: Notebook) -> None:
     notebook.local("In, _1, _ = [], 2, 3")
     assert notebook.sky("found = ['In' in globals(), '_1' in globals()]") == []
     assert notebook["found"] == [False, False]

@@ -1,4 +1,4 @@
-"""Magics inside a cell, as a node runs them."""
+"""Magics inside a cell, run on a node."""
 
 import os
 import re
@@ -25,7 +25,7 @@ def _same_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     os.environ.pop("SKYWARD_TESTED", None)
 
 
-def test_time_binds_names_gives_the_value_and_says_how_long(
+def test_time_binds_names_returns_the_value_and_prints_the_duration(
     notebook: Notebook, capsys: pytest.CaptureFixture[str]
 ) -> None:
     notebook.local("def f(n): return n + 1\nn = 1")
@@ -38,7 +38,7 @@ def test_time_binds_names_gives_the_value_and_says_how_long(
     assert notebook.value == 11
 
 
-def test_time_of_a_cell_binds_its_names_and_shows_its_last_expression(
+def test_cell_time_binds_names_and_displays_the_last_expression(
     notebook: Notebook, capsys: pytest.CaptureFixture[str]
 ) -> None:
     notebook.local("d = {}; same = d")
@@ -49,7 +49,7 @@ def test_time_of_a_cell_binds_its_names_and_shows_its_last_expression(
     assert TIMES.match(capsys.readouterr().out)
 
 
-def test_time_says_how_long_it_took_until_an_error_and_keeps_what_was_bound(
+def test_time_prints_the_duration_until_an_error_and_keeps_bindings(
     notebook: Notebook, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ZeroDivisionError):
@@ -78,9 +78,7 @@ def test_bash_runs_a_script_with_its_arguments(notebook: Notebook, capsys: pytes
     assert (caught.value.returncode, caught.value.cmd) == (3, b"exit 3\n")
 
 
-def test_a_command_writes_its_errors_where_it_writes_the_rest(
-    notebook: Notebook, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_writes_errors_to_stdout(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
     notebook.sky("!echo a; echo b >&2")
     assert capsys.readouterr() == ("a\nb\n", "")
 
@@ -97,9 +95,7 @@ def test_writefile_writes_and_appends(notebook: Notebook, capsys: pytest.Capture
         notebook.sky("%%writefile a b\nx")
 
 
-def test_the_folder_and_the_environment_of_the_node(
-    notebook: Notebook, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_cd_and_env_change_the_node(notebook: Notebook, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     notebook.local("value = 5")
     notebook.sky("%cd sub\nhere = %pwd")
@@ -108,11 +104,11 @@ def test_the_folder_and_the_environment_of_the_node(
     assert notebook["found"] == "5"
     assert notebook["all"]["SKYWARD_TESTED"] == "5"
     assert capsys.readouterr().out == f"{tmp_path / 'sub'}\nenv: SKYWARD_TESTED=5\n"
-    with pytest.raises(UsageError, match=r"^The node has no variable SKYWARD_NONE in its environment"):
+    with pytest.raises(UsageError, match=r"^The node has no environment variable SKYWARD_NONE"):
         notebook.sky("%env SKYWARD_NONE")
 
 
-def test_magics_of_the_notebook_do_nothing_below_time(notebook: Notebook) -> None:
+def test_display_magics_are_ignored_below_time(notebook: Notebook) -> None:
     notebook.sky("%%time\n%matplotlib inline\nx = 1")
     assert notebook["x"] == 1
 
@@ -131,5 +127,5 @@ def test_magics_of_the_notebook_do_nothing_below_time(notebook: Notebook) -> Non
         (90061.0, "1d 1h 1min 1s"),
     ],
 )
-def test_durations_are_written_for_people(seconds: float, text: str) -> None:
+def test_durations_are_human_readable(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text

@@ -1,4 +1,4 @@
-"""Which names a cell reads, binds, changes and deletes."""
+"""Names that a cell reads, binds, changes and deletes."""
 
 import pytest
 
@@ -87,7 +87,7 @@ def look(source: str) -> CellCode:
         ("", ""),
     ],
 )
-def test_captures_what_it_reads_before_it_binds_it(source: str, captures: str) -> None:
+def test_names_read_before_they_are_bound_are_captured(source: str, captures: str) -> None:
     assert sorted(look(source).captures) == sorted(captures.split())
 
 
@@ -124,7 +124,7 @@ def test_captures_what_it_reads_before_it_binds_it(source: str, captures: str) -
         ("with open('f') as a.file: ...", "a"),
     ],
 )
-def test_what_it_binds_or_assigns_through(source: str, assigned: str) -> None:
+def test_bound_names_and_names_of_item_assignments(source: str, assigned: str) -> None:
     code = look(source)
     assert sorted({*code.assigned, *code.changes}) == sorted(assigned.split())
 
@@ -140,7 +140,7 @@ def test_what_it_binds_or_assigns_through(source: str, assigned: str) -> None:
         ("with a as b:\n    for c in b: d = c", "b c"),
     ],
 )
-def test_names_bound_by_the_way(source: str, incidental: str) -> None:
+def test_incidental_names(source: str, incidental: str) -> None:
     assert sorted(look(source).incidental) == sorted(incidental.split())
 
 
@@ -157,7 +157,7 @@ def test_deleted_names(source: str, deletes: str) -> None:
     [
         ("x", "x"),
         ("y = x", "x"),
-        ("x\nx = 1", ""),  # some path may have bound it
+        ("x\nx = 1", ""),  # bound on some path
         ("if x: y", "x"),
         ("a and b", "a"),
         ("try: x\nexcept NameError: ...", ""),
@@ -171,7 +171,7 @@ def test_deleted_names(source: str, deletes: str) -> None:
         ("raise E\nx", "E"),
     ],
 )
-def test_names_that_are_certainly_read(source: str, unbound: str) -> None:
+def test_certainly_read_unbound_names(source: str, unbound: str) -> None:
     assert [name for name, _ in look(source).unbound] == unbound.split()
 
 
@@ -199,7 +199,7 @@ def test_builtins_are_not_captured_but_may_be_shadowed() -> None:
         ("if c: x", False, False, False),
     ],
 )
-def test_nature(source: str, is_stream: bool, is_async: bool, shows: bool) -> None:
+def test_stream_async_and_shown_value_are_detected(source: str, is_stream: bool, is_async: bool, shows: bool) -> None:
     code = look(source)
     assert (code.is_stream, code.is_async, code.shows_value) == (is_stream, is_async, shows)
 
@@ -210,7 +210,7 @@ def test_imports_and_definitions() -> None:
     assert code.definitions == ("c", "e", "f", "H")
 
 
-def test_narrowing() -> None:
+def test_narrow_limits_captures_and_outputs() -> None:
     code = look("x = a + b")
     assert code.narrow(inputs=["a"]).captures == ("a",)
     assert code.narrow(capture=False).captures == ()
@@ -219,7 +219,7 @@ def test_narrowing() -> None:
     assert code.narrow() == code
 
 
-def test_magics_about_the_notebook_are_left_out_and_lines_keep_their_numbers() -> None:
+def test_display_magics_are_removed_and_line_numbers_kept() -> None:
     code = analyse(transform_cell("%matplotlib inline\n%config InlineBackend.figure_format = 'svg'\nx"), first_line=2)
     assert code.source == "\npass\npass\nx\n"
     assert code.unbound == (("x", 4),)
@@ -230,24 +230,24 @@ def test_magics_about_the_notebook_are_left_out_and_lines_keep_their_numbers() -
     [
         (
             "if 1:\n    %lsmagic",
-            "line 2: %lsmagic is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.",
+            "line 2: %lsmagic is a magic of the notebook that nodes do not have; run it in a cell without %%sky.",
         ),
         (
             "%%html\n<b>",
-            "line 1: %%html is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.",
+            "line 1: %%html is a magic of the notebook that nodes do not have; run it in a cell without %%sky.",
         ),
         (
             "%conda install torch",
-            "line 1: %conda is a magic of the notebook, which nodes do not have; add packages with `%%sky --pip NAME`.",
+            "line 1: %conda is a magic of the notebook that nodes do not have; add packages with `%%sky --pip NAME`.",
         ),
         ("%%time\n\nyield 1", "line 1: code that yields cannot be timed: leave %%time out."),
         ("%time await x", "line 1: code that awaits cannot be timed: leave %time out."),
         (
             "%%time\n%lsmagic",
-            "line 2: %lsmagic is a magic of the notebook, which nodes do not have; run it in a cell without %%sky.",
+            "line 2: %lsmagic is a magic of the notebook that nodes do not have; run it in a cell without %%sky.",
         ),
         ("%timeit -o x", "%timeit on a node takes -n N, -r N, -p N and -q, but got -o: leave it out."),
-        ("%timeit -n 3", "%timeit has no code to measure: write it behind %timeit, or below %%timeit."),
+        ("%timeit -n 3", "%timeit has no code to measure: write it after %timeit, or below %%timeit."),
         (
             "%%bash --out lines\nls",
             "%%bash on a node takes only -s and the arguments of the script, but got --out: leave it out; "
@@ -258,30 +258,31 @@ def test_magics_about_the_notebook_are_left_out_and_lines_keep_their_numbers() -
             "line 1: %pip in a %%sky cell takes `install` and the names of packages, as `%%sky --pip NAME` does, "
             "but got 'install -r requirements.txt': `!pip ...` runs pip on the node as it is.",
         ),
-        ("%%time\n%pip install x", "line 1: %pip cannot stand below %%time: put it in a cell of its own."),
+        ("%%time\n%pip install x", "line 1: %pip is not allowed below %%time: put it in its own cell."),
         (
             "from m import *\nyield 1",
-            "line 1: `from m import *` cannot stand in a cell that yields. Import the names that the cell uses.",
+            "line 1: `from m import *` is not allowed in a cell that yields. Import the names that the cell uses.",
         ),
     ],
 )
-def test_what_a_cell_cannot_do_is_said_in_one_sentence(source: str, message: str) -> None:
+def test_unsupported_code_is_refused_in_one_sentence(source: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         look(source)
     assert str(caught.value) == message
 
 
-def test_a_return_is_a_syntax_error_that_says_what_to_do() -> None:
+def test_return_is_a_syntax_error_with_a_fix() -> None:
     with pytest.raises(SyntaxError) as caught:
         look("x = 1\nif x:\n    return x")
     assert caught.value.msg == (
-        "a cell cannot `return`. End it with the expression to show, or assign the value to a name: it comes back."
+        "a cell cannot `return`. End it with the expression to show, or assign the value to a name: "
+        "the notebook gets its value."
     )
     assert (caught.value.lineno, caught.value.offset, caught.value.text) == (3, 5, "    return x")
 
 
 @pytest.mark.parametrize("source", ["a b", "break", "x = = 1", "def f(:", "await = 1"])
-def test_syntax_errors_are_told_at_once(source: str) -> None:
+def test_syntax_errors_are_raised_by_the_analysis(source: str) -> None:
     with pytest.raises(SyntaxError):
         look(source)
 
@@ -304,27 +305,27 @@ def test_syntax_errors_are_told_at_once(source: str) -> None:
         ("%%bash -s {a}\necho $b {c}", "a", ""),
     ],
 )
-def test_the_names_of_magics_that_run_on_nodes(source: str, captures: str, assigned: str) -> None:
+def test_names_in_magics_are_found(source: str, captures: str, assigned: str) -> None:
     code = look(source)
     assert sorted(code.captures) == sorted(captures.split())
     assert sorted(code.assigned) == sorted(assigned.split())
 
 
-def test_a_name_that_is_missing_below_a_magic_is_told_with_its_line() -> None:
+def test_missing_name_below_a_magic_is_reported_with_its_line() -> None:
     assert analyse(transform_cell("%%time\n\nmissing"), first_line=2).unbound == (("missing", 4),)
 
 
-def test_code_below_a_magic_imports_modules() -> None:
+def test_imports_below_a_magic_are_found() -> None:
     assert look("%%time\nimport mine.part").imports == ("mine.part",)
 
 
-def test_pip_install_asks_for_packages_and_keeps_the_lines() -> None:
+def test_pip_install_requests_packages_and_keeps_line_numbers() -> None:
     code = look("%pip install -q 'torch>=2' numpy\nx\n%pip install numpy -U six")
     assert code.packages == ("torch>=2", "numpy", "six")
     assert code.source == "pass\nx\npass\n"
 
 
 @pytest.mark.parametrize("source", ["%time a b", "%%time\nx = = 1", "%timeit a b", "%%timeit x y\n1"])
-def test_a_syntax_error_behind_a_magic_is_told_at_once(source: str) -> None:
+def test_syntax_error_after_a_magic_is_raised_by_the_analysis(source: str) -> None:
     with pytest.raises(SyntaxError):
         look(source)

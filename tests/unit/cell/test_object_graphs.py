@@ -1,4 +1,4 @@
-"""Whatever a cell does to a graph of objects, the notebook has the same graph afterwards as if it had run there."""
+"""A cell leaves a random graph of objects in the same state as in the notebook."""
 
 import collections
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ _statements = st.one_of(
 
 
 def shape(names: dict[str, Any]) -> list[object]:
-    """What can be seen of everything that the names lead to: each object once, and where it is met again."""
+    """Describe everything reachable from the names: each object once, then by reference."""
     seen: dict[int, int] = {}
     found: list[object] = []
     waiting = collections.deque((name, names[name]) for name in sorted(names) if not name.startswith("__"))
@@ -134,7 +134,7 @@ def run(notebook: Notebook, source: str, *, sky: bool) -> str:
 
 @settings(max_examples=200)
 @given(st.lists(st.lists(_statements, min_size=1, max_size=5), min_size=1, max_size=3))
-def test_a_cell_leaves_the_graph_that_it_leaves_here(cells: list[list[str]]) -> None:
+def test_cell_leaves_the_same_graph_as_in_the_notebook(cells: list[list[str]]) -> None:
     here, there = Notebook(), Notebook()
     for notebook in (here, there):
         notebook.names["array"] = np.arange(10)
@@ -146,7 +146,7 @@ def test_a_cell_leaves_the_graph_that_it_leaves_here(cells: list[list[str]]) -> 
 
 
 @pytest.mark.parametrize("change", ["b = dict(b)", "g = g.copy()", "a = list(a)", "d.part = Node()"])
-def test_the_comparison_sees_identities(change: str) -> None:
+def test_comparison_detects_identities(change: str) -> None:
     notebook = Notebook()
     notebook.names["array"] = np.arange(10)
     notebook.local(SETUP)

@@ -15,7 +15,7 @@ from tests.unit.cell.conftest import Notebook
 pytestmark = pytest.mark.unit
 
 
-def test_output_appears_and_the_exit_code_is_kept(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_is_printed_and_exit_code_bound(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
     notebook.local("who = 'you'")
     notebook.sky("!echo hi {who.upper()} $who; echo oops >&2; exit 3")
     assert capsys.readouterr().out == "hi YOU you\noops\n"
@@ -28,16 +28,16 @@ def test_output_can_be_assigned(notebook: Notebook) -> None:
     assert notebook["y"] == "aa\nba b"
 
 
-def test_a_character_is_not_cut_in_two(capsys: pytest.CaptureFixture[str]) -> None:
+def test_multibyte_character_is_not_split(capsys: pytest.CaptureFixture[str]) -> None:
     NodeShell({}).system(r"printf '\303'; sleep 0.1; printf '\251'")
     assert capsys.readouterr().out == "é"
 
 
-def test_the_text_can_be_had_whole() -> None:
+def test_getoutput_can_return_one_string() -> None:
     assert NodeShell({}).getoutput("printf 'a\\nb'", split=False) == "a\nb"
 
 
-def test_an_interrupt_ends_the_command_and_all_it_started(tmp_path: Path) -> None:
+def test_interrupt_kills_the_process_group_of_the_command(tmp_path: Path) -> None:
     fifo = tmp_path / "alive"
     os.mkfifo(fifo)
     left: list[str] = []
@@ -46,9 +46,9 @@ def test_an_interrupt_ends_the_command_and_all_it_started(tmp_path: Path) -> Non
         with fifo.open() as alive:
             alive.readline()  # the grandchild runs
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            left.append(alive.read())  # ends when nobody holds the other end any more
+            left.append(alive.read())  # ends when all writers have closed it
 
-    reader = threading.Thread(target=interrupt, daemon=True)  # a failure leaves it waiting for ever
+    reader = threading.Thread(target=interrupt, daemon=True)  # would block for ever after a failure
     reader.start()
     with pytest.raises(KeyboardInterrupt):
         NodeShell({}).system(f"(exec 3>{fifo}; echo go >&3; sleep 1000) & wait")
@@ -56,7 +56,7 @@ def test_an_interrupt_ends_the_command_and_all_it_started(tmp_path: Path) -> Non
     assert left == [""]
 
 
-def test_an_interrupt_as_the_command_starts_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_during_the_start_kills_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     processes: list[subprocess.Popen[bytes]] = []
     interrupted = threading.Event()
 
@@ -76,7 +76,7 @@ def test_an_interrupt_as_the_command_starts_ends_it_too(monkeypatch: pytest.Monk
         processes[0].kill()
 
 
-def test_an_interrupt_ends_a_command_that_has_closed_its_output(tmp_path: Path) -> None:
+def test_interrupt_kills_a_command_that_has_closed_its_output(tmp_path: Path) -> None:
     fifo = tmp_path / "closed"
     os.mkfifo(fifo)
     left: list[str] = []
@@ -95,7 +95,7 @@ def test_an_interrupt_ends_a_command_that_has_closed_its_output(tmp_path: Path) 
     assert left == [""]
 
 
-def test_a_command_that_cannot_be_started_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_to_start_a_command_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(command: str, errors: int | None) -> subprocess.Popen[bytes]:
         raise OSError("too many processes")
 
@@ -113,20 +113,20 @@ def test_a_command_that_cannot_be_started_says_why(monkeypatch: pytest.MonkeyPat
         ("awk '{print $1}'", "awk '{print $1}'"),
     ],
 )
-def test_values_in_commands(command: str, expanded: str) -> None:
+def test_placeholders_in_commands_are_replaced(command: str, expanded: str) -> None:
     assert expand_command(command, {"a": 1, "b": 2}) == expanded
 
 
-def test_names_in_commands() -> None:
+def test_names_in_placeholders_are_found() -> None:
     assert list(names_in_command("echo $a {b.c + d[0]} $$e {{f}} {1 +}")) == ["a", "b", "d"]
 
 
-def test_magics_and_the_rest_are_refused_clearly(notebook: Notebook) -> None:
-    with pytest.raises(UsageError, match=r"^%x is a magic of the notebook, which nodes do not have; run it in a cell"):
+def test_unsupported_magics_and_attributes_are_refused(notebook: Notebook) -> None:
+    with pytest.raises(UsageError, match=r"^%x is a magic of the notebook that nodes do not have; run it in a cell"):
         NodeShell({}).run_line_magic("x", "")
     with pytest.raises(AttributeError) as caught:
         notebook.sky("get_ipython().kernel")
     assert str(caught.value) == (
-        "get_ipython().kernel is not there on a node; only !commands and a few magics are. "
+        "get_ipython().kernel is not available on a node; only !commands and a few magics are. "
         "Use it in a cell without %%sky."
     )

@@ -1,4 +1,4 @@
-"""The command `sky`: what it prints, and what it says where the command line is wrong."""
+"""Command `sky`: output, and errors about the command line."""
 
 import builtins
 import json
@@ -21,7 +21,7 @@ SMALL = ("--nodes", "0:4", "--hours", "0.5", "--task-seconds", "60")
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """The exit status, and what is written to the two streams."""
+    """Return the exit status, and the text of both streams."""
     try:
         status = main(["simulate", *arguments])
     except SystemExit as stopped:
@@ -30,8 +30,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, out, err
 
 
-def test_every_policy_stands_beside_the_chosen_one_and_the_bound() -> None:
-    """In a process of its own, since policies run in processes."""
+def test_table_has_all_policies_and_the_bounds() -> None:
+    """Runs in a separate process, since policies run in processes."""
     command = [sys.executable, "-m", "skyward.cli.main", "simulate", *SMALL, "--policy", "binpack", "--seed", "7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -43,13 +43,13 @@ def test_every_policy_stands_beside_the_chosen_one_and_the_bound() -> None:
     assert names == ["binpack", *others, "bound, no wait", "bound, any wait"]
 
 
-def test_one_policy_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_runs_one_policy(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *SMALL, "--only", "--spot-loss", "0.5/h", "--faults", "rough", "--check")
     assert (status, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()[2:]] == ["pressure", "bound,", "bound,"]
 
 
-def test_figures_as_json_are_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_deterministic_for_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
     def figures(seed: str) -> dict[str, Any]:
         status, out, _ = run(capsys, *SMALL, "--only", "--json", "--seed", seed, "--price", "3.2", "--boot", "30+-5")
         assert status == 0
@@ -62,7 +62,7 @@ def test_figures_as_json_are_the_same_for_the_same_seed(capsys: pytest.CaptureFi
     assert figures("1")["lower_bound"]["no_wait"] > 0
 
 
-def test_a_trace_is_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_trace_is_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("at,seconds,count,GPU\n0,60,3,\n10,60,2,1\n")
     pool = ("--group", "cpu=0:4,price=1", "--group", "gpu=0:2,price=9,GPU=1", "--policy", "binpack")
@@ -72,13 +72,13 @@ def test_a_trace_is_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert (row["tasks"], row["finished"]) == (5, 5)
 
 
-def test_a_plot_is_a_png(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_plot_is_a_png(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "run.png"
     assert run(capsys, *SMALL, "--only", "--plot", str(path))[0] == 0
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_plot_without_matplotlib_says_how_to_get_it(
+def test_plot_without_matplotlib_names_the_fix(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = builtins.__import__
@@ -100,7 +100,7 @@ def test_a_plot_without_matplotlib_says_how_to_get_it(
         (["--workload", "diurnl"], "There is no workload 'diurnl'; did you mean 'diurnal'?"),
         (["--faults", "huge"], "There is no set of faults 'huge'; it has calm, hostile, rough."),
         (["--nodes", "many"], "--nodes must be MIN:MAX or one number, as in `--nodes 0:1000`, but got 'many'."),
-        (["--nodes", "9:3"], "--nodes has its most (3) below its fewest (9); write `--nodes 3:9`."),
+        (["--nodes", "9:3"], "--nodes has a maximum (3) below its minimum (9); write `--nodes 3:9`."),
         (["--nodes", "0"], "--nodes must allow 1 to 100,000 nodes, as in `--nodes 0:1000`, but got '0'."),
         (["--boot", "soon"], "--boot must be seconds, as in `--boot 60` or `--boot 60±20`, but got 'soon'."),
         (["--boot", "10±20"], "--boot 10±20 could be below 0 s; make what follows ± at most 10."),
@@ -113,7 +113,7 @@ def test_a_plot_without_matplotlib_says_how_to_get_it(
             ["--group", "gpu"],
             "--group must be NAME=MIN:MAX,..., as in `--group gpu=0:8,price=12,GPU=4`, but got 'gpu'.",
         ),
-        (["--group", "gpu=0:8,fast"], "--group gpu has 'fast' in it; write NAME=VALUE, as in `GPU=4`."),
+        (["--group", "gpu=0:8,fast"], "--group gpu has 'fast'; write NAME=VALUE, as in `GPU=4`."),
         (["--group", "a=0:1", "--group", "a=0:2"], "Two groups have the same name; give each --group another."),
         (
             ["--group", "a=0:1", "--price", "3"],
@@ -125,7 +125,7 @@ def test_a_plot_without_matplotlib_says_how_to_get_it(
         (["--trace", "t", "--workload", "burst"], "argument --workload: not allowed with argument --trace"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(
+def test_invalid_arguments_raise_one_sentence(
     capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
     status, out, err = run(capsys, "--only", *arguments)
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
     assert err.count("\n") == 1
 
 
-def test_a_plot_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_plot_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, *SMALL, "--only", "--plot", "/nowhere/run.png")
     assert status == 2
     assert err == "sky simulate: The plot cannot be written to '/nowhere/run.png' (No such file or directory); " + (
@@ -142,7 +142,7 @@ def test_a_plot_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[st
     )
 
 
-def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert "simulate" in capsys.readouterr().out
 
@@ -165,14 +165,14 @@ def test_rates_and_bounds() -> None:
     assert (node_bounds("0:1000"), node_bounds("8")) == ((0, 1000), (8, 8))
 
 
-def test_a_group_has_what_its_nodes_have() -> None:
+def test_group_is_parsed() -> None:
     group = group_of("gpu=1:8,slots=2,price=12.5,GPU=4,CPU=32,can=fast+Big")
     assert (group.name, group.min, group.max, group.slots, group.hourly_price) == ("gpu", 1, 8, 2, 12.5)
     assert group.can_hold(Needs({"GPU": 4}, {"fast", "big"}))
     assert not group.can_hold(Needs({"GPU": 5}))
 
 
-def test_the_simulator_loads_nothing_that_draws() -> None:
+def test_simulator_does_not_load_matplotlib() -> None:
     program = "import skyward.cli.main, skyward.simulator, sys; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

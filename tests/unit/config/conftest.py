@@ -1,4 +1,4 @@
-"""A project's file and a user's, in a working directory of the test's own."""
+"""Fixtures for the files of a project and of a user, in a working directory per test."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ type Write = Callable[[str], Path]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes `skyward.toml` into the working directory."""
+    """Function that writes `skyward.toml` into the working directory."""
     folder = tmp_path / "project"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -26,7 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes the user's own file."""
+    """Function that writes the user's own file."""
 
     def write(text: str) -> Path:
         path = tmp_path / "home" / "defaults.toml"

@@ -1,4 +1,4 @@
-"""What `skyward.toml` and the user's own file say of pools: which value counts, where it stands, what is wrong."""
+"""`skyward.toml` and the user's own file: precedence, locations and errors."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.unit.config.conftest import Write
 pytestmark = pytest.mark.unit
 
 
-def test_the_project_is_over_the_user_and_a_pool_over_the_defaults(project: Write, user: Write) -> None:
+def test_project_overrides_user_and_pool_overrides_defaults(project: Write, user: Write) -> None:
     user(
         """
         [defaults]
@@ -53,7 +53,7 @@ def test_the_project_is_over_the_user_and_a_pool_over_the_defaults(project: Writ
     assert configured_values("other") == {"region": "eu-west-1", "ttl": 90, "vcpus": 2}
 
 
-def test_the_nearest_file_upwards_counts(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nearest_file_upwards_applies(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = project("[defaults]\nvcpus = 1")
     below = path.parent / "notebooks" / "deep"
     below.mkdir(parents=True)
@@ -63,10 +63,10 @@ def test_the_nearest_file_upwards_counts(project: Write, monkeypatch: pytest.Mon
     assert configured_values("default") == {"vcpus": 2}
     assert configured_values("default") == {"vcpus": 2}
     (below.parent / "skyward.toml").write_text("[defaults]\nvcpus = 3.5")
-    assert configured_values("default") == {"vcpus": 3.5}, "an edit counts at once"
+    assert configured_values("default") == {"vcpus": 3.5}, "an edit applies at once"
 
 
-def test_without_any_file_nothing_is_said(project: Write) -> None:
+def test_without_files_configuration_is_empty(project: Write) -> None:
     assert load().files == ()
     assert configured_values("default") == {}
 
@@ -91,24 +91,24 @@ def test_without_any_file_nothing_is_said(project: Write) -> None:
         ("default_compute_timeout = 20", "default_compute_timeout", 20),
     ],
 )
-def test_values_are_as_compute_takes_them(project: Write, line: str, path: str, value: Any) -> None:
+def test_values_are_converted_for_compute(project: Write, line: str, path: str, value: Any) -> None:
     project(f"[pools.x]\n{line}")
     assert configured_values("x") == {path: value}
     Compute(name="x")
 
 
-def test_folders_to_send_are_looked_for_beside_the_file(project: Write) -> None:
+def test_includes_are_relative_to_the_file(project: Write) -> None:
     path = project("[defaults]\nimage.includes = ['lib', '/abs']")
     assert configured_values("x") == {"image.includes": (str(path.parent / "lib"), "/abs")}
 
 
-def test_a_provider_of_the_files(project: Write, user: Write) -> None:
+def test_provider_defined_in_a_file(project: Write, user: Write) -> None:
     user("[providers.dear]\ntype = 'local'\nhourly_price = 2.0\nboot_time = 1.0")
     project("[providers.dear]\nhourly_price = 3.0\n[pools.x]\nprovider = 'dear'")
     assert configured_values("x") == {"provider": Local(hourly_price=3.0, boot_time=1.0)}
 
 
-def test_a_pool_of_the_library_is_what_its_table_says(project: Write) -> None:
+def test_compute_takes_fields_from_its_table(project: Write) -> None:
     project("[defaults]\nvcpus = 2\n[pools.train]\nnodes = 3\nbudget = 5\nimage.pip = ['numpy']")
     pool = Compute(name="train")
     assert (pool.spec.nodes, pool.options.budget, pool.spec.vcpus) == (Nodes(3), 5, 2)
@@ -128,17 +128,17 @@ def test_a_pool_of_the_library_is_what_its_table_says(project: Write) -> None:
         ),
         ("[pools.x]\npip = []", "skyward.toml:2, pools.x.pip: a pool has no such field; did you mean 'image.pip'?"),
         ("[pools.x]\nnode = 3", "skyward.toml:2, pools.x.node: a pool has no such field; did you mean 'nodes'?"),
-        ("[defaults]\nplugins = []", "skyward.toml:2, defaults.plugins: there are no plugins yet; take it out of "),
+        ("[defaults]\nplugins = []", "skyward.toml:2, defaults.plugins: plugins are not supported yet; remove the "),
         ("[pool.x]\nnodes = 3", "skyward.toml:1, pool: there is no such table; did you mean 'pools'?"),
         ("pools = 3", "skyward.toml:1, pools: it must be a table, with `[pools]` above its keys."),
         ("[pools]\nx = 3", "skyward.toml:2, pools.x: it must be a table, with `[pools.x]` above its keys."),
         ("[pools.x]\nimage = 'torch'", "skyward.toml:2, pools.x.image: it must be a table, with `[pools.x.image]` "),
         ("[pools.x]\nbudget = '5'", "skyward.toml:2, pools.x.budget: budget must be a positive number, or None, but "),
-        ("[pools.x]\nprovider = 3", "skyward.toml:2, pools.x.provider: provider must be a name, "),
+        ("[pools.x]\nprovider = 3", "skyward.toml:2, pools.x.provider: provider must be the name "),
         ("[pools.x]\nprovider = 'lokal'", "skyward.toml:2, pools.x.provider: There is no provider 'lokal'; did you "),
         (
             "[pools.x]\nprovider = 'ssh'",
-            "skyward.toml:2, pools.x.provider: provider 'ssh' needs settings: write a table",
+            "skyward.toml:2, pools.x.provider: provider 'ssh' needs settings: write them in a table",
         ),
         (
             "[providers.a]\nhourly_price = 1\n[pools.x]\nprovider = 'a'",
@@ -154,34 +154,34 @@ def test_a_pool_of_the_library_is_what_its_table_says(project: Write) -> None:
         ),
         (
             "[providers.a]\ntype = 'ssh'\n[pools.x]\nprovider = 'a'",
-            "skyward.toml:2, providers.a.type: SSH needs more than the table has: ",
+            "skyward.toml:2, providers.a.type: SSH needs more settings; the table lacks ",
         ),
         ("[pools.x]\nvolumes = [{mount = '/a'}]", "skyward.toml:2, pools.x.volumes: volumes cannot be [{"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(project: Write, text: str, message: str) -> None:
+def test_errors_have_their_location(project: Write, text: str, message: str) -> None:
     project(text)
     with pytest.raises(SpecError) as caught:
         configured_values("x")
     assert str(caught.value).startswith(message)
 
 
-def test_a_file_that_cannot_be_read_is_named(project: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_named(project: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = project("[pools.x]\nnodes = = 3")
     with pytest.raises(
-        SpecError, match=r"skyward\.toml is not TOML: invalid value \(at line 2, .*\)\. Mend it there, "
+        SpecError, match=r"skyward\.toml is not TOML: invalid value \(at line 2, .*\)\. Fix or remove the file"
     ):
         load()
     path.write_bytes(b"name = '\xff'")
-    with pytest.raises(SpecError, match=r"skyward\.toml is not UTF-8 text: save it as such, or move it away\.$"):
+    with pytest.raises(SpecError, match=r"skyward\.toml is not UTF-8 text: save it as UTF-8, or remove it\.$"):
         load()
     path.unlink()
     monkeypatch.setenv("SKYWARD_DEFAULTS", str(tmp_path))
-    with pytest.raises(SpecError, match=r"cannot be read \(Is a directory\): let it be read, or move it away\.$"):
+    with pytest.raises(SpecError, match=r"cannot be read \(Is a directory\): fix its permissions, or remove it\.$"):
         load()
 
 
-def test_the_example_of_the_documentation_works(project: Write) -> None:
+def test_example_of_the_documentation_works(project: Write) -> None:
     text = (Path(__file__).parents[3] / "docs" / "cells.md").read_text()
     project(text.partition("```toml\n")[2].partition("```")[0])
     config = load()
@@ -192,7 +192,7 @@ def test_the_example_of_the_documentation_works(project: Write) -> None:
     assert all(each.source != "default" for each in settings_from(dict.fromkeys(NAMES), (), config).values())
 
 
-def test_the_line_of_a_key_is_that_on_which_it_begins(project: Write) -> None:
+def test_line_of_a_key_is_its_first_line(project: Write) -> None:
     project(
         '''
         # pools.x.nodes = 3

@@ -1,4 +1,4 @@
-"""Nodes of several kinds in the user's files: what is said above them, of each of them, and what is wrong."""
+"""Groups of nodes in the user's files: inherited fields, own fields, and errors."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_groups(project: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "why"),
+    ("lines", "message"),
     [
         (
             "[pools.x.groups.cpu]\nvcpus = 4\nmemory = 2",
@@ -54,7 +54,7 @@ def test_groups(project: Write) -> None:
         ),
         (
             "[pools.x.groups.cpu]\nvcpus = 4\nbudget = 2",
-            "skyward.toml:3, pools.x.groups.cpu.budget: it is of the pool as a whole; write it above its groups.",
+            "skyward.toml:3, pools.x.groups.cpu.budget: it applies to the whole pool; write it above the groups.",
         ),
         (
             "[[pools.x.groups.gpu]]\nvcpus = 4\n[[pools.x.groups.gpu]]\nvcpus = -1",
@@ -62,19 +62,22 @@ def test_groups(project: Write) -> None:
         ),
         (
             "[pools.x.groups.cpu]\nnodes = 4",
-            "skyward.toml:1, pools.x.groups: groups['cpu'] has no resources, so no task can ask for it",
+            "skyward.toml:1, pools.x.groups: groups['cpu'] has no resources, so no task can request it",
         ),
         ("[pools.x]\ngroups = 3", "skyward.toml:2, pools.x.groups: it must be a table, with `[pools.x.groups]` above"),
         ("[pools.x]\ngroups.cpu = 3", "pools.x.groups.cpu: it must be a table, with `[pools.x.groups.cpu]` above"),
-        ("[pools.x]\nplugins = ['torch']", "skyward.toml:2, pools.x.plugins: there are no plugins yet; take it out"),
+        (
+            "[pools.x]\nplugins = ['torch']",
+            "skyward.toml:2, pools.x.plugins: plugins are not supported yet; remove the key",
+        ),
         (
             "[pools.x.image]\nmetrics = []",
-            "pools.x.image.metrics: there is no choice of metrics yet; `metrics_interval`",
+            "pools.x.image.metrics: metrics cannot be chosen yet; `metrics_interval`",
         ),
     ],
 )
-def test_what_is_wrong_in_a_group(project: Write, lines: str, why: str) -> None:
+def test_errors_in_groups_have_their_location(project: Write, lines: str, message: str) -> None:
     project(lines)
     with pytest.raises(SpecError) as caught:
         configured_values("x")
-    assert why in str(caught.value)
+    assert message in str(caught.value)

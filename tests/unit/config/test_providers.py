@@ -1,4 +1,4 @@
-"""Providers that cannot be ones, refused when the pool is described or opened."""
+"""Invalid providers, refused when the pool is created or opened."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("provider", [5, float("nan"), object(), ["local"]])
-def test_value_that_is_no_provider(provider: Any) -> None:
-    with pytest.raises(sky.SpecError, match=r" is no provider; give one such as `sky.Local\(\)`, or its name\.$"):
+def test_value_that_is_not_a_provider_is_refused(provider: Any) -> None:
+    with pytest.raises(sky.SpecError, match=r" is not a provider; use one such as `sky.Local\(\)`, or its name\.$"):
         sky.Compute(provider=provider)
 
 
-def test_name_of_a_provider_whose_settings_are_needed() -> None:
+def test_name_of_a_provider_that_needs_settings_is_refused() -> None:
     with pytest.raises(sky.SpecError, match=r"^Provider 'ssh' needs settings: write `provider=SSH\(hosts=\.\.\.\)`\.$"):
         sky.Compute(provider="ssh").open()

@@ -1,4 +1,4 @@
-"""Lifecycles follow their tables, and an illegal transition names the way that led to it."""
+"""Lifecycles follow their tables, and an illegal transition reports its history."""
 
 from collections.abc import Mapping
 

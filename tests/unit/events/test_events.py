@@ -1,4 +1,4 @@
-"""The bus and its streams: who gets what, in which order, and what a slow or a vanished reader costs."""
+"""The event bus and its streams: delivery, order, and the cost of slow or vanished readers."""
 
 import asyncio
 import gc
@@ -52,7 +52,7 @@ def test_every_kind_of_event_is_public_frozen_and_in_the_union() -> None:
     assert ev.Event is sky.events.Event
     event = ev.TaskQueued("p", 1, 0.0, 1, "f")
     with pytest.raises(AttributeError):
-        event.task = 2  # type: ignore[misc]  # that is what is tested
+        event.task = 2  # type: ignore[misc]  # the mistake under test
     assert not hasattr(event, "__dict__")
 
 
@@ -65,7 +65,7 @@ def test_streams_have_events_in_order_and_end_after_the_last(bus: EventBus) -> N
     assert numbers(second) == [1, 2]
 
 
-def test_a_filter_takes_classes_and_their_bases(bus: EventBus) -> None:
+def test_filter_takes_classes_and_their_bases(bus: EventBus) -> None:
     ends, nodes = stream(bus, ev.TaskEnded), stream(bus, ev.NodeEvent, ev.PoolStopping)
     queue(bus, 1)
     bus.emit(ev.TaskCompleted, 1, "f", 0, 0.5)
@@ -76,7 +76,7 @@ def test_a_filter_takes_classes_and_their_bases(bus: EventBus) -> None:
     assert [type(event) for event in nodes] == [ev.NodeDraining, ev.PoolStopping]
 
 
-def test_a_late_subscriber_gets_new_events_only_unless_it_asks_for_a_replay(bus: EventBus) -> None:
+def test_late_subscriber_gets_new_events_only_unless_it_requests_a_replay(bus: EventBus) -> None:
     queue(bus, 1)
     bus.emit(ev.NodeDraining, 0, 1)
     late, replayed = stream(bus), stream(bus, replay=True)
@@ -88,7 +88,7 @@ def test_a_late_subscriber_gets_new_events_only_unless_it_asks_for_a_replay(bus:
     assert list(stream(bus)) == []
 
 
-def test_a_burst_of_tasks_does_not_push_the_events_of_nodes_out_of_the_replay(bus: EventBus) -> None:
+def test_burst_of_tasks_does_not_evict_node_events_from_the_replay(bus: EventBus) -> None:
     bus.emit(ev.NodeDraining, 0, 1)
     queue(bus, *range(KEPT + 10))
     bus.end()
@@ -98,7 +98,7 @@ def test_a_burst_of_tasks_does_not_push_the_events_of_nodes_out_of_the_replay(bu
 
 
 @given(st.lists(st.one_of(st.just("emit"), st.just("read")), max_size=60), st.integers(1, 5))
-def test_a_reader_gets_every_event_or_is_told_how_many_were_dropped(steps: list[str], size: int) -> None:
+def test_reader_gets_every_event_or_the_number_dropped(steps: list[str], size: int) -> None:
     bus = EventBus("p")
     slow = stream(bus, size=size)
     emitted, known, waiting = 0, 0, 0
@@ -125,7 +125,7 @@ def test_a_reader_gets_every_event_or_is_told_how_many_were_dropped(steps: list[
     assert known == emitted
 
 
-def test_a_reader_that_leaves_is_forgotten(bus: EventBus) -> None:
+def test_closed_reader_is_unsubscribed(bus: EventBus) -> None:
     with stream(bus) as left:
         queue(bus, 1)
         for _ in left:
@@ -138,7 +138,7 @@ def test_a_reader_that_leaves_is_forgotten(bus: EventBus) -> None:
     assert not bus._listeners
 
 
-def test_closing_a_stream_wakes_who_waits_for_it(bus: EventBus) -> None:
+def test_closing_a_stream_wakes_its_readers(bus: EventBus) -> None:
     waited = stream(bus)
     with ThreadPoolExecutor(1) as threads:
         reading = threads.submit(list, waited)
@@ -170,7 +170,7 @@ def test_async_readers_wait_on_their_own_loop(bus: EventBus) -> None:
         assert reading.result(10) == [[1, 2, 3], [1, 2, 3]]
 
 
-def test_a_cancelled_async_reader_loses_no_event(bus: EventBus) -> None:
+def test_cancelled_async_reader_loses_no_event(bus: EventBus) -> None:
     async def read() -> list[int]:
         waited = stream(bus)
         with pytest.raises(TimeoutError):
@@ -198,7 +198,7 @@ def test_many_threads_emit_and_subscribe_at_once(bus: EventBus) -> None:
         assert all(read.result(30) == list(range(1, 501)) for read in reading)
 
 
-def test_a_listener_that_fails_is_let_go_and_said(bus: EventBus, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_listener_is_unsubscribed_and_logged(bus: EventBus, caplog: pytest.LogCaptureFixture) -> None:
     def fail(event: ev.BaseEvent) -> None:
         raise OSError("no space left")
 
@@ -206,10 +206,10 @@ def test_a_listener_that_fails_is_let_go_and_said(bus: EventBus, caplog: pytest.
     with caplog.at_level(logging.ERROR), stream(bus) as other:
         queue(bus, 1, 2)
         assert other.get(0) is not None
-    assert caplog.text.count("a listener of the events of pool 'p' failed") == 1
+    assert caplog.text.count("a subscriber to the events of pool 'p' raised") == 1
 
 
-def test_an_event_that_nobody_wants_is_not_made(bus: EventBus) -> None:
+def test_event_without_subscribers_is_not_built(bus: EventBus) -> None:
     made = []
 
     class Costly(ev.BaseEvent):
@@ -229,10 +229,10 @@ def test_waiting_on_the_loop_of_the_library_is_refused(bus: EventBus) -> None:
         background.call(waited.get)
 
 
-def test_a_kind_that_is_none_is_refused() -> None:
+def test_invalid_kind_is_refused() -> None:
     pool = sky.Compute(nodes=1)
-    with pytest.raises(sky.UsageError, match=r"^<class 'int'> is no kind of event; take classes of `sky\.events`"):
-        pool.events(int)  # type: ignore[type-var]  # that is what is tested
+    with pytest.raises(sky.UsageError, match=r"^<class 'int'> is not an event class; use classes of `sky\.events`"):
+        pool.events(int)  # type: ignore[type-var]  # the mistake under test
     pool.close()
 
 
@@ -244,6 +244,6 @@ def test_closing_a_pool_that_was_never_opened_ends_its_streams() -> None:
 
 
 @pytest.mark.parametrize("timeout", [float("nan"), float("inf"), -1, True, "3", 1e300])
-def test_get_refuses_a_timeout_that_is_no_number_of_seconds(timeout: object) -> None:
+def test_get_refuses_an_invalid_timeout(timeout: object) -> None:
     with sky.Compute(nodes=1).events() as stream, pytest.raises(sky.SpecError, match="^timeout must be"):
-        stream.get(timeout)  # type: ignore[arg-type]  # that is the mistake
+        stream.get(timeout)  # type: ignore[arg-type]  # the mistake under test

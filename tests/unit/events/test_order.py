@@ -1,4 +1,4 @@
-"""Events of a control plane in any world: legal order for each node, and exactly one end for each task."""
+"""Order of the events of a control plane: legal for each node, and exactly one end for each task."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -37,13 +37,13 @@ NODE: Mapping[type[ev.NodeEvent] | None, frozenset[type[ev.NodeEvent]]] = {
     ev.NodeGivenUp: frozenset({ev.NodeTerminated}),
     ev.NodeLost: frozenset({ev.NodeTerminated, ev.NodeValuesLost}),
     ev.NodeValuesLost: frozenset({ev.NodeTerminated}),
-    # A request that is not answered yet cannot be taken back: the machine may come, and may be wanted after all.
+    # A pending request cannot be cancelled: the machine may be allocated, and may be needed again.
     ev.NodeRemoved: frozenset(
         {ev.NodeTerminated, ev.NodeValuesLost, ev.NodeAllocated, ev.NodeReady, ev.NodeRemoved, ev.NodeFailed}
     ),
     ev.NodeTerminated: frozenset(),
 }
-"""What may follow what in the life of one machine."""
+"""Legal successors of each event of one machine."""
 
 ENDS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskTimedOut, ev.TaskCancelled)
 TASK: Mapping[type[ev.TaskEvent] | None, frozenset[type[ev.TaskEvent]]] = {
@@ -53,15 +53,15 @@ TASK: Mapping[type[ev.TaskEvent] | None, frozenset[type[ev.TaskEvent]]] = {
     ev.TaskRetried: frozenset({ev.TaskAssigned, ev.TaskFailed, ev.TaskCancelled}),
     **dict.fromkeys(ENDS, frozenset()),
 }
-"""What may follow what in the life of one task."""
+"""Legal successors of each event of one task."""
 
 
 def nothing(_: object) -> None:
-    """What a broadcast does with its end."""
+    """Ignore the end of a broadcast."""
 
 
 class NoRecord:
-    """Remembers nothing of earlier starts."""
+    """An empty record of earlier starts."""
 
     def took(self, provider: str, image: str) -> Mapping[str, list[float]]:
         return {}
@@ -71,7 +71,7 @@ class NoRecord:
 
 
 class Silent:
-    """Takes the output of tasks that print nothing."""
+    """A sink for the output of tasks that print nothing."""
 
     def output(self, node: int, stream: object, text: str) -> None:
         pass
@@ -84,7 +84,7 @@ class Silent:
 
 
 class Observed(World):
-    """A world whose control plane is observed as a pool's is."""
+    """A world whose control plane is observed like that of a pool."""
 
     def __init__(self, *groups: Group, **settings: Any) -> None:
         super().__init__(*groups, **settings)
@@ -125,7 +125,7 @@ class Observed(World):
         return Work(PreparedCode(b"", nothing, f"f{number}"), nothing, TaskFuture(), Silent(), task=number)
 
     def close(self) -> list[ev.BaseEvent]:
-        """Close the pool; every event."""
+        """Close the pool; return every event."""
         self.observer.stopping("the pool is closed")
         self.plane.ledger.close(self.now)
         self.observer.closed(self.now)
@@ -230,7 +230,7 @@ def kinds(found: list[ev.BaseEvent]) -> list[str]:
     return [type(event).__name__ for event in found]
 
 
-def test_a_lost_node_is_lost_before_its_task_is_queued_again() -> None:
+def test_node_is_lost_before_its_task_is_requeued() -> None:
     world = Observed(Group("a", 1, 1, 1)).open()
     assert isinstance(world, Observed)
     world.submit()
@@ -246,7 +246,7 @@ def test_a_lost_node_is_lost_before_its_task_is_queued_again() -> None:
     ]
 
 
-def test_a_failed_start_names_the_phase_and_the_last_lines() -> None:
+def test_failed_start_reports_the_phase_and_the_last_lines() -> None:
     world = Observed(Group("a", 1, 1, 1))
     world.tell(plane.Open())
     world.allocate()
@@ -261,7 +261,7 @@ def test_a_failed_start_names_the_phase_and_the_last_lines() -> None:
     )
 
 
-def test_costs_are_told_when_they_change_and_the_budget_once_when_it_is_reached() -> None:
+def test_cost_changes_are_reported_and_the_reached_budget_once() -> None:
     world = Observed(Group("a", 1, 1, 1, hourly_price=36.0), budget=2.0)
     world.tell(plane.Open())
     world.deliver()
@@ -275,7 +275,7 @@ def test_costs_are_told_when_they_change_and_the_budget_once_when_it_is_reached(
     assert 1.0 < reached.spent <= 2.0
 
 
-def test_a_decision_that_is_only_repeated_has_no_event_of_its_own() -> None:
+def test_repeated_decision_has_no_event() -> None:
     world = Observed(Group("a", 1, 4, 1)).open()
     assert isinstance(world, Observed)
     world.submit(3)

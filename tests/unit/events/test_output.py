@@ -1,4 +1,4 @@
-"""The log of a pool: every piece at its place, whatever carried it; bounded, and it says what it has dropped."""
+"""The log of a pool: every piece at its offset, over any connection; bounded, with a count of what was dropped."""
 
 import asyncio
 import threading
@@ -35,19 +35,19 @@ def filled(*outputs: Output, kept: int = 1 << 20, node: int = 0, source: int = 1
 
 
 def streams(entries: Iterable[LogEntry]) -> dict[tuple[int, int, str], str]:
-    """The text of each stream, all of it there and nothing twice."""
+    """Return the text of each stream, complete and without duplicates."""
     texts: dict[tuple[int, int, str], str] = defaultdict(str)
     for entry in entries:
         key = entry.task, 0 if entry.task else entry.node, entry.stream
-        assert entry.offset == len(texts[key]), f"{entry} should begin where its stream had got to"
+        assert entry.offset == len(texts[key]), f"{entry} should begin at the end of its stream"
         texts[key] += entry.text
     return dict(texts)
 
 
-# Places.
+# Offsets.
 
 
-def test_pieces_say_who_wrote_them_where_and_when() -> None:
+def test_entries_have_writer_stream_and_time() -> None:
     log = filled(said("a\n", 0, 7), said("b\n", 2, 7), said("c\n", 0, 7, "stderr"), said("d\n", 0, 0), node=3)
     assert list(log.read(EVERYTHING)) == [
         LogEntry(0.0, 3, 7, "stdout", 0, "a\n"),
@@ -57,7 +57,7 @@ def test_pieces_say_who_wrote_them_where_and_when() -> None:
     ]
 
 
-def test_a_line_that_comes_in_pieces_is_one_entry() -> None:
+def test_line_in_pieces_is_one_entry() -> None:
     log = filled(said("one "), said("x", task=2), said("line"), said("\n"), said("y\n", task=2), said("next\n"))
     assert [(entry.task, entry.text) for entry in log.read(EVERYTHING)] == [
         (1, "one line\n"),
@@ -66,37 +66,37 @@ def test_a_line_that_comes_in_pieces_is_one_entry() -> None:
     ]
 
 
-def test_a_line_that_goes_on_after_output_on_the_other_stream_keeps_its_place() -> None:
+def test_line_continued_after_output_on_the_other_stream_keeps_its_offset() -> None:
     log = filled(said("\r 88%", stream="stderr"), said("x", task=2), said("end\n"), said("\r100%\n", stream="stderr"))
     assert log.read(Wanted(task=1)).text == "\r 88%end\n\r100%\n"
     streams(log.read(EVERYTHING))
 
 
-def test_a_line_without_end_is_cut_in_the_end() -> None:
+def test_endless_line_is_split() -> None:
     log = filled(*(said(f"\r{percent:4} %" * 100) for percent in range(50)))
     assert 1 < len(log.read(EVERYTHING)) < 50
     streams(log.read(EVERYTHING))
 
 
-def test_what_came_before_is_not_kept_twice() -> None:
+def test_duplicate_output_is_kept_once() -> None:
     log = filled(said("abc", 0), said("abc", 0), said("bcde", 1), said("f", 5), said("cd", 2))
     assert log.read(EVERYTHING).text == "abcdef"
 
 
-def test_what_never_came_leaves_a_gap_that_shows() -> None:
+def test_missing_output_leaves_a_visible_gap() -> None:
     log = filled(said("abc\n", 0), said("x\n", 10), said("y\n", 12))
     assert [(entry.offset, entry.end) for entry in log.read(EVERYTHING)] == [(0, 4), (10, 12), (12, 14)]
 
 
-def test_who_comes_late_takes_the_offset_that_the_worker_says() -> None:
+def test_late_client_takes_the_offset_of_the_worker() -> None:
     assert [entry.offset for entry in filled(said("x", 500)).read(EVERYTHING)] == [500]
 
 
-def test_what_has_no_place_goes_to_the_end() -> None:
+def test_output_without_an_offset_is_appended() -> None:
     assert [entry.offset for entry in filled(said("abc\n", 0), said("d\n")).read(EVERYTHING)] == [0, 4]
 
 
-def test_the_next_attempt_of_a_task_goes_on_where_the_stream_was() -> None:
+def test_next_attempt_of_a_task_continues_its_stream() -> None:
     log = Log()
     log.add(0, 1, said("first\n", 0), 0.0)
     log.add(2, 5, said("second\n", 0), 1.0)
@@ -110,7 +110,7 @@ def test_the_next_attempt_of_a_task_goes_on_where_the_stream_was() -> None:
     ]
 
 
-def test_the_stream_of_a_node_goes_on_when_its_machine_is_replaced() -> None:
+def test_stream_of_a_node_continues_on_its_next_machine() -> None:
     log = Log()
     log.add(1, 1, said("old\n", 0, 0), 0.0)
     log.add(0, 2, said("other\n", 0, 0), 1.0)
@@ -120,22 +120,22 @@ def test_the_stream_of_a_node_goes_on_when_its_machine_is_replaced() -> None:
 
 @given(st.data())
 @settings(max_examples=200)
-def test_however_it_is_sent_again_each_stream_is_whole(data: st.DataObject) -> None:
-    """Workers write to a few streams; each sends what it has in pieces, again from anywhere, in any sizes."""
+def test_streams_are_complete_for_any_resending(data: st.DataObject) -> None:
+    """Workers write to a few streams; each resends its output in pieces, from anywhere, in any sizes."""
     keys = [(source, task, stream) for source in (1, 2) for task in (0, 1, 2) for stream in ("stdout", "stderr")]
     written: dict[tuple[int, int, str], str] = defaultdict(str)
-    heard: dict[tuple[int, int, str], int] = defaultdict(int)
+    received: dict[tuple[int, int, str], int] = defaultdict(int)
     log = Log()
     for _ in range(data.draw(st.integers(1, 40))):
         source, task, stream = key = data.draw(st.sampled_from(keys))
         written[key] += data.draw(st.text("ab\n", min_size=1, max_size=6))
-        start = data.draw(st.integers(0, heard[key]))
+        start = data.draw(st.integers(0, received[key]))
         end = data.draw(st.integers(start + 1, len(written[key]))) if start < len(written[key]) else start
         log.add(source, source, said(written[key][start:end], start, task, stream), 0.0)
-        heard[key] = max(heard[key], end)
+        received[key] = max(received[key], end)
     for key, text in streams(log.read(EVERYTHING)).items():
         task, node, stream = key
-        parts = [written[s, task, stream][: heard[s, task, stream]] for s in (1, 2) if task or s == node]
+        parts = [written[s, task, stream][: received[s, task, stream]] for s in (1, 2) if task or s == node]
         assert sorted(text) == sorted("".join(parts))
         assert len(parts) > 1 or text == parts[0]
 
@@ -148,7 +148,7 @@ def test_however_it_is_sent_again_each_stream_is_whole(data: st.DataObject) -> N
     broken=st.sampled_from([0.0, 0.1]),
 )
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_output_over_a_link_that_is_cut_again_and_again(
+def test_streams_are_complete_over_an_unreliable_link(
     monkeypatch: pytest.MonkeyPatch, seed: int, loss: float, twice: float, delay: float, broken: float
 ) -> None:
     written: dict[tuple[int, int, str], str] = defaultdict(str)
@@ -175,7 +175,7 @@ def test_output_over_a_link_that_is_cut_again_and_again(
         async with asyncio.timeout(1000):
             while streams(log.read(EVERYTHING)) != written:  # noqa: ASYNC110  # in virtual time
                 await asyncio.sleep(0.1)
-        await asyncio.sleep(10)  # and what was sent twice does not come after all
+        await asyncio.sleep(10)  # late duplicates must not be added
         assert streams(log.read(EVERYTHING)) == written
         await channel.close()
 
@@ -185,7 +185,7 @@ def test_output_over_a_link_that_is_cut_again_and_again(
 # Bounds.
 
 
-def test_the_log_is_bounded_and_says_what_it_has_dropped() -> None:
+def test_log_is_bounded_and_counts_dropped_characters() -> None:
     line = "x" * 99 + "\n"
     log = filled(*(said(line, number * 100) for number in range(1000)), kept=50 * (100 + _OVERHEAD))
     logs = log.read(EVERYTHING)
@@ -193,13 +193,13 @@ def test_the_log_is_bounded_and_says_what_it_has_dropped() -> None:
     assert str(logs).startswith("(95,000 characters before this are no longer kept)\n[node 0, task 1] xxx")
 
 
-def test_an_entry_larger_than_the_log_is_kept_alone() -> None:
+def test_entry_larger_than_the_log_is_kept_alone() -> None:
     log = filled(said("a\n"), said("x" * 5000), kept=1000)
     assert [len(entry.text) for entry in log.read(EVERYTHING)] == [5000]
     assert log.read(EVERYTHING).dropped == 2
 
 
-def test_a_line_whose_beginning_was_dropped_goes_on_at_its_place() -> None:
+def test_line_with_a_dropped_beginning_continues_at_its_offset() -> None:
     log = filled(said("begun "), *(said("x" * 99 + "\n", task=2) for _ in range(20)), said("ended\n"), kept=2000)
     (entry,) = log.read(Wanted(task=1))
     assert (entry.offset, entry.text) == (6, "ended\n")
@@ -230,17 +230,17 @@ def log() -> Log:
         (Wanted(node=1, stream="stderr"), ["oops\n"]),
     ],
 )
-def test_readers_get_what_they_want(log: Log, wanted: Wanted, texts: list[str]) -> None:
+def test_read_filters_entries(log: Log, wanted: Wanted, texts: list[str]) -> None:
     assert [entry.text for entry in log.read(wanted)] == texts
 
 
-def test_the_tail_is_of_what_is_wanted(log: Log) -> None:
+def test_tail_counts_matching_entries(log: Log) -> None:
     assert [entry.task for entry in log.read(EVERYTHING, 2)] == [11, 11]
     assert [entry.text for entry in log.read(Wanted(task=10), 1)] == ["oops\n"]
     assert len(log.read(EVERYTHING, 0)) == 0
 
 
-def test_logs_show_who_wrote_each_line(log: Log) -> None:
+def test_logs_show_the_writer_of_each_line(log: Log) -> None:
     assert str(log.read(Wanted(node=0))).splitlines() == [
         "[node 0] by itself",
         "[node 0, task 10] one",
@@ -259,8 +259,8 @@ def test_logs_are_a_sequence(log: Log) -> None:
 @pytest.mark.parametrize(
     ("task", "node", "stream"), [(None, None, "stdout"), (1, None, None), (0, None, "stdout"), (None, 1, "stdout")]
 )
-def test_an_offset_is_of_one_stream(task: int | None, node: int | None, stream: Any) -> None:
-    with pytest.raises(UsageError, match=r"^since= is an offset of one stream: say which, `task=N, stream='stdout'`"):
+def test_since_requires_one_stream(task: int | None, node: int | None, stream: Any) -> None:
+    with pytest.raises(UsageError, match=r"^since= is an offset in one stream: name it, `task=N, stream='stdout'`"):
         _wanted(task, node, stream, 5)
     assert _wanted(1, None, "stdout", 5) == Wanted(1, None, "stdout", 5)
     assert _wanted(0, 2, "stdout", 5) == Wanted(0, 2, "stdout", 5)
@@ -269,7 +269,7 @@ def test_an_offset_is_of_one_stream(task: int | None, node: int | None, stream: 
 # Following.
 
 
-def test_a_follower_gets_what_there_is_and_what_comes(log: Log) -> None:
+def test_follower_gets_existing_and_new_entries(log: Log) -> None:
     follower = log.follow(Wanted(task=10, stream="stdout", since=4), None, ended=False)
     log.add(0, 0, said("thr", 8, 10), 1.0)
     log.add(0, 0, said("ee\n", 11, 10), 1.0)
@@ -279,7 +279,7 @@ def test_a_follower_gets_what_there_is_and_what_comes(log: Log) -> None:
     assert [(entry.offset, entry.text) for entry in follower] == [(4, "two\n"), (8, "thr"), (11, "ee\n")]
 
 
-def test_a_follower_of_what_is_over_ends_at_once(log: Log) -> None:
+def test_follower_of_an_ended_log_ends_at_once(log: Log) -> None:
     assert len(list(log.follow(Wanted(task=10), None, ended=True))) == 2
 
 
@@ -289,7 +289,7 @@ def test_all_followers_end_with_the_pool(log: Log) -> None:
     assert [list(follower) for follower in followers] == [[], [], []]
 
 
-def test_a_follower_waits_for_the_next_piece(log: Log) -> None:
+def test_follower_waits_for_the_next_piece(log: Log) -> None:
     follower = log.follow(EVERYTHING, 0, ended=False)
     got: list[str] = []
     reader = threading.Thread(target=lambda: got.extend(entry.text for entry in follower), daemon=True)
@@ -300,7 +300,7 @@ def test_a_follower_waits_for_the_next_piece(log: Log) -> None:
     assert got == ["now\n"]
 
 
-def test_who_has_left_gets_nothing_more(log: Log) -> None:
+def test_closed_follower_gets_nothing_more(log: Log) -> None:
     with log.follow(EVERYTHING, 0, ended=False) as follower:
         pass
     follower.close()
@@ -308,7 +308,7 @@ def test_who_has_left_gets_nothing_more(log: Log) -> None:
     assert list(follower) == []
 
 
-def test_a_slow_follower_misses_the_oldest_and_is_told_how_much() -> None:
+def test_slow_follower_misses_the_oldest_and_counts_them() -> None:
     log = Log()
     follower = log.follow(EVERYTHING, None, ended=False)
     for number in range(9):

@@ -1,4 +1,4 @@
-"""Both sides of a cell's files."""
+"""Fixtures for both sides of a cell's files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A notebook's folder and the folders of nodes, on one disk, and cells between them that do nothing but to files."""
+"""A notebook's folder and the folders of nodes, on one disk, and cells that only work on files."""
 
 import os
 import pickle
@@ -22,7 +22,7 @@ __all__ = ["Sides", "contents"]
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """The files below a folder, by their relative path."""
+    """Return the text of the files below a folder, by relative path."""
     return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -32,12 +32,12 @@ class Sides:
 
     Attributes:
         name: of the notebook's folder in `root`.
-        told: what the user was told.
+        notices: notices that were shown to the user.
     """
 
     root: Path
     name: str = "here"
-    told: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
     taken: Taken = field(default_factory=Taken)
     cells: int = 0
 
@@ -46,7 +46,7 @@ class Sides:
         return self.root / self.name
 
     def there(self, node: int = 0) -> Path:
-        """The working folder of a node."""
+        """Return the working folder of a node."""
         return self.root / f"node-{node}" / "work"
 
     def write(self, path: str, text: str, side: Path | None = None) -> None:
@@ -56,10 +56,10 @@ class Sides:
         target.write_text(text)
 
     def trip(self, shape: str = "single", *, quiet: bool = False, **asked: object) -> Trip:
-        """The files of a cell, chosen."""
+        """Return the trip of a cell's files, with the files chosen."""
         self.here.mkdir(exist_ok=True)
         given = Asked(**asked)  # type: ignore[arg-type]  # as the test gives them
-        return Trip(given, str(self.here), self.taken, shape, self.told.append, quiet)  # type: ignore[arg-type]
+        return Trip(given, str(self.here), self.taken, shape, self.notices.append, quiet)  # type: ignore[arg-type]
 
     def run(
         self,
@@ -69,7 +69,7 @@ class Sides:
         run: str | None = None,
         namespace: Mapping[str, object] = FrozenMap(),
     ) -> CellResult:
-        """Run a cell on a node, in its folder; what it left, as it comes home.
+        """Run a cell on a node, in its folder. Return its result as it is returned to the notebook.
 
         Raises:
             PayloadError: its files cannot be put in place.
@@ -87,7 +87,7 @@ class Sides:
         run: str | None = None,
         namespace: Mapping[str, object] = FrozenMap(),
     ) -> tuple[CellResult, PayloadError | None]:
-        """Run a cell as `run` does; what it left, also where its files cannot be put in place, and why they cannot."""
+        """Run a cell as `run` does. Return its result, and the error if its files cannot be put in place."""
         error: PayloadError | None = None
         self.cells += 1
         self.there(node).mkdir(parents=True, exist_ok=True)
@@ -107,8 +107,8 @@ class Sides:
         return CellResult(ReturnedState(), None, node, files=left), error
 
     def cell(self, work: Callable[[], object] = lambda: None, node: int = 0, **asked: object) -> list[str]:
-        """Run a cell and bring its files home; what the user was told of it."""
-        del self.told[:]
+        """Run a cell and fetch its files. Return the notices that were shown to the user."""
+        del self.notices[:]
         trip = self.trip(**asked)  # type: ignore[arg-type]
         trip.arrive([self.run(trip.request(shared=False), work, node)])
-        return list(self.told)
+        return list(self.notices)

@@ -1,4 +1,4 @@
-"""What a node sends is written where it was asked for, in the notebook's folder, and nowhere else."""
+"""Files sent by a node are written only if they were requested, and only inside the notebook's folder."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 
 
 def arrive(folder: Path, *paths: str, fetch: tuple[str, ...] = ("**",), deleted: tuple[str, ...] = ()) -> list[str]:
-    """Have a node send files of these paths; the problems that are told."""
+    """Have a node send files of these paths. Return the reported problems."""
     packing = Packing()
     spans = [packing.add(path, Content((b"1",), (b"",), b"v" * 32, 1), 10**18) for path in paths]
     files = tuple(Brought(span, may_replace=True, is_written=True) for span in spans)
@@ -25,22 +25,22 @@ def arrive(folder: Path, *paths: str, fetch: tuple[str, ...] = ("**",), deleted:
 
 
 @pytest.mark.parametrize("path", ["../evil", "/tmp/evil", "a/../../evil", "", ".", "a\0b", "a//b", "./a"])
-def test_a_path_that_leads_out_is_refused(tmp_path: Path, path: str) -> None:
+def test_path_outside_the_folder_is_refused(tmp_path: Path, path: str) -> None:
     here = tmp_path / "here"
     here.mkdir()
-    assert arrive(here, path) == [f"Node 0 sent {path!r}, which was not asked for: it was not written."]
+    assert arrive(here, path) == [f"Node 0 sent {path!r}, which was not requested: it was not written."]
     assert list(tmp_path.rglob("*")) == [here]
     assert not Path("/tmp/evil").exists()
 
 
-def test_what_was_not_asked_for_is_refused(tmp_path: Path) -> None:
+def test_file_not_requested_is_refused(tmp_path: Path) -> None:
     assert arrive(tmp_path, "out/a.png", "main.py", fetch=("out/*.png",)) == [
-        "Node 0 sent 'main.py', which was not asked for: it was not written."
+        "Node 0 sent 'main.py', which was not requested: it was not written."
     ]
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "a.png"]
 
 
-def test_nothing_is_written_or_deleted_through_a_link(tmp_path: Path) -> None:
+def test_links_are_not_followed_for_writes_or_deletions(tmp_path: Path) -> None:
     here, outside = tmp_path / "here", tmp_path / "outside"
     here.mkdir()
     outside.mkdir()
@@ -54,7 +54,7 @@ def test_nothing_is_written_or_deleted_through_a_link(tmp_path: Path) -> None:
     assert [path.name for path in outside.iterdir()] == ["kept"]
 
 
-def test_a_link_in_the_place_of_a_file_is_left_as_it_is(tmp_path: Path) -> None:
+def test_link_in_place_of_file_is_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "target").write_text("mine")
     (tmp_path / "a.txt").symlink_to(tmp_path / "target")
     assert "a.node0.txt" in arrive(tmp_path, "a.txt", fetch=("*.txt",))[0]
@@ -63,11 +63,11 @@ def test_a_link_in_the_place_of_a_file_is_left_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "a.node0.txt").read_text() == "1"
 
 
-def test_a_file_that_is_not_whole_is_not_written(tmp_path: Path) -> None:
+def test_incomplete_file_is_not_written(tmp_path: Path) -> None:
     packing = Packing()
     span = packing.add("a", Content((b"12",), (b"",), b"v" * 32, 2), 0)
     result = FilesResult("/there", files=(Brought(span, may_replace=True, is_written=True),))
     arrival = Arrival(FilesRequest(str(tmp_path), fetch=("a",)), Versions(), lambda *_, **__: None, {})
     arrival.take([(0, result)], "single")
-    assert arrival.problems == ["a of node 0 could not be written here: a is not whole."]
+    assert arrival.problems == ["a of node 0 could not be written here: a is incomplete."]
     assert list(tmp_path.iterdir()) == []

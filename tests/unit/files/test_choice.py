@@ -1,4 +1,4 @@
-"""What `--file`, `--sync` and `--fetch` mean, and what is said where they mean nothing."""
+"""Selection of files by `--file`, `--sync` and `--fetch`, and the errors for invalid values."""
 
 import os
 from pathlib import Path
@@ -33,54 +33,53 @@ def folder(tmp_path: Path) -> Path:
         (("a,b.txt",), ["a,b.txt"]),
     ],
 )
-def test_files(folder: Path, texts: tuple[str, ...], files: list[str]) -> None:
+def test_file_option_selects_files(folder: Path, texts: tuple[str, ...], files: list[str]) -> None:
     assert sorted(choose(Asked(texts), str(folder)).files) == files
 
 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (Asked(("dtaa.csv",)), "--file dtaa.csv: there is no such file in {0}. Did you mean data.csv or data/a.csv?"),
-        (Asked(("a.csv",)), "--file a.csv: there is no such file in {0}. Did you mean data/a.csv or data.csv?"),
+        (Asked(("dtaa.csv",)), "--file dtaa.csv: no such file in {0}. Did you mean data.csv or data/a.csv?"),
+        (Asked(("a.csv",)), "--file a.csv: no such file in {0}. Did you mean data/a.csv or data.csv?"),
         (
             Asked(("nothing",)),
-            "--file nothing: there is no such file in {0}. Paths are taken from the notebook's folder; %cd changes it.",
+            "--file nothing: no such file in {0}. Paths are taken from the notebook's folder; %cd changes it.",
         ),
         (
             Asked(("*.parquet",)),
             "--file *.parquet: no file matches it in {0}. Paths are taken from the notebook's folder; %cd changes it.",
         ),
-        (Asked(("data",)), "--file data: it is a folder, and --file sends files: write --sync data."),
-        (Asked((".",)), "--file .: it is a folder, and --file sends files: write --sync ."),
+        (Asked(("data",)), "--file data: it is a folder, but --file sends files: write --sync data."),
+        (Asked((".",)), "--file .: it is a folder, but --file sends files: write --sync ."),
         (
             Asked(("../outside.csv",)),
-            "--file ../outside.csv: it is outside of the notebook's folder {0}, and has no place in the folder of a "
-            "cell: copy or link it into the folder.",
+            "--file ../outside.csv: it is outside the notebook's folder {0}, and cannot be part of a cell's "
+            "folder: copy or link it into the folder.",
         ),
         (
             Asked(("{0}/data.csv",)),
-            "--file {0}/data.csv: write the path from the notebook's folder, as the cell does on the node: "
-            "--file data.csv.",
+            "--file {0}/data.csv: write the path relative to the notebook's folder, as in the cell: --file data.csv.",
         ),
         (
             Asked(("/etc/passwd",)),
-            "--file /etc/passwd: it is outside of the notebook's folder {0}, and has no place in the folder of a cell: "
+            "--file /etc/passwd: it is outside the notebook's folder {0}, and cannot be part of a cell's folder: "
             "copy or link it into the folder.",
         ),
-        (Asked(sync=("dat",)), "--sync dat: there is no such folder in {0}. Did you mean data?"),
+        (Asked(sync=("dat",)), "--sync dat: no such folder in {0}. Did you mean data?"),
         (
             Asked(sync=("data.csv",)),
-            "--sync data.csv: it is a file, and --sync takes a folder: write --file data.csv.",
+            "--sync data.csv: it is a file, but --sync takes a folder: write --file data.csv.",
         ),
         (
             Asked(sync=("..",)),
-            "--sync ..: it is outside of the notebook's folder {0}, and has no place in the folder of a cell: "
+            "--sync ..: it is outside the notebook's folder {0}, and cannot be part of a cell's folder: "
             "copy it into the folder, or change to a folder above it with %cd.",
         ),
         (
             Asked(fetch=("/tmp/*.png",)),
-            "--fetch /tmp/*.png: it is outside of the notebook's folder {0}, and has no place in the folder of a cell: "
-            "have the cell write below its working folder.",
+            "--fetch /tmp/*.png: it is outside the notebook's folder {0}, and cannot be part of a cell's folder: "
+            "let the cell write below its working folder.",
         ),
         (
             Asked(("data.csv", "data/a.csv"), limit=3),
@@ -89,7 +88,7 @@ def test_files(folder: Path, texts: tuple[str, ...], files: list[str]) -> None:
         ),
     ],
 )
-def test_what_cannot_be(folder: Path, asked: Asked, words: str) -> None:
+def test_invalid_choice_raises_with_advice(folder: Path, asked: Asked, words: str) -> None:
     here = str(folder)
     asked = Asked(tuple(text.format(here) for text in asked.files), asked.sync, asked.fetch, (), asked.limit)
     with pytest.raises(SkywardError) as raised:
@@ -98,51 +97,51 @@ def test_what_cannot_be(folder: Path, asked: Asked, words: str) -> None:
     assert str(raised.value) == words.format(here)
 
 
-def test_several_folders_and_patterns_in_one_option(folder: Path) -> None:
+def test_option_takes_several_folders_and_patterns(folder: Path) -> None:
     choice = choose(Asked(sync=("data, out",), fetch=("out/*.png,model.pt",)), str(folder))
     assert [root.path for root in choice.roots] == ["data", "out"]
     assert choice.fetch == ("out/*.png", "model.pt")
 
 
-def test_a_link_out_of_the_folder_is_read_and_never_written_through(folder: Path) -> None:
+def test_link_out_of_the_folder_is_read_but_never_written(folder: Path) -> None:
     (folder / "linked.csv").symlink_to(folder.parent / "outside.csv")
     assert list(choose(Asked(("linked.csv",)), str(folder)).files) == ["linked.csv"]
     (folder.parent / "results").mkdir()
     (folder / "results").symlink_to(folder.parent / "results")
     for asked in (Asked(fetch=("results/*.png",)), Asked(sync=("results",))):
-        with pytest.raises(UsageError, match="is a link to .*, outside of the notebook's folder"):
+        with pytest.raises(UsageError, match="is a link to .*, outside the notebook's folder"):
             choose(asked, str(folder))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_cannot_be_read(folder: Path) -> None:
+def test_unreadable_file_is_refused(folder: Path) -> None:
     (folder / "data.csv").chmod(0)
     with pytest.raises(UsageError, match="--file data.csv: it cannot be read; check its permissions."):
         choose(Asked(("data.csv",)), str(folder))
 
 
-def test_what_is_neither_a_file_nor_a_folder(folder: Path) -> None:
+def test_special_file_is_refused(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with pytest.raises(UsageError, match="--file pipe: it is neither a file nor a folder"):
         choose(Asked(("pipe",)), str(folder))
     assert "pipe" not in choose(Asked(sync=(".",)), str(folder)).synced
 
 
-def test_a_synced_folder_and_the_files_that_are_left_out(folder: Path) -> None:
+def test_synced_folder_applies_excludes(folder: Path) -> None:
     (folder / IGNORE_FILE).write_text("# mine\n\n*.txt\ndata/deep/\n")
     choice = choose(Asked(("data.csv", "a,b.txt"), sync=(".", "data"), excludes=("b.csv",)), str(folder))
     assert [root.path for root in choice.roots] == ["."]
     assert sorted(choice.synced) == [IGNORE_FILE, "data.csv", "data/a.csv", "out/x"]
-    assert sorted(choice.files) == ["a,b.txt"]  # asked for by name, though the folder leaves it out
+    assert sorted(choice.files) == ["a,b.txt"]  # selected by name, although the folder excludes it
 
 
-def test_an_ignore_file_takes_nothing_in_again(folder: Path) -> None:
+def test_ignore_file_with_negated_pattern_is_refused(folder: Path) -> None:
     (folder / IGNORE_FILE).write_text("*.txt\n!a.txt\n")
-    with pytest.raises(UsageError, match=r"!a.txt would take something in again, which cannot be: leave the line out."):
+    with pytest.raises(UsageError, match=r"!a.txt is a negated pattern, which is not supported: remove the line."):
         choose(Asked(sync=(".",)), str(folder))
 
 
-def test_a_folder_with_too_many_files_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_with_too_many_files_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(choose.__globals__, "_MOST", 3)
     with pytest.raises(UsageError, match=r"^--sync .: the folder has more than 3 files. Name a smaller one"):
         choose(Asked(sync=(".",)), str(folder))

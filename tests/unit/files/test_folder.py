@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory in which a worker with two slots has started."""
+    """Return the directory in which a worker with two slots has started."""
     for name in ("start", "one", "two"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "start")
@@ -25,7 +25,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have directories of their own on Linux")
-def test_each_slot_has_a_directory_of_its_own(start: Path) -> None:
+def test_each_slot_has_its_own_directory(start: Path) -> None:
     one, two = str(start.parent / "one"), str(start.parent / "two")
     first, second = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
     with first, second:
@@ -39,7 +39,7 @@ def test_each_slot_has_a_directory_of_its_own(start: Path) -> None:
         assert first.submit(os.getcwd).result(10) == str(start)
 
 
-def test_where_that_is_refused_cells_of_one_folder_run_beside_each_other_and_others_are_refused(
+def test_without_per_thread_directories_only_cells_of_one_folder_run_together(
     start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: int) -> None:
@@ -65,7 +65,7 @@ def test_where_that_is_refused_cells_of_one_folder_run_beside_each_other_and_oth
         first.submit(leave).result(10)
 
 
-def test_a_folder_that_is_not_there_leaves_all_as_it_was(start: Path) -> None:
+def test_missing_folder_changes_nothing(start: Path) -> None:
     with ThreadPoolExecutor(1) as slot:
         with pytest.raises(FileNotFoundError):
             slot.submit(enter, str(start / "nowhere")).result(10)
@@ -73,7 +73,7 @@ def test_a_folder_that_is_not_there_leaves_all_as_it_was(start: Path) -> None:
     assert os.getcwd() == str(start)
 
 
-def test_nothing_moves_in_a_process_that_is_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_outside_a_worker_keeps_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "_found", None)
     before = os.getcwd()
     enter(str(tmp_path))

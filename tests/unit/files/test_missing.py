@@ -1,4 +1,4 @@
-"""A file that a cell did not find, and that is here, is told with the option that sends it."""
+"""The note about a file that a cell did not find and that exists in the notebook's folder."""
 
 import errno
 from pathlib import Path
@@ -29,12 +29,12 @@ def not_found(name: str) -> FileNotFoundError:
 
 
 @pytest.mark.parametrize("name", ["data.csv", "./data.csv", f"{THERE}/data.csv"])
-def test_a_file_that_is_here(folder: Path, name: str) -> None:
+def test_note_names_option_for_existing_file(folder: Path, name: str) -> None:
     note = missing_note(not_found(name), str(folder), THERE, 3)
-    assert note == f"data.csv is here, in {folder}, and not on node 3: send it with --file data.csv."
+    assert note == f"data.csv is here, in {folder}, but not on node 3: send it with --file data.csv."
 
 
-def test_a_folder_that_is_here(folder: Path) -> None:
+def test_note_names_option_for_existing_folder(folder: Path) -> None:
     note = missing_note(not_found("my data"), str(folder), THERE, 0)
     assert note is not None
     assert note.endswith("send it with --sync 'my data'.")
@@ -59,7 +59,7 @@ ODD_NAMES = (
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_the_option_that_is_told_sends_the_file_whatever_its_name(tmp_path: Path, name: str) -> None:
+def test_suggested_option_sends_file_of_any_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("1")
     note = missing_note(not_found(name), str(tmp_path), THERE, 0)
     assert note is not None
@@ -68,7 +68,7 @@ def test_the_option_that_is_told_sends_the_file_whatever_its_name(tmp_path: Path
     assert list(choose(Asked(files=files), str(tmp_path)).files) == [name]
 
 
-def test_the_option_for_a_dash_has_an_equals_sign(tmp_path: Path) -> None:
+def test_option_for_name_with_dash_has_equals_sign(tmp_path: Path) -> None:
     (tmp_path / "-dash.txt").write_text("1")
     note = missing_note(not_found("-dash.txt"), str(tmp_path), THERE, 0)
     assert note is not None
@@ -76,7 +76,7 @@ def test_the_option_for_a_dash_has_an_equals_sign(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["-dir", "my dir", "it's", "a,b", "~me"])
-def test_the_option_that_is_told_synchronizes_the_folder_whatever_its_name(tmp_path: Path, name: str) -> None:
+def test_suggested_option_syncs_folder_of_any_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     note = missing_note(not_found(name), str(tmp_path), THERE, 0)
     assert note is not None
@@ -84,13 +84,13 @@ def test_the_option_that_is_told_synchronizes_the_folder_whatever_its_name(tmp_p
     assert [root.path for root in choose(Asked(sync=parse_cell(line).sync), str(tmp_path)).roots] == [name]
 
 
-def test_an_absolute_path_is_told_as_the_relative_one(folder: Path) -> None:
+def test_absolute_path_is_suggested_as_relative_path(folder: Path) -> None:
     note = missing_note(not_found(f"{folder}/data.csv"), str(folder), THERE, 0)
     assert note is not None
     assert note.endswith(f"send it with --file data.csv. In the cell, name it data.csv: {folder} is not there.")
 
 
-def test_the_error_that_it_came_from_counts(folder: Path) -> None:
+def test_note_follows_the_cause_of_the_error(folder: Path) -> None:
     error = RuntimeError("could not load")
     error.__cause__ = not_found("data.csv")
     assert missing_note(error, str(folder), THERE, 0)
@@ -98,7 +98,7 @@ def test_the_error_that_it_came_from_counts(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [lambda: pd.read_csv("data.csv"), lambda: np.loadtxt("data.csv")])
-def test_errors_of_libraries(folder: Path, tmp_path_factory: pytest.TempPathFactory, read: object) -> None:
+def test_errors_of_libraries_get_the_note(folder: Path, tmp_path_factory: pytest.TempPathFactory, read: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))
         with pytest.raises(FileNotFoundError) as raised:
@@ -112,15 +112,15 @@ def test_errors_of_libraries(folder: Path, tmp_path_factory: pytest.TempPathFact
         not_found("other.csv"),
         not_found("/etc/data.csv"),
         not_found("../data.csv"),
-        FileNotFoundError(errno.ENOENT, "No such file or directory"),  # "file" is here, and not what is meant
+        FileNotFoundError(errno.ENOENT, "No such file or directory"),  # "file" exists here, but is not the missing file
         PermissionError(errno.EACCES, "Permission denied", "data.csv"),
         KeyError("data.csv"),
         ValueError("data.csv is no good"),
     ],
 )
-def test_other_errors_have_no_such_note(folder: Path, error: Exception) -> None:
+def test_other_errors_get_no_note(folder: Path, error: Exception) -> None:
     assert missing_note(error, str(folder), THERE, 0) is None
 
 
-def test_a_file_that_was_sent_is_not_advised_again(folder: Path) -> None:
+def test_file_already_sent_is_not_suggested(folder: Path) -> None:
     assert missing_note(not_found("data.csv"), str(folder), THERE, 0, {"data.csv"}) is None

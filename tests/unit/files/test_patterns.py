@@ -1,4 +1,4 @@
-"""Paths, and patterns of them."""
+"""Relative paths and patterns for them."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("path", ["a", "a/b.txt", "..a", "a..b/c", ".hidden"])
-def test_paths_inside_the_folder(path: str) -> None:
+def test_relative_paths_inside_the_folder_are_accepted(path: str) -> None:
     assert is_relative(path)
 
 
 @pytest.mark.parametrize(
     "path", ["", ".", "..", "/a", "../a", "a/../../b", "a/..", "./a", "a//b", "a/", "a\0b", "a\\..\\b", "//a"]
 )
-def test_paths_that_lead_elsewhere_or_are_not_in_their_shortest_form(path: str) -> None:
+def test_outside_or_unnormalised_paths_are_refused(path: str) -> None:
     assert not is_relative(path)
 
 
@@ -38,12 +38,12 @@ def test_paths_that_lead_elsewhere_or_are_not_in_their_shortest_form(path: str) 
         (".", ["a", "b/c"], []),
     ],
 )
-def test_patterns(tmp_path: Path, pattern: str, matching: list[str], others: list[str]) -> None:
+def test_glob_matches(tmp_path: Path, pattern: str, matching: list[str], others: list[str]) -> None:
     glob = Glob(pattern)
     assert [path for path in [*matching, *others] if glob.matches(path)] == matching
 
 
-def test_a_pattern_finds_on_the_disk_what_it_matches(tmp_path: Path) -> None:
+def test_glob_finds_matching_files_on_disk(tmp_path: Path) -> None:
     paths = ["a.csv", "data/a.csv", "data/more/b.csv", "data/c.txt", ".cache/d.csv", "out/x/y", "outer/z"]
     for path in paths:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def test_a_pattern_finds_on_the_disk_what_it_matches(tmp_path: Path) -> None:
         assert sorted(matching(str(tmp_path), glob)) == sorted(path for path in paths if glob.matches(path)), pattern
 
 
-def test_links_are_not_followed_in_circles(tmp_path: Path) -> None:
+def test_cyclic_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/a").write_text("1")
     (tmp_path / "data/link").symlink_to(tmp_path / "data/a")
@@ -75,7 +75,7 @@ def test_links_are_not_followed_in_circles(tmp_path: Path) -> None:
     assert sorted(matching(str(tmp_path), Glob("data/self/a"))) == ["data/self/a"]
 
 
-def test_what_is_left_out_of_a_folder(tmp_path: Path) -> None:
+def test_excludes_of_a_folder(tmp_path: Path) -> None:
     kept = ["a.py", "data/a.csv", "deep/data/x"]
     left = [".git/x", "a/__pycache__/b.pyc", ".venv/lib/x", "a/.ipynb_checkpoints/b", "env/lib/x", "big.ckpt", "data/x"]
     for path in [*kept, *left, "env/pyvenv.cfg"]:
@@ -93,6 +93,6 @@ def test_what_is_left_out_of_a_folder(tmp_path: Path) -> None:
     ("path", "other"),
     [("a.png", "a.node0.png"), ("out/a.png", "out/a.node0.png"), ("LICENSE", "LICENSE.node0"), (".env", ".env.node0")],
 )
-def test_names_of_other_versions(path: str, other: str) -> None:
+def test_name_for_another_version_of_a_file(path: str, other: str) -> None:
     assert aside(path, "node0") == other
     assert aside("a.png", "node0", 2) == "a.node0-2.png"

@@ -1,4 +1,4 @@
-"""What becomes of a file, from its versions."""
+"""Decisions about a file, from its versions."""
 
 import pytest
 
@@ -20,7 +20,7 @@ A, B, C = b"A", b"B", b"C"
         (A, B, None, (), "replace"),
     ],
 )
-def test_a_file_that_is_sent(
+def test_placing_of_sent_file(
     here: bytes, there: bytes | None, base: bytes | None, taken: tuple[bytes, ...], step: str
 ) -> None:
     assert place(here, there, base, taken) == step
@@ -30,22 +30,22 @@ def test_a_file_that_is_sent(
     ("here", "there", "base", "taken", "is_gone", "step"),
     [
         (A, None, None, (), False, "write"),  # new here
-        (None, A, None, (), False, "keep"),  # new there: it comes home
+        (None, A, None, (), False, "keep"),  # new there: it is fetched
         (A, A, B, (), False, "keep"),
         (B, A, A, (), False, "write"),  # changed here
         (A, B, A, (), False, "keep"),  # changed there
         (B, C, A, (), False, "set aside"),  # changed on both sides
         (B, C, None, (), False, "set aside"),  # new on both sides
-        (B, C, A, (C,), False, "write"),  # what is there has come home before
+        (B, C, A, (C,), False, "write"),  # the version there was fetched before
         (None, A, A, (), False, "remove"),  # deleted here
         (None, B, A, (), False, "keep"),  # deleted here, changed there
         (None, B, A, (B,), False, "remove"),
         (None, B, None, (B,), True, "remove"),
-        (None, B, None, (B,), False, "keep"),  # it came home under another name, and never was here under its own
-        (A, None, A, (), False, "write"),  # a cleaner of the node is no reason to delete anything here
+        (None, B, None, (B,), False, "keep"),  # it was fetched under another name, and never existed here under its own
+        (A, None, A, (), False, "write"),  # a cleanup of the node must not delete anything here
     ],
 )
-def test_a_file_of_a_synced_folder(
+def test_sync_of_file_before_the_cell(
     here: bytes | None, there: bytes | None, base: bytes | None, taken: tuple[bytes, ...], is_gone: bool, step: str
 ) -> None:
     assert sync(here, there, base, taken, is_gone=is_gone) == step
@@ -56,15 +56,15 @@ def test_a_file_of_a_synced_folder(
     [
         (None, None, (), True, False, "replace"),
         (None, None, (), False, False, "replace"),  # written by an earlier cell
-        (A, None, (), True, False, "stay"),  # it is here
+        (A, None, (), True, False, "stay"),  # it exists here
         (B, None, (), True, False, "replace"),  # as if the cell had run here
-        (B, None, (), False, False, "add"),  # which of the two is the later one is not known
+        (B, None, (), False, False, "add"),  # the later one is unknown
         (B, B, (), False, False, "replace"),  # sent, and changed there
-        (B, None, (A,), False, False, "stay"),  # it has come before
+        (B, None, (A,), False, False, "stay"),  # it was fetched before
         (None, None, (), False, True, "stay"),
     ],
 )
-def test_a_file_that_is_to_come_home(
+def test_fetching_of_file_after_the_cell(
     here: bytes | None, base: bytes | None, taken: tuple[bytes, ...], is_written: bool, only_written: bool, way: str
 ) -> None:
     assert bring(here, A, base, taken, is_written=is_written, only_written=only_written) == way
@@ -82,7 +82,7 @@ def test_a_file_that_is_to_come_home(
         (C, None, True, "set aside"),
     ],
 )
-def test_a_file_that_has_come(now: bytes | None, then: bytes | None, may_replace: bool, landing: str) -> None:
+def test_landing_of_fetched_file(now: bytes | None, then: bytes | None, may_replace: bool, landing: str) -> None:
     assert land(now, then, A, may_replace=may_replace) == landing
 
 
@@ -90,7 +90,7 @@ def found(run: int, version: bytes, node: int = 0, began: float = 0, ended: floa
     return Found(run, node, began, ended, version, **more)
 
 
-def test_one_version_keeps_its_name() -> None:
+def test_single_version_keeps_its_name() -> None:
     assert spread("out/a", [found(0, A)], ["node0"]) == {0: "out/a"}
     assert spread("out/a", [found(0, A, 0), found(1, A, 1)], ["node0", "node1"]) == {0: "out/a"}
 
@@ -102,18 +102,18 @@ def test_several_versions_are_named_by_node_or_element() -> None:
     assert spread("a.png", turns, ["0", "1", "2"]) == {0: "a.0.png", 1: "a.1.png", 2: "a.2.png"}
 
 
-def test_what_a_run_saw_while_another_was_writing_does_not_count() -> None:
+def test_version_seen_during_a_concurrent_write_is_ignored() -> None:
     half, whole = found(1, A, 0, 0, 1), found(0, B, 0, 0, 2)
     assert spread("a.png", [half, whole], ["0", "1"]) == {0: "a.png"}
-    assert len(spread("a.png", [half, found(0, B, 1, 0, 2)], ["0", "1"])) == 2  # on another node it does
+    assert len(spread("a.png", [half, found(0, B, 1, 0, 2)], ["0", "1"])) == 2  # not on another node
 
 
-def test_a_version_that_a_run_only_found_does_not_count_beside_one_that_was_written() -> None:
+def test_unwritten_version_is_ignored_beside_a_written_one() -> None:
     both = [found(0, A, 0, is_written=False), found(1, B, 1)]
     assert spread("a", both, ["node0", "node1"]) == {1: "a"}
 
 
-def test_of_a_synced_folder_the_last_version_of_each_node_counts() -> None:
+def test_synced_folder_keeps_last_version_of_each_node() -> None:
     turns = [found(0, A, 0, 0, 1, is_synced=True), found(1, B, 0, 1, 2, is_synced=True)]
     assert spread("a", turns, ["0", "1"]) == {1: "a"}
     elsewhere = found(2, C, 1, 0, 1, is_synced=True)

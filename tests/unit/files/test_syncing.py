@@ -1,4 +1,4 @@
-"""`--sync` loses no change, and ends with both sides equal, whatever the notebook and cells do to the files."""
+"""`--sync` loses no change and makes both sides equal, whatever the notebook and cells do to the files."""
 
 import shutil
 import tempfile
@@ -17,7 +17,7 @@ from tests.unit.files.sides import Sides, contents
 pytestmark = pytest.mark.unit
 
 PATHS = ("a", "b.txt", "c/d.txt", "c", "a/e")
-"""Some are folders of others: a file becomes a folder, and a folder a file."""
+"""Some are folders of others: files turn into folders, and folders into files."""
 
 NODES = (0, 1)
 
@@ -29,7 +29,7 @@ steps = st.lists(st.one_of(st.tuples(st.just("here"), changes), elsewhere, cells
 
 @dataclass
 class World:
-    """Both sides, and which of the texts that were ever written somebody has written over, or deleted, since."""
+    """Both sides, and the texts that were written and later overwritten or deleted on purpose."""
 
     sides: Sides
     written: set[str] = field(default_factory=set)
@@ -37,7 +37,7 @@ class World:
     waiting: list[tuple[Trip, CellResult]] = field(default_factory=list)
 
     def change(self, side: Path, wanted: list[tuple[str, str]]) -> None:
-        """Write and delete files on one side, knowing what is in them there."""
+        """Write and delete files on one side, and record the texts that this removes."""
         for path, what in wanted:
             target = side / path
             self.remove(target)
@@ -66,7 +66,7 @@ class World:
         self.waiting.append((trip, result))
 
     def collect(self) -> None:
-        """Bring home what waits, oldest first."""
+        """Fetch the waiting results, oldest first."""
         for trip, result in self.waiting:
             trip.arrive([result])
         self.waiting.clear()
@@ -75,7 +75,7 @@ class World:
 @given(steps=steps)
 @example(steps=[("cell", 0, [("c/d.txt", "write")], [("c", "write")], True), ("here", [("c", "delete")])])
 @settings(max_examples=80)
-def test_no_change_is_lost_and_both_sides_end_equal(steps: list[tuple[object, ...]]) -> None:
+def test_sync_loses_no_change_and_both_sides_converge(steps: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as root:
         world = World(Sides(Path(root)))
         for step in steps:
@@ -91,7 +91,7 @@ def test_no_change_is_lost_and_both_sides_end_equal(steps: list[tuple[object, ..
                     if collects:
                         world.collect()
         world.collect()
-        for _ in range(3):  # cells that change nothing: each side hears of the other
+        for _ in range(3):  # cells without changes: each side receives those of the other
             for node in NODES:
                 world.cell(node, [], [])
                 world.collect()

@@ -1,4 +1,4 @@
-"""`@sky.function` on everything that can be decorated, and how what it makes travels."""
+"""`@sky.function` on everything that can be decorated, and pickling of decorated functions."""
 
 import asyncio
 import functools
@@ -77,7 +77,7 @@ def test_needs() -> None:
     assert skyward.function(capabilities={"gpu"})(area.fn)(1).needs == Needs({}, {"gpu"})
 
 
-def test_needs_of_methods_groups_and_decorators_around() -> None:
+def test_needs_of_methods_groups_and_wrapped_functions() -> None:
     model, wanted = Model(3), Needs({"GPU": 1}, {"gpu"})
     assert model.heavy(2).needs == Model.heavy(model, 2).needs == wanted
     assert [call.needs for call in model.heavy(2) & model.scale(2)] == [wanted, NOTHING]
@@ -85,7 +85,7 @@ def test_needs_of_methods_groups_and_decorators_around() -> None:
     assert skyward.silent(skyward.function(resources={"GPU": 2})(area.fn))(1).needs == Needs({"GPU": 2})
 
 
-def test_needs_travel() -> None:
+def test_needs_survive_pickling() -> None:
     @skyward.function(resources={"GPU": 1})
     def local(number: int) -> int:
         return number
@@ -115,7 +115,7 @@ def test_with_resources_changes_a_copy() -> None:
         ({"resources": {1: 1}}, "a name in resources must be str, as in `resources={'GPU': 1}`, but got 1."),
         (
             {"resources": {" ": 1}},
-            "resources must name what it counts, as in `resources={'GPU': 1}`, but it names ' '.",
+            "resources must not have an empty name, as in `resources={'GPU': 1}`, but got ' '.",
         ),
         (
             {"capabilities": "gpu"},
@@ -127,7 +127,7 @@ def test_with_resources_changes_a_copy() -> None:
         ),
         (
             {"capabilities": [""]},
-            "capabilities must hold names, as in `capabilities={'gpu'}`, but it holds ''.",
+            "capabilities must not have an empty name, as in `capabilities={'gpu'}`, but got ''.",
         ),
     ],
 )
@@ -142,7 +142,7 @@ def test_metadata() -> None:
     assert repr(area) == "<sky.function area>"
 
 
-def test_local_runs_now() -> None:
+def test_local_runs_in_this_thread() -> None:
     assert area.local(2, height=3) == 6
 
 
@@ -159,7 +159,7 @@ def test_methods() -> None:
     assert made(2).local() == "Model2"
 
 
-def test_bound_method_travels() -> None:
+def test_bound_method_survives_pickling() -> None:
     assert cloudpickle.loads(cloudpickle.dumps(Model(3).scale(2))).local() == 6
 
 
@@ -169,7 +169,7 @@ def test_callables_without_a_name() -> None:
     assert skyward.function(math.sqrt)(4).local() == 2
 
 
-def test_module_functions_travel_by_name() -> None:
+def test_module_functions_are_pickled_by_name() -> None:
     assert pickle.loads(pickle.dumps(area)) is area
     assert cloudpickle.loads(cloudpickle.dumps(area)) is area
     assert pickle.loads(pickle.dumps(Model.scale)) is Model.scale
@@ -178,7 +178,7 @@ def test_module_functions_travel_by_name() -> None:
     assert find_decorated(len) is None
 
 
-def test_local_functions_travel_by_value() -> None:
+def test_local_functions_are_pickled_by_value() -> None:
     @skyward.function
     def fact(number: int) -> int:
         return 1 if number == 0 else number * fact.local(number - 1)
@@ -189,7 +189,7 @@ def test_local_functions_travel_by_value() -> None:
     assert copy(4).local() == 24
 
 
-def test_module_registered_by_value() -> None:
+def test_module_registered_by_value_is_pickled_by_value() -> None:
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)
     try:
@@ -245,11 +245,11 @@ def test_generator_function_runs_locally() -> None:
     assert list(count.local(3)) == [0, 1, 2]
 
 
-def test_an_async_function_runs_locally_as_any_other() -> None:
+def test_async_function_runs_locally() -> None:
     assert fetch.local(3) == fetch(3).local() == 3
 
 
-def test_an_async_generator_is_read_locally_as_any_other() -> None:
+def test_async_generator_is_read_locally() -> None:
     closed: list[str] = []
     assert list(feed.local(3, closed)) == [0, 1, 2]
     assert closed == ["closed"]
@@ -260,7 +260,7 @@ def test_an_async_generator_is_read_locally_as_any_other() -> None:
     assert closed == ["closed", "closed"]
 
 
-def test_where_a_loop_runs_an_async_function_is_to_be_awaited() -> None:
+def test_local_call_of_async_function_in_a_running_loop_is_refused() -> None:
     async def call() -> None:
         with pytest.raises(UsageError, match=r"^An event loop runs on this thread, so write `await fetch\.fn\("):
             fetch.local(3)
@@ -275,7 +275,7 @@ def test_async_generators_stream() -> None:
     assert not is_generator(fetch.fn)
 
 
-def test_main_marks_and_keeps_the_function() -> None:
+def test_main_marks_and_returns_the_function() -> None:
     def start() -> int:
         return 3
 

@@ -1,4 +1,4 @@
-"""The future of a group of calls, without nodes."""
+"""Future of a group of calls, without nodes."""
 
 import threading
 from functools import partial
@@ -12,7 +12,7 @@ from skyward.specs import Options
 
 
 def group(size: int) -> tuple[list[TaskFuture[Any]], list[int], TaskFuture[tuple[Any, ...]]]:
-    """Return the futures of calls that end as soon as they are stopped, which of them were stopped, and their group."""
+    """Return futures of calls that end when stopped, a record of the stopped ones, and the group's future."""
     futures = [TaskFuture[Any]() for _ in range(size)]
     stopped: list[int] = []
 
@@ -27,13 +27,13 @@ def group(size: int) -> tuple[list[TaskFuture[Any]], list[int], TaskFuture[tuple
 
 
 def settled() -> None:
-    """Wait until the library's loop has done what it was told to do."""
+    """Wait until the library's loop has processed all callbacks."""
     told = threading.Event()
     background.call_soon(told.set)
     assert told.wait(30)
 
 
-def test_cancelling_a_group_stops_all_calls_though_the_first_ends_at_once() -> None:
+def test_cancelling_a_group_stops_all_calls_even_if_the_first_ends_at_once() -> None:
     _, stopped, future = group(3)
     future.cancel()
     settled()
@@ -41,7 +41,7 @@ def test_cancelling_a_group_stops_all_calls_though_the_first_ends_at_once() -> N
     assert future.cancelled()
 
 
-def test_a_call_that_was_cancelled_by_itself_stops_the_others() -> None:
+def test_cancelling_one_call_stops_the_others() -> None:
     futures, stopped, future = group(3)
     futures[1].cancel()
     settled()
@@ -49,7 +49,7 @@ def test_a_call_that_was_cancelled_by_itself_stops_the_others() -> None:
     assert future.cancelled()
 
 
-def test_an_error_stops_the_others() -> None:
+def test_error_of_one_call_stops_the_others() -> None:
     futures, stopped, future = group(3)
     futures[2].set_exception(ValueError("broken"))
     settled()

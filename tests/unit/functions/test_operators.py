@@ -1,4 +1,4 @@
-"""The operators: what they hand to a pool, and what they say about a mistake. The pool here runs calls at once."""
+"""Operators: calls that they send to a pool, and errors about mistakes. The fake pool runs calls at once."""
 
 import pickle
 import re
@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import skyward
-from skyward import NoPoolError, NotOnNodeError, OperatorError, PendingFunction, SpecError, TaskFuture
+from skyward import NoPoolError, OnNodeError, OperatorError, PendingFunction, SpecError, TaskFuture
 from skyward.functions.target import current_pool, sky
 
 pytestmark = pytest.mark.unit
 
 
 class FakePool:
-    """Runs calls here, and remembers which way each was sent."""
+    """Pool that runs calls locally, and records the method of each."""
 
     def __init__(self, nodes: int = 3) -> None:
         self.nodes = nodes
@@ -133,7 +133,7 @@ def test_streamed_gather(pool: FakePool) -> None:
     assert list(group >> pool) == [2, 4]
 
 
-def test_generator_gives_an_iterator(pool: FakePool) -> None:
+def test_generator_returns_an_iterator(pool: FakePool) -> None:
     assert list(count(3) >> pool) == [0, 1, 2]
 
 
@@ -185,7 +185,7 @@ def test_timeout_must_be_a_positive_number(seconds: Any) -> None:
         skyward.function(timeout=seconds)
 
 
-def test_joining_keeps_the_shorter_timeout() -> None:
+def test_joined_groups_keep_the_shorter_timeout() -> None:
     long, short = (double(1) & name()).with_timeout(9), (double(2) & name()).with_timeout(4)
     assert (long & short).timeout == 4
     assert (long & name()).timeout == 9
@@ -342,7 +342,7 @@ def test_array_on_the_left() -> None:
 
 
 @pytest.mark.parametrize("pool", [skyward.Compute(), sky], ids=["pool", "singleton"])
-def test_what_is_no_call_on_the_left_of_a_pool(pool: Any) -> None:
+def test_left_side_that_is_not_a_call_is_refused(pool: Any) -> None:
     expected = (
         "`... >> pool` sends a call of a `@sky.function`, but its left side is 3 (int): put `@sky.function` on the "
         "function that makes it, and write `f(...) >> pool`."
@@ -367,11 +367,11 @@ def test_operators_on_a_node(monkeypatch: pytest.MonkeyPatch, target: Any) -> No
         "`name() >> ...` was used inside node 3: a node has no pool; call the function with `.local(...)` there, "
         "or send it from the client."
     )
-    with pytest.raises(NotOnNodeError, match=says(expected)):
+    with pytest.raises(OnNodeError, match=says(expected)):
         name() >> target
     acts: list[Callable[[Any], Any]] = [lambda p: name() > p, lambda p: name() @ p, lambda p: (name() & name()) >> p]
     for act in acts:
-        with pytest.raises(NotOnNodeError):
+        with pytest.raises(OnNodeError):
             act(target)
 
 
@@ -382,6 +382,6 @@ def test_text_of_long_groups() -> None:
     assert gather(name(), stream=True).text == "gather(..., stream=True)"
 
 
-def test_only_our_module_is_a_target() -> None:
+def test_only_the_skyward_module_is_a_target() -> None:
     with pytest.raises(OperatorError, match="the module `other`"):
         name() >> ModuleType("other")

@@ -1,4 +1,4 @@
-"""What counts as a streaming function, and which arguments stream in."""
+"""Detection of streaming functions and of arguments that stream in."""
 
 import collections.abc
 import functools
@@ -60,7 +60,7 @@ def test_decorated_generator() -> None:
 
 
 @pytest.mark.parametrize("fn", [len, lambda: [1], dict, wrapped(len)])
-def test_no_generator(fn: Callable[..., Any]) -> None:
+def test_other_functions_are_not_generators(fn: Callable[..., Any]) -> None:
     assert not is_generator(fn)
     assert stream_parameters(fn) == ()
 
@@ -140,7 +140,7 @@ def test_argument_given_by_name() -> None:
     assert stream_arguments(plain, (), {"other": 3}) == {}
 
 
-def test_a_list_streams_where_only_an_iterator_is_meant() -> None:
+def test_list_streams_if_only_an_iterator_is_allowed() -> None:
     assert list(stream_arguments(plain, ([1, 2], 3), {})[0]) == [1, 2]
     assert stream_arguments(optional, ([1, 2],), {}) == {}
     assert stream_arguments(optional, (None,), {}) == {}
@@ -148,6 +148,6 @@ def test_a_list_streams_where_only_an_iterator_is_meant() -> None:
     assert stream_arguments(plain, (None, 3), {}) == {}
 
 
-def test_method_and_partial_count_from_what_is_left() -> None:
+def test_positions_of_methods_and_partials_skip_bound_arguments() -> None:
     assert stream_arguments(Source().method, (iter([1]),), {}).keys() == {0}
     assert stream_arguments(functools.partial(several, iter([0])), (2, iter([3])), {}).keys() == {1}

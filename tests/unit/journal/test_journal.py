@@ -1,4 +1,4 @@
-"""The journal: what is written when, who may read it, and whose a pool is."""
+"""The journal: order of writes, confidentiality, and ownership of pools."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def new(name: str = "train", groups: dict[str, object] | None = None) -> PoolRec
     return PoolRecord.new(name, groups or {}, None, 600)
 
 
-def test_each_step_is_on_record_before_it_is_made_and_until_it_is_undone() -> None:
+def test_each_step_is_recorded_before_it_happens_and_until_it_is_undone() -> None:
     record = new()
     with Journal() as journal:
         (pool,) = journal.pools("train")
@@ -50,7 +50,7 @@ def test_each_step_is_on_record_before_it_is_made_and_until_it_is_undone() -> No
         (entry,) = journal.clusters(record.id)
         assert entry.cluster == CLUSTER
         assert set(entry.requests) == {first, second}
-        record.came(number, first, CLUSTER, MACHINES)
+        record.provisioned(number, first, CLUSTER, MACHINES)
         record.installed(number, MACHINES[0], WORKER)
         (entry,) = journal.clusters(record.id)
         assert entry.requests == (second,)
@@ -64,7 +64,7 @@ def test_each_step_is_on_record_before_it_is_made_and_until_it_is_undone() -> No
         assert journal.pools() == []
 
 
-def test_nobody_else_may_read_it_and_nothing_of_a_pool_stays_in_it(data: Path) -> None:
+def test_only_the_user_can_read_the_journal_and_no_data_of_a_closed_pool_stays(data: Path) -> None:
     record = new(groups={"default": ("a value that only this pool has",)})
     record.prepared(record.preparing("default", "another such value"), CLUSTER)
     (key,) = (data / "pools").iterdir()
@@ -80,7 +80,7 @@ def test_nobody_else_may_read_it_and_nothing_of_a_pool_stays_in_it(data: Path) -
     assert b"a value that only this pool has" not in kept
 
 
-def test_the_token_of_adapters_is_not_written_down(data: Path) -> None:
+def test_token_of_adapters_is_not_recorded(data: Path) -> None:
     adapters = sky.Adapter(token="a token that nobody knows")
     record = new(groups={"default": (Spec(provider=adapters),)})
     kept = b"".join(path.read_bytes() for path in data.glob("journal*"))
@@ -89,8 +89,8 @@ def test_the_token_of_adapters_is_not_written_down(data: Path) -> None:
     record.end()
 
 
-def test_secrets_are_with_the_key_of_the_pool_only(data: Path) -> None:
-    """And are neither in the journal in the clear, nor in what a spec says of itself."""
+def test_secrets_are_readable_with_the_key_of_the_pool_only(data: Path) -> None:
+    """Neither the journal file nor the repr of a spec contains them in plain text."""
     spec = Spec(image=sky.Image(env={"HF_TOKEN": "hf_of_nobody"}))
     assert "'HF_TOKEN': '***'" in repr(spec)
     assert "hf_of_nobody" not in repr(spec)
@@ -98,14 +98,14 @@ def test_secrets_are_with_the_key_of_the_pool_only(data: Path) -> None:
     cluster = replace(CLUSTER, spec=spec)
     number = record.preparing("default", spec)
     record.prepared(number, cluster)
-    record.came(number, record.asking(number), cluster, MACHINES)
+    record.provisioned(number, record.asking(number), cluster, MACHINES)
     kept = b"".join(path.read_bytes() for path in data.rglob("*") if path.is_file())
     assert b"HF_TOKEN" in kept
     assert b"hf_of_nobody" not in kept
     record.leave()
     with Journal() as journal:
         (entry,) = journal.clusters(record.id)
-        assert entry.offered.image.env == {"HF_TOKEN": "***"}, "whoever only reaps has no key"
+        assert entry.offered.image.env == {"HF_TOKEN": "***"}, "reaping needs no key"
         claim = Claim.take(record.id)
         assert claim is not None
         seal = Seal(claim.secrets_key)
@@ -116,14 +116,14 @@ def test_secrets_are_with_the_key_of_the_pool_only(data: Path) -> None:
         PoolRecord.taken_over(record.id, journal, claim).end()
 
 
-def test_what_cannot_be_pickled_is_left_out() -> None:
+def test_options_that_cannot_be_pickled_are_left_out() -> None:
     record = new(groups={"default": (sys._getframe(),)})
     with Journal() as journal:
         assert journal.pools()[0].settings == b""
     record.end()
 
 
-def test_a_pool_is_its_owners_until_that_dies(data: Path) -> None:
+def test_pool_belongs_to_its_owner_until_that_dies(data: Path) -> None:
     script = "import sys, time; from skyward.journal import PoolRecord\n" \
         "print(PoolRecord.new('theirs', {}, None, 0).id, flush=True); time.sleep(100)"  # fmt: skip  # one script
     env = {**os.environ, "PYTHONPATH": ROOT}
@@ -134,7 +134,7 @@ def test_a_pool_is_its_owners_until_that_dies(data: Path) -> None:
         owner.send_signal(signal.SIGKILL)
     claim = Claim.take(pool)
     assert claim is not None
-    assert Claim.take(pool) is None, "it is this process's now, and only once"
+    assert Claim.take(pool) is None, "this process has the claim already"
     claim.release()
     again = Claim.take(pool)
     assert again is not None
@@ -143,47 +143,48 @@ def test_a_pool_is_its_owners_until_that_dies(data: Path) -> None:
     assert Claim.take(pool) is None
 
 
-def test_what_is_over_is_over_once() -> None:
+def test_end_and_leave_are_idempotent() -> None:
     ended, left = new("ended"), new("left")
     for _ in range(2):
         ended.end()
         left.leave()
     left.end()
     with Journal() as journal:
-        assert [pool.name for pool in journal.pools()] == ["left"], "what others may reap stays on record"
+        assert [pool.name for pool in journal.pools()] == ["left"], "a pool that others may reap stays on record"
 
 
-def test_a_name_is_made_fit_for_a_file_and_for_tags() -> None:
+def test_pool_name_is_restricted_to_characters_of_files_and_tags() -> None:
     record = new("../my pool/ä")
     assert record.id.startswith("---my-pool---")
     record.end()
 
 
-def test_a_journal_of_another_version_is_left_alone(data: Path) -> None:
+def test_journal_of_another_version_is_refused(data: Path) -> None:
     new().end()
     with closing(sqlite3.connect(data / "journal.db")) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(JournalError, match=r"is of another version of Skyward \(99; this one has 1\)"):
+    with pytest.raises(JournalError, match=r"has the format of another version of Skyward \(99; this one has 1\)"):
         new()
 
 
-def test_a_directory_that_cannot_be_written_is_named(data: Path) -> None:
+def test_unwritable_directory_is_named(data: Path) -> None:
     data.parent.mkdir(exist_ok=True)
     data.touch()
-    with pytest.raises(JournalError, match=rf"^Skyward writes down what it launches in {data}, which cannot be made"):
+    message = rf"^Skyward records the machines it launches in {data}, which cannot be created"
+    with pytest.raises(JournalError, match=message):
         new()
 
 
-def test_another_look_at_it_does_not_let_go_of_it(data: Path) -> None:
+def test_second_connection_does_not_release_the_locks_of_the_first(data: Path) -> None:
     look = "from skyward.journal import Journal; Journal().close()"
     with Journal() as journal:
         journal.pools()
         Journal().close()
         subprocess.run([sys.executable, "-c", look], check=True)
-        assert (data / "journal.db-wal").exists(), "another process removed what this one uses"
+        assert (data / "journal.db-wal").exists(), "another process removed the WAL that this one uses"
 
 
-def test_many_processes_write_it_at_once(data: Path) -> None:
+def test_concurrent_writes_do_not_corrupt_the_journal(data: Path) -> None:
     write = (
         "from skyward.journal import Journal\n"
         "for number in range(20):\n"
@@ -198,8 +199,8 @@ def test_many_processes_write_it_at_once(data: Path) -> None:
         assert db.execute("SELECT count(*) FROM took").fetchone() == (60,)
 
 
-def test_one_that_is_damaged_is_named(data: Path) -> None:
+def test_damaged_journal_is_named(data: Path) -> None:
     data.mkdir(exist_ok=True)
     (data / "journal.db").write_bytes(b"no database" * 1000)
-    with pytest.raises(JournalError, match=r"is damaged \(.*\): move it out of the way\. Machines that only it knew"):
+    with pytest.raises(JournalError, match=r"is damaged \(.*\): remove or rename it\. Machines recorded only"):
         new()

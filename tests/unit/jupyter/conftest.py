@@ -1,4 +1,4 @@
-"""Pools that are no more than their description, and a shell to run magics in."""
+"""Fake pools, and a shell to run magics in."""
 
 import atexit
 import io
@@ -30,7 +30,7 @@ from skyward_kernel.pools import PoolManager
 
 
 class Elements:
-    """The elements of a stream. What the cell returned is there, too, for who has not taken them all."""
+    """The elements of a stream."""
 
     def __init__(self, stream: Iterator[Any]) -> None:
         self._stream = stream
@@ -43,7 +43,7 @@ class Elements:
 
 
 class FakeRun:
-    """A run that is over once `hold` is not set."""
+    """A run that finishes at once, unless `hold` is set."""
 
     def __init__(self, value: Callable[[], Any], nodes: list[int], stream: Any = None, *, hold: bool = False) -> None:
         self.future: Future[Any] = Future()
@@ -60,7 +60,7 @@ class FakeRun:
             self.finish()
 
     def finish(self) -> None:
-        """End with what the work gives."""
+        """Finish with the result of the work."""
         try:
             self.future.set_result(self._value())
         except Exception as error:
@@ -103,7 +103,7 @@ class FakeRun:
         return self.future.result()
 
     def remains(self) -> list[Remains]:
-        """What its work gives on each node, or has left."""
+        """Return the result of the run on each node, or what it left."""
         if not self.future.done():
             return [Remains(node, is_over=False) for node in self.nodes]
         value = self.left if self.future.exception() else self._returned()
@@ -118,7 +118,7 @@ class FakeRun:
 
 
 class FakeCompute:
-    """A pool that runs cells in this process, one after the other."""
+    """A pool that runs cells in this process, sequentially."""
 
     made: list["FakeCompute"]
     hold = False
@@ -144,7 +144,7 @@ class FakeCompute:
 
     def open(self) -> "FakeCompute":
         if not self.is_open:
-            with observed(self):  # type: ignore[arg-type]  # it is no Compute, only like one
+            with observed(self):  # type: ignore[arg-type]  # a fake Compute
                 if self.fail is not None:
                     raise self.fail
                 self.is_open = self.alive = True
@@ -214,7 +214,7 @@ class FakeCompute:
             lines = dict(linecache.cache)
             with redirect_stdout(caught):
                 value = pending.fn(*pending.args, **pending.kwargs)
-            linecache.cache.update(lines)  # a node has a cache of its own
+            linecache.cache.update(lines)  # a node has its own cache
             sink.output(0, "stdout", caught.getvalue())
             return value if ranks is None else [value] * len(ranks)
 
@@ -229,18 +229,18 @@ class FakeCompute:
 
 @pytest.fixture
 def compute() -> type[FakeCompute]:
-    """The class of the pools that are made; `made` has them all."""
+    """Class of the pools of a test; `made` has all instances."""
     return type("Pools", (FakeCompute,), {"made": []})
 
 
 @pytest.fixture
 def pools(compute: type[FakeCompute]) -> PoolManager:
-    return PoolManager(compute, POOL_LABELS)  # type: ignore[arg-type]  # it is no Compute, only like one
+    return PoolManager(compute, POOL_LABELS)  # type: ignore[arg-type]  # a fake Compute
 
 
 @dataclass
 class Ran:
-    """What came of a cell."""
+    """The outcome of a cell."""
 
     out: str
     err: str
@@ -251,7 +251,7 @@ class Ran:
 
     @property
     def shown_error(self) -> str:
-        """What IPython shows of the error."""
+        """The error as IPython shows it."""
         (shown,) = self.shown
         return shown
 
@@ -287,7 +287,7 @@ class Notebook:
 
 @contextmanager
 def new_shell() -> Iterator[InteractiveShell]:
-    """A fresh shell, which is IPython's only one meanwhile."""
+    """Make a fresh shell, which is IPython's singleton within the context."""
     hooks = sys.displayhook, sys.excepthook
     scope = current_pool.set(None)
     main = sys.modules["__main__"]
@@ -297,7 +297,7 @@ def new_shell() -> Iterator[InteractiveShell]:
     try:
         yield shell
     finally:
-        observe_with(None)  # where the extension was loaded
+        observe_with(None)  # in case the extension was loaded
         shell.atexit_operations()
         InteractiveShell.clear_instance()
         sys.displayhook, sys.excepthook = hooks

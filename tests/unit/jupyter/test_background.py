@@ -1,4 +1,4 @@
-"""Cells in the background, and interrupts, on a pool that runs cells in this process."""
+"""Background cells and interrupts, on a pool that runs cells in this process."""
 
 import io
 import signal
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 type Pools = type[FakeCompute]
 
 
-def test_noblock_gives_a_handle_that_binds_when_it_is_asked(notebook: Notebook, compute: Pools) -> None:
+def test_noblock_returns_a_handle_that_binds_variables_on_result(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     handle = notebook("handle = None\nhandle = %sky up\n1").result
     ran = notebook("%%sky --noblock\ny = 42")
@@ -24,7 +24,9 @@ def test_noblock_gives_a_handle_that_binds_when_it_is_asked(notebook: Notebook, 
     assert isinstance(handle, CellHandle)
     assert repr(handle) == "<CellHandle: %%sky in the background on pool 'default'; .result() waits for it>"
     assert (handle.done(), handle.status) == (False, "running")
-    with pytest.raises(TimeoutError, match=r"^The cell is not over after 0.01 s: wait longer, or \.cancel\(\) it\.$"):
+    with pytest.raises(
+        TimeoutError, match=r"^The cell has not finished after 0.01 s: wait longer, or \.cancel\(\) it\.$"
+    ):
         handle.result(0.01)
     compute.made[0].runs[-1].finish()
     assert (handle.done(), handle.status) == (True, "done")
@@ -36,7 +38,7 @@ def test_noblock_gives_a_handle_that_binds_when_it_is_asked(notebook: Notebook, 
     assert notebook["y"] == 1
 
 
-def test_a_failure_in_the_background_is_raised_each_time(notebook: Notebook) -> None:
+def test_background_failure_is_raised_by_every_result(notebook: Notebook) -> None:
     handle = notebook("%%sky --noblock\n1 / 0").result
     assert handle.status == "failed"
     for _ in range(2):
@@ -45,12 +47,12 @@ def test_a_failure_in_the_background_is_raised_each_time(notebook: Notebook) -> 
     assert handle.status == "failed"
 
 
-def test_map_in_the_background_gives_the_list(notebook: Notebook) -> None:
+def test_background_map_returns_a_list(notebook: Notebook) -> None:
     notebook("xs = [1, 2]")
     assert notebook("%%sky --noblock --map xs\nxs * 2").result.result() == [2, 4]
 
 
-def test_cells_in_the_background_are_listed_and_cancelled(notebook: Notebook, compute: Pools) -> None:
+def test_background_cells_are_listed_and_cancelled(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     notebook("%%sky --noblock\n\nwork = 1")
     notebook("%%sky --noblock\nother = 1")
@@ -63,13 +65,13 @@ def test_cells_in_the_background_are_listed_and_cancelled(notebook: Notebook, co
     assert notebook("%sky cancel").shown_error == (
         "UsageError: Several cells run in the background: name one of 1, 2, or --all."
     )
-    assert notebook("%sky cancel 7").shown_error == "UsageError: There is no cell '7' in the background; there is 1, 2."
+    assert notebook("%sky cancel 7").shown_error == "UsageError: There is no background cell '7': name one of 1, 2."
     assert notebook("%sky cancel 1").out == "Cell 1: the work on node 0 was stopped.\n"
     assert notebook("%sky cancel").out == "Cell 2: the work on node 0 was stopped.\n"
     assert notebook("%sky cancel --all").out == "No cell runs in the background.\n"
 
 
-def test_an_interrupt_stops_the_work_and_shows_one_line(notebook: Notebook, compute: Pools) -> None:
+def test_interrupt_cancels_the_cell_and_shows_one_line(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     notebook("%sky up --nodes 2")
     start = compute.made[0].start
@@ -86,7 +88,7 @@ def test_an_interrupt_stops_the_work_and_shows_one_line(notebook: Notebook, comp
     assert compute.made[0].runs[0].future.done()
 
 
-def test_an_interrupt_just_after_sending_stops_the_work(notebook: Notebook, compute: Pools) -> None:
+def test_interrupt_right_after_sending_cancels_the_cell(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     notebook("%sky up")
     start = compute.made[0].start
@@ -101,24 +103,26 @@ def test_an_interrupt_just_after_sending_stops_the_work(notebook: Notebook, comp
     assert compute.made[0].runs[0].future.done()
 
 
-def test_an_interrupt_while_the_pool_opens(notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_while_the_pool_opens_terminates_its_machines(
+    notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(compute, "open", interrupted)
     for cell in ("%%sky\n1", "%sky up"):
         assert notebook(cell).shown_error == (
-            "Interrupted: pool 'default' was not opened, and its machines were given back."
+            "Interrupted: pool 'default' was not opened, and its machines were released."
         )
     assert notebook("%sky pools").out == "There are no pools. A cell with %%sky opens one.\n"
 
 
-def test_a_cell_in_the_background_can_be_awaited(notebook: Notebook, compute: Pools) -> None:
+def test_background_cell_can_be_awaited(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     notebook("xs = [1, 2]")
     notebook("handle = None")
     notebook.shell.user_ns["handle"] = notebook("%%sky --noblock --map xs\nxs * 2").result
-    runs = list(compute.made[0].runs)  # without that of the next cell
+    runs = list(compute.made[0].runs)  # without the run of the next cell
 
     def finish() -> None:
         for run in runs:
@@ -132,39 +136,39 @@ def test_a_cell_in_the_background_can_be_awaited(notebook: Notebook, compute: Po
     assert isinstance(notebook("await broken").error, ZeroDivisionError)
 
 
-def test_a_cell_in_the_background_is_shown_again(notebook: Notebook, compute: Pools) -> None:
+def test_background_cell_is_shown_again(notebook: Notebook, compute: Pools) -> None:
     assert notebook("%sky show").out == "There are no cells in the background. `%%sky --noblock` starts one.\n"
     first = notebook("%%sky --noblock\nprint('hello')\n1").result
     compute.hold = True
     second = notebook("%%sky --noblock\nprint('later')").result
     again = notebook("%sky show 1")
     assert (again.out.splitlines()[0], again.result) == ("hello", first)
-    assert notebook("%sky show").result is second, "the latest one"
+    assert notebook("%sky show").result is second, "the latest cell is shown"
     compute.made[0].runs[-1].finish()
     assert "later\n" in notebook("%sky show 2").out
-    assert notebook("%sky show 9").shown_error == "UsageError: There is no cell '9' in the background; there is 1, 2."
+    assert notebook("%sky show 9").shown_error == "UsageError: There is no background cell '9': name one of 1, 2."
 
 
-def test_some_cells_that_are_over_are_kept(notebook: Notebook) -> None:
+def test_finished_background_cells_are_kept_up_to_a_limit(notebook: Notebook) -> None:
     for _ in range(9):
         notebook("%%sky --noblock\nx = 1")
     assert [line.split()[0] for line in notebook("%sky status").out.splitlines()[-6:]] == ["4", "5", "6", "7", "8", "9"]
 
 
-def test_what_is_kept_of_the_output_is_bounded() -> None:
-    tape, shown = OutputRecorder(), io.StringIO()
+def test_recorded_output_is_bounded() -> None:
+    recorder, shown = OutputRecorder(), io.StringIO()
     for number in range(3000):
-        tape.text("stdout", f"{number} {'x' * 1000}\n")
+        recorder.text("stdout", f"{number} {'x' * 1000}\n")
     with redirect_stdout(shown):
-        tape.replay(None)
+        recorder.replay(None)
     lines = shown.getvalue().splitlines()
-    assert lines[0] == "[... what came before was not kept]"
+    assert lines[0] == "[... earlier output was dropped]"
     assert lines[-1].startswith("2999 ")
     assert len(shown.getvalue()) < 2_100_000
 
 
 class Shown:
-    """Takes displays."""
+    """Publisher that records displays."""
 
     def __init__(self) -> None:
         self.data: list[object] = []
@@ -173,12 +177,12 @@ class Shown:
         self.data.append(data)
 
 
-def test_displays_are_kept_as_they_are_in_the_end() -> None:
-    tape, shown = OutputRecorder(), Shown()
-    tape.display({"text/plain": "gone"}, {}, None, update=False)
-    tape.clear()
-    tape.display({"text/plain": "10 %"}, {}, "bar", update=False)
-    tape.display({"text/plain": "figure"}, {}, None, update=False)
-    tape.display({"text/plain": "100 %"}, {}, "bar", update=True)
-    tape.replay(shown)
+def test_recorder_keeps_the_last_state_of_displays() -> None:
+    recorder, shown = OutputRecorder(), Shown()
+    recorder.display({"text/plain": "gone"}, {}, None, update=False)
+    recorder.clear()
+    recorder.display({"text/plain": "10 %"}, {}, "bar", update=False)
+    recorder.display({"text/plain": "figure"}, {}, None, update=False)
+    recorder.display({"text/plain": "100 %"}, {}, "bar", update=True)
+    recorder.replay(shown)
     assert shown.data == [{"text/plain": "100 %"}, {"text/plain": "figure"}]

@@ -1,4 +1,4 @@
-"""TAB and `?` behind `%%sky` and `%sky`."""
+"""TAB completion and `?` of `%%sky` and `%sky`."""
 
 from pathlib import Path
 from typing import Any
@@ -49,13 +49,13 @@ def words(text: str) -> set[str]:
         ("%sky up train --allocation ", {"spot", "on-demand"}, {"--nodes", "train"}),
     ],
 )
-def test_what_is_offered(text: str, some: set[str], none_of: set[str]) -> None:
+def test_words_are_offered_by_position(text: str, some: set[str], none_of: set[str]) -> None:
     found = words(text)
     assert some <= found
     assert not none_of & found
 
 
-def test_paths_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data").mkdir()
     for name in ("a.csv", "data/b.csv", ".hidden"):
         (tmp_path / name).touch()
@@ -66,7 +66,7 @@ def test_paths_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert words("%%sky --file nowhere/") == set()
 
 
-def test_the_shell_completes_and_explains(
+def test_shell_completes_and_explains_the_magics(
     shell: InteractiveShell, pools: PoolManager, monkeypatch: pytest.MonkeyPatch, project: Write
 ) -> None:
     project("[pools.train]\nnodes = 2")
@@ -75,7 +75,7 @@ def test_the_shell_completes_and_explains(
     one: Any = shell
 
     def completed(line: str, rest: str = "") -> list[str]:
-        """What a front end offers at the end of the first line of a cell."""
+        """Return the completions at the end of the first line of a cell."""
         with provisionalcompleter():
             return [each.text for each in one.Completer.completions(line + rest, len(line))]
 

@@ -1,4 +1,4 @@
-"""What `skyward.toml`, the user's own file and traits make of cells and pools, and how `%sky config` says so."""
+"""Effects of `skyward.toml`, the user's file and traits on cells and pools, and the output of `%sky config`."""
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -26,14 +26,14 @@ type Pools = type[FakeCompute]
 
 @pytest.fixture(autouse=True)
 def _progress_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs these tests may have turned it off, as the tests of the notebooks do."""
+    """Enable progress: the environment of the tests may have disabled it."""
     monkeypatch.delenv("SKYWARD_PROGRESS", raising=False)
 
 
 @pytest.fixture
 def pools(compute: Pools) -> PoolManager:
-    """As the pools of a kernel are."""
-    return PoolManager(compute, POOL_LABELS, configured_values)  # type: ignore[arg-type]  # it is no Compute, only like one
+    """Pools with configured defaults, like those of a kernel."""
+    return PoolManager(compute, POOL_LABELS, configured_values)  # type: ignore[arg-type]  # a fake Compute
 
 
 PROJECT = """
@@ -54,7 +54,7 @@ PROJECT = """
     """
 
 
-def test_a_cell_has_the_pool_that_the_file_describes(notebook: Notebook, compute: Pools, project: Write) -> None:
+def test_cell_uses_the_pool_of_the_file(notebook: Notebook, compute: Pools, project: Write) -> None:
     project(PROJECT)
     notebook("%%sky\nx = 1")
     notebook("%%sky --pool small --nodes 3 --pip numpy\nx = 1")
@@ -67,7 +67,7 @@ def test_a_cell_has_the_pool_that_the_file_describes(notebook: Notebook, compute
     assert [pool.sent[0][0].timeout for pool in compute.made] == [3600, 3600, 5]
 
 
-def test_an_open_pool_stays_as_it_is_when_the_file_changes(notebook: Notebook, compute: Pools, project: Write) -> None:
+def test_open_pool_is_unaffected_by_changes_of_the_file(notebook: Notebook, compute: Pools, project: Write) -> None:
     project(PROJECT)
     notebook("%%sky\nx = 1")
     project(PROJECT.replace("2:8", "4:8"))
@@ -78,21 +78,21 @@ def test_an_open_pool_stays_as_it_is_when_the_file_changes(notebook: Notebook, c
     assert compute.made[1].spec.nodes == Nodes(4, 8)
 
 
-def test_commands_mean_the_pool_of_the_cells(notebook: Notebook, compute: Pools, project: Write) -> None:
+def test_commands_use_the_default_pool_of_cells(notebook: Notebook, compute: Pools, project: Write) -> None:
     project(PROJECT)
     notebook("%sky up")
     notebook.magics.put_in_scope()
     assert current_pool.get() is not None
-    assert notebook("%sky scale 3").out == "Pool 'train' goes to 3 nodes.\n"
+    assert notebook("%sky scale 3").out == "Scaling pool 'train' to 3 nodes.\n"
     assert notebook("%sky down").out == "Pool 'train' is closed.\n"
 
 
-def test_a_broken_file_stops_cells_and_lets_pools_be_closed(notebook: Notebook, compute: Pools, project: Write) -> None:
+def test_invalid_file_stops_cells_but_pools_can_be_closed(notebook: Notebook, compute: Pools, project: Write) -> None:
     project(PROJECT)
     notebook("%%sky\nx = 1")
     path = project("[cells]\npool = = 1")
     assert notebook("%%sky\nx = 2").shown_error == (
-        f"SpecError: {path} is not TOML: invalid value (at line 2, column 8). Mend it there, or move the file away."
+        f"SpecError: {path} is not TOML: invalid value (at line 2, column 8). Fix or remove the file."
     )
     assert notebook("x").result == 1
     assert notebook("%sky down").out == "Pool 'train' is closed.\n"
@@ -114,13 +114,13 @@ def test_a_broken_file_stops_cells_and_lets_pools_be_closed(notebook: Notebook, 
         ("capture-limit = 3", "cells have no such setting; did you mean 'capture_limit'?"),
     ],
 )
-def test_a_wrong_setting_is_named(notebook: Notebook, project: Write, line: str, message: str) -> None:
+def test_invalid_setting_is_named(notebook: Notebook, project: Write, line: str, message: str) -> None:
     project(f"[cells]\n{line}")
     key = line.partition(" ")[0]
     assert notebook("%%sky\n1").shown_error == f"SpecError: skyward.toml:2, cells.{key}: {message}"
 
 
-def test_traits_count_more_than_files_and_files_more_than_defaults(
+def test_traits_override_files_and_files_override_defaults(
     shell: InteractiveShell, pools: PoolManager, project: Write, user: Write
 ) -> None:
     shell.config = Config(SkyMagics={"progress_after": 2.0, "footer": True})
@@ -145,7 +145,7 @@ def test_traits_count_more_than_files_and_files_more_than_defaults(
     }
 
 
-def test_config_shows_every_setting_and_who_says_so(
+def test_config_shows_every_setting_and_its_source(
     notebook: Notebook, project: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = project(PROJECT)
@@ -175,7 +175,7 @@ def test_config_shows_every_setting_and_who_says_so(
     assert len(small.splitlines()) == 4
 
 
-def test_config_of_a_pool_that_was_taken_over_shows_no_secret(
+def test_config_of_an_attached_pool_shows_no_secret(
     notebook: Notebook, compute: Pools, project: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = Compute(name="left", nodes=2, image=Image(env={"TOKEN": "secret"}, pip=["numpy"]), budget=5)
@@ -188,12 +188,12 @@ def test_config_of_a_pool_that_was_taken_over_shows_no_secret(
     assert "secret" not in str(rows)
 
 
-def test_config_without_any_file(notebook: Notebook, project: Write) -> None:
+def test_config_without_files_says_so(notebook: Notebook, project: Write) -> None:
     out = notebook("%sky config").out
     assert out.startswith("There is no skyward.toml here or above, and no ~/.skyward/defaults.toml.\n\ncells ")
 
 
-def test_a_dry_run_tells_of_what_the_file_says(notebook: Notebook, project: Write) -> None:
+def test_dry_run_includes_the_settings_of_the_file(notebook: Notebook, project: Write) -> None:
     project(PROJECT)
     out = notebook("%%sky --dry-run --budget 5\n1").out
     assert out == (
@@ -201,7 +201,7 @@ def test_a_dry_run_tells_of_what_the_file_says(notebook: Notebook, project: Writ
     )
 
 
-def test_a_file_says_where_cells_run_and_how_often(notebook: Notebook, compute: Pools, project: Write) -> None:
+def test_file_sets_nodes_and_retries_of_cells(notebook: Notebook, compute: Pools, project: Write) -> None:
     project("[cells]\non = '0,2'\nretries = 2\nquiet = true\nfooter = true")
     notebook("%sky up --nodes 3")
     assert notebook("%%sky\nx = 1").displays == []
@@ -212,7 +212,7 @@ def test_a_file_says_where_cells_run_and_how_often(notebook: Notebook, compute: 
 
 
 @pytest.mark.parametrize(("value", "where"), [("'0:2'", (0, 1)), ("1", 1), ("'gpu'", "gpu"), ("'ALL'", "all")])
-def test_a_trait_says_where_cells_run(notebook: Notebook, value: str, where: object) -> None:
+def test_trait_sets_the_nodes_of_cells(notebook: Notebook, value: str, where: object) -> None:
     notebook(f"%config SkyMagics.on = {value}")
     assert notebook.magics.sourced["on"].value == where
     with pytest.raises(TraitError, match=r"^on takes one, all, head, .*, but got '1:0'\.$"):

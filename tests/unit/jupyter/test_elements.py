@@ -1,4 +1,4 @@
-"""The elements of a stream: a bounded number of them is kept, and they can be had again."""
+"""Elements of a stream: a bounded number of them is kept, and can be read again."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ type Pools = type[FakeCompute]
 
 @pytest.fixture
 def gate(notebook: Notebook) -> threading.Event:
-    """What cells wait for, in this process; they import `sys` to have it."""
+    """An event that cells of a test wait for; they get it from `sys`."""
     sys.gate_of_the_test = gate = threading.Event()  # type: ignore[attr-defined]
     return gate
 
@@ -31,7 +31,7 @@ def start(notebook: Notebook, cell: str, options: str = "--noblock") -> StreamHa
     return handle
 
 
-def test_a_loop_has_the_elements_as_they_arrive(notebook: Notebook, gate: threading.Event) -> None:
+def test_loop_gets_the_elements_as_they_arrive(notebook: Notebook, gate: threading.Event) -> None:
     handle = start(notebook, WAIT)
     loop = iter(handle)
     assert [next(loop), next(loop)] == [1, 2]
@@ -46,13 +46,13 @@ def test_a_loop_has_the_elements_as_they_arrive(notebook: Notebook, gate: thread
     ]
     gate.set()
     assert list(loop) == [3]
-    assert notebook["last"] == "home", "the end of a loop binds, as result() does"
+    assert notebook["last"] == "home", "the end of the loop binds variables, like result()"
     assert list(handle) == handle.result() == [1, 2, 3]
     assert handle.status == "done"
     assert repr(handle) == "<StreamHandle: %%sky in the background on pool 'default', 3 elements; iterate over it>"
 
 
-def test_names_are_bound_when_the_result_is_asked_for(notebook: Notebook) -> None:
+def test_variables_are_bound_by_result(notebook: Notebook) -> None:
     handle = start(notebook, "yield 1\nx = 5")
     assert handle._sent.wait()
     assert "x" not in notebook.shell.user_ns
@@ -60,7 +60,7 @@ def test_names_are_bound_when_the_result_is_asked_for(notebook: Notebook) -> Non
     assert notebook["x"] == 5
 
 
-def test_an_async_loop_leaves_the_loop_of_the_notebook_alone(notebook: Notebook, gate: threading.Event) -> None:
+def test_async_loop_does_not_block_the_event_loop_of_the_notebook(notebook: Notebook, gate: threading.Event) -> None:
     notebook.shell.user_ns.update(handle=start(notebook, WAIT), gate=gate)
     cell = """
 import asyncio
@@ -79,7 +79,7 @@ async def release():
     assert notebook["last"] == "home"
 
 
-def test_an_error_comes_after_the_elements(notebook: Notebook) -> None:
+def test_error_is_raised_after_the_elements(notebook: Notebook) -> None:
     handle = start(notebook, "x = 1\nyield 1\nx = 2\n1 / 0")
     seen = []
     with pytest.raises(ZeroDivisionError):
@@ -92,11 +92,11 @@ def test_an_error_comes_after_the_elements(notebook: Notebook) -> None:
         handle.result()
     notebook.shell.user_ns["handle"] = handle
     shown = notebook("for each in handle: pass").shown_error
-    assert "----> 5 1 / 0" in shown, "the line of the cell"
+    assert "----> 5 1 / 0" in shown, "the line of the cell is shown"
     assert "readahead.py" not in shown
 
 
-def test_an_interrupt_ends_the_wait_only(
+def test_interrupt_ends_only_the_wait(
     notebook: Notebook, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = start(notebook, WAIT)
@@ -110,21 +110,21 @@ def test_an_interrupt_ends_the_wait_only(
 
     monkeypatch.setattr(Elements, "wait", interrupted)
     shown = notebook("for each in handle: pass").shown_error
-    assert shown == "Interrupted: the cell goes on in the background; .cancel() stops it."
+    assert shown == "Interrupted: the cell keeps running in the background; .cancel() stops it."
     gate.set()
     assert handle.result() == [1, 2, 3]
 
 
-def test_the_oldest_elements_are_dropped() -> None:
-    told: list[int] = []
-    elements = Elements(lambda: told.append(1), most=3)
+def test_oldest_elements_are_dropped() -> None:
+    drops: list[int] = []
+    elements = Elements(lambda: drops.append(1), most=3)
     for number in range(3):
         elements.add(number, 0)
-    assert (told, elements.kept()) == ([], [0, 1, 2])
+    assert (drops, elements.kept()) == ([], [0, 1, 2])
     for number in range(3, 10_000):
         elements.add(number, 0)
     elements.finish()
-    assert told == [1]
+    assert drops == [1]
     assert elements.kept() == [9997, 9998, 9999]
     assert (elements.count, elements.dropped) == (10_000, 9997)
     assert elements.wait(0) == (9997, 9997)
@@ -133,7 +133,7 @@ def test_the_oldest_elements_are_dropped() -> None:
     assert len(elements._kept) < 2100, "what was dropped is freed"
 
 
-def test_heavy_elements_are_dropped_sooner_but_never_the_last() -> None:
+def test_large_elements_are_dropped_sooner_but_never_the_last() -> None:
     elements = Elements(heaviest=100)
     elements.add("a", 60)
     elements.add("b", 40)
@@ -145,25 +145,27 @@ def test_heavy_elements_are_dropped_sooner_but_never_the_last() -> None:
 
 
 @pytest.mark.parametrize(("value", "bytes_"), [(1, 0), ("abc", 3), ({"a": b"12", "b": [b"3"]}, 2), ((b"1", "23"), 3)])
-def test_what_an_element_weighs(value: object, bytes_: int) -> None:
+def test_weight_of_an_element(value: object, bytes_: int) -> None:
     assert weight(value) == bytes_
 
 
-def test_a_long_stream_says_once_what_is_kept(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_stream_warns_once_that_elements_are_dropped(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "Elements", lambda on_drop: Elements(on_drop, most=2))
     ran = notebook("%%sky\nfor i in range(5):\n    yield i")
     assert notebook["_"] == [3, 4]
     assert ran.err == (
-        "The cell has yielded more than is kept of it, 100,000 elements or 1 GiB: only the last ones stay in `_`.\n"
+        "The cell has yielded more than the 100,000 elements or 1 GiB that are kept: only the last ones stay in `_`.\n"
     )
     handle = notebook.shell.user_ns["handle"] = start(notebook, "for i in range(5):\n    yield i")
     assert handle.result() == [3, 4]
     ran = notebook("seen = list(handle)")
     assert notebook["seen"] == [3, 4]
-    assert ran.err == "Cell 1: the first 3 elements were not kept, and this loop goes on behind them.\n"
+    assert ran.err == "Cell 1: the first 3 elements were not kept; the loop continues after them.\n"
 
 
-def test_a_loop_that_is_overtaken_says_so(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_warns_if_elements_were_dropped_before_it_read_them(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(running, "Elements", lambda on_drop: Elements(on_drop, most=2))
     handle = notebook.shell.user_ns["handle"] = start(notebook, "for i in range(5):\n    yield i")
     handle.result()
@@ -171,5 +173,5 @@ def test_a_loop_that_is_overtaken_says_so(notebook: Notebook, monkeypatch: pytes
     ran = notebook(f"loop = iter(handle)\nfirst = next(loop)\n{overtake}\nrest = list(loop)")
     assert (notebook["first"], notebook["rest"]) == (3, [5, 6])
     assert ran.err.splitlines()[-1] == (
-        "Cell 1: 1 element after the first 4 were not kept, and this loop goes on behind them."
+        "Cell 1: 1 element after the first 4 were not kept; the loop continues after them."
     )

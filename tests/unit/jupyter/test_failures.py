@@ -1,4 +1,4 @@
-"""A cell that fails in several places: what is the same is shown once."""
+"""Errors of a cell that fails on several nodes: identical ones are shown once."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.unit.jupyter.conftest import Notebook
 pytestmark = pytest.mark.unit
 
 
-def test_errors_beside_the_first_are_named(notebook: Notebook) -> None:
+def test_errors_of_further_runs_are_listed(notebook: Notebook) -> None:
     notebook("xs = list(range(9))")
     lines = notebook("%%sky --map xs\n1 / xs if xs == 0 else [][xs]").shown_error.splitlines()
     assert lines[-3:] == [
@@ -23,12 +23,12 @@ def test_errors_beside_the_first_are_named(notebook: Notebook) -> None:
     assert lines[-6:] == [f"Node 0: KeyError: {n}" for n in range(1, 6)] + ["... and 3 more."]
 
 
-def test_what_is_the_same_everywhere_is_shown_once(notebook: Notebook) -> None:
+def test_identical_errors_are_shown_once(notebook: Notebook) -> None:
     lines = notebook("%%sky --nodes 3 --on all\n1 / 0").shown_error.splitlines()
     assert lines[-3:] == ["ZeroDivisionError: division by zero", "3 of 3 runs failed.", "The same in 2 runs on node 0."]
 
 
-def test_an_error_of_another_line_has_its_traceback(notebook: Notebook) -> None:
+def test_error_at_another_line_has_its_own_traceback(notebook: Notebook) -> None:
     notebook("xs = [0, 1, 2]")
     shown = notebook("%%sky --map xs\nif xs:\n    {}['missing']\n1 / xs").shown_error
     first, second = shown.split("Traceback (most recent call last on node 0):\n")
@@ -41,7 +41,7 @@ def test_an_error_of_another_line_has_its_traceback(notebook: Notebook) -> None:
     ]
 
 
-def test_the_node_of_the_first_is_told_where_it_is_one_of_several() -> None:
+def test_node_of_the_first_error_is_named_if_there_are_several_nodes() -> None:
     failure = capture_failure(ValueError("wrong"))
     results = [CellResult(ReturnedState(), failure, node) for node in (1, 0)]
     error = ValueError("wrong")

@@ -1,4 +1,4 @@
-"""The line below a cell: where it ran, for how long, what it cost."""
+"""The footer of a cell: its nodes, its duration and its cost."""
 
 import pytest
 
@@ -11,13 +11,13 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("footer", "text"),
     [
-        (Footer((3,), ("A100",), 12.4, 0.011), "node 3, A100, 12.4 s, $0.0110"),
+        (Footer((3,), ("A100",), 12.4, 0.011), "node 3, A100, 12 s, $0.0110"),
         (Footer((0, 1, 2, 3), ("H100:8",), 200.0, 40.0), "4 nodes, H100:8, 3 min 20 s, $40.00"),
         (Footer((0, 5), ("T4", "local"), 7500.0), "2 nodes, T4 and local, 2 h 5 min"),
         (Footer((0,), ("local",), 0.04), "node 0, local, 0.0 s"),
     ],
 )
-def test_what_it_says(footer: Footer, text: str) -> None:
+def test_footer_text(footer: Footer, text: str) -> None:
     assert str(footer) == text
 
 
@@ -27,7 +27,7 @@ def shown(notebook: Notebook) -> Notebook:
     return notebook
 
 
-def test_it_is_shown_below_what_the_cell_put_out(shown: Notebook) -> None:
+def test_footer_is_shown_below_the_output_of_the_cell(shown: Notebook) -> None:
     first, last = shown("%%sky --nodes 2 --on all\nx = 1\n42").displays[-2:], shown("%%sky\n1 / 0")
     assert first[-1].startswith("2 nodes, A100, 0.")
     assert first[-1].endswith(" s, $0.0011")
@@ -36,24 +36,24 @@ def test_it_is_shown_below_what_the_cell_put_out(shown: Notebook) -> None:
     assert last.err == ""
 
 
-def test_a_map_and_a_stream_have_one(shown: Notebook) -> None:
+def test_map_and_stream_have_a_footer(shown: Notebook) -> None:
     shown("xs = [1, 2, 3]")
     (line,) = shown("%%sky --map xs\nxs * 2").displays
-    assert line.endswith(" s, $0.0033"), "the costs of all three are summed up"
+    assert line.endswith(" s, $0.0033"), "the costs of all three runs are added up"
     assert shown("%%sky\nyield 1").displays[-1].startswith("node 0, A100, ")
 
 
 @pytest.mark.parametrize("line", ["--no-footer", "--quiet", "--dry-run"])
-def test_it_can_be_left_out(shown: Notebook, line: str) -> None:
+def test_footer_can_be_omitted_by_an_option(shown: Notebook, line: str) -> None:
     assert not [text for text in shown(f"%%sky {line}\nx = 1").displays if "A100" in text]
 
 
-def test_it_can_be_turned_off_for_good(shown: Notebook) -> None:
+def test_footer_can_be_disabled_by_a_trait(shown: Notebook) -> None:
     shown("%config SkyMagics.footer = False")
     assert shown("%%sky\nx = 1").displays == []
 
 
-def test_a_cell_that_came_to_no_node_has_none(shown: Notebook, compute: type[FakeCompute]) -> None:
+def test_cell_that_reached_no_node_has_no_footer(shown: Notebook, compute: type[FakeCompute]) -> None:
     shown("%sky up")
     start = compute.made[0].start
 

@@ -1,4 +1,4 @@
-"""The line of a cell in the background follows its runs, whenever they end."""
+"""The status line of a background cell follows its runs."""
 
 import time
 from collections.abc import Callable
@@ -30,12 +30,12 @@ class FakeHandle:
 
 
 class Line:
-    """A line that is displayed, and what it has said."""
+    """A displayed status line, and the texts that it has shown."""
 
     def __init__(self, runs: int) -> None:
-        self.said: list[str] = []
+        self.shown: list[str] = []
         self.handle = FakeHandle(runs)
-        publisher = SimpleNamespace(publish=lambda data, **_: self.said.append(data["text/plain"]))
+        publisher = SimpleNamespace(publish=lambda data, **_: self.shown.append(data["text/plain"]))
         fake: Any = [SimpleNamespace(future=future) for future in self.handle.futures]
         shell: Any = SimpleNamespace(display_pub=publisher)
         handle: Any = self.handle
@@ -43,28 +43,28 @@ class Line:
         self.line.start()
         self.line.show()
 
-    def wait_until(self, holds: Callable[[], bool]) -> None:
+    def wait_until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 20
-        while not holds():
-            assert time.monotonic() < deadline, self.said
+        while not condition():
+            assert time.monotonic() < deadline, self.shown
             time.sleep(0.01)
 
 
-def test_runs_that_end_at_once_are_all_counted_while_another_goes_on() -> None:
+def test_runs_that_end_together_are_counted_while_another_runs() -> None:
     line = Line(4)
     for future in line.handle.futures[:3]:
         future.set_result(None)
-    line.wait_until(lambda: "3 of 4 runs are over" in line.said[-1])
-    drawn = len(line.said)
-    assert drawn <= 3  # and not once for each
+    line.wait_until(lambda: "3 of 4 runs done" in line.shown[-1])
+    drawn = len(line.shown)
+    assert drawn <= 3  # not once per run
     line.handle.futures[3].set_result(None)
-    line.wait_until(lambda: line.said[-1].endswith("done. .result() binds what it left."))
+    line.wait_until(lambda: line.shown[-1].endswith("done. .result() binds its variables."))
 
 
-def test_the_end_is_shown_once_more_from_the_cell_that_asks_for_the_result() -> None:
+def test_final_state_is_shown_again_from_the_cell_that_requests_the_result() -> None:
     line = Line(1)
     line.handle.futures[0].set_result(None)
-    line.wait_until(lambda: len(line.said) == 2)
+    line.wait_until(lambda: len(line.shown) == 2)
     for _ in range(2):
         line.line.confirm()
-    assert line.said[1:] == ["Cell 1 in the background on pool 'default': done. .result() binds what it left."] * 2
+    assert line.shown[1:] == ["Cell 1 in the background on pool 'default': done. .result() binds its variables."] * 2

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
 type Pools = type[FakeCompute]
 
 
-def test_a_cell_runs_on_a_pool_and_its_names_come_back(notebook: Notebook, compute: Pools) -> None:
+def test_cell_runs_on_a_pool_and_its_variables_are_returned(notebook: Notebook, compute: Pools) -> None:
     notebook("x = 20")
     ran = notebook("%%sky --nodes 2\nprint('hello')\ny = x + 1")
     assert ran.error is None
@@ -35,20 +35,20 @@ def test_a_cell_runs_on_a_pool_and_its_names_come_back(notebook: Notebook, compu
     assert len(compute.made) == 1
 
 
-def test_where_a_cell_runs_and_for_how_long(notebook: Notebook, compute: Pools) -> None:
+def test_options_set_nodes_and_timeout(notebook: Notebook, compute: Pools) -> None:
     for line in ("", "--on head", "--on 1", "--timeout 5m"):
         notebook(f"%%sky {line}\n1")
     assert [on for _, on in compute.made[0].sent] == ["one", "head", 1, "one"]
     assert [pending.timeout for pending, _ in compute.made[0].sent] == [NO_LIMIT, NO_LIMIT, NO_LIMIT, 300]
 
 
-def test_variables_of_the_notebook_stand_in_options(notebook: Notebook, compute: Pools) -> None:
+def test_variables_of_the_notebook_are_expanded_in_options(notebook: Notebook, compute: Pools) -> None:
     notebook("n, kind = 3, 'big'")
     assert notebook("%%sky --nodes {n} --pool $kind\n1").error is None
     assert (compute.made[0].name, compute.made[0].spec.nodes) == ("big", Nodes(3))
 
 
-def test_inputs_and_outputs_can_be_narrowed(notebook: Notebook) -> None:
+def test_inputs_and_outputs_can_be_restricted(notebook: Notebook) -> None:
     notebook("x, y = 1, 2")
     assert "UsageError" in notebook("%%sky -i x\nz = x + y").shown_error
     notebook("%%sky -i x,y -o a\na = x + y\nb = 5")
@@ -57,13 +57,13 @@ def test_inputs_and_outputs_can_be_narrowed(notebook: Notebook) -> None:
     assert "--no-capture" in notebook("%%sky --no-capture\nz = x").shown_error
 
 
-def test_on_all_gives_lists_and_labels(notebook: Notebook) -> None:
+def test_on_all_returns_lists_and_labels_output(notebook: Notebook) -> None:
     ran = notebook("%%sky --nodes 2 --on all\nprint('hi')\nz = 5")
     assert ran.out == "[node 0] hi\n"
     assert notebook["z"] == [5, 5]
 
 
-def test_map_gives_the_last_expressions_and_the_names_in_order(notebook: Notebook) -> None:
+def test_map_returns_values_and_variables_in_order(notebook: Notebook) -> None:
     notebook("xs = [1, 2, 3]")
     ran = notebook("%%sky --map xs\nsquare = xs**2\nsquare + 1")
     assert ran.result == [2, 5, 10]
@@ -72,21 +72,21 @@ def test_map_gives_the_last_expressions_and_the_names_in_order(notebook: Noteboo
     assert not [name for name in notebook.shell.user_ns if "skyward" in name]
 
 
-def test_map_with_narrow_names_keeps_the_result(notebook: Notebook) -> None:
+def test_map_with_restricted_variables_returns_the_result(notebook: Notebook) -> None:
     notebook("xs, k = [1, 2], 10")
     assert notebook("%%sky --map xs -i k -o twice\ntwice = xs * 2\nxs + k").result == [11, 12]
     assert notebook["twice"] == [2, 4]
     assert notebook("%%sky --map xs --no-capture\n(xs,\n xs)").result == [(1, 1), (2, 2)]
 
 
-def test_map_without_a_last_expression_gives_nothing(notebook: Notebook) -> None:
+def test_map_without_a_last_expression_returns_none(notebook: Notebook) -> None:
     notebook("xs = [1, 2]")
     assert notebook("%%sky --map xs\ny = xs").result is None
     assert notebook("%%sky --map xs\nxs;").result is None
     assert notebook("%%sky --map xs\nprint(xs)").result is None
 
 
-def test_an_error_under_map_shows_the_line_as_it_was_written(notebook: Notebook) -> None:
+def test_error_under_map_shows_the_original_line(notebook: Notebook) -> None:
     notebook("xs = [1, 0]")
     ran = notebook("%%sky --map xs\n1 / xs")
     assert isinstance(ran.error, ZeroDivisionError)
@@ -95,7 +95,7 @@ def test_an_error_under_map_shows_the_line_as_it_was_written(notebook: Notebook)
     assert not [name for name in notebook.shell.user_ns if "skyward" in name]
 
 
-def test_a_lost_task_under_map_leaves_the_others_their_values(notebook: Notebook, compute: Pools) -> None:
+def test_lost_task_under_map_keeps_the_values_of_the_others(notebook: Notebook, compute: Pools) -> None:
     notebook("xs = [1, 2]")
     notebook("%sky up")
     start = compute.made[0].start
@@ -115,7 +115,7 @@ def test_a_lost_task_under_map_leaves_the_others_their_values(notebook: Notebook
     assert isinstance(notebook["y"][1], NodeLostError)
 
 
-def test_a_cell_that_yields_shows_its_elements_and_binds_its_names(notebook: Notebook) -> None:
+def test_yielded_elements_are_shown_and_variables_are_bound(notebook: Notebook) -> None:
     ran = notebook("%%sky\nfor i in range(3):\n    yield {'step': i}")
     assert ran.out == "{'step': 0}\n{'step': 1}\n{'step': 2}\n"
     assert notebook["i"] == 2
@@ -127,14 +127,14 @@ def test_rich_elements_are_displayed(notebook: Notebook) -> None:
 
 
 @pytest.mark.parametrize("option", ["--map xs", "--on all", "--on 0,1"])
-def test_a_cell_that_yields_stands_in_the_foreground_of_one_node(notebook: Notebook, option: str) -> None:
+def test_cell_that_yields_requires_a_single_node(notebook: Notebook, option: str) -> None:
     notebook("xs = [1]")
     shown = notebook(f"%%sky {option}\nyield xs").shown_error
     assert option.split()[0] in shown
     assert shown.startswith("UsageError: A cell that yields streams from one node into the notebook")
 
 
-def test_an_error_of_the_cell_shows_the_nodes_traceback_only(notebook: Notebook) -> None:
+def test_error_of_the_cell_shows_only_the_traceback_of_the_node(notebook: Notebook) -> None:
     ran = notebook("%%sky\ndone = 1\n1 / 0")
     assert isinstance(ran.error, ZeroDivisionError)
     assert ran.shown_error.splitlines()[2:] == [
@@ -147,7 +147,7 @@ def test_an_error_of_the_cell_shows_the_nodes_traceback_only(notebook: Notebook)
     assert notebook["done"] == 1
 
 
-def test_a_mistake_is_one_line_and_opens_nothing(notebook: Notebook, compute: Pools) -> None:
+def test_usage_error_is_one_line_and_opens_no_pool(notebook: Notebook, compute: Pools) -> None:
     ran = notebook("%%sky --node 2\n1")
     assert ran.shown_error.splitlines() == [
         "UsageError: %%sky has no option --node; did you mean --nodes?",
@@ -164,7 +164,7 @@ def test_a_mistake_is_one_line_and_opens_nothing(notebook: Notebook, compute: Po
     assert compute.made == []
 
 
-def test_a_pool_that_differs_is_refused_before_anything_is_sent(notebook: Notebook, compute: Pools) -> None:
+def test_mismatch_with_the_open_pool_is_rejected_before_sending(notebook: Notebook, compute: Pools) -> None:
     notebook("%%sky\n1")
     ran = notebook("%%sky --nodes 2\n1")
     assert isinstance(ran.error, SpecError)
@@ -172,7 +172,7 @@ def test_a_pool_that_differs_is_refused_before_anything_is_sent(notebook: Notebo
     assert len(compute.made[0].sent) == 1
 
 
-def test_a_pool_that_does_not_open_says_why(notebook: Notebook, compute: Pools) -> None:
+def test_pool_that_fails_to_open_reports_the_reason(notebook: Notebook, compute: Pools) -> None:
     compute.fail = NodeStartError("node 0 did not start: no room")
     assert notebook("%%sky\n1").shown_error == "NodeStartError: node 0 did not start: no room"
 
@@ -180,22 +180,22 @@ def test_a_pool_that_does_not_open_says_why(notebook: Notebook, compute: Pools) 
 @pytest.mark.parametrize(
     "cell", ["\n   \n# off for now\n", "\n   \n", " --nodes 2 --map xs\n# x = xs", " --noblock\n#"]
 )
-def test_a_cell_without_code_does_nothing(notebook: Notebook, compute: Pools, cell: str) -> None:
+def test_cell_without_code_does_nothing(notebook: Notebook, compute: Pools, cell: str) -> None:
     assert notebook(f"%%sky{cell}") == Ran("", "", None)
     assert compute.made == []
 
 
-def test_the_options_of_a_cell_without_code_are_checked(notebook: Notebook) -> None:
+def test_options_of_a_cell_without_code_are_validated(notebook: Notebook) -> None:
     assert isinstance(notebook("%%sky --nodes x\n# off").error, UsageError)
 
 
-def test_a_cell_without_code_may_keep_what_is_there(notebook: Notebook, compute: Pools) -> None:
+def test_cell_without_code_can_keep_existing_variables(notebook: Notebook, compute: Pools) -> None:
     notebook("model = [1]")
     assert notebook("%%sky --keep model\n# on its node from now on").error is None
     assert len(compute.made[0].sent) == 1
 
 
-def test_a_cell_asks_for_what_it_needs(notebook: Notebook, compute: Pools) -> None:
+def test_cell_requests_resources_and_capabilities(notebook: Notebook, compute: Pools) -> None:
     notebook("%%sky --resources CPU=4 --timeout 5m\n1")
     notebook("xs = [1, 2]")
     notebook("%%sky --capabilities gpu --map xs\nxs")
@@ -206,7 +206,7 @@ def test_a_cell_asks_for_what_it_needs(notebook: Notebook, compute: Pools) -> No
     )
 
 
-def test_a_timeout_speaks_of_the_cell(notebook: Notebook, compute: Pools) -> None:
+def test_timeout_message_names_the_cell(notebook: Notebook, compute: Pools) -> None:
     notebook("%sky up")
 
     def timed_out(*_: object, runs: list[object], **__: object) -> None:
@@ -222,15 +222,15 @@ def test_a_timeout_speaks_of_the_cell(notebook: Notebook, compute: Pools) -> Non
     compute.made[0].start = timed_out  # type: ignore[method-assign, assignment]
     assert notebook("%%sky --timeout 1\n1").shown_error == (
         "TaskTimeoutError: The cell ran past its timeout of 1 s on node 0 and was stopped there. "
-        "Give it more with --timeout, or leave --timeout out."
+        "Give it more with --timeout, or leave out --timeout."
     )
 
 
-def test_a_dry_run_shows_the_plan_and_does_nothing(notebook: Notebook, compute: Pools) -> None:
+def test_dry_run_shows_the_plan_and_does_nothing(notebook: Notebook, compute: Pools) -> None:
     notebook("data = list(range(1000))")
     ran = notebook("%%sky --dry-run --nodes 2:8 --pip numpy,torch --env KEY=secret\ntotal = sum(data)")
     assert "data" in ran.displays[0]
-    assert "to come back: total" in ran.displays[0]
+    assert "returned: total" in ran.displays[0]
     assert ran.out == (
         "It would open pool 'default' with --nodes 2:8, --pip numpy,torch, --env KEY. Nothing was sent.\n"
     )
@@ -242,7 +242,7 @@ def test_a_dry_run_shows_the_plan_and_does_nothing(notebook: Notebook, compute: 
     assert compute.made[0].sent == []
 
 
-def test_much_data_is_shown_before_it_goes(notebook: Notebook) -> None:
+def test_large_manifest_is_shown_before_sending(notebook: Notebook) -> None:
     notebook("big = bytes(20_000_000)")
     assert "big" in notebook("%%sky\nn = len(big)").displays[0]
     assert notebook("%%sky --quiet\nn = len(big)").displays == []
@@ -267,7 +267,7 @@ def test_much_data_is_shown_before_it_goes(notebook: Notebook) -> None:
         ("scale train", "scale --pool train x"),
     ],
 )
-def test_a_pool_is_named_by_place_or_by_option(notebook: Notebook, by_place: str, by_option: str) -> None:
+def test_pool_is_named_by_position_or_by_option(notebook: Notebook, by_place: str, by_option: str) -> None:
     ran = []
     for line in (by_place, by_option):
         notebook("pool = %sky up --pool train --nodes 1:4")
@@ -276,7 +276,7 @@ def test_a_pool_is_named_by_place_or_by_option(notebook: Notebook, by_place: str
     assert ran[0] == ran[1]
 
 
-def test_a_pool_that_is_named_twice_is_refused(notebook: Notebook, compute: Pools) -> None:
+def test_pool_named_twice_is_rejected(notebook: Notebook, compute: Pools) -> None:
     notebook("pool = %sky up --pool train")
     assert [pool.name for pool in compute.made] == ["train"]
     shown = notebook("%sky down other --pool train").shown_error
@@ -292,7 +292,7 @@ def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: 
         "pool   state  provider  nodes            queued  running  done  failed\n"
         "train  ready  local     2 of 2 (2 to 4)       0        0     0       0\n"
     )
-    assert notebook("%sky scale train 3").out == "Pool 'train' goes to 3 nodes.\n"
+    assert notebook("%sky scale train 3").out == "Scaling pool 'train' to 3 nodes.\n"
     assert notebook("%sky status train").out == (
         "pool   state  provider  nodes   queued  running  done  failed\n"
         "train  ready  local     3 of 3       0        0     0       0\n"
@@ -304,23 +304,23 @@ def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: 
     )
     notebook("%sky up")
     assert "nodes of default:\n" in notebook("%sky status").out
-    assert notebook("%sky scale 1").out == "Pool 'default' goes to 1 node.\n"
+    assert notebook("%sky scale 1").out == "Scaling pool 'default' to 1 node.\n"
     assert notebook("%sky down train").out == "Pool 'train' is closed.\n"
     assert notebook("%sky down --all").out == "Closed: default.\n"
     assert notebook("%sky down --all").out == "There are no pools.\n"
 
 
-def test_status_shows_what_nodes_use(notebook: Notebook, compute: Pools) -> None:
+def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -> None:
     notebook("%sky up --nodes 3")
     compute.made[0].metrics = {
         0: NodeMetrics("machine", cpu=3.0, cpus=4.0, memory=2_500_000_000, memory_total=16_000_000_000),
         1: NodeMetrics("processes", cpu=0.1, cpus=2.0),
     }
     assert notebook("%sky status default").out.endswith(
-        "node  state   tasks   cpu  memory        address\n"
-        "   0  active  0 of 1  75%  2.5 of 16 GB  127.0.0.1\n"
-        "   1  active  0 of 1  5%                 127.0.0.2\n"
-        "   2  active  0 of 1                     127.0.0.3\n"
+        "node  state   tasks   cpu  memory               address\n"
+        "   0  active  0 of 1  75%  2.3 GiB of 14.9 GiB  127.0.0.1\n"
+        "   1  active  0 of 1  5%                        127.0.0.2\n"
+        "   2  active  0 of 1                            127.0.0.3\n"
     )
 
 
@@ -353,37 +353,37 @@ def test_status_shows_what_nodes_use(notebook: Notebook, compute: Pools) -> None
         ("%sky down nothing", "There is no pool 'nothing'; open it with `%sky up nothing`."),
         ("%sky down a --all", "%sky down takes a name or --all, but got both: leave 'a' or --all out."),
         ("%sky status a b", "%sky status takes [NAME], but got 'a b'."),
-        ("%sky pools a", "%sky pools takes nothing more, but got 'a'."),
+        ("%sky pools a", "%sky pools takes no arguments, but got 'a'."),
         ("%sky scale", "%sky scale takes the name of a pool and a number of nodes: `%sky scale default 4`."),
         ("%sky scale a few", "nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got 'few'."),
         ("%sky scale a 4", "There is no pool 'a'; open it with `%sky up a`."),
-        ("%sky help me", "%sky help takes nothing more, but got 'me'."),
+        ("%sky help me", "%sky help takes no arguments, but got 'me'."),
     ],
 )
-def test_mistakes_of_the_line_magic(notebook: Notebook, line: str, message: str) -> None:
+def test_usage_errors_of_the_line_magic(notebook: Notebook, line: str, message: str) -> None:
     shown = notebook(line).shown_error
     assert shown.partition(": ")[2].startswith(message)
-    assert len(shown.splitlines()) in (1, 3), "a sentence, and maybe the line with what is wrong underlined"
+    assert len(shown.splitlines()) in (1, 3), "a sentence, and possibly the line with the wrong words underlined"
 
 
-def test_decisions_are_shown_with_their_reasons_the_newest_first(
+def test_decisions_are_shown_with_reasons_newest_first(
     notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebook("%sky up")
-    assert notebook("%sky decisions").out == "Nothing was decided about pool 'default' yet.\n"
+    assert notebook("%sky decisions").out == "There are no scaling decisions for pool 'default' yet.\n"
     monkeypatch.setattr(time, "localtime", time.gmtime)
     grew = DecisionEvent(0.0, "policy", "pressure", Inputs(queued=2), {"default": 1}, {"default": 3}, "2 queued")
     held = replace(grew, at=61.0, after=grew.before, reason="idle", held_back="cooldown for 20 s more")
     compute.made[0].decided = [grew, held]
     assert notebook("%sky decisions default").out == (
-        "time      by      nodes   why\n"
+        "time      by      nodes   reason\n"
         "00:01:01  policy  1 -> 1  idle (held back: cooldown for 20 s more)\n"
         "00:00:00  policy  1 -> 3  2 queued\n"
     )
 
 
 @pytest.mark.parametrize("cell", ["%sky help", "%sky --help", "%%sky --help\n1"])
-def test_help_tells_of_everything(notebook: Notebook, cell: str) -> None:
+def test_help_lists_options_and_commands(notebook: Notebook, cell: str) -> None:
     out = notebook(cell).out
     for word in ("--nodes", "--map", "--noblock", "%sky up", "%sky cancel", "--capture-limit"):
         assert word in out
@@ -392,7 +392,7 @@ def test_help_tells_of_everything(notebook: Notebook, cell: str) -> None:
 # The extension.
 
 
-def test_loading_and_unloading_twice_does_no_harm(
+def test_loading_and_unloading_are_idempotent(
     shell: InteractiveShell, pools: PoolManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyward_kernel.pools._resident", pools)
@@ -413,7 +413,7 @@ def test_loading_and_unloading_twice_does_no_harm(
     assert "sky" in shell.magics_manager.magics["line"]
 
 
-def test_the_default_pool_is_in_scope_while_it_is_open(
+def test_default_pool_is_in_scope_while_it_is_open(
     shell: InteractiveShell, pools: PoolManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyward_kernel.pools._resident", pools)
@@ -427,7 +427,7 @@ def test_the_default_pool_is_in_scope_while_it_is_open(
     assert notebook("current_pool.get()").result is None
 
 
-def test_an_interrupted_wait_for_code_that_opens_the_pool_says_that_it_goes_on(
+def test_interrupted_wait_for_a_pool_opened_by_code_does_not_stop_its_opening(
     notebook: Notebook, pools: PoolManager, compute: type[FakeCompute], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(_: FakeCompute) -> None:
@@ -435,10 +435,10 @@ def test_an_interrupted_wait_for_code_that_opens_the_pool_says_that_it_goes_on(
 
     pools.observe()
     compute(name="train").open()
-    compute.made[0].is_open = False  # as while the code that has it opens it
+    compute.made[0].is_open = False  # as while code is opening it
     monkeypatch.setattr(compute, "open", interrupted)
     shown = notebook("%%sky --pool train\n1").shown_error
-    assert shown == "Interrupted: pool 'train' goes on opening in the code that opens it."
+    assert shown == "Interrupted: pool 'train' is still being opened by other code."
     assert pools.names == ["train"]
 
 

@@ -1,4 +1,4 @@
-"""The options of `%%sky`: what each is read as, and what is said where one is wrong."""
+"""Parsing of the options of `%%sky`, and its error messages."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ from skyward_providers.local import Local
 
 pytestmark = pytest.mark.unit
 
-PLACES = "one, all, head, ranks as 3, 0,2 or 0:4 (4 left out), or the name of a group"
+PLACES = "one, all, head, ranks such as 3, 0,2 or 0:4 (4 excluded), or the name of a group"
 
 
-def test_nothing_given_is_the_defaults() -> None:
+def test_empty_line_has_the_defaults() -> None:
     assert parse_cell("") == CellOptions()
     assert parse_cell("").spec_fields() == {}
 
@@ -56,7 +56,7 @@ def test_nothing_given_is_the_defaults() -> None:
         ("--concurrency 2 --executor thread", {"worker": Worker(2, "thread")}),
     ],
 )
-def test_options_of_the_pool(line: str, fields: dict[str, Any]) -> None:
+def test_pool_options_are_parsed(line: str, fields: dict[str, Any]) -> None:
     assert parse_cell(line).spec_fields() == fields
 
 
@@ -107,7 +107,7 @@ def test_options_of_the_pool(line: str, fields: dict[str, Any]) -> None:
         ("--noblock  # not now", "noblock", True),
     ],
 )
-def test_options_of_the_cell(line: str, field: str, value: object) -> None:
+def test_cell_options_are_parsed(line: str, field: str, value: object) -> None:
     options = parse_cell(line)
     assert getattr(options, field) == value
     assert options.spec_fields() == {}
@@ -146,7 +146,7 @@ def test_options_of_the_cell(line: str, field: str, value: object) -> None:
         ("--allocation free", "--allocation takes spot-if-available, spot, on-demand or cheapest, but got 'free'."),
         ("--region ''", "--region takes a region, but got ''."),
         ("--max-cost cheap", "--max-cost takes USD per node and hour, such as 2.50, but got 'cheap'."),
-        ("--budget 0", "--budget takes USD in all, such as 20, but got '0'."),
+        ("--budget 0", "--budget takes USD in total, such as 20, but got '0'."),
         ("--resources GPU", "--resources takes amounts, such as CPU=4,GPU=1, but got 'GPU'."),
         ("--resources GPU=0", "--resources takes amounts, such as CPU=4,GPU=1, but got 'GPU=0'."),
         ("--resources GPU=1,GPU=2", "--resources takes amounts, such as CPU=4,GPU=1, but got 'GPU=1,GPU=2'."),
@@ -165,8 +165,8 @@ def test_options_of_the_cell(line: str, field: str, value: object) -> None:
         ("--env HOME", "--env takes NAME=VALUE, but got 'HOME'."),
         ("--env 1A=secret", "--env takes NAME=VALUE, but got '1A'."),
         ("--pip ,", "--pip takes packages, such as numpy,torch, but got ','."),
-        ("--concurrency 0", "--concurrency takes a whole number from 1 on, but got '0'."),
-        ("--concurrency 1.5", "--concurrency takes a whole number from 1 on, but got '1.5'."),
+        ("--concurrency 0", "--concurrency takes a positive whole number, but got '0'."),
+        ("--concurrency 1.5", "--concurrency takes a positive whole number, but got '1.5'."),
         ("--executor fork", "--executor takes auto, thread or process, but got 'fork'."),
         ("--retries -1", "--retries takes a whole number, but got '-1'."),
         ("--retries 1.5", "--retries takes a whole number, but got '1.5'."),
@@ -196,22 +196,22 @@ def test_options_of_the_cell(line: str, field: str, value: object) -> None:
         ("--timeout 0", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '0'."),
         ("-i 'x y'", "--in takes names of variables, such as x,y, but got 'x y'."),
         ("-o for", "--out takes names of variables, such as x,y, but got 'for'."),
-        ("--capture-limit big", "--capture-limit takes a size, such as 500MB or 2GiB, but got 'big'."),
+        ("--capture-limit big", "--capture-limit takes a size, such as 512MiB or 2GiB, but got 'big'."),
         (
             "--file ''",
             "--file takes a file in the notebook's folder, such as data.csv or 'data/*.csv', but got ''.",
         ),
         ("--sync", "--sync needs a value: a folder in the notebook's folder, such as data."),
-        ("--pool 'a", "A quotation is not closed: write ' at its end, or leave out the one that begins it."),
-        ("--pool \"it's", 'A quotation is not closed: write " at its end, or leave out the one that begins it.'),
-        ("--nodes 2 \\", "The line ends with a backslash, but options stand on one line: leave it out."),
+        ("--pool 'a", "Unclosed quote: add ' at its end, or remove the one that opens it."),
+        ("--pool \"it's", 'Unclosed quote: add " at its end, or remove the one that opens it.'),
+        ("--nodes 2 \\", "The line ends with a backslash, but options must be on one line: remove it."),
         (
             "--map xs --on all",
             "--map spreads the elements over the nodes, so it does not go with --on: leave one out.",
         ),
         (
             "-i x --no-capture",
-            "-i takes variables along and --no-capture takes none: leave one of them out.",
+            "-i sends variables and --no-capture sends none: leave one of them out.",
         ),
         (
             "--noblock --dry-run",
@@ -219,31 +219,31 @@ def test_options_of_the_cell(line: str, field: str, value: object) -> None:
         ),
     ],
 )
-def test_mistakes(line: str, message: str) -> None:
+def test_usage_errors(line: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_cell(line)
     assert str(caught.value) == message
 
 
-def test_what_is_excluded_of_a_synced_folder_is_not_asked_of_the_pool() -> None:
+def test_exclude_of_synced_folders_does_not_apply_to_the_pool() -> None:
     assert parse_cell("--sync data --exclude '*.ckpt'").spec_fields() == {}
     both = parse_cell("--sync data --include lib --exclude '*.ckpt'")
     assert both.spec_fields() == {"image": Image(includes=["lib"], excludes=[*DEFAULT_EXCLUDES, "*.ckpt"])}
     assert both.excludes == (*DEFAULT_EXCLUDES, "*.ckpt")
 
 
-def test_what_a_cell_needs() -> None:
+def test_needs_of_a_cell() -> None:
     assert parse_cell("").needs == NOTHING
     assert parse_cell("--resources GPU=1 --capabilities gpu --map xs").needs == Needs({"GPU": 1}, {"gpu"})
 
 
 @pytest.mark.parametrize("line", ["--gpu Z9000", "--provider nowhere", "--python 2.7", "--policy presure"])
-def test_mistakes_that_others_know_name_the_option(line: str) -> None:
+def test_errors_of_other_modules_name_the_option(line: str) -> None:
     with pytest.raises(UsageError, match=f"^{line}: "):
         parse_cell(line)
 
 
-def test_words_and_options_of_a_subcommand_may_be_mixed() -> None:
+def test_words_and_options_of_a_subcommand_can_be_mixed() -> None:
     words, given, asked = parse_words(split_line("--nodes 2 train --gpu A100"), "up", POOL_OPTIONS)
     assert (words, given) == (["train"], {})
     assert dict(asked) == {"nodes": Nodes(2), "accelerator": parse_accelerator("A100")}
@@ -258,16 +258,16 @@ def test_words_and_options_of_a_subcommand_may_be_mixed() -> None:
         ("--env A=b#c", ["--env", "A=b#c"]),
     ],
 )
-def test_a_comment_is_no_part_of_the_words(line: str, words: list[str]) -> None:
+def test_comment_is_stripped(line: str, words: list[str]) -> None:
     assert split_line(line) == words
 
 
-def test_a_subcommand_refuses_what_is_only_for_cells() -> None:
+def test_subcommand_rejects_options_of_cells() -> None:
     with pytest.raises(UsageError, match="^--noblock is an option of %%sky, and %sky up does not take it"):
         parse_words(["--noblock"], "up", POOL_OPTIONS)
 
 
-def test_every_option_is_explained_and_no_flag_is_used_twice() -> None:
+def test_every_option_is_explained_and_flags_are_unique() -> None:
     text = explain()
     flags = [flag for option in OPTIONS for flag in option.flags]
     assert len(flags) == len(set(flags))
@@ -275,11 +275,11 @@ def test_every_option_is_explained_and_no_flag_is_used_twice() -> None:
     assert all(option.takes or option.choices or not option.metavar for option in OPTIONS)
 
 
-def test_what_machines_a_pool_has_is_no_matter_for_a_local_cell() -> None:
+def test_local_cell_accepts_options_about_machines() -> None:
     assert parse_cell("--local --pool train --nodes 4 --gpu A100 --map xs --quiet --no-footer").local
 
 
-def test_defaults_give_way_to_options_that_they_contradict() -> None:
+def test_defaults_yield_to_contradicting_options() -> None:
     defaults = {"on": "all", "by_node": True, "retries": 2}
     assert parse_cell("", defaults).on == "all"
     assert parse_cell("", defaults).by_node
@@ -304,10 +304,10 @@ def test_defaults_give_way_to_options_that_they_contradict() -> None:
         ("", "", ""),
     ],
 )
-def test_options_stand_in_front_of_an_expression(line: str, options: str, expression: str) -> None:
+def test_options_before_an_expression_are_split_off(line: str, options: str, expression: str) -> None:
     assert split_expression(line) == (options, expression)
 
 
-def test_an_unknown_option_in_front_of_an_expression_is_told() -> None:
+def test_unknown_option_before_an_expression_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"^%sky! has no option --onn; did you mean --on\?$"):
         split_expression("--onn all x")

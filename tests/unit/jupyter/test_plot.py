@@ -1,4 +1,4 @@
-"""`--plot`: what is kept of the numbers that a cell yields, and how they are drawn."""
+"""`--plot`: downsampling and drawing of the numbers that a cell yields."""
 
 import math
 import re
@@ -39,7 +39,7 @@ Point = namedtuple("Point", "x y")
         (None, {}),
     ],
 )
-def test_the_numbers_of_an_element(element: object, numbers: dict[str, float]) -> None:
+def test_numbers_of_an_element(element: object, numbers: dict[str, float]) -> None:
     assert numbers_of(element)[0] == numbers
     assert Curves().add(element) is bool(numbers)
 
@@ -52,7 +52,7 @@ def drawn(elements: object) -> Curves:
 
 
 def points(curves: Curves) -> list[list[tuple[float, float]]]:
-    """The points of each curve in the picture, which must be well-formed."""
+    """Return the points of each curve in the picture, which must be well-formed XML."""
     root = ET.fromstring(picture(curves))
     found = []
     for path in root.iter("{http://www.w3.org/2000/svg}path"):
@@ -69,7 +69,7 @@ def points(curves: Curves) -> list[list[tuple[float, float]]]:
     return found
 
 
-def test_a_million_elements_take_little_room_and_lose_no_extreme() -> None:
+def test_million_elements_take_little_memory_and_keep_extremes() -> None:
     curves = drawn({"loss": 1e6 if i == 654_321 else i % 7} for i in range(1_000_000))
     curve = curves.curves["loss"]
     assert curves.count == 1_000_000
@@ -81,14 +81,14 @@ def test_a_million_elements_take_little_room_and_lose_no_extreme() -> None:
     assert caption(curves) == f"loss {999_999 % 7} (1,000,000 elements)"
 
 
-def test_every_point_of_a_short_stream_is_drawn() -> None:
+def test_short_stream_has_every_point_drawn() -> None:
     (row,) = points(drawn([1.0, 3.0, 2.0]))
     (x0, y0), (x1, y1), (x2, y2) = row
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
-    assert y1 < y2 < y0, "up is greater"
+    assert y1 < y2 < y0, "greater values are drawn higher"
 
 
-def test_numbers_that_are_not_finite_interrupt_a_curve_and_are_in_the_caption() -> None:
+def test_non_finite_numbers_interrupt_the_curve_and_appear_in_the_caption() -> None:
     curves = drawn([{"loss": number} for number in (1.0, math.nan, 2.0, math.inf)])
     assert caption(curves) == "loss inf (4 elements)"
     assert picture(curves).count('h0"') + picture(curves).count("h0M") == 2
@@ -107,25 +107,25 @@ def test_any_range_can_be_drawn(numbers: list[float]) -> None:
     assert len(labels) == len(set(labels)) >= 2
 
 
-def test_a_key_that_comes_late_or_seldom_stands_where_it_came() -> None:
+def test_late_or_rare_key_is_drawn_at_its_position() -> None:
     curves = drawn({"loss": 1, **({"valid": 2} if i % 50 == 49 else {})} for i in range(100))
     loss, valid = points(curves)
     assert [x for x, _ in valid] == [loss[49][0], loss[99][0]]
 
 
-def test_texts_of_others_cannot_break_the_picture() -> None:
+def test_texts_in_the_picture_are_escaped() -> None:
     curves = drawn([{"<script>&\"'": 1, "phase": "<b>"}])
     assert "<script>" not in picture(curves)
     ET.fromstring(picture(curves))
     assert caption(curves) == "<script>&\"' 1, phase: '<b>' (1 element)"
 
 
-def test_many_keys_are_told_and_not_drawn() -> None:
+def test_excess_keys_are_counted_but_not_drawn() -> None:
     curves = drawn([{f"a rather long name {n}": n for n in range(KEYS + 5)}])
     assert len(points(curves)) == KEYS
     assert "5 more not drawn" in caption(curves)
     strokes = re.findall(r'fill="none" (stroke="#\w+" stroke-width="2"(?: stroke-dasharray="[^"]+")?)', picture(curves))
-    assert len(set(strokes)) == KEYS, "no two look alike"
+    assert len(set(strokes)) == KEYS, "no two curves look alike"
 
 
 @pytest.mark.parametrize(
@@ -149,35 +149,35 @@ def test_colours_stand_out_on_light_and_dark(colour: str) -> None:
     assert (own + 0.05) / (_luminance("#111111") + 0.05) > 2.7
 
 
-def test_a_cell_is_drawn_and_not_listed(notebook: Notebook) -> None:
+def test_plotted_elements_are_not_printed(notebook: Notebook) -> None:
     ran = notebook("%%sky --plot\nfor i in range(3):\n    yield {'loss': i / 2}")
     assert (ran.out, ran.err) == ("", "")
-    assert ran.displays == ["loss 1 (3 elements)"], "a terminal has the last state"
+    assert ran.displays == ["loss 1 (3 elements)"], "a terminal shows the last state"
     assert notebook["_"] == [{"loss": 0.0}, {"loss": 0.5}, {"loss": 1.0}]
 
 
-def test_elements_that_are_no_numbers_are_shown(notebook: Notebook) -> None:
+def test_elements_without_numbers_are_printed(notebook: Notebook) -> None:
     ran = notebook("%%sky --plot\nyield 'begin'\nyield 1\nyield 'end'")
     assert ran.out == "'begin'\n'end'\n"
     assert ran.displays == ["value 1 (1 element)"]
     ran = notebook("%%sky --plot\nyield 'nothing'")
     assert ran.displays == []
-    assert ran.err == "--plot has drawn nothing: no element was a number, nor a tuple or dict of numbers.\n"
+    assert ran.err == "--plot drew nothing: no element was a number, or a tuple or dict of numbers.\n"
 
 
-def test_what_came_before_an_error_is_drawn(notebook: Notebook) -> None:
+def test_elements_before_an_error_are_drawn(notebook: Notebook) -> None:
     ran = notebook("%%sky --plot\nyield 1\n1 / 0")
     assert isinstance(ran.error, ZeroDivisionError)
     assert ran.displays == ["value 1 (1 element)"]
 
 
-def test_a_cell_that_yields_nothing_is_not_drawn(notebook: Notebook) -> None:
+def test_cell_without_yield_is_rejected(notebook: Notebook) -> None:
     assert notebook("%%sky --plot\nx = 1").shown_error == (
-        "UsageError: --plot draws what a cell yields, and this one yields nothing: write `yield loss`, say."
+        "UsageError: --plot draws what a cell yields, but this one yields nothing: add, say, `yield loss`."
     )
 
 
-def test_a_cell_in_the_background_is_drawn_and_shown_again(notebook: Notebook) -> None:
+def test_background_cell_is_drawn_and_shown_again(notebook: Notebook) -> None:
     handle = notebook("%%sky --plot --noblock\nyield 1\nyield 2").result
     assert handle.result() == [1, 2]
     assert notebook("%sky show").displays[0] == "value 2 (2 elements)"

@@ -1,4 +1,4 @@
-"""The pools of a kernel: made once, kept, compared, replaced, given back."""
+"""The pools of a kernel: opening, registration, comparison, replacement and closing."""
 
 import threading
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 type Pools = type[FakeCompute]
 
 
-def test_a_pool_is_opened_on_first_use_and_kept(pools: PoolManager, compute: Pools) -> None:
+def test_pool_is_opened_on_first_use_and_kept(pools: PoolManager, compute: Pools) -> None:
     first = pools.get_or_open("train", {"nodes": Nodes(2), "image.pip": ("numpy",), "worker.concurrency": 3})
     assert first.is_open
     assert pools.get_or_open("train") is first is pools.get("train") is pools.find("train")
@@ -26,21 +26,21 @@ def test_a_pool_is_opened_on_first_use_and_kept(pools: PoolManager, compute: Poo
     assert pools.get_or_open().name == "default"
 
 
-def test_what_was_not_asked_is_not_compared(pools: PoolManager) -> None:
+def test_unrequested_properties_are_not_compared(pools: PoolManager) -> None:
     asked = {"nodes": Nodes(2), "image.pip": ("numpy",), "image.env": {"A": "1"}}
     pool = pools.get_or_open("p", asked)
     for part in ({}, {"nodes": Nodes(2)}, {"image.pip": ("numpy",)}, {"image.env": {"A": "1"}}, asked):
         assert pools.get_or_open("p", part) is pool
 
 
-def test_another_number_of_nodes_says_how_to_resize(pools: PoolManager) -> None:
+def test_different_number_of_nodes_is_an_error_with_resize_command(pools: PoolManager) -> None:
     pools.get_or_open("p", {"nodes": Nodes(2)})
     with pytest.raises(SpecError) as caught:
         pools.get_or_open("p", {"nodes": Nodes(2, 8)})
     assert str(caught.value) == "Pool 'p' has --nodes 2, not 2:8: resize it with `%sky scale p 2:8`."
 
 
-def test_other_hardware_names_what_differs_and_says_how_to_replace_it(pools: PoolManager) -> None:
+def test_different_hardware_is_an_error_that_lists_differences(pools: PoolManager) -> None:
     pools.get_or_open("p", {"vcpus": 4.0, "image.env": {"KEY": "secret"}})
     with pytest.raises(SpecError) as caught:
         pools.check("p", {"vcpus": 8.0, "nodes": Nodes(2), "image.env": {"TOKEN": "hidden"}, "region": "eu"})
@@ -50,21 +50,21 @@ def test_other_hardware_names_what_differs_and_says_how_to_replace_it(pools: Poo
     )
 
 
-def test_options_of_the_pool_are_compared_too(pools: PoolManager) -> None:
+def test_options_of_the_pool_are_compared(pools: PoolManager) -> None:
     pools.get_or_open("p", {"budget": 20.0})
     pools.check("p", {"budget": 20.0, "policy": "pressure"})
     with pytest.raises(SpecError, match="^Pool 'p' has --budget 20, not 5: close it with `%sky down p`"):
         pools.check("p", {"budget": 5.0})
 
 
-def test_the_local_provider_is_the_one_of_a_pool_that_named_none(pools: PoolManager) -> None:
+def test_local_is_the_default_provider_in_comparisons(pools: PoolManager) -> None:
     from skyward_providers.local import Local
 
     pool = pools.get_or_open("p")
     assert pools.get_or_open("p", {"provider": Local()}) is pool
 
 
-def test_scaling_changes_what_later_cells_are_compared_with(pools: PoolManager, compute: Pools) -> None:
+def test_scaling_updates_the_size_used_in_comparisons(pools: PoolManager, compute: Pools) -> None:
     pools.get_or_open("p", {"nodes": Nodes(2)})
     assert pools.scale("p", 4) == Nodes(4)
     assert compute.made[0].nodes == Nodes(4)
@@ -73,7 +73,7 @@ def test_scaling_changes_what_later_cells_are_compared_with(pools: PoolManager, 
         pools.check("p", {"nodes": Nodes(2)})
 
 
-def test_a_pool_that_is_closed_by_code_is_closed_as_by_its_name(pools: PoolManager, compute: Pools) -> None:
+def test_pool_closed_by_code_is_unregistered(pools: PoolManager, compute: Pools) -> None:
     pools.get_or_open("p", {"nodes": Nodes(2), "vcpus": 4.0}).close()
     assert pools.names == []
     with pytest.raises(UsageError, match="There is no pool 'p'"):
@@ -82,7 +82,7 @@ def test_a_pool_that_is_closed_by_code_is_closed_as_by_its_name(pools: PoolManag
     assert compute.made[1].fields == {"nodes": Nodes(3)}
 
 
-def test_a_pool_that_is_closed_late_does_not_take_the_next_one_of_its_name_along(pools: PoolManager) -> None:
+def test_late_close_does_not_unregister_a_new_pool_of_the_same_name(pools: PoolManager) -> None:
     first = pools.get_or_open("p")
     pools.close("p")
     second = pools.get_or_open("p")
@@ -90,18 +90,18 @@ def test_a_pool_that_is_closed_late_does_not_take_the_next_one_of_its_name_along
     assert pools.find("p") is second
 
 
-def test_a_pool_whose_nodes_are_all_gone_is_replaced(pools: PoolManager, compute: Pools) -> None:
+def test_pool_without_nodes_is_replaced(pools: PoolManager, compute: Pools) -> None:
     pools.get_or_open("p", {"vcpus": 4.0})
     pools.scale("p", 3)
     compute.made[0].alive = False
     assert pools.get_or_open("p").is_open
     dead, replaced = cast("list[Any]", compute.made)
     assert dead.closed == 1
-    assert replaced.fields == {"nodes": Nodes(3), "vcpus": 4.0}, "it is as it was"
+    assert replaced.fields == {"nodes": Nodes(3), "vcpus": 4.0}, "it has the same properties"
     assert pools.find("p") is pools.peek("p") is replaced
 
 
-def test_a_pool_that_does_not_open_leaves_nothing(pools: PoolManager, compute: Pools) -> None:
+def test_pool_that_fails_to_open_is_unregistered(pools: PoolManager, compute: Pools) -> None:
     compute.fail = NodeStartError("no machine")
     with pytest.raises(NodeStartError, match="no machine"):
         pools.get_or_open("p")
@@ -110,7 +110,7 @@ def test_a_pool_that_does_not_open_leaves_nothing(pools: PoolManager, compute: P
     assert pools.get_or_open("p").is_open
 
 
-def test_closing_forgets_the_pool(pools: PoolManager, compute: Pools) -> None:
+def test_close_unregisters_the_pool(pools: PoolManager, compute: Pools) -> None:
     pools.get_or_open("p")
     pools.close("p")
     assert compute.made[0].closed == 1
@@ -127,7 +127,7 @@ def test_closing_forgets_the_pool(pools: PoolManager, compute: Pools) -> None:
         (["a", "b"], "There is no pool 'x'; there are 'a', 'b'."),
     ],
 )
-def test_a_name_that_is_not_there(pools: PoolManager, names: list[str], message: str) -> None:
+def test_unknown_name_is_an_error_that_lists_pools(pools: PoolManager, names: list[str], message: str) -> None:
     for name in names:
         pools.get_or_open(name)
     for call in (pools.get, pools.close, lambda name: pools.scale(name, 2)):
@@ -136,7 +136,7 @@ def test_a_name_that_is_not_there(pools: PoolManager, names: list[str], message:
         assert str(caught.value) == message
 
 
-def test_close_all_closes_every_pool_once_and_goes_on_after_an_error(pools: PoolManager, compute: Pools) -> None:
+def test_close_all_closes_every_pool_once_and_continues_after_an_error(pools: PoolManager, compute: Pools) -> None:
     for name in "abc":
         pools.get_or_open(name)
 
@@ -150,7 +150,7 @@ def test_close_all_closes_every_pool_once_and_goes_on_after_an_error(pools: Pool
     assert pools.close_all() == []
 
 
-def test_two_threads_that_want_one_pool_get_the_same(pools: PoolManager, compute: Pools) -> None:
+def test_concurrent_threads_get_the_same_pool(pools: PoolManager, compute: Pools) -> None:
     inside, go = threading.Event(), threading.Event()
     found: list[object] = []
 
@@ -176,13 +176,13 @@ def test_two_threads_that_want_one_pool_get_the_same(pools: PoolManager, compute
 
 @pytest.fixture
 def observing(pools: PoolManager) -> Iterator[PoolManager]:
-    """The pools, which see those that code opens."""
+    """A pool manager that registers the pools that code opens."""
     pools.observe()
     yield pools
     pools.stop_observing()
 
 
-def test_a_pool_that_code_opens_is_one_of_the_kernel(observing: PoolManager, compute: Pools) -> None:
+def test_pool_opened_by_code_is_registered(observing: PoolManager, compute: Pools) -> None:
     pool: Any = compute(name="train", nodes=2, vcpus=4.0)
     assert observing.names == []
     pool.open()
@@ -198,7 +198,7 @@ def test_a_pool_that_code_opens_is_one_of_the_kernel(observing: PoolManager, com
 
 
 @pytest.mark.parametrize("closed_by", ["code", "name", "all"])
-def test_a_pool_of_code_is_closed_by_either(observing: PoolManager, compute: Pools, closed_by: str) -> None:
+def test_pool_of_code_is_closed_by_code_or_by_name(observing: PoolManager, compute: Pools, closed_by: str) -> None:
     pool: Any = compute(name="train")
     pool.open()
     match closed_by:
@@ -213,7 +213,7 @@ def test_a_pool_of_code_is_closed_by_either(observing: PoolManager, compute: Poo
     assert observing.find("train") is pool, "it can be opened again"
 
 
-def test_resizing_in_code_changes_what_later_cells_are_compared_with(observing: PoolManager, compute: Pools) -> None:
+def test_resize_by_code_updates_the_size_used_in_comparisons(observing: PoolManager, compute: Pools) -> None:
     pool: Any = compute(name="train", nodes=2)
     pool.open()
     pool.resize((2, 8))
@@ -222,7 +222,7 @@ def test_resizing_in_code_changes_what_later_cells_are_compared_with(observing: 
         observing.check("train", {"nodes": Nodes(2)})
 
 
-def test_of_a_pool_of_several_groups_a_group_is_resized(observing: PoolManager, compute: Pools) -> None:
+def test_pool_with_several_groups_suggests_to_resize_a_group(observing: PoolManager, compute: Pools) -> None:
     groups = {"cpu": Spec(vcpus=4), "gpu": Spec(accelerator="A100")}
     compute(name="mixed", groups=groups).open()
     with pytest.raises(SpecError) as caught:
@@ -232,9 +232,7 @@ def test_of_a_pool_of_several_groups_a_group_is_resized(observing: PoolManager, 
     )
 
 
-def test_a_second_pool_of_a_name_is_refused_before_anything_of_it_exists(
-    observing: PoolManager, compute: Pools
-) -> None:
+def test_second_pool_of_the_same_name_is_rejected_before_it_opens(observing: PoolManager, compute: Pools) -> None:
     observing.get_or_open("made")
     compute(name="coded").open()
     for name in ("made", "coded"):
@@ -249,23 +247,23 @@ def test_a_second_pool_of_a_name_is_refused_before_anything_of_it_exists(
         assert observing.get(name) is not second
 
 
-def test_a_pool_whose_close_was_interrupted_gives_up_its_name(observing: PoolManager, compute: Pools) -> None:
+def test_interrupted_close_frees_the_name(observing: PoolManager, compute: Pools) -> None:
     first: Any = compute(name="train")
     first.open()
-    first.is_open = False  # it has closed since, and told nobody
+    first.is_open = False  # closed without a notification
     second: Any = compute(name="train")
     second.open()
     assert observing.find("train") is second
 
 
-def test_a_pool_of_code_that_does_not_open_leaves_nothing(observing: PoolManager, compute: Pools) -> None:
+def test_pool_of_code_that_fails_to_open_is_unregistered(observing: PoolManager, compute: Pools) -> None:
     compute.fail = NodeStartError("no machine")
     with pytest.raises(NodeStartError):
         compute(name="train").open()
     assert observing.names == []
 
 
-def test_a_pool_of_code_whose_nodes_are_all_gone_is_opened_again(observing: PoolManager, compute: Pools) -> None:
+def test_pool_of_code_without_nodes_is_reopened(observing: PoolManager, compute: Pools) -> None:
     pool: Any = compute(name="train", vcpus=4.0)
     pool.open()
     pool.alive = False
@@ -279,7 +277,7 @@ def test_a_pool_of_code_whose_nodes_are_all_gone_is_opened_again(observing: Pool
     assert observing.names == []
 
 
-def test_a_cell_waits_for_code_that_opens_its_pool(
+def test_cell_waits_for_code_that_opens_its_pool(
     observing: PoolManager, compute: Pools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opens, go = threading.Lock(), threading.Event()
@@ -313,7 +311,7 @@ def test_a_cell_waits_for_code_that_opens_its_pool(
     assert (len(compute.made), pool.closed) == (1, 0)
 
 
-def test_what_is_shown_while_a_pool_opens_is_shown_once(observing: PoolManager, compute: Pools) -> None:
+def test_opening_progress_is_shown_once(observing: PoolManager, compute: Pools) -> None:
     shown: list[str] = []
 
     @contextmanager
@@ -328,7 +326,7 @@ def test_what_is_shown_while_a_pool_opens_is_shown_once(observing: PoolManager, 
     assert shown == ["coded", "cell"]
 
 
-def test_pools_that_are_open_when_the_kernel_begins_to_observe(
+def test_pools_already_open_are_registered_when_observing_begins(
     pools: PoolManager, compute: Pools, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made: list[Any] = [compute(name=name) for name in ("train", "train", "other")]
@@ -340,13 +338,13 @@ def test_pools_that_are_open_when_the_kernel_begins_to_observe(
     try:
         assert [pools.get(name) for name in pools.names] == [first, other]
         assert capsys.readouterr().err == (
-            "Two open pools are named 'train'; cells and views have one of them. Close the other, and open it again "
+            "Two open pools are named 'train'; cells and views use one of them. Close the other, and open it again "
             "under another name.\n"
         )
     finally:
         pools.stop_observing()
     assert pools.names == []
-    assert first.is_open, "it stays with the code that has made it"
+    assert first.is_open, "it still belongs to the code that made it"
     compute(name="train").open()
     assert pools.names == []
 
@@ -360,5 +358,5 @@ def test_dotted_paths_become_parts_of_image_and_worker() -> None:
     }
 
 
-def test_a_kernel_has_one_manager() -> None:
+def test_kernel_has_one_manager() -> None:
     assert resident() is resident()

@@ -1,4 +1,4 @@
-"""The line of progress: drawn late, and in place. A notebook keeps its last state, a terminal nothing."""
+"""The progress line: drawn after a delay and in place. A notebook keeps its last state, a terminal erases it."""
 
 import io
 import threading
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 
 
 class Drawn:
-    """A text that tells when it was asked for the second time: by then the first is on the screen."""
+    """A text that signals its second call, by which time the first text has been drawn."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -36,7 +36,7 @@ def _on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Terminal(io.StringIO):
-    """A screen that remembers everything."""
+    """A terminal that records everything."""
 
     def isatty(self) -> bool:
         return True
@@ -53,7 +53,7 @@ def kernel(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> list[Any
     return calls
 
 
-def test_in_a_terminal_it_is_a_line_below_the_cursor_and_is_erased(
+def test_terminal_shows_a_line_below_the_cursor_and_erases_it(
     shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -67,9 +67,7 @@ def test_in_a_terminal_it_is_a_line_below_the_cursor_and_is_erased(
     assert all(part.startswith(("\x1bD\x1b[A\x1b7", "\x1b7")) for part in (first, last)), "the cursor is kept"
 
 
-def test_in_a_notebook_it_is_updated_in_place_and_its_last_state_stays(
-    shell: InteractiveShell, kernel: list[Any]
-) -> None:
+def test_notebook_updates_in_place_and_keeps_the_last_state(shell: InteractiveShell, kernel: list[Any]) -> None:
     text = Drawn()
     with Progress(shell, text, lambda: "over", after=0):
         assert text.twice.wait(10)
@@ -79,14 +77,14 @@ def test_in_a_notebook_it_is_updated_in_place_and_its_last_state_stays(
     assert last == ("over", True)
 
 
-def test_what_is_over_soon_shows_nothing(shell: InteractiveShell, kernel: list[Any]) -> None:
+def test_short_work_shows_no_progress(shell: InteractiveShell, kernel: list[Any]) -> None:
     with Progress(shell, Drawn(), after=60):
         pass
     assert kernel == []
 
 
 @pytest.mark.parametrize("off", ["argument", "environment"])
-def test_it_can_be_turned_off(
+def test_progress_can_be_disabled(
     shell: InteractiveShell, kernel: list[Any], off: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if off == "environment":
@@ -97,9 +95,7 @@ def test_it_can_be_turned_off(
     assert (text.calls, kernel) == (0, [])
 
 
-def test_without_a_terminal_or_a_kernel_it_shows_nothing(
-    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_progress_without_a_terminal_or_kernel(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(shell, Drawn(), after=0):
         pass
     assert capsys.readouterr() == ("", "")
@@ -108,7 +104,7 @@ def test_without_a_terminal_or_a_kernel_it_shows_nothing(
 @pytest.mark.parametrize(
     ("console", "shown"), [(True, True), ("rich", False), ("minimal", False), ("silent", False), (False, False)]
 )
-def test_a_pool_that_opens_is_shown_where_its_console_leaves_that_to_the_notebook(
+def test_opening_pool_is_shown_unless_its_own_console_shows_it(
     shell: InteractiveShell, kernel: list[Any], compute: type[FakeCompute], console: Any, shown: bool
 ) -> None:
     pool: Any = compute(name="p", nodes=2, console=console)
@@ -122,16 +118,16 @@ def test_a_pool_that_opens_is_shown_where_its_console_leaves_that_to_the_noteboo
         assert kernel[-1][0].startswith("Pool 'p': 2 nodes ready in 0.")
 
 
-def test_a_pool_that_was_not_opened_says_so(
+def test_pool_that_was_not_opened_says_so(
     shell: InteractiveShell, kernel: list[Any], compute: type[FakeCompute]
 ) -> None:
     pool: Any = compute(name="p")
     with pytest.raises(KeyboardInterrupt), opening(shell, pool, Settings(progress_after=0.0)):
         wait_for(lambda: kernel, "the first drawing")
         raise KeyboardInterrupt
-    assert kernel[-1][0].startswith("Pool 'p' was not opened; given up after 0.")
+    assert kernel[-1][0].startswith("Pool 'p' was not opened; gave up after 0.")
 
 
-def test_the_meter_counts() -> None:
+def test_meter_counts() -> None:
     assert "3/10" in meter(3, 10, 2.0)
     assert len(meter(9_999, 10_000, 3600.0)) <= 72

@@ -1,4 +1,4 @@
-"""The output of each node together, the head's first."""
+"""Output of `--by-node`: a section for each node, the head's first."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 
 
 class Shown:
-    """Takes displays."""
+    """Publisher that records displays."""
 
     def __init__(self) -> None:
         self.data: list[dict[str, str]] = []
@@ -30,14 +30,14 @@ def shown(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> Shown:
     return shown
 
 
-def test_each_node_has_a_section_and_the_head_comes_first(shell: InteractiveShell, shown: Shown) -> None:
+def test_each_node_has_a_section_with_the_head_first(shell: InteractiveShell, shown: Shown) -> None:
     sections = NodeSections(shell)
     sections.output(1, "stdout", "10%\r")
     sections.output(0, "stdout", "from the \x1b[31mhead\x1b[0m & <all>\n")
     sections.output(1, "stdout", "100%\n")
     sections.output(1, "stderr", "careful\n")
     sections.display(0, {"text/plain": "a figure", "image/png": "aGk="}, {}, None, update=False)
-    assert shown.data == [], "a terminal has it in the end"
+    assert shown.data == [], "a terminal shows it at the end"
     sections.finish()
     sections.finish()
     (data,) = shown.data
@@ -51,7 +51,7 @@ def test_each_node_has_a_section_and_the_head_comes_first(shell: InteractiveShel
     )
 
 
-def test_of_many_nodes_only_the_head_is_unfolded(shell: InteractiveShell, shown: Shown) -> None:
+def test_only_the_head_is_unfolded_for_many_nodes(shell: InteractiveShell, shown: Shown) -> None:
     sections = NodeSections(shell)
     for node in range(9):
         sections.output(node, "stdout", "hello\n")
@@ -61,18 +61,20 @@ def test_of_many_nodes_only_the_head_is_unfolded(shell: InteractiveShell, shown:
     assert (page.count("<details open>"), page.count("<details>")) == (1, 8)
 
 
-def test_a_notebook_sees_it_grow(shell: InteractiveShell, shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_display_is_updated_at_a_limited_rate(
+    shell: InteractiveShell, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
     sections = NodeSections(shell)
     for line in range(100):
         sections.output(0, "stdout", f"{line}\n")
-    assert 1 <= len(shown.data) < 50, "not once for each line"
+    assert 1 <= len(shown.data) < 50, "not once per line"
     sections.finish()
     assert shown.data[-1]["text/plain"].endswith("\n99")
     assert shown.updates == [False, *[True] * (len(shown.updates) - 1)]
 
 
-def test_the_option(notebook: Notebook) -> None:
+def test_by_node_option(notebook: Notebook) -> None:
     ran = notebook("%%sky --nodes 2 --on all --by-node\nprint('hi')\nx = 1")
     assert ran.out == ""
     assert ran.displays == ["node 0 (head):\nhi"]

@@ -1,4 +1,4 @@
-"""Output of nodes: in order, told apart, labelled line by line, and in the context of its cell."""
+"""Output of nodes: in order, labelled by line, and in the context of its cell."""
 
 import contextvars
 import sys
@@ -24,7 +24,7 @@ def published(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> Publi
     return calls
 
 
-def test_output_goes_through_as_it_comes(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_is_passed_through_unchanged(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     sink = CellSink(shell)
     sink.output(0, "stdout", " 10%\r")
     sink.output(0, "stderr", "careful")
@@ -33,7 +33,7 @@ def test_output_goes_through_as_it_comes(shell: InteractiveShell, capsys: pytest
     assert capsys.readouterr() == (" 10%\r 20%\r\n", "careful")
 
 
-def test_labels_stand_before_whole_lines(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_precede_complete_lines(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     sink = CellSink(shell, label=True)
     sink.output(0, "stdout", "one\ntw")
     sink.output(1, "stdout", "other\n")
@@ -45,7 +45,7 @@ def test_labels_stand_before_whole_lines(shell: InteractiveShell, capsys: pytest
     assert capsys.readouterr().out == "[node 0] three\n"
 
 
-def test_of_an_overwritten_line_the_last_state_is_labelled(
+def test_overwritten_line_is_labelled_in_its_last_state(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sink = CellSink(shell, label=True)
@@ -55,13 +55,13 @@ def test_of_an_overwritten_line_the_last_state_is_labelled(
     assert capsys.readouterr().out == "[node 2] 30%\n[node 2] 50%\n"
 
 
-def test_a_line_without_end_is_not_kept_for_ever(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unterminated_line_is_not_buffered_forever(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     sink = CellSink(shell, label=True)
     sink.output(0, "stdout", "x" * 100_000)
     assert capsys.readouterr().out == "[node 0] " + "x" * 100_000 + "\n"
 
 
-def test_displays_keep_their_id_and_their_data(shell: InteractiveShell, published: Published) -> None:
+def test_displays_keep_their_id_and_data(shell: InteractiveShell, published: Published) -> None:
     sink = CellSink(shell)
     sink.display(0, {"text/html": "<b>1</b>", "text/plain": "1"}, {"a": 1}, "id-1", False)
     sink.display(0, {"text/plain": "2"}, {}, "id-1", True)
@@ -80,7 +80,7 @@ def test_displays_keep_their_id_and_their_data(shell: InteractiveShell, publishe
     ]
 
 
-def test_a_labelled_display_says_where_it_is_from(
+def test_labelled_display_names_its_node(
     shell: InteractiveShell, published: Published, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sink = CellSink(shell, label=True)
@@ -91,7 +91,7 @@ def test_a_labelled_display_says_where_it_is_from(
     assert [call["data"] for call in published] == [{"text/html": "<table>", "text/plain": "a\nb"}]
 
 
-def test_everything_is_written_in_the_context_of_the_cell(shell: InteractiveShell, published: Published) -> None:
+def test_output_is_written_in_the_context_of_the_cell(shell: InteractiveShell, published: Published) -> None:
     cell = contextvars.ContextVar("cell", default="none")
     seen: list[str] = []
 

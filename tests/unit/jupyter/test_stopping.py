@@ -1,4 +1,4 @@
-"""Stopping a cell: how long its nodes are waited for, what is bound of it, and what is said."""
+"""Stopping a cell: the grace period, the returned variables, and the messages."""
 
 import contextlib
 import signal
@@ -20,10 +20,11 @@ type Pools = type[FakeCompute]
 
 
 def interrupt_after_sending(compute: FakeCompute, *, cancelled: Any = None) -> None:
-    """Have the user interrupt the next cell right after it was sent; what it assigns is there, and it goes on.
+    """Interrupt the next cell right after it was sent; its variables are available, and it keeps running.
 
     Args:
-        cancelled: called with each run in the place of its `cancel`.
+        compute: the pool.
+        cancelled: called with each run instead of its `cancel`.
     """
     start = compute.start
 
@@ -37,7 +38,7 @@ def interrupt_after_sending(compute: FakeCompute, *, cancelled: Any = None) -> N
     compute.start = interrupted  # type: ignore[method-assign, assignment]
 
 
-def test_interrupted_cell_binds_what_it_has_assigned(notebook: Notebook, compute: Pools) -> None:
+def test_interrupted_cell_binds_its_variables(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     notebook("model = {'w': 0}\nsame = model")
     notebook("%sky up")
@@ -49,9 +50,7 @@ def test_interrupted_cell_binds_what_it_has_assigned(notebook: Notebook, compute
     assert (notebook["model"], notebook["same"] is notebook["model"], notebook["loss"]) == ({"w": 1}, True, 0.5)
 
 
-def test_interrupted_runs_become_lists_with_none_for_those_that_have_nothing(
-    notebook: Notebook, compute: Pools
-) -> None:
+def test_interrupted_runs_return_lists_with_none_for_missing_values(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     notebook("%sky up --nodes 2")
 
@@ -67,35 +66,35 @@ def test_interrupted_runs_become_lists_with_none_for_those_that_have_nothing(
     assert notebook["loss"] == [0.5, None]
 
 
-def test_interrupt_of_a_cell_that_was_over_keeps_its_variables(notebook: Notebook, compute: Pools) -> None:
+def test_interrupt_after_the_cell_ended_keeps_its_variables(notebook: Notebook, compute: Pools) -> None:
     notebook("%sky up")
     interrupt_after_sending(compute.made[0])
     assert notebook("%%sky\nloss = 0.5").shown_error == (
-        "Interrupted: the work was over already; loss came back as it was at its end."
+        "Interrupted: the work had already finished; loss came back as it was at its end."
     )
     assert notebook["loss"] == 0.5
 
 
-def test_interrupt_of_a_cell_that_had_failed_says_what_it_had_raised(notebook: Notebook, compute: Pools) -> None:
+def test_interrupt_after_the_cell_failed_reports_its_exception(notebook: Notebook, compute: Pools) -> None:
     notebook("%sky up")
     interrupt_after_sending(compute.made[0])
     ran = notebook("%%sky\nloss = 0.5\n1 / 0")
-    assert ran.shown_error.startswith("Interrupted: the work was over already; loss came back")
+    assert ran.shown_error.startswith("Interrupted: the work had already finished; loss came back")
     assert ran.err == "The cell had raised ZeroDivisionError: division by zero\n"
 
 
-def test_interrupt_of_a_stream_that_was_over_keeps_its_variables(notebook: Notebook, compute: Pools) -> None:
+def test_interrupt_after_a_stream_ended_keeps_its_variables(notebook: Notebook, compute: Pools) -> None:
     def interrupted(element: object) -> None:
         raise KeyboardInterrupt
 
     notebook("%sky up")
     notebook.magics._runner._show = interrupted  # type: ignore[method-assign]
     ran = notebook("%%sky\nfor loss in (3, 2, 1):\n    yield loss")
-    assert ran.shown_error == "Interrupted: the work was over already; loss came back as it was at its end."
+    assert ran.shown_error == "Interrupted: the work had already finished; loss came back as it was at its end."
     assert notebook["loss"] == 1
 
 
-def test_cell_that_ends_by_itself_though_it_was_interrupted_gives_its_value(notebook: Notebook, compute: Pools) -> None:
+def test_interrupted_cell_that_ends_normally_returns_its_value(notebook: Notebook, compute: Pools) -> None:
     def end(run: FakeRun) -> bool:
         run.finish()
         return True
@@ -109,7 +108,7 @@ def test_cell_that_ends_by_itself_though_it_was_interrupted_gives_its_value(note
     assert isinstance(notebook("%%sky\n1 / 0").error, ZeroDivisionError)
 
 
-def test_cancelled_map_in_the_background_leaves_lists(notebook: Notebook, compute: Pools) -> None:
+def test_cancelled_background_map_returns_lists(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     notebook("xs = [1, 2]")
     notebook("%sky up")
@@ -124,7 +123,7 @@ def test_cancelled_map_in_the_background_leaves_lists(notebook: Notebook, comput
     assert notebook["loss"] == [10, None]
 
 
-def test_nodes_that_are_lost_have_none_beside_the_values_of_the_others(notebook: Notebook, compute: Pools) -> None:
+def test_lost_nodes_have_none_in_the_returned_lists(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     notebook("%sky up --nodes 2")
     start = compute.made[0].start
@@ -143,9 +142,7 @@ def test_nodes_that_are_lost_have_none_beside_the_values_of_the_others(notebook:
     assert notebook["loss"] == [0.5, None]
 
 
-def test_interrupt_while_a_result_is_bound_leaves_it_to_the_next_try(
-    notebook: Notebook, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_while_binding_a_result_allows_a_retry(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook("model = {'w': 0}\nsame = model")
     handle = notebook("%%sky --noblock\nmodel['w'] += 1\n7").result
 
@@ -160,7 +157,7 @@ def test_interrupt_while_a_result_is_bound_leaves_it_to_the_next_try(
 
 
 class Run:
-    """A run that goes on; `is_leaving` as long as the test says so."""
+    """A run that keeps running; the test controls `is_leaving`."""
 
     is_stream = False
 
@@ -179,23 +176,23 @@ class Run:
 
 
 def stop(run: Run, grace: float = 0.0) -> Stop:
-    return stop_runs([run], grace, contextlib.nullcontext())  # type: ignore[list-item]  # it is like one
+    return stop_runs([run], grace, contextlib.nullcontext())  # type: ignore[list-item]  # a fake run
 
 
 def test_nodes_that_do_not_confirm_in_time_are_named(notebook: Notebook) -> None:
-    told = stop(Run())
-    assert told.text() == (
+    outcome = stop(Run())
+    assert outcome.text() == (
         "node 3 was asked to stop the work, and has not confirmed it yet: what the cell had assigned there was "
         "discarded."
     )
-    assert told.text(is_final=False) == "node 3 was asked to stop the work, and has not confirmed it yet."
+    assert outcome.text(is_final=False) == "node 3 was asked to stop the work, and has not confirmed it yet."
     assert Stop(False, False, waiting=(0, 1), within="within 5 s").text() == (
         "nodes 0 and 1 were asked to stop the work, and have not confirmed it within 5 s: "
         "what the cell had assigned there was discarded."
     )
 
 
-def test_what_is_on_its_way_is_waited_for_beyond_the_grace() -> None:
+def test_variables_in_transfer_are_waited_for_beyond_the_grace() -> None:
     run = Run(leaving=True)
 
     def arrive() -> None:
@@ -204,13 +201,13 @@ def test_what_is_on_its_way_is_waited_for_beyond_the_grace() -> None:
 
     thread = threading.Thread(target=arrive)
     thread.start()
-    told = stop(run)
+    outcome = stop(run)
     thread.join()
-    assert (told.stopped, told.waiting, told.lost, told.ended) == ((3,), (), (3,), False)
-    assert told.text() == ("the work on node 3 was stopped; what the cell had assigned on node 3 did not come back.")
+    assert (outcome.stopped, outcome.waiting, outcome.lost, outcome.ended) == ((3,), (), (3,), False)
+    assert outcome.text() == ("the work on node 3 was stopped; what the cell had assigned on node 3 was not returned.")
 
 
-def test_second_interrupt_leaves_behind_what_is_on_its_way() -> None:
+def test_second_interrupt_abandons_variables_in_transfer() -> None:
     run = Run(leaving=True)
 
     def interrupt() -> None:
@@ -220,31 +217,31 @@ def test_second_interrupt_leaves_behind_what_is_on_its_way() -> None:
     main = threading.get_ident()
     thread = threading.Thread(target=interrupt)
     thread.start()
-    told = stop(run)
+    outcome = stop(run)
     thread.join()
-    assert told.text() == "the work on node 3 was stopped; what the cell had assigned there was left behind."
-    assert told.text(is_final=False) == (
-        "the work on node 3 was stopped; what the cell had assigned there is on its way."
+    assert outcome.text() == "the work on node 3 was stopped; what the cell had assigned there was not fetched."
+    assert outcome.text(is_final=False) == (
+        "the work on node 3 was stopped; what the cell had assigned there is still being fetched."
     )
 
 
-def test_work_that_had_not_started_anywhere() -> None:
+def test_message_for_work_that_had_not_started() -> None:
     assert Stop(False, False).text() == "the work had not started on any node."
-    assert stop_runs([], 0.0, contextlib.nullcontext()).text() == "the work was over already."
+    assert stop_runs([], 0.0, contextlib.nullcontext()).text() == "the work had already finished."
 
 
-def test_what_is_shown_meanwhile() -> None:
+def test_status_text_while_stopping() -> None:
     run: Any = Run()
     text = meanwhile([run], 5.0)
-    assert text() == "Stopping the work; what the cell has assigned comes back if it ends within 5 s"
+    assert text() == "Stopping the work; what the cell has assigned is returned if it ends within 5 s"
     run.is_leaving = True
-    assert text() == "Bringing home what the cell had assigned; interrupt again to leave it behind"
+    assert text() == "Fetching what the cell had assigned; interrupt again to skip this"
     run.coming = 3 << 30
-    assert text() == "Bringing home what the cell had assigned (3.0 GiB); interrupt again to leave it behind"
+    assert text() == "Fetching what the cell had assigned (3.0 GiB); interrupt again to skip this"
 
 
 @pytest.mark.parametrize(
-    ("names", "as_lists", "said"),
+    ("names", "as_lists", "text"),
     [
         ([], False, ""),
         (["loss"], False, "loss came back as it was then"),
@@ -254,11 +251,11 @@ def test_what_is_shown_meanwhile() -> None:
         (["a", "b"], True, "a and b came back as lists, with None where a run had nothing"),
     ],
 )
-def test_what_came_back_is_named(names: list[str], as_lists: bool, said: str) -> None:
-    assert came_back(names, as_lists=as_lists) == said
+def test_returned_variables_are_named(names: list[str], as_lists: bool, text: str) -> None:
+    assert came_back(names, as_lists=as_lists) == text
 
 
-def test_only_work_that_was_stopped_was_cancelled() -> None:
+def test_only_cancelled_runs_count_as_cancelled() -> None:
     run: Any = Run()
     assert not was_cancelled(run)
     run.future.set_exception(ValueError())

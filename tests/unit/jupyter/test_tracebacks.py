@@ -1,4 +1,4 @@
-"""Errors of cells look as those of the notebook's own cells, and its debugger can look into them."""
+"""Errors of cells look like those of the notebook's own cells, and can be debugged like them."""
 
 import inspect
 import re
@@ -19,13 +19,13 @@ from skyward_jupyter.cells.capture import capture
 from skyward_jupyter.cells.cell import analyse
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.failures.tracebacks import Tracebacks
-from skyward_jupyter.running.results import _Home
+from skyward_jupyter.running.results import _Binder
 from tests.unit.jupyter.conftest import FakeCompute, Notebook, Ran
 
 pytestmark = pytest.mark.unit
 
 SPACE = "a = 1\nb = 2\nc = 3\nd = 4\ne = 5\n"
-"""More lines than are shown above the one that fails."""
+"""More lines than a traceback shows above the failing one."""
 
 FAILING = {
     "expression": "1 + (a / 0) * 3\nlater = 1",
@@ -78,10 +78,10 @@ def notebook(notebook: Notebook) -> Iterator[Notebook]:
 
 
 def cells(shown: str) -> str:
-    """What is shown, without what differs from cell to cell."""
+    """Normalize a traceback: remove parts that differ from cell to cell."""
     shown = re.sub(r"In\[\d+\]", "In[N]", shown)
     shown = re.sub(r"0x[0-9a-f]+", "0x", shown)
-    if "RecursionError" in shown:  # a node may be in the middle of fewer calls, or of more
+    if "RecursionError" in shown:  # the depth of calls on a node may differ
         shown = "\n".join(dict.fromkeys(re.sub(r"\d+ times", "N times", shown).splitlines()))
     return shown
 
@@ -93,26 +93,26 @@ def shown(ran: Ran) -> str:
 
 @pytest.mark.parametrize("mode", ["Context", "Plain", "Verbose", "Minimal"])
 @pytest.mark.parametrize("name", FAILING)
-def test_an_error_looks_as_in_the_notebook(notebook: Notebook, name: str, mode: str) -> None:
+def test_error_looks_as_in_the_notebook(notebook: Notebook, name: str, mode: str) -> None:
     notebook(f"%xmode {mode}")
     here = notebook(f"# here\n{SPACE}{FAILING[name]}")
     there = notebook(f"%%sky\n{SPACE}{FAILING[name]}")
     assert type(there.error) is type(here.error)
     assert str(there.error).replace("2-", "1-") == str(here.error).replace("2-", "1-")
-    if mode == "Verbose":  # values that stay on the node say so
+    if mode == "Verbose":  # values that were not sent are shown as such
         assert re.sub(r"=.*", "=", shown(there)) == re.sub(r"=.*", "=", shown(here))
     else:
         assert shown(there) == shown(here)
 
 
-def test_it_looks_as_in_the_notebook_in_colours(notebook: Notebook) -> None:
+def test_error_looks_as_in_the_notebook_in_colours(notebook: Notebook) -> None:
     notebook("%colors linux")
     here, there = (notebook(f"{first}\n{SPACE}import json\ndivide(json.loads('2'))") for first in ("#", "%%sky"))
     assert "\x1b[" in shown(there)
     assert shown(there) == shown(here)
 
 
-def test_a_group_looks_as_in_the_notebook(notebook: Notebook) -> None:
+def test_exception_group_looks_as_in_the_notebook(notebook: Notebook) -> None:
     source = f"{SPACE}try:\n    divide(1)\nexcept Exception as e:\n    raise ExceptionGroup('g', [e, KeyError('k')])"
     here, there = (notebook(f"{first}\n{source}") for first in ("#", "%%sky"))
     files = re.compile(r"<ipython-input-\d+-\w+>")
@@ -124,9 +124,7 @@ def test_a_group_looks_as_in_the_notebook(notebook: Notebook) -> None:
     "source",
     ["1 +", "def f(:", "x = 1\n y = 2", "if 1:\nx", "'open", "break", "f(x) = 1", "nonlocal x", "print 1"],
 )
-def test_a_cell_that_is_not_python_looks_as_in_the_notebook(
-    notebook: Notebook, compute: type[FakeCompute], source: str
-) -> None:
+def test_syntax_error_looks_as_in_the_notebook(notebook: Notebook, compute: type[FakeCompute], source: str) -> None:
     here, there = notebook(f"#\n{source}"), notebook(f"%%sky\n{source}")
     assert type(there.error) is type(here.error)
     assert isinstance(there.error, SyntaxError)
@@ -136,7 +134,7 @@ def test_a_cell_that_is_not_python_looks_as_in_the_notebook(
     assert compute.made == []
 
 
-def test_a_line_is_that_of_the_notebook(notebook: Notebook) -> None:
+def test_line_numbers_are_those_of_the_notebook(notebook: Notebook) -> None:
     ran = notebook("%%sky\n\n\nx = 1\n1 / 0")
     number = notebook.shell.execution_count - 1
     assert f"Cell In[{number}], line 5\n" in ran.shown_error
@@ -148,7 +146,7 @@ def test_a_line_is_that_of_the_notebook(notebook: Notebook) -> None:
     )
 
 
-def test_a_missing_name_is_a_name_error_and_nothing_is_sent(notebook: Notebook, compute: type[FakeCompute]) -> None:
+def test_missing_name_is_a_name_error_and_nothing_is_sent(notebook: Notebook, compute: type[FakeCompute]) -> None:
     ran = notebook("%%sky\ndivid(1)")
     assert isinstance(ran.error, NameError)
     assert ran.error.name == "divid"
@@ -159,7 +157,7 @@ def test_a_missing_name_is_a_name_error_and_nothing_is_sent(notebook: Notebook, 
 
 
 @pytest.mark.parametrize("mode", ["Plain", "Minimal"])
-def test_a_mistake_keeps_its_lines_in_every_mode(notebook: Notebook, mode: str) -> None:
+def test_usage_error_keeps_its_lines_in_every_mode(notebook: Notebook, mode: str) -> None:
     notebook(f"%xmode {mode}")
     ran = notebook("%%sky --node 2\n1")
     assert ran.error is not None
@@ -167,7 +165,7 @@ def test_a_mistake_keeps_its_lines_in_every_mode(notebook: Notebook, mode: str) 
     assert piece.splitlines()[1] == "    %%sky --node 2"
 
 
-def test_it_is_shown_again(notebook: Notebook) -> None:
+def test_error_is_shown_again_by_tb(notebook: Notebook) -> None:
     first = notebook(f"%%sky\n{SPACE}divide(1)")
     assert notebook("%tb").shown == first.shown
     (plain,) = notebook("%tb Plain").shown
@@ -175,7 +173,7 @@ def test_it_is_shown_again(notebook: Notebook) -> None:
     assert "in divide" in plain
 
 
-def test_the_result_of_a_cell_in_the_background_shows_who_asked(notebook: Notebook) -> None:
+def test_error_of_a_background_cell_shows_the_call_of_result(notebook: Notebook) -> None:
     notebook(f"%%sky --noblock\n{SPACE}divide(1)")
     notebook("handle = _")
     for _ in range(2):
@@ -189,7 +187,7 @@ def test_the_result_of_a_cell_in_the_background_shows_who_asked(notebook: Notebo
         assert not [line for line in lines if "skyward" in line]
 
 
-def test_an_error_that_led_to_another_one_here_has_its_frames(notebook: Notebook) -> None:
+def test_context_of_a_local_error_has_its_frames(notebook: Notebook) -> None:
     notebook("%%sky --noblock\n1 / 0")
     notebook("handle = _")
     lines = notebook("try:\n    handle.result()\nexcept ZeroDivisionError:\n    raise KeyError('k')").shown_error
@@ -197,7 +195,7 @@ def test_an_error_that_led_to_another_one_here_has_its_frames(notebook: Notebook
     assert lines.count("Cell In") == 3
 
 
-def test_an_error_in_a_stream_and_under_map(notebook: Notebook) -> None:
+def test_error_in_a_stream_and_under_map_shows_its_line(notebook: Notebook) -> None:
     ran = notebook(f"%%sky\n{SPACE}yield 1\ndivide(1)")
     assert [line for line in ran.shown_error.splitlines() if line.startswith("Cell")] == [
         "Cell In[2], line 8",
@@ -208,7 +206,7 @@ def test_an_error_in_a_stream_and_under_map(notebook: Notebook) -> None:
     assert "----> 7 1 / xs\n" in ran.shown_error
 
 
-def test_the_node_is_told_once(notebook: Notebook) -> None:
+def test_node_of_an_error_is_named_once(notebook: Notebook) -> None:
     notebook("%sky up --nodes 2")
     assert notebook("%%sky\n1 / 0").shown_error.splitlines()[-1] == "Raised on node 0."
     ran = notebook("%%sky\nyield 1\n1 / 0")
@@ -220,7 +218,7 @@ def test_the_node_is_told_once(notebook: Notebook) -> None:
     assert "Raised" not in ran.shown_error
 
 
-def test_unloading_leaves_the_shell_as_it_was(notebook: Notebook) -> None:
+def test_unloading_restores_the_shell(notebook: Notebook) -> None:
     assert "showtraceback" in vars(notebook.shell)
     notebook.magics.tracebacks.remove()
     assert "showtraceback" not in vars(notebook.shell)
@@ -232,17 +230,17 @@ def test_unloading_leaves_the_shell_as_it_was(notebook: Notebook) -> None:
     inner.remove()
 
 
-# What a debugger finds.
+# Debugging.
 
 
 def frames(ran: Ran) -> list[FrameType]:
-    """The frames of the node, outermost first."""
+    """Return the frames of the node, outermost first."""
     assert ran.error is not None
     walked = [frame for frame, _ in traceback.walk_tb(ran.error.__traceback__)]
     return [frame for frame in walked if "__skyward_node__" in frame.f_globals]
 
 
-def test_frames_have_the_variables_they_had(notebook: Notebook) -> None:
+def test_frames_have_their_variables(notebook: Notebook) -> None:
     notebook("class Held:\n    def __init__(self): self.value = [1, {'k': 2}]\n    def __repr__(self): return 'held'")
     ran = notebook(
         "%%sky\nimport threading\nlock = threading.Lock()\nscale = 4\n"
@@ -266,21 +264,21 @@ def test_frames_have_the_variables_they_had(notebook: Notebook) -> None:
     assert eval("divide", cell.f_globals, cell.f_locals) is notebook["divide"]
 
 
-def test_a_value_that_stayed_says_so(notebook: Notebook) -> None:
+def test_value_that_was_not_sent_says_so(notebook: Notebook) -> None:
     notebook("class Held:\n    pass")
     (cell,) = frames(notebook("%%sky -o nothing\nheld = Held()\n1 / 0"))
     held = cell.f_locals["held"]
-    with pytest.raises(AttributeError, match=r"^This Held stayed on node 0: its attribute 'size' has not been sent\.$"):
+    with pytest.raises(AttributeError, match=r"^This Held stayed on node 0: its attribute 'size' was not sent\.$"):
         held.size()
 
 
-def test_what_came_home_is_the_notebooks_own(notebook: Notebook) -> None:
+def test_returned_values_in_frames_are_the_notebooks_objects(notebook: Notebook) -> None:
     ran = notebook("%%sky\nbig = list(range(1000))\n1 / 0")
     (cell,) = frames(ran)
     assert cell.f_locals["big"] is notebook["big"]
 
 
-def test_other_variables_are_those_of_the_notebook_now(notebook: Notebook) -> None:
+def test_other_variables_in_frames_are_the_current_ones(notebook: Notebook) -> None:
     ran = notebook("other = 1")
     (cell,) = frames(notebook("%%sky\n1 / 0"))
     notebook("other = 2")
@@ -308,7 +306,7 @@ BODIES = {
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_where_python_does_not_trace_no_code_of_the_cell_runs_and_its_traceback_is_text(
+def test_without_tracing_no_code_of_the_cell_runs_and_the_traceback_is_text(
     notebook: Notebook, capsys: pytest.CaptureFixture[str], body: str, is_recorded: bool
 ) -> None:
     result = _result_of(notebook, body)
@@ -335,12 +333,12 @@ def test_where_python_does_not_trace_no_code_of_the_cell_runs_and_its_traceback_
     assert isinstance(error, ZeroDivisionError)
     assert isinstance(error.__cause__, RemoteTraceback)
     assert "1 / 0" in str(error.__cause__)
-    assert list(traceback.walk_tb(_error_of(notebook, result).__traceback__))  # and it is one where Python traces
+    assert list(traceback.walk_tb(_error_of(notebook, result).__traceback__))  # with tracing it is a real traceback
 
 
 @pytest.mark.parametrize("now", ["# written anew\n\n\n\n\n# another line\n", None])
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_a_library_that_is_another_one_here_shows_the_lines_of_the_node(
+def test_library_that_differs_locally_shows_the_lines_of_the_node(
     notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: str | None, is_recorded: bool
 ) -> None:
     monkeypatch.delitem(sys.modules, "sky_other", raising=False)
@@ -366,7 +364,7 @@ def test_a_library_that_is_another_one_here_shows_the_lines_of_the_node(
     assert "another line" not in lines
 
 
-def test_frames_without_their_code_show_file_line_and_function(notebook: Notebook) -> None:
+def test_frames_without_code_show_file_line_and_function(notebook: Notebook) -> None:
     result = _result_of(notebook, f"{SPACE}divide(1)")
     error = _error_of(notebook, _without_states(result))
     named = [(each.lineno, each.name, each.line) for each in traceback.extract_tb(error.__traceback__)]
@@ -377,7 +375,7 @@ def test_frames_without_their_code_show_file_line_and_function(notebook: Noteboo
     assert lines[function.f_lineno - first].strip() == "return y / 0"
 
 
-def test_code_of_another_python_is_not_loaded(notebook: Notebook) -> None:
+def test_code_of_another_python_version_is_not_loaded(notebook: Notebook) -> None:
     result = _result_of(notebook, f"{SPACE}divide(1)")
     assert result.failure is not None
     (link,) = result.failure.chain
@@ -399,7 +397,7 @@ def _without_states(result: CellResult) -> CellResult:
 
 
 def _result_of(notebook: Notebook, source: str, *before: str) -> CellResult:
-    """What a cell leaves behind on its node."""
+    """Return the result of a cell, as its node returns it."""
     for each in before:
         notebook(each)
     name = notebook.shell.compile.cache(source, 99)
@@ -409,6 +407,6 @@ def _result_of(notebook: Notebook, source: str, *before: str) -> CellResult:
 
 
 def _error_of(notebook: Notebook, result: CellResult) -> BaseException:
-    error = _Home(notebook.shell.user_ns, result, Originals()).error()
+    error = _Binder(notebook.shell.user_ns, result, Originals()).error()
     assert error is not None
     return error

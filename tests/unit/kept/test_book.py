@@ -1,4 +1,4 @@
-"""What nodes keep: where its users run, what scaling down spares, and what is lost with a node."""
+"""The registry of kept values: placement of tasks, nodes spared by scaling down, and values lost with a node."""
 
 from collections.abc import Sequence
 
@@ -28,8 +28,8 @@ def lost(entry: KeptEntry, why: str = "node 1 is gone: it died") -> KeptEntry:
     return entry
 
 
-class TestTheBook:
-    def test_a_node_counts_as_busy_for_some_time_after_the_last_use(self) -> None:
+class TestRegistry:
+    def test_node_counts_as_busy_until_keep_for_after_last_use(self) -> None:
         book = KeptBook()
         book.add(kept("a", 1, keep_for=10))
         assert book.holding(9) == {1: "model"}
@@ -40,7 +40,7 @@ class TestTheBook:
         assert book.holding(1009) == {1: "model"}
         assert book.holding(1010) == {}
 
-    def test_what_is_dropped_is_told_to_its_nodes(self) -> None:
+    def test_drop_returns_keys_by_node(self) -> None:
         book = KeptBook()
         first, second = kept("a", 1), kept("b", 2)
         book.add(first)
@@ -49,7 +49,7 @@ class TestTheBook:
         assert first.lost == "it was dropped"
         assert not book.entries
 
-    def test_what_a_lost_node_kept_is_lost(self) -> None:
+    def test_values_of_lost_node_are_lost(self) -> None:
         book = KeptBook()
         gone, left = kept("a", 1), kept("b", 2)
         book.add(gone)
@@ -66,49 +66,49 @@ class TestTheBook:
         assert book.holding(0) == {1: "model and conn"}
 
 
-class TestWhereATaskRuns:
-    def test_where_what_it_uses_is(self) -> None:
+class TestPlacement:
+    def test_task_runs_on_node_of_its_values(self) -> None:
         assert nodes_for([[kept("a", 1)]], "p") == {1}
         assert nodes_for([[kept("a", 0), kept("b", 1)], [kept("c", 1, "conn")]], "p") == {1}
 
-    def test_not_where_it_is_lost(self) -> None:
+    def test_lost_value_raises(self) -> None:
         assert nodes_for([[kept("a", 0), lost(kept("b", 1))]], "p") == {0}
-        with pytest.raises(KeptLostError, match=r"^model is not kept any more: node 1 is gone: it died. Run what made"):
+        with pytest.raises(KeptLostError, match=r"^model is no longer kept: node 1 is gone: it died. Rerun the code"):
             nodes_for([[lost(kept("b", 1))]], "p")
 
-    def test_two_values_on_two_nodes_are_refused_with_both_nodes_named(self) -> None:
+    def test_values_on_different_nodes_are_refused(self) -> None:
         with pytest.raises(UsageError, match=r"^model is kept on node 0 and conn is kept on nodes 1 and 2, so no"):
             nodes_for([[kept("a", 0)], [kept("b", 1, "conn"), kept("c", 2, "conn")]], "p")
 
-    def test_two_values_of_one_name_on_two_nodes_are_refused_too(self) -> None:
-        with pytest.raises(UsageError, match=r"^2 values of the name model are kept on nodes 0 and 1, so no node"):
+    def test_values_of_same_name_on_different_nodes_are_refused(self) -> None:
+        with pytest.raises(UsageError, match=r"^2 values named model are kept on nodes 0 and 1, so no node"):
             nodes_for([[kept("a", 0)], [kept("b", 1)]], "p")
 
-    def test_a_value_that_was_lost_before_anyone_asked_is_lost_in_every_pool(self) -> None:
-        with pytest.raises(KeptLostError, match=r"^model is not kept any more: its pool is closed"):
+    def test_value_lost_before_first_use_is_lost_in_every_pool(self) -> None:
+        with pytest.raises(KeptLostError, match=r"^model is no longer kept: its pool is closed"):
             nodes_for([[lost(kept("a", 0, pool=""), "its pool is closed")]], "p")
 
-    def test_a_value_of_another_pool_is_refused(self) -> None:
+    def test_value_of_another_pool_is_refused(self) -> None:
         with pytest.raises(UsageError, match=r"^model is kept in pool 'p', so it cannot be used in pool 'q'"):
             nodes_for([[kept("a", 0)]], "q")
 
-    def test_a_broadcast_runs_where_each_node_has_its_own(self) -> None:
+    def test_broadcast_runs_on_nodes_with_their_own_value(self) -> None:
         assert nodes_of_all([[kept("a", 0), kept("b", 1)]], "p", [0, 1]) == {0, 1}
         assert nodes_of_all([[kept("a", 0), kept("b", 1)]], "p", [0, 1, 2]) == {0, 1}
         assert nodes_of_all([[kept("a", 0)]], "p", [0]) == {0}
 
-    def test_a_broadcast_does_not_leave_a_lost_part_out(self) -> None:
-        with pytest.raises(KeptLostError, match=r"^model of node 1 is not kept any more: node 1 is gone: it died"):
+    def test_broadcast_with_a_lost_part_is_refused(self) -> None:
+        with pytest.raises(KeptLostError, match=r"^model of node 1 is no longer kept: node 1 is gone: it died"):
             nodes_of_all([[kept("a", 0), lost(kept("b", 1))]], "p", [0, 1])
 
-    def test_a_broadcast_of_what_one_node_of_several_keeps_is_refused(self) -> None:
+    def test_broadcast_of_value_on_one_node_is_refused(self) -> None:
         with pytest.raises(UsageError, match=r"^model is kept on node 1 only, and the pool has 2 nodes: run this"):
             nodes_of_all([[kept("a", 1)]], "p", [0, 1])
 
-    def test_a_broadcast_for_certain_nodes_finds_it_on_each_of_them(self) -> None:
+    def test_broadcast_to_chosen_nodes_requires_value_on_each(self) -> None:
         entries = [kept("a", 0), kept("b", 1), lost(kept("c", 2))]
         check_nodes([entries], "p", [0, 1])
-        with pytest.raises(KeptLostError, match=r"^model of node 2 is not kept any more"):
+        with pytest.raises(KeptLostError, match=r"^model of node 2 is no longer kept"):
             check_nodes([entries], "p", [0, 2])
         with pytest.raises(
             UsageError, match=r"^model is kept on nodes 0 and 1, so this cannot run on node 3: run it on"
@@ -117,7 +117,7 @@ class TestWhereATaskRuns:
 
 
 def pool(up: int, least: int = 0, **settings: object) -> World:
-    """An open pool of `up` idle nodes."""
+    """Return an open pool of `up` idle nodes."""
     world = World(Group("default", least, 4), **settings).open()
     world.submit(up)
     world.wait(0.1)
@@ -145,13 +145,13 @@ def ranks(world: World) -> list[int]:
 
 
 class TestScalingDown:
-    def test_without_anything_kept_the_pool_empties(self) -> None:
+    def test_pool_without_kept_values_scales_to_zero(self) -> None:
         world = pool(3)
         world.wait(300)
         world.deliver()
         assert ranks(world) == []
 
-    def test_a_node_that_keeps_something_stays_and_the_decision_says_why(self) -> None:
+    def test_node_with_kept_value_stays_and_reason_is_given(self) -> None:
         world = pool(4)
         keep(world, 2)
         world.wait(600)
@@ -159,14 +159,14 @@ class TestScalingDown:
         assert ranks(world) == [0, 2], "and the head, which stays as long as any node does"
         assert any("node 2 keeps model" in reason for reason in world.reasons_given)
 
-    def test_the_head_that_keeps_something_stays_alone(self) -> None:
+    def test_head_with_kept_value_stays_alone(self) -> None:
         world = pool(3)
         keep(world, 0)
         world.wait(600)
         world.deliver()
         assert ranks(world) == [0]
 
-    def test_when_the_time_is_over_the_node_goes_and_the_decision_says_what_goes_with_it(self) -> None:
+    def test_node_is_removed_after_keep_for_and_reason_names_lost_values(self) -> None:
         world = pool(3)
         entry = keep(world, 2, keep_for=400)
         world.wait(300)
@@ -176,10 +176,10 @@ class TestScalingDown:
         world.deliver()
         assert ranks(world) == []
         assert world.reasons_given[-1].endswith("; model on node 2 is not kept any more")
-        assert entry.lost == "node 2 is gone: it is not needed any more"
+        assert entry.lost == "node 2 is gone: it is no longer needed"
         assert [effect.entries for effect in world.said if isinstance(effect, Unkept)] == [(entry,)]
 
-    def test_each_use_begins_the_time_anew(self) -> None:
+    def test_each_use_restarts_the_timer(self) -> None:
         world = pool(2)
         keep(world, 1, keep_for=400)
         for _ in range(4):
@@ -189,7 +189,7 @@ class TestScalingDown:
         world.deliver()
         assert 1 in ranks(world)
 
-    def test_while_a_task_uses_it_the_time_stands_still(self) -> None:
+    def test_timer_is_paused_while_a_task_uses_the_value(self) -> None:
         world = pool(2)
         keep(world, 1, keep_for=10)
         use(world, 1, ["a"])
@@ -200,7 +200,7 @@ class TestScalingDown:
         world.deliver()
         assert ranks(world) == []
 
-    def test_what_was_dropped_holds_no_node(self) -> None:
+    def test_dropped_value_holds_no_node(self) -> None:
         world = pool(2)
         keep(world, 1)
         assert world.tell(Release(("a",))) == [Forget(1, ("a",))]
@@ -208,7 +208,7 @@ class TestScalingDown:
         world.deliver()
         assert ranks(world) == []
 
-    def test_a_drain_is_called_off_where_a_task_of_the_node_keeps_something(self) -> None:
+    def test_drain_is_cancelled_if_a_task_keeps_a_value(self) -> None:
         world = pool(2)
         world.submit(1, target=1)
         world.tell(DrainNode(1))
@@ -216,15 +216,15 @@ class TestScalingDown:
         keep(world, 1)
         assert world.state_of(1) == "active"
 
-    def test_a_node_that_keeps_something_is_not_drained_by_hand(self) -> None:
+    def test_manual_drain_of_node_with_kept_value_is_refused(self) -> None:
         world = pool(3)
         keep(world, 1)
         plane = world.plane
         why = undrainable(plane.reconciler.book, plane.groups, plane.desired, plane.kept.holding(world.now), 1)
-        assert why == "it keeps model: free that first, with `.drop()` of its handle or `%sky drop`"
+        assert why == "it keeps model: drop that first, with `.drop()` on its handle or `%sky drop`"
         assert world.tell(DrainNode(1)) == []
 
-    def test_a_budget_that_is_reached_ends_it_all_the_same(self) -> None:
+    def test_reached_budget_ends_node_with_kept_value(self) -> None:
         world = World(Group("default", 0, 2, hourly_price=3600.0), budget=1000.0).open()
         world.submit(1)
         world.wait(0.1)
@@ -238,13 +238,13 @@ class TestScalingDown:
         assert entry.lost
 
 
-class TestTasksThatUseIt:
-    def test_run_on_its_node(self) -> None:
+class TestTasksWithKeptValues:
+    def test_task_runs_on_node_of_the_value(self) -> None:
         world = pool(3)
         keep(world, 2)
         assert world.sent[use(world, 2, ["a"])] == 2
 
-    def test_end_with_its_node_whether_they_run_or_wait(self) -> None:
+    def test_running_and_queued_tasks_fail_with_the_node(self) -> None:
         world = pool(3)
         keep(world, 2)
         running, waiting = use(world, 2, ["a"]), use(world, 2, ["a"])
@@ -254,7 +254,7 @@ class TestTasksThatUseIt:
         assert plain not in world.settled
         assert [effect.reason for effect in effects if isinstance(effect, Unkept)] == ["it died"]
 
-    def test_a_broadcast_among_the_nodes_that_keep_it_leaves_later_ones_out(self) -> None:
+    def test_broadcast_to_nodes_with_the_value_excludes_later_nodes(self) -> None:
         world = pool(2)
         keep(world, 0)
         keep(world, 1, "b")
@@ -268,7 +268,7 @@ class TestTasksThatUseIt:
         assert world.active > 2
         assert len([e for e in world.said if isinstance(e, tasks.Member)]) == 2
 
-    def test_a_member_of_such_a_broadcast_ends_with_its_node(self) -> None:
+    def test_broadcast_member_fails_with_its_node(self) -> None:
         world = pool(2)
         keep(world, 0)
         keep(world, 1, "b")

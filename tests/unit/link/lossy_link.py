@@ -1,4 +1,4 @@
-"""A channel and the agent that it talks to, in one process and in virtual time, over a link that does as it is told."""
+"""A channel and its agent, in one process and in virtual time, over a link with configurable faults."""
 
 import asyncio
 import dataclasses
@@ -21,16 +21,16 @@ from skyward.worker.runtime.agent import Agent
 __all__ = ["NOBODYS", "FarEnd", "Link", "Near", "run"]
 
 NOBODYS = Credentials(b"", b"", b"")
-"""Credentials for a link whose engine looks at none."""
+"""Credentials for a link whose engine does not check them."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Goes on to the time that the loop would sleep until."""
+    """Selector that advances to the time until which the loop would sleep."""
 
     now = 0.0
 
     def select(self, timeout: float | None = None) -> Any:
-        assert timeout is not None, "nothing will ever happen any more"
+        assert timeout is not None, "the loop would block forever"
         self.now += max(0.0, timeout)
         return super().select(0)
 
@@ -45,7 +45,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(monkeypatch: pytest.MonkeyPatch, talk: Callable[["Link"], Coroutine[Any, Any, None]]) -> None:
-    """Run `talk` in virtual time, with a link of its own."""
+    """Run `talk` in virtual time, with a new link."""
     loop = _VirtualLoop()
     link = Link(loop)
     monkeypatch.setattr(channels, "Client", link.client)
@@ -59,15 +59,15 @@ def run(monkeypatch: pytest.MonkeyPatch, talk: Callable[["Link"], Coroutine[Any,
 
 
 class FarEnd(Agent):
-    """The agent of a node without slots, which notes the commands that it would obey."""
+    """Agent of a node without slots, which records its commands."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, 0, 0, Backlog(0, None), processes=False)
-        self.obeyed: list[int] = []
+        self.applied: list[int] = []
 
-    def _obey(self, command: Command) -> None:
+    def _apply(self, command: Command) -> None:
         assert isinstance(command, Cancel)
-        self.obeyed.append(command.task)
+        self.applied.append(command.task)
 
     def say(self, number: int) -> None:
         """Send event `number`."""
@@ -75,14 +75,14 @@ class FarEnd(Agent):
 
 
 class Link:
-    """What lies between the ends; it loses, doubles and delays as much as its attributes say.
+    """Link between the two ends, which loses, duplicates and delays messages.
 
     Attributes:
-        up: whether anything gets through at all.
-        loss, twice: how much of what is sent is lost, or comes twice.
-        delay: seconds that a message takes at most; more than 0, and they overtake each other.
-        broken: how many of the questions end with an error at once.
-        messages: what was sent towards the node.
+        up: True if messages get through at all.
+        loss, twice: fractions of messages that are lost, or arrive twice.
+        delay: longest delay of a message, in seconds; if it is positive, messages overtake each other.
+        broken: fraction of exchanges that fail at once.
+        messages: messages that were sent towards the node.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -95,30 +95,30 @@ class Link:
         self._loop = loop
 
     def client(self, **_: object) -> "Link":
-        """In the place of the engine's client."""
+        """Stand in for the engine's client."""
         return self
 
     async def __aenter__(self) -> "Link":
         if self.refuses:
-            raise ConnectionError("nobody listens")
+            raise ConnectionError("connection refused")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.up = False
 
     def carry(self, deliver: Callable[[], None]) -> None:
-        """Let a message through, or not."""
+        """Deliver a message never, once or twice."""
         copies = 0 if self.random.random() < self.loss else 2 if self.random.random() < self.twice else 1
         for _ in range(copies):
             self._loop.call_later(self.random.uniform(0, self.delay), lambda: deliver() if self.up else None)
 
     def tell(self, message: Commands) -> None:
-        """In the place of the engine's reference."""
+        """Stand in for `tell` of the engine's reference."""
         self.messages.append(message)
         self.carry(lambda: self.far.receive(message))
 
-    async def ask(self, question: Exchange) -> Any:
-        """The same."""
+    async def ask(self, exchange: Exchange) -> Any:
+        """Stand in for `ask` of the engine's reference."""
         if self.random.random() < self.broken:
             raise ConnectionError("broken")
         answer: asyncio.Future[Any] = self._loop.create_future()
@@ -128,9 +128,9 @@ class Link:
                 answer.set_result(batch)
 
         back: Any = SimpleNamespace(tell=lambda batch: self.carry(lambda: arrive(batch)))
-        asked = dataclasses.replace(question, reply_to=back)
-        self.messages.append(asked)
-        self.carry(lambda: self.far.receive(asked))
+        sent = dataclasses.replace(exchange, reply_to=back)
+        self.messages.append(sent)
+        self.carry(lambda: self.far.receive(sent))
         return await answer
 
 
@@ -138,13 +138,13 @@ class Near:
     """The client's end."""
 
     def __init__(self, grace: float = 10_000.0) -> None:
-        self.heard: list[int] = []
+        self.received: list[int] = []
         self.lost: list[str] = []
-        self.channel = Channel("node:1", NOBODYS, grace, self._hear, self.lost.append)
+        self.channel = Channel("node:1", NOBODYS, grace, self._receive, self.lost.append)
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         assert isinstance(event, Started)
-        self.heard.append(event.task)
+        self.received.append(event.task)
 
     def say(self, number: int) -> None:
         """Send command `number`."""

@@ -1,4 +1,4 @@
-"""What a controller decides about worker adapters: with messages lost, connections broken and adapters that go away."""
+"""Decisions of a controller about worker adapters: with lost messages, broken connections and lost adapters."""
 
 import random
 
@@ -43,7 +43,7 @@ def joined(name: str = "a", most: int = -1) -> AdapterBook:
     return found
 
 
-def test_a_group_is_started_and_ended() -> None:
+def test_group_is_started_and_shut_down() -> None:
     found = joined()
     request, effects = found.start(Wanted(), 1.0)
     assert request
@@ -54,10 +54,10 @@ def test_a_group_is_started_and_ended() -> None:
     (end,) = sent(found.shutdown("g", 3.0))
     assert isinstance(end, ShutdownWorkerGroup)
     assert found.instance("g") is None
-    assert found.shutdown("g", 3.0) == [], "it is being ended"
+    assert found.shutdown("g", 3.0) == [], "it is being shut down"
     answer = Answer(end.request, "g", "shutdown", "success")
     assert found.heard(1, answer, 4.0) == [book.GroupEnded("g")]
-    assert found.heard(1, answer, 4.0) == [], "the answer came twice"
+    assert found.heard(1, answer, 4.0) == [], "the answer is a duplicate"
     assert found.shutdown("g", 5.0) == [book.GroupEnded("g")]
 
 
@@ -68,12 +68,12 @@ def test_commands_are_sent_again_until_they_are_answered() -> None:
     assert found.tick(RESEND - 0.1) == []
     assert found.tick(RESEND) == effects
     found.disconnected(1)
-    assert found.tick(RESEND * 1.5) == [], "nobody is there"
+    assert found.tick(RESEND * 1.5) == [], "no adapter is connected"
     found.connected(2, 9.0)
     assert sent(found.heard(2, beat(), 9.0)) == [*sent(effects), HeartbeatEcho()]
 
 
-def test_room_is_counted_with_what_is_being_started() -> None:
+def test_starting_groups_count_against_the_limit() -> None:
     found = joined(most=2)
     assert found.start(Wanted(), 0.0)[0]
     second = found.start(Wanted(), 0.0)[0]
@@ -85,7 +85,7 @@ def test_room_is_counted_with_what_is_being_started() -> None:
     assert found.start(Wanted(), 1.0)[0]
 
 
-def test_the_cheapest_adapter_with_what_is_wanted_is_asked() -> None:
+def test_cheapest_adapter_that_fits_is_asked() -> None:
     found = AdapterBook("s")
     kinds = [("dear", 3.0, {"gpu"}, 8.0), ("cheap", 1.0, {"gpu"}, 2.0), ("plain", 0.5, set[str](), 64.0)]
     for link, (name, price, able, cpus) in enumerate(kinds):
@@ -101,12 +101,12 @@ def test_the_cheapest_adapter_with_what_is_wanted_is_asked() -> None:
     assert asked(Wanted(gpu)) == [1]
     assert asked(Wanted(Needs({"CPU": 4}, {"gpu"}))) == [0]
     assert asked(Wanted(Needs({"CPU": 4}, {"gpu"}), most=2.0)) == []
-    assert "no adapter has nodes with 4 CPU and a node that can 'gpu' for at most $2/h" in found.why_none(
+    assert "no adapter has nodes with 4 CPU and capability 'gpu' for at most $2/h" in found.why_none(
         Wanted(Needs({"CPU": 4}, {"gpu"}), most=2.0)
     )
 
 
-def test_a_silent_adapter_is_lost_with_its_groups_and_they_come_back_with_it() -> None:
+def test_silent_adapter_is_lost_and_returns_with_its_groups() -> None:
     found = joined()
     request, _ = found.start(Wanted(), 0.0)
     assert request
@@ -119,7 +119,7 @@ def test_a_silent_adapter_is_lost_with_its_groups_and_they_come_back_with_it() -
         book.AdapterLost("a", reason),
         book.GroupRefused(pending, f"adapter a is gone: {reason}"),
         book.GroupLost("g", f"adapter a is gone: {reason}"),
-        book.Close(1, "no heartbeat came"),
+        book.Close(1, "no heartbeat arrived"),
     ]
     assert found.instance("g") is None
     assert found.next_tick() is None
@@ -132,7 +132,7 @@ def test_a_silent_adapter_is_lost_with_its_groups_and_they_come_back_with_it() -
     assert found.instance("g")
 
 
-def test_what_nobody_asked_for_is_ended() -> None:
+def test_unrequested_groups_are_shut_down() -> None:
     found = joined()
     request, _ = found.start(Wanted(), 0.0)
     assert request
@@ -143,10 +143,10 @@ def test_what_nobody_asked_for_is_ended() -> None:
     echo, end = sent(found.heard(1, beat("a", -1, "g", "stray"), 2.0))
     assert isinstance(end, ShutdownWorkerGroup)
     assert (echo, end.worker_group_id) == (HeartbeatEcho(), "stray")
-    assert sent(found.heard(1, beat("a", -1, "g", "stray"), 3.0)) == [HeartbeatEcho()], "both are being ended"
+    assert sent(found.heard(1, beat("a", -1, "g", "stray"), 3.0)) == [HeartbeatEcho()], "both are being shut down"
 
 
-def test_a_group_whose_answer_is_on_the_way_is_not_ended() -> None:
+def test_group_with_a_pending_answer_is_not_shut_down() -> None:
     found = joined()
     request, effects = found.start(Wanted(), 0.0)
     assert request
@@ -156,16 +156,16 @@ def test_a_group_whose_answer_is_on_the_way_is_not_ended() -> None:
     assert found.heard(2, started(request, "g"), 1.0) == [book.GroupStarted(request, Instance("g", "running"))]
 
 
-def test_a_group_that_its_adapter_has_no_more_is_lost() -> None:
+def test_group_missing_from_a_heartbeat_is_lost() -> None:
     found = joined()
     request, _ = found.start(Wanted(), 0.0)
     assert request
     found.heard(1, started(request, "g"), 1.0)
-    assert book.GroupLost("g", "adapter a has it no more") in found.heard(1, beat(), 2.0)
+    assert book.GroupLost("g", "adapter a no longer has it") in found.heard(1, beat(), 2.0)
     assert found.instance("g") is None
 
 
-def test_what_cannot_be_ended_is_asked_for_again() -> None:
+def test_failed_shutdown_is_requested_again() -> None:
     found = joined()
     request, _ = found.start(Wanted(), 0.0)
     assert request
@@ -176,23 +176,21 @@ def test_what_cannot_be_ended_is_asked_for_again() -> None:
     assert sent(found.tick(1.0 + RESEND)) == [end]
 
 
-def test_who_breaks_the_rules_is_sent_away() -> None:
+def test_adapter_that_violates_the_protocol_is_disconnected() -> None:
     found = joined()
-    assert found.heard(1, beat("b"), 1.0) == [
-        book.Close(1, "a connection is one adapter's, and this one changed its id")
-    ]
-    assert found.heard(1, beat("a"), 1.0) == [], "it is closed"
+    assert found.heard(1, beat("b"), 1.0) == [book.Close(1, "the adapter changed its id on an open connection")]
+    assert found.heard(1, beat("a"), 1.0) == [], "the connection is closed"
     found.connected(2, 1.0)
-    assert found.heard(2, Challenge("n"), 1.0) == [book.Close(2, "an adapter does not say Challenge here")]
+    assert found.heard(2, Challenge("n"), 1.0) == [book.Close(2, "unexpected Challenge from an adapter")]
     found.connected(3, 1.0)
-    assert book.Close(3, "it never said which adapter it is") in found.tick(1.0 + SILENCE)
+    assert book.Close(3, "no heartbeat identified the adapter") in found.tick(1.0 + SILENCE)
     found = joined()
     first, second = found.start(Wanted(), 0.0)[0], found.start(Wanted(), 0.0)[0]
     assert first
     assert second
     found.heard(1, started(first, "g"), 0.0)
     refused, closed = found.heard(1, started(second, "g"), 0.0)
-    assert refused == book.GroupRefused(second, "adapter a gave no group of its own")
+    assert refused == book.GroupRefused(second, "adapter a answered without a new worker group")
     assert isinstance(closed, book.Close)
 
 
@@ -217,7 +215,7 @@ class World:
         for effect in effects:
             match effect:
                 case book.SendFrame(link, message):
-                    assert link in self.links, "over a connection that there is"
+                    assert link in self.links, "the connection is open"
                     self.down[link].append(message)
                 case book.Close(link, _):
                     self.links.pop(link, None)
@@ -250,13 +248,13 @@ class World:
         self.do(self.book.disconnected(link))
 
     def deliver(self, link: int) -> None:
-        """One message each way."""
+        """Deliver one message in each direction."""
         if self.down[link]:
             answer = self.obey(self.links[link], self.down[link].pop(0))
             if answer is not None:
                 self.up[link].append(answer)
         if self.up[link]:
-            self.do(self.book.heard(link, self.up[link].pop(0), self.now))  # type: ignore[arg-type]  # what was put there
+            self.do(self.book.heard(link, self.up[link].pop(0), self.now))  # type: ignore[arg-type]  # only messages are put existing
 
     def obey(self, name: str, command: object) -> Answer | None:
         groups = self.groups[name]
@@ -299,14 +297,14 @@ class World:
                 self.do(self.book.tick(self.now))
             case 7 if link:
                 self.beat(link)
-            case 8 if link and choose.random() < 0.3:  # the adapter stops, saying so
+            case 8 if link and choose.random() < 0.3:  # the adapter stops with a goodbye
                 self.groups[self.links[link]].clear()
-                self.up[link].append(Goodbye("it was told to stop", ends_groups=True))
+                self.up[link].append(Goodbye("the adapter was stopped", ends_groups=True))
             case _ if link:
                 self.deliver(link)
 
-    def calm(self) -> None:
-        """All adapters connected anew, all messages delivered, all deadlines passed."""
+    def settle_down(self) -> None:
+        """Reconnect all adapters, deliver all messages, and let all deadlines pass."""
         for link in tuple(self.links):
             self.cut(link)
         for name in "ab":
@@ -324,13 +322,13 @@ class World:
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 120))
 @settings(max_examples=300)
-def test_in_the_end_there_is_what_is_wanted_and_nothing_else(seed: int, steps: int) -> None:
+def test_adapters_converge_to_the_wanted_groups(seed: int, steps: int) -> None:
     world = World(seed)
     for _ in range(steps):
         world.step()
-    world.calm()
-    assert set(world.settled) >= world.asked, "every request came to something"
-    assert len(world.settled) == len(set(world.settled)), "and each to one thing"
-    there = {group for groups in world.groups.values() for group in groups.values()}
-    assert there == {group for group, here in world.handed.items() if here}
-    assert there == {group for group in world.handed if world.book.instance(group)}
+    world.settle_down()
+    assert set(world.settled) >= world.asked, "every request has a result"
+    assert len(world.settled) == len(set(world.settled)), "no request has two results"
+    existing = {group for groups in world.groups.values() for group in groups.values()}
+    assert existing == {group for group, here in world.handed.items() if here}
+    assert existing == {group for group in world.handed if world.book.instance(group)}

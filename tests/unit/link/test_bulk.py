@@ -1,4 +1,4 @@
-"""A lane of the bulk path: every blob ends, whatever becomes of it, and so does the lane."""
+"""A lane of the bulk path: every transfer ends, successfully or not, and so does the lane."""
 
 import mmap
 import socket
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.unit
 KEY = bytes(32)
 BLOB = Blob(b"k" * 32, 5)
 NO_ROOM = 2**62
-"""Bytes that no machine has addresses for."""
+"""Size in bytes that exceeds any address space."""
 
 
 @contextmanager
 def lane_to(listener: socket.socket) -> Iterator[BulkLane]:
-    """A lane to who listens there, which has ended at the end."""
+    """Open a lane to a listener; check that its thread ends."""
     host, port = listener.getsockname()
     lane = BulkLane(f"{host}:{port}", KEY, "skyward-bulk-test")
     try:
@@ -31,7 +31,7 @@ def lane_to(listener: socket.socket) -> Iterator[BulkLane]:
         lane.close()
         assert lane._thread is not None
         lane._thread.join(20)
-        assert not lane._thread.is_alive(), "the lane ends when it is closed"
+        assert not lane._thread.is_alive(), "the closed lane did not end"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def listener() -> Iterator[socket.socket]:
 
 
 @pytest.mark.parametrize("large_pages", [True, False])
-def test_a_blob_that_there_is_no_room_for_fails_and_the_next_is_moved(
+def test_blob_too_large_for_the_client_fails_and_next_one_is_transferred(
     listener: socket.socket, large_pages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not large_pages:
@@ -51,7 +51,7 @@ def test_a_blob_that_there_is_no_room_for_fails_and_the_next_is_moved(
         failed, moved = lane.move(GET, BLOB), lane.move(GET, BLOB)
         with accept(listener, KEY) as connection:
             assert Request.read(connection)
-            connection.sendall(OK + SIZE.pack(NO_ROOM) + b"what is left of it")
+            connection.sendall(OK + SIZE.pack(NO_ROOM) + b"the rest of the blob")
             assert isinstance(failed.exception(20), MemoryError)
         with accept(listener, KEY) as connection:
             assert Request.read(connection)
@@ -59,7 +59,7 @@ def test_a_blob_that_there_is_no_room_for_fails_and_the_next_is_moved(
             assert bytes(moved.result(20)) == b"bytes"
 
 
-def test_a_blob_that_the_node_has_no_memory_for_fails_and_the_next_is_moved(listener: socket.socket) -> None:
+def test_blob_too_large_for_the_node_fails_and_next_one_is_transferred(listener: socket.socket) -> None:
     with lane_to(listener) as lane:
         failed, moved = (lane.move(PUT, BLOB, memoryview(b"bytes")) for _ in range(2))
         for answer in (FULL, OK):
@@ -73,11 +73,11 @@ def test_a_blob_that_the_node_has_no_memory_for_fails_and_the_next_is_moved(list
         assert bytes(moved.result(20)) == b"bytes"
 
 
-def test_what_waits_fails_when_the_lane_is_closed_and_connects_to_nobody(listener: socket.socket) -> None:
+def test_queued_transfers_fail_on_close_without_connecting(listener: socket.socket) -> None:
     with lane_to(listener) as lane:
         moves = [lane.move(GET, BLOB) for _ in range(3)]
         with accept(listener, KEY) as silent:
-            assert Request.read(silent), "the first is under way"
+            assert Request.read(silent), "the first transfer is in progress"
             lane.close()
             for move in moves:
                 assert isinstance(move.exception(20), ConnectionError)

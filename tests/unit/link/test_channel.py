@@ -1,4 +1,4 @@
-"""The channel to a node: over a link that loses, doubles and reorders, all arrives once and in order."""
+"""The channel to a node: over a link that loses, duplicates and reorders, messages arrive once and in order."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -33,7 +33,7 @@ async def connected(link: Link, **options: Any) -> Near:
 async def until(condition: Callable[[], bool], seconds: float = 1000.0) -> None:
     """Let virtual time pass until `condition` holds."""
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  # nothing in virtual time is worth an event
+        while not condition():  # noqa: ASYNC110  # virtual time needs no event
             await asyncio.sleep(0.05)
 
 
@@ -61,17 +61,17 @@ def test_everything_arrives_once_and_in_order(
                 link.far.say(events)
                 events += 1
             await asyncio.sleep(link.random.choice((0.0, 0.01, 0.3)))
-        await until(lambda: len(link.far.obeyed) >= commands and len(near.heard) >= events)
-        await asyncio.sleep(10)  # and what was sent twice does not come after all
-        assert link.far.obeyed == list(range(commands))
-        assert near.heard == list(range(events))
+        await until(lambda: len(link.far.applied) >= commands and len(near.received) >= events)
+        await asyncio.sleep(10)  # duplicates do not arrive later
+        assert link.far.applied == list(range(commands))
+        assert near.received == list(range(events))
         assert near.lost == []
         await near.channel.close()
 
     talk(scenario)
 
 
-def test_what_was_sent_into_silence_arrives_when_the_silence_ends(talk: Talk) -> None:
+def test_messages_sent_during_an_outage_arrive_after_it(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         near = await connected(link)
         await asyncio.sleep(2)
@@ -79,44 +79,44 @@ def test_what_was_sent_into_silence_arrives_when_the_silence_ends(talk: Talk) ->
         near.say(0)
         link.far.say(0)
         await asyncio.sleep(60)
-        assert (near.heard, link.far.obeyed, near.lost) == ([], [], [])
+        assert (near.received, link.far.applied, near.lost) == ([], [], [])
         link.up = True
-        await until(lambda: near.heard == [0] and link.far.obeyed == [0], ANSWER_WITHIN + 2)
+        await until(lambda: near.received == [0] and link.far.applied == [0], ANSWER_WITHIN + 2)
         await near.channel.close()
 
     talk(scenario)
 
 
-def test_events_in_an_answer_that_was_lost_are_sent_again_though_none_follows_them(talk: Talk) -> None:
+def test_events_of_a_lost_last_answer_are_sent_again(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         near = await connected(link)
         link.twice = 1.0
-        near.say(0)  # the question comes twice, so one of its answers reaches nobody
+        near.say(0)  # the exchange arrives twice, so one of its answers is dropped
         await asyncio.sleep(0.01)
         link.twice = 0.0
         for number in range(2):
             link.far.say(number)
             await asyncio.sleep(0.01)
-        await until(lambda: near.heard == [0, 1], 10.0)
+        await until(lambda: near.received == [0, 1], 10.0)
         await near.channel.close()
 
     talk(scenario)
 
 
-def test_a_lost_command_is_sent_again_before_the_node_counts_as_silent(talk: Talk) -> None:
+def test_lost_command_is_sent_again_before_the_node_counts_as_silent(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         near = await connected(link)
         link.loss = 1.0
         near.say(0)
         await asyncio.sleep(0.01)
         link.loss = 0.0
-        await until(lambda: link.far.obeyed == [0], ANSWER_WITHIN)
+        await until(lambda: link.far.applied == [0], ANSWER_WITHIN)
         await near.channel.close()
 
     talk(scenario)
 
 
-def test_a_node_that_is_silent_for_longer_than_its_grace_is_lost_once(talk: Talk) -> None:
+def test_node_silent_for_longer_than_its_grace_is_lost_once(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         loop = asyncio.get_running_loop()
         near = await connected(link, grace=20.0)
@@ -128,16 +128,16 @@ def test_a_node_that_is_silent_for_longer_than_its_grace_is_lost_once(talk: Talk
         link.up = True
         link.far.say(1)
         await asyncio.sleep(60)
-        assert near.heard == []
-        (why,) = near.lost
-        assert why.startswith("it has not answered for 2")
-        assert why.endswith(" s (no answer)")
+        assert near.received == []
+        (reason,) = near.lost
+        assert reason.startswith("it has not answered for 2")
+        assert reason.endswith(" s (no answer)")
         await near.channel.close()
 
     talk(scenario)
 
 
-def test_an_idle_node_is_asked_for_a_sign_of_life_and_no_more(talk: Talk) -> None:
+def test_idle_node_exchanges_heartbeats_only(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         near = await connected(link, grace=20.0)
         await asyncio.sleep(100)
@@ -148,7 +148,7 @@ def test_an_idle_node_is_asked_for_a_sign_of_life_and_no_more(talk: Talk) -> Non
     talk(scenario)
 
 
-def test_commands_of_one_turn_travel_together_and_at_once(talk: Talk) -> None:
+def test_commands_of_one_turn_are_sent_in_one_message(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         near = await connected(link)
         before = len(link.messages)
@@ -156,13 +156,13 @@ def test_commands_of_one_turn_travel_together_and_at_once(talk: Talk) -> None:
             near.say(number)
         await asyncio.sleep(0)
         assert [len(message.items) for message in link.messages[before:]] == [100]
-        await until(lambda: len(link.far.obeyed) == 100, 0.2)
+        await until(lambda: len(link.far.applied) == 100, 0.2)
         await near.channel.close()
 
     talk(scenario)
 
 
-def test_no_message_is_larger_than_a_batch(talk: Talk) -> None:
+def test_messages_do_not_exceed_a_batch(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         near = await connected(link)
         before = len(link.messages)
@@ -178,14 +178,14 @@ def test_no_message_is_larger_than_a_batch(talk: Talk) -> None:
         assert all(size <= BATCH_BYTES for size in sizes)
         assert all(isinstance(message, Commands) for message in sent[1:-1])
         assert isinstance(sent[-1], Exchange | Commands)
-        near.channel._closed = True  # the far end takes no code here
+        near.channel._closed = True  # the far end expects no code
         link.up = False
         await near.channel.close()
 
     talk(scenario)
 
 
-def test_closing_sends_what_is_left_and_does_no_harm_twice(talk: Talk) -> None:
+def test_close_sends_queued_commands_and_is_idempotent(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         near = await connected(link)
         near.say(0)
@@ -200,10 +200,10 @@ def test_closing_sends_what_is_left_and_does_no_harm_twice(talk: Talk) -> None:
     talk(scenario)
 
 
-def test_a_node_that_is_not_there_cannot_be_connected_to(talk: Talk) -> None:
+def test_connecting_to_a_missing_node_fails(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         link.refuses = True
-        with pytest.raises(NodeStartError, match=r"^the worker at node:1 cannot be reached: nobody listens$"):
+        with pytest.raises(NodeStartError, match=r"^the worker at node:1 cannot be reached: connection refused$"):
             await Near().channel.connect()
 
     talk(scenario)

@@ -1,4 +1,4 @@
-"""Whose connection it is that came to one of our ports."""
+"""Owner of a connection to one of our ports."""
 
 import socket
 from pathlib import Path
@@ -11,14 +11,14 @@ pytestmark = [pytest.mark.unit, pytest.mark.skipif(not Path("/proc/net/tcp").exi
 
 
 def connection(host: str, family: socket.AddressFamily) -> tuple[socket.socket, socket.socket]:
-    """Both ends, the accepted one first."""
+    """Return both ends, the accepted one first."""
     with socket.create_server((host, 0), family=family) as listener:
         caller = socket.create_connection(listener.getsockname()[:2])
         return listener.accept()[0], caller
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_connection_of_this_user_passes_until_it_is_gone(host: str) -> None:
+def test_connection_of_this_user_is_accepted(host: str) -> None:
     if host == "::1" and not Path("/proc/net/if_inet6").exists():
         pytest.skip("there is no IPv6 here")
     accepted, caller = connection(host, socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -26,7 +26,7 @@ def test_connection_of_this_user_passes_until_it_is_gone(host: str) -> None:
         assert is_of_this_user(accepted)
 
 
-def test_connection_of_another_user_or_of_nobody_known_does_not_pass(tmp_path: Path) -> None:
+def test_connection_of_another_or_unknown_user_is_refused(tmp_path: Path) -> None:
     accepted, caller = connection("127.0.0.1", socket.AF_INET)
     with accepted, caller:
         port, here = caller.getsockname()[1], accepted.getsockname()[1]
@@ -37,28 +37,28 @@ def test_connection_of_another_user_or_of_nobody_known_does_not_pass(tmp_path: P
         table.write_text(row.format(54321))
         assert not is_of_this_user(accepted, (str(table),))
         table.write_text(row.format(0))
-        assert is_of_this_user(accepted, (str(table),)), "root may do as it likes"
+        assert is_of_this_user(accepted, (str(table),)), "connections of root are accepted"
         table.write_text("")
         assert not is_of_this_user(accepted, (str(table),))
-        assert is_of_this_user(accepted, (str(tmp_path / "none"),)), "a system that does not tell"
+        assert is_of_this_user(accepted, (str(tmp_path / "none"),)), "a system without the table accepts all"
 
 
-def test_connection_closed_by_its_caller_does_not_pass() -> None:
-    """The kernel shows such a socket as one of root."""
+def test_connection_closed_by_its_peer_is_refused() -> None:
+    """The kernel shows such a socket as root's."""
     accepted, caller = connection("127.0.0.1", socket.AF_INET)
     with accepted:
         caller.close()
         assert not is_of_this_user(accepted)
 
 
-def test_half_closed_connection_of_this_user_passes() -> None:
+def test_half_closed_connection_of_this_user_is_accepted() -> None:
     accepted, caller = connection("127.0.0.1", socket.AF_INET)
     with accepted, caller:
         caller.shutdown(socket.SHUT_WR)
         assert is_of_this_user(accepted)
 
 
-def test_unix_socket_passes() -> None:
+def test_unix_socket_is_accepted() -> None:
     one, other = socket.socketpair()
     with one, other:
         assert is_of_this_user(one)

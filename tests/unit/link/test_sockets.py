@@ -18,20 +18,20 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_directory_of_another_mode_is_refused(temporary: Path) -> None:
+def test_directory_with_another_mode_is_refused(temporary: Path) -> None:
     socket_directory().chmod(0o755)
-    with pytest.raises(LinkError, match="must be a directory of yours alone"):
+    with pytest.raises(LinkError, match="must be a directory that only you can access"):
         socket_directory()
 
 
 def test_directory_that_is_a_link_is_refused(temporary: Path) -> None:
     (temporary / "elsewhere").mkdir(mode=0o700)
     (temporary / f"sky-ssh-{os.getuid()}").symlink_to(temporary / "elsewhere")
-    with pytest.raises(LinkError, match="must be a directory of yours alone"):
+    with pytest.raises(LinkError, match="must be a directory that only you can access"):
         socket_directory()
 
 
-def test_sockets_that_a_killed_client_left_are_removed_when_they_are_old() -> None:
+def test_old_sockets_of_killed_clients_are_removed() -> None:
     directory = socket_directory()
     with (
         socket.socket(socket.AF_UNIX) as listens,

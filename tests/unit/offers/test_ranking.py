@@ -1,4 +1,4 @@
-"""The choice among offers: filters, prices per hour, the order, and providers that fail."""
+"""Choice among offers: filters, hourly prices, order, and failing providers."""
 
 import asyncio
 import random
@@ -43,7 +43,7 @@ class Cloud:
     asked: list[str] = field(default_factory=list, compare=False)
 
     def create_provider(self) -> Provider:
-        return self  # type: ignore[return-value]  # only its offers are asked for
+        return self  # type: ignore[return-value]  # only its offers are used
 
     async def offers(self) -> AsyncIterator[Offer]:
         self.asked.append(self.name)
@@ -111,7 +111,7 @@ def test_unknown_hardware_excludes_nothing() -> None:
     assert ranked(spec, offer(kind=machine(vcpus=0, memory_gb=0, accelerator="")))
 
 
-def test_filter_applies_only_to_fields_that_the_provider_acts_on() -> None:
+def test_filter_applies_only_to_fields_that_the_provider_supports() -> None:
     ranking = rank([Asked(Spec(vcpus=64), "local", [offer()], frozenset())])
     assert len(ranking.candidates) == 1
 
@@ -142,7 +142,7 @@ def test_prices_are_compared_per_hour() -> None:
 
 
 @pytest.mark.parametrize("price", [float("nan"), float("inf"), -1.0])
-def test_price_that_is_no_amount_counts_as_unknown(price: float) -> None:
+def test_invalid_price_counts_as_unknown(price: float) -> None:
     assert offer(on_demand=price).hourly_price("on-demand") is None
 
 
@@ -178,18 +178,18 @@ def test_allocation_decides_the_order_of_markets(allocation: Any, order: list[tu
     assert ranked(Spec(allocation=allocation), *offers) == order
 
 
-def test_spot_offers_never_crowd_out_the_on_demand_ones_that_a_group_falls_back_on() -> None:
+def test_spot_offers_never_crowd_out_the_on_demand_fallback() -> None:
     catalogue = tuple(offer(f"m{number:02}", spot=1.0 + number, on_demand=100.0 + number) for number in range(30))
     markets = [each.place.market for each in found(Spec(provider=Cloud("cloud", catalogue))).offered]
     assert markets == ["spot"] * 8 + ["on-demand"] * 8
 
 
-def test_the_chosen_market_is_what_the_provider_is_asked_for() -> None:
+def test_chosen_market_is_requested_from_the_provider() -> None:
     spec = Spec(provider=Cloud("cloud", (offer(spot=1.0, on_demand=2.0),)))
     assert [each.spec.allocation for each in found(spec).offered] == ["spot", "on-demand"]
 
 
-def test_first_takes_the_first_spec_with_an_offer_and_asks_no_further() -> None:
+def test_first_takes_the_first_spec_with_an_offer_and_queries_no_further() -> None:
     none, dear, cheap = Cloud("none"), Cloud("dear", (offer(on_demand=9.0),)), Cloud("cheap", (offer(on_demand=1.0),))
     specs = [Spec(provider=each) for each in (none, dear, cheap)]
     assert [each.place.provider for each in found(*specs, selection="first").offered] == ["dear"]
@@ -197,15 +197,15 @@ def test_first_takes_the_first_spec_with_an_offer_and_asks_no_further() -> None:
     assert [each.place.provider for each in found(*specs).offered] == ["cheap", "dear"]
 
 
-def test_ties_are_settled_by_name() -> None:
+def test_ties_are_broken_by_name() -> None:
     offers = [offer("c"), offer("a"), offer("b", region="x")]
     assert [name for name, _ in ranked(Spec(), *offers)] == ["a", "b", "c"]
 
 
-# --- providers that fail ---
+# --- failing providers ---
 
 
-def test_a_provider_that_fails_is_left_out_and_named() -> None:
+def test_failing_provider_is_left_out_and_named() -> None:
     good = Spec(provider=Cloud("good", (offer(),)))
     bad = Spec(provider=Cloud("bad", (offer(on_demand=0.1),), OSError("401 Unauthorized\nsecret body")))
     for specs in ((bad, good), (good, bad)):
@@ -215,7 +215,7 @@ def test_a_provider_that_fails_is_left_out_and_named() -> None:
     assert [each.place.provider for each in found(bad, good, selection="first").offered] == ["good"]
 
 
-def test_a_provider_that_does_not_answer_is_left_out() -> None:
+def test_provider_without_an_answer_is_left_out() -> None:
     slow = Spec(provider=Cloud("slow", (offer(on_demand=0.1),), hangs=True))
     result = found(slow, Spec(provider=Cloud("good", (offer(),))), within=0.05)
     assert [each.place.provider for each in result.offered] == ["good"]
@@ -224,7 +224,7 @@ def test_a_provider_that_does_not_answer_is_left_out() -> None:
     )
 
 
-def test_when_all_providers_fail_the_error_names_each() -> None:
+def test_error_names_each_provider_when_all_fail() -> None:
     specs = [
         Spec(provider=Cloud("a", error=OSError("no route"))),
         Spec(provider=Cloud("b", error=ValueError("bad key"))),
@@ -237,12 +237,12 @@ def test_when_all_providers_fail_the_error_names_each() -> None:
     )
 
 
-def test_the_error_of_the_only_provider_keeps_its_type() -> None:
+def test_error_of_the_only_provider_keeps_its_type() -> None:
     with pytest.raises(sky.SpecError, match="give a port"):
         found(Spec(provider=Cloud("a", error=sky.SpecError("give a port"))))
 
 
-def test_when_nothing_fits_the_error_counts_by_filter_and_names_the_nearest() -> None:
+def test_error_without_a_fit_counts_by_filter_and_names_the_nearest() -> None:
     offers = (
         offer("cpu"),
         offer("t4", kind=machine("t4", accelerator="T4", accelerator_count=1)),
@@ -336,7 +336,7 @@ def test_order_does_not_depend_on_how_offers_are_listed(
 
 
 @given(ASKED)
-def test_under_first_earlier_specs_win(asked: list[Asked]) -> None:
+def test_earlier_specs_win_with_first(asked: list[Asked]) -> None:
     positions = [one.position for one in rank(asked, "first").candidates]
     assert positions == sorted(positions)
 

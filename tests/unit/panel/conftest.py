@@ -1,4 +1,4 @@
-"""Pools that are no more than what they report, and a kernel that is no more than its channels."""
+"""Fake pools with given reports, and a fake kernel with comms."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,30 +21,30 @@ CELL = Origin(7, "cell-id", "train(1)")
 
 
 def node(rank: int, **other: Any) -> NodeView:
-    """A node that is up."""
+    """Return an active node."""
     return replace(NodeView(rank, "active", "ready", "127.0.0.1", 2, 0, 0, machine=rank + 1, asked_at=100.0), **other)
 
 
 def snapshot(name: str = "p", **other: Any) -> PoolSnapshot:
-    """A pool of two nodes."""
+    """Return a snapshot of a pool of two nodes."""
     plain = PoolSnapshot(name, "ready", "local", (node(0), node(1)), 0, 0, 0, 0, 1, 4, 2, "pressure", at=1000.0)
     return replace(plain, **other)
 
 
 def task(number: int, **other: Any) -> TaskView:
-    """A task that waits."""
+    """Return a queued task."""
     return replace(TaskView(number, "train", "queued", None, CELL, 990.0), **other)
 
 
 def decision(number: int, **other: Any) -> DecisionEvent:
-    """A decision to grow by one."""
+    """Return a decision to scale up by one node."""
     sizes = {"default": 1}, {"default": 2}
     plain = DecisionEvent(990.0 + number, "policy", "pressure", Inputs(queued=2), *sizes, "2 queued", number=number)
     return replace(plain, **other)
 
 
 class FakePool:
-    """A pool that reports what it is given."""
+    """A pool that reports given values."""
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
@@ -95,7 +95,7 @@ class FakePool:
         return f"node {node}: worker"
 
     def changed(self, **other: Any) -> None:
-        """Be another from now on."""
+        """Change the snapshot, and increment the revision."""
         self.shown = replace(self.shown, **other)
         self.revision += 1
 
@@ -138,16 +138,16 @@ class FakeComm:
         self.closed = True
 
     def send(self, data: object) -> None:
-        """As the panel does."""
+        """Send a message as the panel does."""
         self._receive({"content": {"data": data}})
 
     def leave(self) -> None:
-        """As a panel that closes."""
+        """Close the comm as the panel does."""
         self._left({})
 
 
 class FakeKernel:
-    """A kernel's comm manager and its session; keeps what is published."""
+    """A kernel's comm manager and session, which records published messages."""
 
     def __init__(self) -> None:
         self.comm_manager = self
@@ -178,20 +178,20 @@ class FakeKernel:
         self.published.append(content["data"])
 
     def connect(self, client: str = "page") -> FakeComm:
-        """A panel connects."""
+        """Connect a panel."""
         (opened,) = self.targets.values()
         comm = FakeComm(f"comm-of-{client}-{len(self.published)}")
         opened(comm, {"content": {"data": {"client": client}}})
         return comm
 
-    def said(self, kind: str) -> list[dict[str, Any]]:
-        """The messages of a kind."""
+    def messages(self, kind: str) -> list[dict[str, Any]]:
+        """Return the published messages of a kind."""
         return [message for message in self.published if message["kind"] == kind]
 
 
 @pytest.fixture
 def pools() -> PoolManager:
-    return PoolManager(FakePool)  # type: ignore[arg-type]  # it is no Compute, only like one
+    return PoolManager(FakePool)  # type: ignore[arg-type]  # a fake Compute
 
 
 @pytest.fixture

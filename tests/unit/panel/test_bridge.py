@@ -1,4 +1,4 @@
-"""Panels that connect, ask and leave; what they are sent, and what their commands do."""
+"""The bridge to panels: connections, published messages, and commands."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -27,13 +27,13 @@ type Opened = list[tuple[str, dict[str, str]]]
 
 @pytest.fixture
 def opened() -> Opened:
-    """The pools that the form asked for."""
+    """Pools that were opened by the form."""
     return []
 
 
 @pytest.fixture
 def left() -> list[Orphan]:
-    """What other processes have left behind."""
+    """Orphaned pools of other processes."""
     return []
 
 
@@ -54,7 +54,7 @@ def bridge(kernel: FakeKernel, pools: PoolManager, opened: Opened, left: list[Or
 
 
 def answer(kernel: FakeKernel, comm: FakeComm, **command: object) -> tuple[str, str]:
-    """State and sentence of the last answer to a command."""
+    """Send a command and return the state and text of its last answer."""
     before = len(kernel.published)
     comm.send({"id": "x", **command})
 
@@ -65,51 +65,53 @@ def answer(kernel: FakeKernel, comm: FakeComm, **command: object) -> tuple[str, 
     return last()["state"], last()["text"]
 
 
-def test_a_panel_that_is_there_already_learns_of_the_kernel(bridge: PanelBridge, kernel: FakeKernel) -> None:
+def test_open_panel_learns_of_a_new_kernel(bridge: PanelBridge, kernel: FakeKernel) -> None:
     assert kernel.comms == {STATE_COMM}
     (first,) = kernel.published
     assert (first["kind"], first["seq"], first["tables"]) == ("snapshot", 1, {})
     assert first["form"] == [{"flag": "--nodes", "metavar": "N", "help": "how many", "choices": (), "takes": ""}]
 
 
-def test_a_snapshot_on_connect_then_deltas_in_sequence(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
+def test_snapshot_on_connect_is_followed_by_deltas_in_sequence(
+    bridge: PanelBridge, kernel: FakeKernel, pool: FakePool
+) -> None:
     kernel.connect()
-    wait_for(lambda: len(kernel.said("snapshot")) > 1, "the snapshot")
+    wait_for(lambda: len(kernel.messages("snapshot")) > 1, "the snapshot")
     assert set(kernel.published[-1]["tables"]) == {"pools", "nodes", "points"}
     pool.changed(nodes=(node(0),))
-    wait_for(lambda: kernel.said("delta"), "the difference")
-    delta = kernel.said("delta")[-1]
+    wait_for(lambda: kernel.messages("delta"), "the delta")
+    delta = kernel.messages("delta")[-1]
     assert delta["gone"] == {"nodes": ("p/2",)}
     numbers = [message["seq"] for message in kernel.published if "seq" in message]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len({message["session"] for message in kernel.published if "session" in message}) == 1
 
 
-def test_a_gap_asks_for_a_snapshot(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
+def test_refresh_sends_a_snapshot(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
     comm = kernel.connect()
-    wait_for(lambda: len(kernel.said("snapshot")) == 2, "the snapshot")
+    wait_for(lambda: len(kernel.messages("snapshot")) == 2, "the snapshot")
     comm.send({"kind": "refresh", "id": "1"})
-    wait_for(lambda: len(kernel.said("snapshot")) == 3, "another snapshot")
+    wait_for(lambda: len(kernel.messages("snapshot")) == 3, "another snapshot")
 
 
-def test_a_pool_that_cannot_be_looked_at_is_looked_at_again(
+def test_pool_that_fails_to_report_is_polled_again(
     bridge: PanelBridge, kernel: FakeKernel, pool: FakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[str] = []
+    polls: list[str] = []
 
     def closing(**_: object) -> None:
-        looks.append("closed meanwhile" if looks else "broken")
-        raise PoolClosedError("It is closed.") if len(looks) > 1 else RuntimeError("It is broken.")
+        polls.append("closed meanwhile" if polls else "broken")
+        raise PoolClosedError("It is closed.") if len(polls) > 1 else RuntimeError("It is broken.")
 
     with monkeypatch.context() as patched:
         patched.setattr(pool, "report", closing)
         kernel.connect()
-        wait_for(lambda: len(looks) > 2, "three looks")
+        wait_for(lambda: len(polls) > 2, "three polls")
     wait_for(lambda: "p" in kernel.published[-1]["tables"].get("pools", {}), "the pool")
     assert kernel.published[-1]["kind"] == "snapshot"
 
 
-def test_the_last_panel_that_leaves_ends_the_thread(bridge: PanelBridge, kernel: FakeKernel) -> None:
+def test_thread_ends_with_the_last_panel(bridge: PanelBridge, kernel: FakeKernel) -> None:
     def publishing() -> bool:
         return any(thread.name == "skyward-panel" for thread in threading.enumerate())
 
@@ -123,7 +125,7 @@ def test_the_last_panel_that_leaves_ends_the_thread(bridge: PanelBridge, kernel:
     assert publishing()
 
 
-def test_a_page_that_is_reloaded_takes_its_own_place(bridge: PanelBridge, kernel: FakeKernel) -> None:
+def test_reloaded_page_replaces_its_connection(bridge: PanelBridge, kernel: FakeKernel) -> None:
     comms = [kernel.connect("same") for _ in range(3)]
     assert [comm.closed for comm in comms] == [True, True, False]
     many = [kernel.connect(f"page {n}") for n in range(MOST_CLIENTS)]
@@ -131,7 +133,7 @@ def test_a_page_that_is_reloaded_takes_its_own_place(bridge: PanelBridge, kernel
     assert not any(comm.closed for comm in many)
 
 
-def test_commands(
+def test_commands_are_executed(
     bridge: PanelBridge,
     kernel: FakeKernel,
     pools: PoolManager,
@@ -144,7 +146,7 @@ def test_commands(
     assert answer(kernel, comm, kind="cancel-task", pool="p", task=9)[0] == "refused"
     assert answer(kernel, comm, kind="cancel-cell", cell=7) == ("done", "Stopping 2 tasks of cell 7.")
     assert answer(kernel, comm, kind="cancel-cell", cell=8)[0] == "refused"
-    assert answer(kernel, comm, kind="scale", pool="p", min=2, max=5) == ("done", "Pool 'p' goes to 2:5 nodes.")
+    assert answer(kernel, comm, kind="scale", pool="p", min=2, max=5) == ("done", "Scaling pool 'p' to 2:5 nodes.")
     assert answer(kernel, comm, kind="scale", pool="p", min=5, max=2)[0] == "refused"
     assert answer(kernel, comm, kind="drain", pool="p", node=1)[0] == "done"
     assert answer(kernel, comm, kind="drain", pool="p", node=0) == ("refused", "Node 0 cannot be drained.")
@@ -159,12 +161,12 @@ def test_commands(
 
 
 def orphan(name: str, **other: object) -> Orphan:
-    """A pool that somebody left behind ten seconds ago."""
+    """Return an orphaned pool."""
     plain = Orphan(f"{name}-1", name, "here", 12, 10.0, 2, False, seen=1000.0, lease=600.0, per_hour=3.0)
     return replace(plain, **other)  # type: ignore[arg-type]  # its own fields
 
 
-def test_what_others_have_left_is_offered_and_can_be_taken_over_or_given_back(
+def test_orphans_are_listed_and_can_be_attached_or_reaped(
     bridge: PanelBridge,
     kernel: FakeKernel,
     pools: PoolManager,
@@ -196,17 +198,17 @@ def test_what_others_have_left_is_offered_and_can_be_taken_over_or_given_back(
             rows -= set(message.get("gone", {}).get("orphans", ()))
         return rows
 
-    wait_for(lambda: offered() == {"train-1", "other-1"}, "the two that can be attached to")
-    said = answer(kernel, comm, kind="attach", pool="train")
-    assert said == ("done", "Pool 'train' is this kernel's now, with 1 task of before.")
-    wait_for(lambda: offered() == {"other-1"}, "one to be left")
-    said = answer(kernel, comm, kind="reap", pool="other-1")
-    assert said == ("done", "other: 2 machines given back.")
-    wait_for(lambda: offered() == set(), "none to be left")
+    wait_for(lambda: offered() == {"train-1", "other-1"}, "the two pools that can be attached to")
+    reply = answer(kernel, comm, kind="attach", pool="train")
+    assert reply == ("done", "Attached to pool 'train' with 1 recovered task.")
+    wait_for(lambda: offered() == {"other-1"}, "one orphan")
+    reply = answer(kernel, comm, kind="reap", pool="other-1")
+    assert reply == ("done", "other: 2 machines terminated.")
+    wait_for(lambda: offered() == set(), "no orphans")
     assert answer(kernel, comm, kind="reap", pool="other-1")[0] == "refused"
 
 
-def test_a_kernel_that_restarts_leaves_the_pools_that_can_live_on(
+def test_restarting_kernel_leaves_pools_that_outlive_it(
     bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, pool: FakePool
 ) -> None:
     far: Any = pools.get_or_open("far")
@@ -218,9 +220,7 @@ def test_a_kernel_that_restarts_leaves_the_pools_that_can_live_on(
     assert (kernel.ended, far.done) == ([False, True], [])
 
 
-def test_panels_and_pools_that_come_and_go_leave_nothing(
-    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager
-) -> None:
+def test_connecting_panels_and_pools_do_not_leak(bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager) -> None:
     threads, comms, targets = threading.active_count(), set(kernel.comms), set(kernel.targets)
     for number in range(50):
         panel = kernel.connect(f"page {number % 3}")
@@ -235,14 +235,14 @@ def test_panels_and_pools_that_come_and_go_leave_nothing(
 
 
 def reply(kernel: FakeKernel, comm: FakeComm, wanted: str, **question: object) -> dict[str, Any]:
-    """What a question is answered with."""
+    """Send a query and return its reply."""
     before = len(kernel.published)
     comm.send({"id": "q", **question})
     wait_for(lambda: any(m["kind"] == wanted for m in kernel.published[before:]), f"the answer to {question}")
     return next(message for message in kernel.published[before:] if message["kind"] == wanted)
 
 
-def test_a_price_is_told_before_anything_is_started(
+def test_price_is_estimated_before_anything_is_launched(
     bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "skyward.toml").write_text('[providers.cloud]\ntype = "local"\nhourly_price = 1.5\n')
@@ -250,9 +250,9 @@ def test_a_price_is_told_before_anything_is_started(
     assert {"cloud", "local"} <= set(next(each for each in fields() if each.flag == "--provider").choices)
     comm = kernel.connect()
     options = {"--nodes": "2:8", "--provider": "cloud", "--budget": " "}
-    told = reply(kernel, comm, "price", kind="ask-price", name="q", options=options)
-    assert (told["min"], told["max"], told["least"], told["most"]) == (2, 8, 3.0, 12.0)
-    (offer,) = told["offers"]
+    price = reply(kernel, comm, "price", kind="ask-price", name="q", options=options)
+    assert (price["min"], price["max"], price["least"], price["most"]) == (2, 8, 3.0, 12.0)
+    (offer,) = price["offers"]
     assert offer["per_hour"] == 1.5
     assert "local" in offer["place"]
     state, text = answer(kernel, comm, kind="ask-price", name="q", options={**options, "--max-cost": "1"})
@@ -264,7 +264,7 @@ def test_a_price_is_told_before_anything_is_started(
     assert pools.names == []
 
 
-def test_how_a_terminal_gets_to_a_node(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
+def test_terminal_command_of_a_node(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
     far = SSHAccess("gpu 1", 2222, "me", ("/keys/k",), known_hosts="/known")
     box = ExecAccess(("docker", "exec", "-i", "box"), "box", terminal=("docker", "exec", "-it", "box", "sh"))
     accesses = (LocalAccess("127.0.0.1", "/tmp/work"), far, None, box, replace(box, terminal=()))
@@ -287,25 +287,25 @@ def test_how_a_terminal_gets_to_a_node(bridge: PanelBridge, kernel: FakeKernel, 
     assert answer(kernel, comm, kind="ask-shell", pool="p", node=9)[0] == "refused"
 
 
-def test_what_one_task_or_node_has_written(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
+def test_output_of_one_task_is_returned(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
     pool.log = [LogEntry(1.0, rank, rank * 10, "stdout", 0, f"line of {rank}\n") for rank in (0, 1)]
     comm = kernel.connect()
-    told = reply(kernel, comm, "printed", kind="ask-output", pool="p", node=None, task=10)
-    assert [row["text"] for row in told["rows"]] == ["line of 1\n"]
+    output = reply(kernel, comm, "printed", kind="ask-output", pool="p", node=None, task=10)
+    assert [row["text"] for row in output["rows"]] == ["line of 1\n"]
 
 
-def test_what_is_no_command_is_refused_if_it_can_be_and_harms_nothing(bridge: PanelBridge, kernel: FakeKernel) -> None:
+def test_malformed_messages_are_refused_or_ignored(bridge: PanelBridge, kernel: FakeKernel) -> None:
     comm = kernel.connect()
     nonsense: tuple[object, ...] = (None, [], {}, {"kind": "drain"}, {"kind": []}, "x")
     for message in nonsense:
         comm.send(message)
-    assert kernel.said("answer") == []
+    assert kernel.messages("answer") == []
     assert answer(kernel, comm, kind="drain")[0] == "refused"
     assert answer(kernel, comm, kind="refresh") == ("done", "")
 
 
 class Gap:
-    """A lock that has something happen right after it was let go of for the first time."""
+    """A lock that calls a function right after its first release."""
 
     def __init__(self, happens: Callable[[], object]) -> None:
         self._lock = threading.Lock()
@@ -321,7 +321,7 @@ class Gap:
             happens()
 
 
-def test_a_panel_that_comes_as_the_last_one_leaves_is_kept_up_to_date(
+def test_panel_that_connects_as_the_last_one_leaves_gets_updates(
     bridge: PanelBridge, kernel: FakeKernel, pool: FakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = kernel.connect("last")
@@ -329,8 +329,8 @@ def test_a_panel_that_comes_as_the_last_one_leaves_is_kept_up_to_date(
     last.leave()
     pool.changed(queued=5)
 
-    def told() -> list[int]:
+    def queued() -> list[int]:
         rows = (message.get("tables", {}).get("pools", {}).get("p") for message in kernel.published)
         return [row["queued"] for row in rows if row]
 
-    wait_for(lambda: 5 in told(), "what the one that has come is told")
+    wait_for(lambda: 5 in queued(), "the update of the new panel")

@@ -1,4 +1,4 @@
-"""From pools to rows, and from rows to what is different."""
+"""Projection of pools to rows, and differences between states."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ from tests.unit.panel.conftest import CELL, decision, node, snapshot, task
 pytestmark = pytest.mark.unit
 
 
-def test_a_pool_with_everything() -> None:
+def test_pool_is_projected_to_all_tables() -> None:
     report = PoolReport(
         snapshot(running=1, queued=1),
         (decision(1),),
@@ -47,13 +47,13 @@ def test_a_pool_with_everything() -> None:
     assert (state.last_decision, state.last_output) == (1, 1)
 
 
-def test_a_pool_says_what_it_is_made_of_and_how_it_stands() -> None:
+def test_pool_row_has_accelerators_lease_and_budget() -> None:
     (row,) = project(PoolReport(snapshot(accelerators="A100:2", lease=600.0, budget_exhausted=True)))["pools"].values()
     assert isinstance(row, PoolRow)
     assert (row.accelerators, row.lease, row.budget_exhausted) == ("A100:2", 600.0, True)
 
 
-def test_a_node_that_did_not_come_up() -> None:
+def test_failed_start_is_a_row_until_the_node_is_up() -> None:
     view = StartupFailureView(3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
     state = project(PoolReport(snapshot(troubles=(view,))))
     row = StartupFailureRow("p", 3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
@@ -62,16 +62,16 @@ def test_a_node_that_did_not_come_up() -> None:
     assert changes({"p": state}, {"p": up}) == ({}, {"troubles": ("p/3",)})
 
 
-def test_what_cells_and_tasks_cost_is_told_as_finely_as_it_is_shown() -> None:
+def test_costs_are_rounded_as_they_are_shown() -> None:
     over = task(3, state="done", ended_at=999.0, cost=0.0123456)
     report = PoolReport(snapshot(), (), (over, task(4, state="running", cost=0.5)), (), (CellCost(CELL, 2, 1.2345678),))
     state = project(report)
     assert state["cells"] == {"p/7.cell-id": CellRow("p", 7, "cell-id", "train(1)", False, 2, 1.23)}
     costs = [row.cost for row in state["tasks"].values() if isinstance(row, TaskRow)]
-    assert costs == [0.0123, 0.0], "what a running task costs grows with time alone"
+    assert costs == [0.0123, 0.0], "the cost of a running task is left to the panel"
 
 
-def test_what_a_node_uses_is_a_part_of_what_it_has() -> None:
+def test_utilization_is_a_share_of_capacity() -> None:
     gpus = (GPUMetrics("A100", 0.5, 10 * 10**9, 40 * 10**9), GPUMetrics("A100", 1.0, 30 * 10**9, 40 * 10**9))
     used = NodeMetrics("machine", 2.0, 8.0, 3, 4, gpus=gpus)
     unknown = NodeMetrics("processes", 0.1, 8.0)
@@ -82,7 +82,7 @@ def test_what_a_node_uses_is_a_part_of_what_it_has() -> None:
     }
 
 
-def test_what_a_node_keeps_is_told_by_name_and_size() -> None:
+def test_kept_values_are_listed_by_name_and_size() -> None:
     def value(name: str) -> KeptView:
         return KeptView(f"key-{name}", name, "Net", 3 * 2**20, 1, 4600.0, False)
 
@@ -101,7 +101,7 @@ def test_what_a_node_keeps_is_told_by_name_and_size() -> None:
     assert (row.kept[-1], len(row.kept)) == ("30 more", 21)
 
 
-def test_time_alone_makes_no_difference() -> None:
+def test_time_alone_is_not_a_change() -> None:
     first = project(PoolReport(snapshot(per_hour=3.6, spent=1.0)))
     later = project(PoolReport(snapshot(per_hour=3.6, spent=1.01, at=1010.0)), first)
     assert changes({"p": first}, {"p": later}) == ({}, {})
@@ -112,7 +112,7 @@ def test_time_alone_makes_no_difference() -> None:
     assert rows["pools"]["p"].spent == 1.01
 
 
-def test_only_what_is_different_is_sent() -> None:
+def test_only_changes_are_sent() -> None:
     first = project(PoolReport(snapshot(), (decision(1),), (task(1), task(2))))
     then = project(PoolReport(snapshot(nodes=(node(0, busy=1),)), (), (task(2), task(3))), first)
     rows, gone = changes({"p": first}, {"p": then})
@@ -124,19 +124,19 @@ def test_only_what_is_different_is_sent() -> None:
     assert gone == {"nodes": ("p/2",), "tasks": ("p/1",)}
 
 
-def test_a_pool_that_is_gone_takes_its_rows_along() -> None:
+def test_removed_pool_is_sent_without_its_rows() -> None:
     states = {name: project(PoolReport(snapshot(name))) for name in "ab"}
     assert changes(states, {"a": states["a"]}) == ({}, {"pools": ("b",)})
 
 
-def test_a_decision_made_again_replaces_itself() -> None:
+def test_repeated_decision_replaces_its_row() -> None:
     first = project(PoolReport(snapshot(), (decision(1, held_back="cooldown"),)))
     again = project(PoolReport(snapshot(), (decision(1, held_back="cooldown", times=2),)), first)
     rows, _ = changes({"p": first}, {"p": again})
     assert [row.times for row in rows["decisions"].values() if isinstance(row, DecisionRow)] == [2]
 
 
-def test_logs_are_bounded() -> None:
+def test_append_only_tables_are_bounded() -> None:
     state = None
     for number in range(1, 700):
         shown = snapshot(queued=number, at=1000.0 + 2 * number)
@@ -146,7 +146,7 @@ def test_logs_are_bounded() -> None:
     assert state.last_decision == 699
 
 
-def test_the_chart_has_one_point_for_two_seconds_and_none_where_nothing_happens() -> None:
+def test_chart_has_a_point_per_interval_and_none_without_changes() -> None:
     state = project(PoolReport(snapshot(queued=1)))
     state = project(PoolReport(snapshot(queued=5, at=1001.0)), state)
     assert [(row.at, row.queued) for row in state["points"].values() if isinstance(row, PointRow)] == [(1000.0, 5)]
@@ -166,8 +166,8 @@ REPORTS = st.lists(
 
 
 @given(REPORTS)
-def test_what_was_sent_adds_up_to_what_there_is(moments: list[dict[str, tuple[set[int], set[int], int]]]) -> None:
-    """A panel that applies every difference has, but for the far end of its logs, what a snapshot would give it."""
+def test_changes_add_up_to_the_snapshot(moments: list[dict[str, tuple[set[int], set[int], int]]]) -> None:
+    """A panel that applies every delta has the rows of a snapshot, except for dropped rows of append-only tables."""
     states: dict[str, PanelState] = {}
     panel: dict[str, dict[str, Row]] = {}
     for at, pools in enumerate(moments):
@@ -191,7 +191,7 @@ def test_what_was_sent_adds_up_to_what_there_is(moments: list[dict[str, tuple[se
 
 
 def apply(panel: dict[str, dict[str, Row]], rows: dict[str, dict[str, Row]], gone: dict[str, tuple[str, ...]]) -> None:
-    """As the panel does."""
+    """Apply changes as the panel does."""
     for table, keys in gone.items():
         for key in keys:
             panel[table].pop(key)

@@ -1,4 +1,4 @@
-"""The schema: both sides have the same, and nothing malformed passes."""
+"""The schema: both sides agree on it, and malformed messages are refused."""
 
 import json
 from dataclasses import asdict
@@ -66,7 +66,7 @@ JSON = st.recursive(
 )
 
 
-def test_the_types_of_the_panel_are_what_the_schema_makes() -> None:
+def test_typescript_types_are_generated_from_the_schema() -> None:
     assert PATH.read_text() == typescript(), "run: .venv/bin/python scripts/panel_types.py"
 
 
@@ -75,28 +75,26 @@ def test_every_command_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("command", EXAMPLES, ids=lambda command: command.kind)
-def test_commands_come_through_json_as_they_were(command: Command) -> None:
+def test_commands_survive_a_round_trip_through_json(command: Command) -> None:
     assert decode(json.loads(json.dumps(asdict(command)))) == command
 
 
 @given(JSON)
-def test_anything_at_all_is_a_command_or_is_refused(message: object) -> None:
+def test_arbitrary_json_is_decoded_or_refused(message: object) -> None:
     try:
         command = decode(message)
     except UsageError as error:
-        said = str(error)
+        text = str(error)
     else:
         assert isinstance(message, dict)
-        said = command.kind
-        assert said == message["kind"]
-    assert "\n" not in said
-    assert len(said) < 200
+        text = command.kind
+        assert text == message["kind"]
+    assert "\n" not in text
+    assert len(text) < 200
 
 
 @given(st.sampled_from(EXAMPLES), st.data())
-def test_a_command_with_one_thing_wrong_is_refused_or_is_what_its_types_say(
-    command: Command, data: st.DataObject
-) -> None:
+def test_command_with_one_invalid_field_is_refused_or_well_typed(command: Command, data: st.DataObject) -> None:
     message = asdict(command)
     field = data.draw(st.sampled_from(sorted(message)))
     message[field] = data.draw(JSON)
@@ -111,42 +109,48 @@ def test_a_command_with_one_thing_wrong_is_refused_or_is_what_its_types_say(
 @pytest.mark.parametrize(
     ("message", "says"),
     [
-        ([], "The message is no command: it is no object."),
-        ({}, "The message is no command: there is none called 'None'."),
-        ({"kind": "explode", "id": "1"}, "The message is no command: there is none called 'explode'."),
-        ({"kind": "drain", "id": "1", "pool": "p"}, "The command drain has no 'node'."),
-        ({"kind": "drain", "id": "1", "pool": "p", "node": True}, "The 'node' of the command drain is not what"),
-        ({"kind": "drain", "id": "1", "pool": "p", "node": "3"}, "The 'node' of the command drain is not what"),
-        ({"kind": "stop-pool", "id": "1", "pool": "x" * (LONGEST + 1)}, "The 'pool' of the command stop-pool is not"),
-        ({"kind": "new-pool", "id": "1", "name": "p", "options": {"--nodes": 2}}, "The 'options' of the command new"),
+        ([], "Invalid message: not a JSON object."),
+        ({}, "Unknown command 'None'."),
+        ({"kind": "explode", "id": "1"}, "Unknown command 'explode'."),
+        ({"kind": "drain", "id": "1", "pool": "p"}, "Command drain: missing field 'node'."),
+        ({"kind": "drain", "id": "1", "pool": "p", "node": True}, "Command drain: invalid value for field 'node'."),
+        ({"kind": "drain", "id": "1", "pool": "p", "node": "3"}, "Command drain: invalid value for field 'node'."),
+        (
+            {"kind": "stop-pool", "id": "1", "pool": "x" * (LONGEST + 1)},
+            "Command stop-pool: invalid value for field 'pool'.",
+        ),
+        (
+            {"kind": "new-pool", "id": "1", "name": "p", "options": {"--nodes": 2}},
+            "Command new-pool: invalid value for field 'options'.",
+        ),
     ],
 )
-def test_what_is_malformed_is_said(message: Any, says: str) -> None:
+def test_malformed_message_is_explained(message: Any, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         decode(message)
     assert str(caught.value).startswith(says)
 
 
-def test_the_panel_was_built_from_its_sources() -> None:
+def test_panel_was_built_from_its_sources() -> None:
     assert NOTE.read_text().strip() == digest(), "run: make panel"
 
 
 @pytest.mark.parametrize("case", json.loads((FOLDER / "test" / "equivalents.json").read_text()), ids=str)
-def test_what_a_control_shows_as_its_line_does_the_same(case: dict[str, Any], notebook: Notebook) -> None:
-    """The panel's own tests hold that it shows these lines; here they are run, beside the command itself."""
+def test_equivalent_line_does_the_same_as_the_command(case: dict[str, Any], notebook: Notebook) -> None:
+    """The panel's own tests check that it shows these lines; this one compares their effect with the command's."""
     pools: list[PoolManager] = []
     done: list[list[Any]] = []
     for run in ("command", "line"):
-        manager = PoolManager(FakePool)  # type: ignore[arg-type]  # it is no Compute, only like one
+        manager = PoolManager(FakePool)  # type: ignore[arg-type]  # a fake Compute
         pool: Any = manager.get_or_open("train")
         pool.tasks = [task(12), task(13)]
         if run == "command":
-            carry_out = CommandHandler(manager, partial(open_pool, manager))
+            execute = CommandHandler(manager, partial(open_pool, manager))
             command: Any = decode({"id": "1", **case["command"]})
             if isinstance(command, QUESTIONS):
                 QueryHandler(manager, read_options)(command)
             else:
-                carry_out(command)
+                execute(command)
         else:
             notebook.magics._pools = notebook.magics._runner._pools = manager
             error = notebook(case["line"]).error

@@ -1,4 +1,4 @@
-"""The publisher sends what is different, as seldom as it may, and from one thread."""
+"""The publisher sends only changes, at a limited rate, and from one thread."""
 
 import threading
 import time
@@ -16,20 +16,20 @@ pytestmark = pytest.mark.unit
 def test_nothing_is_sent_when_nothing_changes(pools: PoolManager, pool: FakePool) -> None:
     sent: list[object] = []
     publisher = Publisher(pools, sent.append)
-    assert publisher.look()
+    assert publisher.poll()
     for _ in range(20):
-        assert not publisher.look()
-    pool.revision += 1  # something happened, and nothing is different
-    assert not publisher.look()
+        assert not publisher.poll()
+    pool.revision += 1  # a new revision without a visible change
+    assert not publisher.poll()
     assert len(sent) == 1
 
 
-def test_a_change_goes_out_at_most_ten_times_a_second(kernel: FakeKernel, pools: PoolManager, pool: FakePool) -> None:
-    """Many changes in one tenth of a second are one message."""
+def test_changes_are_sent_at_most_ten_times_a_second(kernel: FakeKernel, pools: PoolManager, pool: FakePool) -> None:
+    """Changes within a tenth of a second are batched into one message."""
     bridge = PanelBridge(kernel, pools, PoolForm((), dict, lambda *_: None))
     try:
         kernel.connect()
-        wait_for(lambda: len(kernel.said("snapshot")) > 1, "the snapshot")
+        wait_for(lambda: len(kernel.messages("snapshot")) > 1, "the snapshot")
         began, before = time.monotonic(), len(kernel.published)
         while time.monotonic() - began < 1.0:
             pool.changed(queued=pool.shown.queued + 1)
@@ -38,25 +38,25 @@ def test_a_change_goes_out_at_most_ten_times_a_second(kernel: FakeKernel, pools:
         bridge.close()
 
 
-def test_a_pool_of_the_same_name_is_another_pool(pools: PoolManager, pool: FakePool) -> None:
+def test_new_pool_of_the_same_name_triggers_a_snapshot(pools: PoolManager, pool: FakePool) -> None:
     sent: list[dict[str, object]] = []
     publisher = Publisher(pools, sent.append)
-    publisher.look()
+    publisher.poll()
     pools.close("p")
     pools.get_or_open("p")
-    publisher.look()
+    publisher.poll()
     assert [message["kind"] for message in sent] == ["delta", "snapshot"]
 
 
-def test_while_there_is_work_a_snapshot_goes_out_now_and_then(pools: PoolManager, pool: FakePool) -> None:
+def test_snapshots_are_sent_periodically_while_there_is_work(pools: PoolManager, pool: FakePool) -> None:
     sent: list[dict[str, object]] = []
     publisher = Publisher(pools, sent.append)
     pool.changed(running=1)
-    publisher.look()
+    publisher.poll()
     assert sent[-1]["kind"] == "snapshot"
 
 
-def test_one_thread_sends_also_when_it_is_begun_anew_before_it_has_ended(pools: PoolManager) -> None:
+def test_restarted_publisher_sends_from_one_thread_only(pools: PoolManager) -> None:
     held, go_on = threading.Event(), threading.Event()
     senders: list[threading.Thread] = []
     together: list[int] = []
@@ -70,14 +70,14 @@ def test_one_thread_sends_also_when_it_is_begun_anew_before_it_has_ended(pools: 
 
     publisher = Publisher(pools, send)
     publisher.start()
-    assert held.wait(20), "it sends"
+    assert held.wait(20), "the first thread sends"
     stopping = threading.Thread(target=publisher.stop)
     stopping.start()
     try:
-        wait_for(lambda: publisher._thread is None, "the end to be asked for")
+        wait_for(lambda: publisher._thread is None, "the stop request")
         publisher.start()
         go_on.set()
-        wait_for(lambda: len(senders) == 2, "another thread that sends")
+        wait_for(lambda: len(senders) == 2, "the second thread to send")
         wait_for(lambda: not stopping.is_alive(), "the end of the first thread")
         assert together == [0, 0]
     finally:

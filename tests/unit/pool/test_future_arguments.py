@@ -1,4 +1,4 @@
-"""Futures among the arguments of a call: where they are found, and what travels in their places."""
+"""Futures among the arguments of a call: search, and replacement by markers."""
 
 from collections import OrderedDict
 from concurrent.futures import Future
@@ -69,13 +69,13 @@ def test_containers_without_futures_stay_the_same_objects() -> None:
     assert other[0] is plain
 
 
-def test_a_container_that_is_passed_twice_is_one_object_there_too() -> None:
+def test_container_passed_twice_stays_one_object() -> None:
     shared = [pending()]
     (one, other), _ = Taken().replace((shared, {"again": shared}), {})
     assert other["again"] is one
 
 
-def test_a_list_that_holds_itself_does_not_loop() -> None:
+def test_list_that_contains_itself_terminates() -> None:
     endless: list[Any] = [pending()]
     endless.append(endless)
     Taken().replace((endless,), {})
@@ -86,14 +86,14 @@ def test_a_list_that_holds_itself_does_not_loop() -> None:
     [{pending()}, Model(pending()), OrderedDict(a=pending()), {pending(): 1}],
     ids=["set", "object", "subclass of dict", "key"],
 )
-def test_futures_anywhere_else_are_not_replaced(value: object) -> None:
+def test_futures_in_other_objects_are_not_replaced(value: object) -> None:
     taken = Taken()
     (found,), _ = taken.replace((value,), {})
     assert found is value
     assert not taken.futures
 
 
-def test_a_value_that_was_taken_out_here_is_sent_as_it_is_now() -> None:
+def test_value_that_the_client_has_read_is_sent_in_its_current_state() -> None:
     a = done([1])
     a.result().append(2)
     taken = Taken()
@@ -102,7 +102,7 @@ def test_a_value_that_was_taken_out_here_is_sent_as_it_is_now() -> None:
     assert not taken.futures
 
 
-def test_a_result_that_was_lent_stays_as_it_came() -> None:
+def test_lent_result_is_sent_unchanged() -> None:
     a = done({"x": bytearray(200_000)})
     taken = Taken()
     taken.replace((a,), {})
@@ -116,8 +116,8 @@ def test_a_result_that_was_lent_stays_as_it_came() -> None:
     assert later.futures == [a]
 
 
-def test_any_future_will_do() -> None:
-    """Those of an executor of the program's own, too."""
+def test_futures_of_other_executors_are_accepted() -> None:
+    """Futures of an executor of the program."""
     waiting: Future[int] = Future()
     ended: Future[int] = Future()
     ended.set_result(5)
@@ -127,7 +127,7 @@ def test_any_future_will_do() -> None:
     assert other == 5
 
 
-def test_a_future_that_failed_is_waited_for_like_any() -> None:
+def test_failed_future_is_awaited_like_others() -> None:
     failed: TaskFuture[Any] = TaskFuture()
     failed.set_exception(ValueError())
     taken = Taken()
@@ -135,7 +135,7 @@ def test_a_future_that_failed_is_waited_for_like_any() -> None:
     assert taken.futures == [failed]
 
 
-def test_the_future_of_a_group_is_the_tuple_of_its_members() -> None:
+def test_future_of_a_group_becomes_a_tuple_of_its_members() -> None:
     a, b, group = pending(), pending(), pending()
     group.members = (a, b)
     taken = Taken()
@@ -144,7 +144,7 @@ def test_the_future_of_a_group_is_the_tuple_of_its_members() -> None:
     assert taken.futures == [a, b]
 
 
-def test_a_future_of_a_stream_is_refused() -> None:
+def test_future_of_a_stream_is_refused() -> None:
     future: TaskFuture[Any] = TaskFuture()
     future.set_result(RemoteIterator(buffer := StreamBuffer()))
     buffer.connect(lambda _: None, lambda _: Future(), lambda _: None, lambda: None)
@@ -152,7 +152,7 @@ def test_a_future_of_a_stream_is_refused() -> None:
         Taken().replace((future,), {})
 
 
-def test_a_glance_finds_them_where_they_usually_are() -> None:
+def test_quick_check_finds_futures_in_common_places() -> None:
     assert may_hold_futures(pending())
     assert may_hold_futures([pending()] * 100_000)
     assert may_hold_futures({"a": [(1, pending())]})

@@ -1,4 +1,4 @@
-"""`sky.request_resources`: what it takes, and what the pool is told."""
+"""`sky.request_resources`: arguments, and the floor that the pool gets."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyward
-from skyward import NoPoolError, NotOnNodeError, OperatorError, SpecError
+from skyward import NoPoolError, OnNodeError, OperatorError, SpecError
 from skyward.functions.target import current_pool, sky
 from skyward.scaling.snapshot import Demand
 from skyward.values.needs import Needs
@@ -20,7 +20,7 @@ request: Any = skyward.request_resources
 
 
 class Pool:
-    """Keeps the floors that it is given."""
+    """Pool that records its floors."""
 
     def __init__(self) -> None:
         self.floors: list[list[Demand]] = []
@@ -124,6 +124,6 @@ def test_no_pool_in_scope() -> None:
 
 def test_on_a_node(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYWARD_NODE", "3")
-    with pytest.raises(NotOnNodeError, match=r"inside node 3: a node has no pool; call it on the client\.$"):
+    with pytest.raises(OnNodeError, match=r"inside node 3: a node has no pool; call it on the client\.$"):
         request({"GPU": 1})
     assert pool.floors == []

@@ -1,4 +1,4 @@
-"""How long a thread may compute while another waits for its turn: short while a pool is open, and as it was after."""
+"""The thread switch interval: short while a pool is open, and restored after."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from skyward.process.switch_interval import INTERVAL, short_switch_interval
 
 USUAL = 0.005
 MICROSECOND = 1e-6
-"""What Python counts it in."""
+"""Resolution of the interval."""
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def _usual() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def test_turns_are_short_until_the_last_has_ended() -> None:
+def test_interval_is_short_until_last_context_exits() -> None:
     with short_switch_interval():
         with short_switch_interval():
             assert sys.getswitchinterval() == pytest.approx(INTERVAL, abs=MICROSECOND)
@@ -29,14 +29,14 @@ def test_turns_are_short_until_the_last_has_ended() -> None:
 
 
 @pytest.mark.parametrize("theirs", [INTERVAL / 10, INTERVAL])
-def test_shorter_turns_of_the_user_stay(theirs: float) -> None:
+def test_shorter_interval_of_user_is_kept(theirs: float) -> None:
     sys.setswitchinterval(theirs)
     with short_switch_interval():
         assert sys.getswitchinterval() == pytest.approx(theirs, abs=MICROSECOND)
     assert sys.getswitchinterval() == pytest.approx(theirs, abs=MICROSECOND)
 
 
-def test_what_the_user_sets_meanwhile_stays() -> None:
+def test_interval_set_by_user_meanwhile_is_kept() -> None:
     with short_switch_interval():
         sys.setswitchinterval(0.02)
     assert sys.getswitchinterval() == pytest.approx(0.02)

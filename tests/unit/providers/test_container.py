@@ -1,4 +1,4 @@
-"""`sky.Container`: what it takes, and how it speaks to an engine, which is a script here."""
+"""`sky.Container`: validation, and its commands to an engine, which is a script here."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ PODMAN = """{"host": {"hostname": "box", "cpus": 4, "memTotal": 8589934592, "arc
 
 
 def script(folder: Path, name: str, text: str) -> str:
-    """An engine that does what `text` says."""
+    """Create an engine command with the script `text`."""
     path = folder / name
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -28,7 +28,7 @@ def script(folder: Path, name: str, text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"image": ""}, "image must name an image, such as 'python:3.13-slim', but got ''."),
         ({"image": "--privileged"}, "image must name an image, such as 'python:3.13-slim', but got '--privileged'."),
@@ -40,13 +40,13 @@ def script(folder: Path, name: str, text: str) -> str:
         ({"hourly_price": -1}, "hourly_price must be"),
     ],
 )
-def test_what_is_not_allowed(given: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(sky.SpecError) as caught:
         sky.Container(**given)  # type: ignore[arg-type]
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(sky.ProviderMissingError) as caught:
         sky.Container().create_provider()
@@ -58,7 +58,7 @@ def test_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         sky.Container(binary="nerdctl").create_provider()
 
 
-def test_docker_before_podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docker_is_preferred_to_podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     script(tmp_path, "podman", "")
     assert Engine(None, "ssh://me@box").words == ("podman", "--url", "ssh://me@box")
@@ -74,36 +74,36 @@ def test_docker_before_podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("podman", PODMAN, EngineInfo("box", 4, 2**33, "x86_64", True)),
     ],
 )
-def test_what_an_engine_says_of_itself(tmp_path: Path, name: str, answer: str, info: EngineInfo) -> None:
+def test_info_of_an_engine_is_parsed(tmp_path: Path, name: str, answer: str, info: EngineInfo) -> None:
     engine = Engine(script(tmp_path, name, f"cat <<'END'\n{answer}\nEND"), None)
     assert asyncio.run(engine.info()) == info
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "echo 'permission denied while trying to connect to the socket' >&2; exit 1",
             "The container engine does not answer `docker info`: permission denied while trying to connect to the "
-            "socket; see that you may use its socket (group `docker`), or say where one is with "
+            "socket; check that you may use its socket (group `docker`), or name another with "
             "`sky.Container(host=...)`.",
         ),
         (
             """echo '{"ServerErrors": ["Cannot connect."]}'""",
-            "The container engine does not answer `docker info`: Cannot connect; start it, or say where one is with "
+            "The container engine does not answer `docker info`: Cannot connect; start it, or name another with "
             "`sky.Container(host=...)`.",
         ),
-        ("echo '[]'", "says nothing that can be understood"),
-        ("echo '{}'", "says nothing that can be understood"),
+        ("echo '[]'", "printed unexpected output"),
+        ("echo '{}'", "printed unexpected output"),
     ],
 )
-def test_an_engine_that_does_not_answer(tmp_path: Path, text: str, said: str) -> None:
+def test_engine_that_does_not_answer_is_named_with_a_fix(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(EngineError) as caught:
         asyncio.run(Engine(script(tmp_path, "docker", text), None).info())
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_the_last_words_of_a_command_are_told(tmp_path: Path) -> None:
+def test_error_has_the_last_line_of_the_command(tmp_path: Path) -> None:
     text = """
 cat >&2 <<'END'
 Unable to find image locally
@@ -117,28 +117,28 @@ exit 125"""
         asyncio.run(Engine(script(tmp_path, "docker", "exit 3"), None).call("run", "--rm"))
 
 
-def test_a_machine_counts_as_gone_only_where_the_engine_says_so(tmp_path: Path) -> None:
-    """Anything else may mean that it is still there."""
+def test_container_counts_as_gone_only_if_the_engine_says_so(tmp_path: Path) -> None:
+    """After any other error, it may still exist."""
     cluster = Cluster("c", "pool-1", Spec(), OFFER, {"network": "net"})
 
-    def give_back(said: str) -> None:
-        given = script(tmp_path, "docker", f"echo '{said}' >&2; exit 1")
+    def terminate_with(message: str) -> None:
+        given = script(tmp_path, "docker", f"echo '{message}' >&2; exit 1")
         asyncio.run(sky.Container(binary=given).create_provider().terminate(cluster, ["box-1"]))
 
-    give_back("Error: No such container: box-1")
-    give_back("Error response from daemon: removal of container box-1 is already in progress")
-    for said in ("context not found", "Cannot connect to the Docker daemon"):
-        with pytest.raises(EngineError, match=said):
-            give_back(said)
+    terminate_with("Error: No such container: box-1")
+    terminate_with("Error response from daemon: removal of container box-1 is already in progress")
+    for message in ("context not found", "Cannot connect to the Docker daemon"):
+        with pytest.raises(EngineError, match=message):
+            terminate_with(message)
 
 
-def test_a_command_has_its_time(tmp_path: Path) -> None:
+def test_command_has_a_timeout(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="^`docker pull` did not end within 0 s$"):
         asyncio.run(Engine(script(tmp_path, "docker", "exec sleep 1000"), None).call("pull", within=0.2))
 
 
-def test_a_process_that_a_command_leaves_behind_is_not_waited_for(tmp_path: Path) -> None:
-    """podman leaves one for each container, which holds its output."""
+def test_command_does_not_wait_for_a_process_that_it_leaves_behind(tmp_path: Path) -> None:
+    """podman leaves one for each container, with the output open."""
     engine = Engine(script(tmp_path, "podman", "sleep 1000 & echo $!"), None)
     pid = int(asyncio.run(engine.call("run")))
     os.kill(pid, signal.SIGKILL)
@@ -152,7 +152,7 @@ def words(tmp_path: Path, name: str, spec: sky.Spec, **settings: object) -> str:
     return " ".join(provider._run_words(cluster, "box-1"))
 
 
-def test_how_a_container_is_started(tmp_path: Path) -> None:
+def test_arguments_that_start_a_container(tmp_path: Path) -> None:
     plain = words(tmp_path, "docker", Spec())
     assert plain.startswith(
         "run --detach --rm --name box-1 --network net --label skyward-pool=pool-1 --label skyward-request=token "
@@ -164,13 +164,13 @@ def test_how_a_container_is_started(tmp_path: Path) -> None:
     assert "--entrypoint sh --volume /a:/b image:1" in words(tmp_path, "docker", Spec(), options=["--volume", "/a:/b"])
 
 
-def test_notes_name_what_containers_do_not_act_on(tmp_path: Path) -> None:
+def test_notes_name_fields_without_effect(tmp_path: Path) -> None:
     settings = sky.Container(binary=script(tmp_path, "docker", ""))
     spec = Spec(region="here", disk_gb=10, accelerator="A100")
     cluster = asyncio.run(settings.create_provider().prepare(spec, OFFER, "pool-1"))
     assert not_acted_on(spec, settings.acts_on) == ("disk_gb", "region")
     assert cluster.notes == (
-        "The engine does not say which GPUs it has: containers get some of them, and may share them.",
+        "The engine does not report its GPU models: containers get any of its GPUs, and may share them.",
     )
     assert cluster.specific["network"] == "skyward-pool-1"
     assert cluster.specific["image"].startswith("python:3.")

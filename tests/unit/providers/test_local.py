@@ -1,4 +1,4 @@
-"""`sky.Local` as a stand-in for a cloud: prices, slow boots, failures."""
+"""`sky.Local` as a simulated cloud: prices, boot times, failures."""
 
 import asyncio
 import tempfile
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 
 def provisioned(settings: Local, count: int, pool: str = "unit") -> list[Instance]:
-    """The machines that come of `count` that are asked for; nothing of them stays."""
+    """Request `count` machines, tear all of them down, and return those that were launched."""
 
     async def ask() -> list[Instance]:
         provider: Provider = settings.create_provider()
@@ -39,31 +39,31 @@ def provisioned(settings: Local, count: int, pool: str = "unit") -> list[Instanc
     return machines
 
 
-def test_machines_have_the_price() -> None:
+def test_machines_have_the_simulated_price() -> None:
     assert [each.hourly_price for each in provisioned(Local(hourly_price=3.2), 2)] == [3.2, 3.2]
     assert [each.hourly_price for each in provisioned(Local(), 1)] == [0.0]
 
 
-def test_machines_take_their_time() -> None:
+def test_launch_takes_the_boot_time() -> None:
     began = time.monotonic()
     provisioned(Local(boot_time=0.2), 1)
     assert time.monotonic() - began >= 0.2
 
 
-def test_a_part_of_the_machines_does_not_come_the_same_for_the_same_seed() -> None:
+def test_fraction_of_the_machines_fails_reproducibly_by_seed() -> None:
     came = len(provisioned(Local(fail_rate=0.5, seed=1), 100))
     assert 30 < came < 70
     assert len(provisioned(Local(fail_rate=0.5, seed=1), 100)) == came
     assert any(len(provisioned(Local(fail_rate=0.5, seed=seed), 100)) != came for seed in (2, 3, 4))
 
 
-def test_when_none_comes_it_says_that_it_was_told_to() -> None:
-    with pytest.raises(ProvisioningError, match=r"^this machine was told to fail \(fail_rate\)$"):
+def test_launch_without_any_machine_reports_a_simulated_failure() -> None:
+    with pytest.raises(ProvisioningError, match=r"^simulated failure \(fail_rate\)$"):
         provisioned(Local(fail_rate=1.0), 3)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"hourly_price": -1.0}, "hourly_price"),
         ({"boot_time": "soon"}, "boot_time"),
@@ -72,20 +72,20 @@ def test_when_none_comes_it_says_that_it_was_told_to() -> None:
         ({"outlives": "yes"}, "outlives must be True or False, but got 'yes'."),
     ],
 )
-def test_what_is_no_such_number_is_refused(fields: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(SpecError) as refused:
         Local(**fields)  # type: ignore[arg-type]  # that is the point
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_nodes_that_outlive_their_client_are_on_linux_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outlives_is_refused_except_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(SpecError, match="on Linux only: leave outlives=True out"):
         Local(outlives=True)
 
 
-def test_pools_of_a_version_without_outlives_can_be_reaped() -> None:
-    """Their settings are in the journal, as that version wrote them."""
+def test_pool_of_a_version_without_outlives_can_be_reaped() -> None:
+    """The journal has its settings as that version wrote them."""
     old = Local.__new__(Local)
     for name in ("hourly_price", "boot_time", "fail_rate", "seed"):
         object.__setattr__(old, name, getattr(Local(), name))

@@ -1,4 +1,4 @@
-"""What local nodes are said to have: the GPUs of this machine, whatever was asked for."""
+"""GPUs of local nodes: those of this machine, whatever the spec requests."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ OTHER = GPUs("T4", 1, 15.0)
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file with what `nvidia-smi` lists on this machine."""
+    """File with the output of `nvidia-smi` on this machine."""
     command, listed = tmp_path / "bin" / "nvidia-smi", tmp_path / "listed"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\n[ "$1" = --query-gpu=name,memory.total ] && cat {listed}\n')
@@ -38,9 +38,9 @@ def offered(spec: sky.Spec) -> Offered:
     return asyncio.run(first())
 
 
-def test_list_of_the_command() -> None:
-    said = "NVIDIA GeForce RTX 4090, 24564\nTesla T4, 15360\nNVIDIA Unknown 9, [N/A]\n\nno comma\n"
-    assert list(parse(said)) == [CARD, OTHER, GPUs("NVIDIA Unknown 9", 1)]
+def test_output_of_nvidia_smi_is_parsed() -> None:
+    message = "NVIDIA GeForce RTX 4090, 24564\nTesla T4, 15360\nNVIDIA Unknown 9, [N/A]\n\nno comma\n"
+    assert list(parse(message)) == [CARD, OTHER, GPUs("NVIDIA Unknown 9", 1)]
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,18 @@ def test_list_of_the_command() -> None:
         ("GPU-8932", [CARD]),
     ],
 )
-def test_gpus_that_a_process_sees(asked: str | None, seen: list[GPUs]) -> None:
+def test_visible_gpus_follow_cuda_visible_devices(asked: str | None, seen: list[GPUs]) -> None:
     environ = {} if asked is None else {"CUDA_VISIBLE_DEVICES": asked}
     assert list(visible((CARD, OTHER), MappingProxyType(environ))) == seen
 
 
-def test_machine_without_the_command_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_machine_without_nvidia_smi_has_no_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert asyncio.run(find_gpus()) is None
     assert offered(sky.Spec(accelerator="A100:2")).accelerators == ""
 
 
-def test_command_that_fails_counts_as_none(machine: Path) -> None:
+def test_failing_nvidia_smi_counts_as_no_gpus(machine: Path) -> None:
     assert asyncio.run(find_gpus()) is None
 
 
@@ -82,7 +82,7 @@ def test_command_that_fails_counts_as_none(machine: Path) -> None:
         ("NVIDIA Unknown 9, 100\n", "A100", "NVIDIA Unknown 9", "asked for A100, a local node has NVIDIA Unknown 9"),
     ],
 )
-def test_what_a_node_has_is_told_and_not_what_was_asked(
+def test_note_states_the_actual_gpus_and_the_requested_ones(
     machine: Path, listed: str, asked: str | None, has: str, note: str
 ) -> None:
     machine.write_text(listed)
@@ -91,7 +91,7 @@ def test_what_a_node_has_is_told_and_not_what_was_asked(
     assert (found.accelerators, found.notes) == (has, notes)
 
 
-def test_other_fields_are_in_the_same_note(machine: Path) -> None:
+def test_ignored_fields_are_in_the_same_note(machine: Path) -> None:
     machine.write_text("")
     (note,) = offered(sky.Spec(accelerator="A100", vcpus=64, image=sky.Image(apt=["ffmpeg"]))).notes
     assert note == (

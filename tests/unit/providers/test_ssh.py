@@ -1,4 +1,4 @@
-"""`sky.SSH`: what it takes for a machine, and how it lends them."""
+"""`sky.SSH`: parsing of hosts, and lending of machines."""
 
 import asyncio
 import resource
@@ -22,8 +22,8 @@ OTHERS = Cluster("ssh-2", "others", sky.Spec(), OFFER)
 
 @pytest.fixture(autouse=True)
 def _nothing_lent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests have lent and never taken back is lent until it is collected."""
-    monkeypatch.setattr("skyward_providers.ssh._homes", WeakValueDictionary())
+    """Start without the loans of other tests, which last until they are garbage-collected."""
+    monkeypatch.setattr("skyward_providers.ssh._loans", WeakValueDictionary())
 
 
 def lend(provider: Any, count: int) -> list[Instance]:
@@ -48,7 +48,7 @@ def access(text: str, **given: Any) -> SSHAccess:
         ("me@domain@gpu1", "me@domain", "gpu1", None),
     ],
 )
-def test_hosts(text: str, user: str | None, host: str, port: int | None) -> None:
+def test_hosts_are_parsed(text: str, user: str | None, host: str, port: int | None) -> None:
     found = access(text)
     assert (found.user, found.host, found.port) == (user, host, port)
 
@@ -56,46 +56,46 @@ def test_hosts(text: str, user: str | None, host: str, port: int | None) -> None
 @pytest.mark.parametrize(
     "text", ["gpu1:", "gpu1:0", "gpu1:99999", "gpu1:x", "me@", "[fd00::2]x", "-oProxyCommand=x", "a b"]
 )
-def test_what_is_no_host(text: str) -> None:
+def test_malformed_hosts_are_refused(text: str) -> None:
     with pytest.raises(sky.SpecError, match=r"^hosts must name machines as 'host', 'user@host' or 'user@host:port'"):
         sky.SSH(hosts=[text])
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"hosts": []}, "hosts must name at least one machine, as in `sky.SSH(hosts=['me@gpu1'])`."),
-        ({"hosts": "gpu1"}, "hosts must be a list, but got the text 'gpu1'; write `hosts=['gpu1']`."),
-        ({"hosts": ["a", "b", "a"]}, "hosts names 'a' twice: a machine is the home of one node at a time."),
+        ({"hosts": "gpu1"}, "hosts must be a list, but got the string 'gpu1'; write `hosts=['gpu1']`."),
+        ({"hosts": ["a", "b", "a"]}, "hosts names 'a' twice: a machine runs one node at a time."),
         ({"hosts": ["a"], "grace": 0}, "grace must be a positive number, but got 0."),
         ({"hosts": ["a"], "client_keys": [1]}, "client_keys must hold paths of private keys, but it holds a int."),
     ],
 )
-def test_what_is_not_allowed(given: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(sky.SpecError) as caught:
         sky.SSH(**given)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
-def test_options_reach_every_machine() -> None:
+def test_settings_apply_to_every_machine() -> None:
     found = access("gpu1", username="me", client_keys="~/.ssh/key", known_hosts="known", config="none", grace=5)
     assert found == SSHAccess("gpu1", None, "me", ("~/.ssh/key",), "known", config="none", grace=5, lent=True)
     assert access("you@gpu1", username="me").user == "you"
 
 
-def test_a_lost_machine_is_lent_last() -> None:
-    async def story() -> list[str]:
+def test_machine_of_a_lost_node_is_lent_last() -> None:
+    async def scenario() -> list[str]:
         provider = sky.SSH(hosts=["a", "b", "c"]).create_provider()
         _, (first,) = await provider.provision(CLUSTER, 1)
         await provider.terminate(CLUSTER, [first.id])
         _, rest = await provider.provision(CLUSTER, 5)
         return [first.address, *(instance.address for instance in rest)]
 
-    assert asyncio.run(story()) == ["a", "b", "c", "a"]
+    assert asyncio.run(scenario()) == ["a", "b", "c", "a"]
 
 
-def test_a_machine_that_is_being_given_back_is_waited_for() -> None:
-    async def story() -> Instance:
+def test_provision_waits_for_a_machine_to_be_released() -> None:
+    async def scenario() -> Instance:
         provider = sky.SSH(hosts=["a"]).create_provider()
         _, (first,) = await provider.provision(CLUSTER, 1)
         again = asyncio.ensure_future(provider.provision(CLUSTER, 1))
@@ -105,10 +105,10 @@ def test_a_machine_that_is_being_given_back_is_waited_for() -> None:
         _, (second,) = await again
         return second
 
-    assert asyncio.run(story()).address == "a"
+    assert asyncio.run(scenario()).address == "a"
 
 
-def test_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provision_fails_if_every_host_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyward_providers.ssh._FREE_WITHIN", 0.0)
     provider = sky.SSH(hosts=["a"]).create_provider()
     lend(provider, 1)
@@ -116,30 +116,30 @@ def test_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         lend(provider, 1)
 
 
-def test_pools_and_groups_of_a_process_share_the_hosts() -> None:
-    """Each of their settings makes a provider of its own, and a host is the home of one node at a time."""
+def test_pools_and_groups_of_a_process_share_hosts() -> None:
+    """Each group has a provider of its own, and a host runs one node at a time."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         first, second = (sky.SSH(hosts=["a", "b"]).create_provider() for _ in range(2))
         _, (one,) = await first.provision(CLUSTER, 1)
         _, others = await second.provision(OTHERS, 2)
         assert [one.address, *(each.address for each in others)] == ["a", "b"]
-        assert (await second.get_instance(OTHERS, one.id))[1] is None, "it is another pool's"
+        assert (await second.get_instance(OTHERS, one.id))[1] is None, "it belongs to another pool"
         waiting = asyncio.ensure_future(second.provision(OTHERS, 1))
         await asyncio.sleep(0)
         await second.terminate(OTHERS, [one.id])
         await asyncio.sleep(0)
-        assert not waiting.done(), "who did not lend it cannot take it back"
+        assert not waiting.done(), "only the provider that lent it can end the loan"
         await first.terminate(CLUSTER, [one.id])
         assert [each.address for each in (await waiting)[1]] == ["a"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_pool_that_was_left_has_its_hosts_again() -> None:
-    """As where attaching to it failed once, in this process."""
+def test_attaching_again_takes_over_the_hosts_of_a_pool() -> None:
+    """As after a failed attempt to attach to it, in this process."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         left, attached = (sky.SSH(hosts=["a"]).create_provider() for _ in range(2))
         _, (machine,) = await left.provision(CLUSTER, 1)
         assert (await attached.get_instance(CLUSTER, machine.id))[1] == machine
@@ -149,7 +149,7 @@ def test_a_pool_that_was_left_has_its_hosts_again() -> None:
         await attached.terminate(CLUSTER, [machine.id])
         assert (await left.provision(OTHERS, 1))[1] == [machine]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @dataclass
@@ -170,7 +170,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Limits:
     return limits
 
 
-def test_descriptors_for_hundreds_of_nodes(limits: Limits) -> None:
+def test_descriptor_limit_is_raised_for_hundreds_of_nodes(limits: Limits) -> None:
     provider = sky.SSH(hosts=[f"h{number}" for number in range(500)]).create_provider()
 
     def prepare(nodes: int) -> None:
@@ -180,12 +180,12 @@ def test_descriptors_for_hundreds_of_nodes(limits: Limits) -> None:
     assert limits.soft == 1024
     prepare(200)
     assert limits == Limits(200 * 16 + 256, 4096)
-    with pytest.raises(sky.SpecError, match=r"^500 nodes take about 8256 file descriptors, and this process may have"):
+    with pytest.raises(sky.SpecError, match=r"^500 nodes need about 8256 file descriptors, and the limit of this"):
         prepare(500)
 
 
 @pytest.mark.parametrize("field", ["client_keys", "known_hosts", "config"])
-def test_a_file_that_does_not_exist_is_named_as_the_pool_opens(tmp_path: Path, field: str) -> None:
+def test_missing_file_is_named_when_the_pool_opens(tmp_path: Path, field: str) -> None:
     missing, there = tmp_path / "gone", tmp_path / "there"
     there.touch()
     settings: Any = {field: missing}

@@ -1,4 +1,4 @@
-"""Lines of several nodes: whole, labelled, with bars drawn over themselves; and where they are written."""
+"""Interleaved lines of several nodes: complete, labelled, with redrawn bars; and their streams."""
 
 import io
 import itertools
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """Manual clock."""
 
     now = 0.0
 
@@ -36,12 +36,12 @@ def wide(_: StreamName) -> int:
 
 
 def both(pieces: list[Piece]) -> str:
-    """Return what a terminal gets to which both streams go."""
+    """Return the text of both streams on one terminal."""
     return "".join(text for _, text in pieces)
 
 
 def screen(written: str) -> str:
-    r"""What a terminal shows of `written`: `\r` goes back to the start of the line, and what comes there overwrites."""
+    r"""Return the visible text of `written` on a terminal, where `\r` moves to the start of the line."""
     lines = []
     for line in written.split("\n"):
         cells: list[str] = []
@@ -52,7 +52,7 @@ def screen(written: str) -> str:
 
 
 @given(WRITTEN, st.sampled_from([0, 20, 80]))
-def test_a_screen_ends_up_with_the_lines_of_each_node_in_order(
+def test_terminal_ends_up_with_the_lines_of_each_node_in_order(
     written: list[tuple[int, StreamName, str, float]], width: int
 ) -> None:
     clock = Clock()
@@ -76,7 +76,7 @@ def test_a_screen_ends_up_with_the_lines_of_each_node_in_order(
     for node, ended in expected.items():
         assert [line for line in shown if line.startswith(f"[node {node}]")] == ended
     assert lines.finish(columns=lambda _: width) == []
-    assert all(first != second for (first, _), (second, _) in itertools.pairwise(last)), "neighbours are joined"
+    assert all(first != second for (first, _), (second, _) in itertools.pairwise(last)), "adjacent pieces are merged"
 
 
 def test_the_bar_of_the_lowest_node_is_live() -> None:
@@ -86,12 +86,12 @@ def test_the_bar_of_the_lowest_node_is_live() -> None:
     clock.now += 1
     drawn = both(lines.add(0, "stderr", "\r 5%", columns=wide))
     assert screen("[node 1]  10%" + drawn) == "[node 0]  5% (and 1 more)"
-    assert lines.add(0, "stderr", "\r 6%", columns=wide) == [], "it was drawn just now"
+    assert lines.add(0, "stderr", "\r 6%", columns=wide) == [], "it was drawn a moment ago"
     assert screen(both(lines.add(1, "stderr", "\r 100%\n", columns=wide))) == "[node 1]  100%\n[node 0]  6%"
     assert screen(both(lines.finish(0, columns=wide))) == "[node 0]  6%"
 
 
-def test_a_bar_on_one_stream_leaves_no_trace_among_lines_on_the_other() -> None:
+def test_bar_on_one_stream_is_erased_before_lines_on_the_other() -> None:
     clock = Clock()
     lines = LabelledLines(clock)
     bar = lines.add(0, "stderr", "\r 88%", columns=wide)
@@ -110,14 +110,14 @@ def test_a_bar_on_one_stream_leaves_no_trace_among_lines_on_the_other() -> None:
     ]
 
 
-def test_a_stream_that_is_no_terminal_has_no_live_line() -> None:
+def test_stream_without_terminal_has_no_live_line() -> None:
     lines = LabelledLines(Clock())
     only_stdout = {"stdout": 80, "stderr": 0}.__getitem__
     assert lines.add(0, "stderr", "\r 10%", columns=only_stdout) == []
     assert lines.add(0, "stdout", "a\nb", columns=only_stdout) == [("stdout", "[node 0] a\n[node 0] b")]
 
 
-def test_lines_that_were_not_ended_keep_their_order() -> None:
+def test_open_lines_keep_their_order() -> None:
     lines = LabelledLines(Clock())
     lines.add(1, "stdout", "third")
     lines.add(0, "stdout", "first")
@@ -129,7 +129,7 @@ def test_lines_that_were_not_ended_keep_their_order() -> None:
     ]
 
 
-def test_a_line_without_end_is_bounded() -> None:
+def test_open_line_is_bounded() -> None:
     lines = LabelledLines(Clock())
     assert len(both(lines.add(0, "stdout", "x" * 100_000))) > 100_000
     assert lines.finish() == []
@@ -139,7 +139,7 @@ def test_a_line_without_end_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1", "cp1252"])
-def test_what_a_stream_cannot_encode_is_written_with_escapes(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+def test_unencodable_characters_are_escaped(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
     ConsoleSink().output(0, "stdout", "é\N{SNOWMAN}\udc80\n")
@@ -147,7 +147,7 @@ def test_what_a_stream_cannot_encode_is_written_with_escapes(monkeypatch: pytest
     assert written == "é\N{SNOWMAN}\udc80\n".encode(encoding, "backslashreplace").decode(encoding)
 
 
-def test_a_process_without_streams_takes_output(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_without_streams_ignores_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
     sink = ConsoleSink(label=True)
@@ -155,7 +155,7 @@ def test_a_process_without_streams_takes_output(monkeypatch: pytest.MonkeyPatch)
     sink.flush()
 
 
-def test_a_line_that_was_not_ended_is_written_when_its_task_ends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_line_is_written_when_its_task_ends(capsys: pytest.CaptureFixture[str]) -> None:
     sink = ConsoleSink(label=True)
     sink.output(0, "stdout", "\r 10%\r 100%")
     sink.output(1, "stderr", "no end")
@@ -166,7 +166,7 @@ def test_a_line_that_was_not_ended_is_written_when_its_task_ends(capsys: pytest.
     assert capsys.readouterr() == ("", "[node 1] no end\n")
 
 
-def test_a_terminal_shows_a_bar_while_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_shows_a_bar_while_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

@@ -1,4 +1,4 @@
-"""The console and the log: how an option is met, one line for each event, the status line, and the file."""
+"""Console and log: styles, text of events, status line, and log file."""
 
 import asyncio
 import io
@@ -43,23 +43,23 @@ VALUES: dict[str, Any] = {
 
 
 class Terminal(io.StringIO):
-    """A stream that is a terminal."""
+    """Stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def made(kind: type[ev.BaseEvent]) -> ev.BaseEvent:
-    """An event of this kind, with made-up values."""
+    """Return an event of this class, with made-up values."""
     return kind(*(VALUES.get(field.name, 2) for field in fields(kind)))
 
 
 @pytest.mark.parametrize("kind", [k for k in typing.get_args(ev.Event.__value__) if issubclass(k, (*LOGGED, *SHOWN))])
-def test_every_event_that_is_shown_or_logged_is_one_sentence(kind: type[ev.BaseEvent]) -> None:
+def test_every_shown_or_logged_event_has_one_line(kind: type[ev.BaseEvent]) -> None:
     text = line_of(made(kind)).text
     assert text
     assert "\n" not in text
-    assert type(made(kind)).__name__ not in text, "the event has no wording of its own"
+    assert type(made(kind)).__name__ not in text, "the event has no text"
 
 
 def test_failures_are_warnings() -> None:
@@ -87,7 +87,7 @@ def test_failures_are_warnings() -> None:
         (False, True, False, "none"),
     ],
 )
-def test_how_the_console_is_met_here(
+def test_style_of_the_console_option(
     option: Any, terminal: bool, notebook: bool, style: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell = SimpleNamespace(kernel=object() if notebook else None)
@@ -110,7 +110,7 @@ def shown(style: Any, *happened: ev.BaseEvent) -> list[str]:
     return lines
 
 
-def test_only_what_is_worth_a_line_has_one() -> None:
+def test_only_important_events_have_a_line() -> None:
     ready = ev.NodeReady("p", 1, 0.0, 0, 1, 1.0, 1, 2)
     last = ev.NodeReady("p", 1, 0.0, 1, 2, 1.0, 2, 2)
     still = DecisionEvent(0.0, "policy", "pressure", Inputs(), {"a": 1}, {"a": 1}, "nothing to do")
@@ -125,13 +125,13 @@ def test_only_what_is_worth_a_line_has_one() -> None:
     assert shown("none", last, made(ev.PoolNote), made(ev.NodeLost)) == []
 
 
-def test_a_notebook_has_notes_and_warnings_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notebook_shows_only_notes_and_warnings(capsys: pytest.CaptureFixture[str]) -> None:
     happened = (made(ev.PoolProvisioning), made(ev.PoolNote), made(ev.NodeLost), made(ev.PoolClosed))
     assert shown("notebook", *happened) == []
     assert capsys.readouterr().err == "a note\nPool 'p': node 2 was lost: why; replacing it\n"
 
 
-def test_the_status_line_is_there_while_somebody_waits_and_gone_before_anything_else_is_written(
+def test_status_line_is_shown_while_a_caller_waits_and_erased_before_other_output(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = Terminal()
@@ -148,7 +148,7 @@ def test_the_status_line_is_there_while_somebody_waits_and_gone_before_anything_
 
     async def wait_until(what: str) -> None:
         async with asyncio.timeout(10):
-            while what not in terminal.getvalue():  # noqa: ASYNC110  # nobody tells when the terminal is written to
+            while what not in terminal.getvalue():  # noqa: ASYNC110  # there is no event for writes to the terminal
                 await asyncio.sleep(0.001)
 
     async def run() -> None:
@@ -169,7 +169,7 @@ def test_the_status_line_is_there_while_somebody_waits_and_gone_before_anything_
     asyncio.run(run())
 
 
-def test_control_characters_and_long_lines_do_not_reach_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_line_is_clipped_and_has_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -184,9 +184,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "logs"
 
 
-def test_the_log_begins_a_new_file_when_it_is_full_and_keeps_some(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_rotates_and_keeps_old_files(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "LARGEST", 100)
     monkeypatch.setattr(log, "KEPT", 2)
     bus = EventBus("p")
@@ -204,7 +202,7 @@ def test_the_log_begins_a_new_file_when_it_is_full_and_keeps_some(
     ] == [2, 3, 4]
 
 
-def test_the_log_follows_a_file_that_another_process_has_moved(directory: Path) -> None:
+def test_log_follows_a_file_that_another_process_has_moved(directory: Path) -> None:
     bus = EventBus("p")
     log.EventLog(file=True).attach(bus)
     bus.emit(ev.PoolNote, "before")
@@ -215,7 +213,7 @@ def test_the_log_follows_a_file_that_another_process_has_moved(directory: Path) 
     assert "before" in (directory / "moved").read_text()
 
 
-def test_a_record_is_in_the_file_once_and_reaches_who_configured_logging(
+def test_record_is_in_the_file_once_and_reaches_configured_handlers(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for level, reached in ((logging.WARNING, []), (logging.INFO, ["pool 'p': once more"])):
@@ -229,7 +227,7 @@ def test_a_record_is_in_the_file_once_and_reaches_who_configured_logging(
     assert (directory / "skyward.log").read_text().count("once more") == 2
 
 
-def test_warnings_reach_the_screen_as_they_do_without_the_file(
+def test_warnings_reach_the_screen_despite_the_file(
     directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
@@ -243,7 +241,7 @@ def test_warnings_reach_the_screen_as_they_do_without_the_file(
     assert "a tunnel broke" in (directory / "skyward.log").read_text()
 
 
-def test_surrogates_and_full_disks_stop_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_surrogates_and_full_disks_raise_no_error(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bus = EventBus("p")
     events_log = log.EventLog(file=True)
     events_log.attach(bus)

@@ -1,4 +1,4 @@
-"""What is written to both standard streams keeps its order, in a notebook too, which buffers each of them apart."""
+"""Order of output to both standard streams, also in a notebook, which buffers each of them separately."""
 
 import io
 import sys
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """Manual clock."""
 
     now = 0.0
 
@@ -23,11 +23,11 @@ class Clock:
 
 
 class Sink:
-    """Somebody who writes."""
+    """Writer of output."""
 
 
 class NotebookStream(io.StringIO):
-    """Keeps what is written until it is flushed, as a stream of a kernel does."""
+    """Stream that buffers text until it is flushed, as in a kernel."""
 
     def __init__(self, name: str, sent: list[tuple[str, str]]) -> None:
         super().__init__()
@@ -48,19 +48,19 @@ type Sent = list[tuple[str, str]]
 
 @contextmanager
 def notebook() -> Iterator[Sent]:
-    """Within it, the standard streams are a notebook's; what that was sent, in order."""
+    """Replace the standard streams by a notebook's; yield the messages sent, in order."""
     sent: Sent = []
     with redirect_stdout(NotebookStream("stdout", sent)), redirect_stderr(NotebookStream("stderr", sent)):
         yield sent
 
 
 def flush() -> None:
-    """Send what is left, in the order in which a kernel does it at the end of a cell."""
+    """Send the rest of the buffers, in the order of a kernel at the end of a cell."""
     sys.stdout.flush()
     sys.stderr.flush()
 
 
-def test_a_notebook_gets_both_streams_in_order() -> None:
+def test_notebook_gets_both_streams_in_order() -> None:
     screen, sink = Screen(), Sink()
     with notebook() as sent:
         screen.put("stderr", "\r 88%", sink)
@@ -73,7 +73,7 @@ def test_a_notebook_gets_both_streams_in_order() -> None:
     assert sent == [("stderr", "\r 88%\r100%\n"), ("stdout", "end\nreally\n"), ("stderr", "careful\n")]
 
 
-def test_what_is_captured_is_written_at_once() -> None:
+def test_captured_output_is_written_at_once() -> None:
     class OnlyWrites:
         def __init__(self) -> None:
             self.text = ""
@@ -95,7 +95,7 @@ def test_what_is_captured_is_written_at_once() -> None:
     assert (captured.text, sent) == ("abc", [("stdout", "shown")])
 
 
-def test_output_that_alternates_too_fast_keeps_its_order_and_says_what_it_loses() -> None:
+def test_output_that_alternates_too_fast_keeps_its_order_after_a_notice() -> None:
     clock = Clock()
     screen, sink, other = Screen(clock), Sink(), Sink()
     with notebook() as sent:
@@ -107,7 +107,9 @@ def test_output_that_alternates_too_fast_keeps_its_order_and_says_what_it_loses(
         assert notice
         assert sent[-1] == ("stdout", f"o{BURST}\n{notice}{together}")
         assert apart == "".join(f"o{number}\ne{number}\n" for number in range(BURST)) + f"o{BURST}\n"
-        assert together == f"e{BURST}\n" + "".join(f"o{n}\ne{n}\n" for n in range(BURST + 1, 1000)), "it is told once"
+        assert together == f"e{BURST}\n" + "".join(f"o{n}\ne{n}\n" for n in range(BURST + 1, 1000)), (
+            "the notice appears once"
+        )
         del sent[:]
         screen.put("stderr", "next cell\n", other)
         clock.now += REGAINED / PER_SECOND
@@ -116,7 +118,7 @@ def test_output_that_alternates_too_fast_keeps_its_order_and_says_what_it_loses(
         assert sent == [("stdout", f"{notice}next cell\n"), ("stderr", "apart again\n")]
 
 
-def test_changes_are_regained_some_at_a_time() -> None:
+def test_switches_are_regained_in_steps() -> None:
     clock = Clock()
     limit = ChangeLimit(clock)
     assert all(limit.take() for _ in range(BURST))

@@ -1,4 +1,4 @@
-"""The planner: what holds for every plan, and how fast it is made."""
+"""Planner: invariants of every plan, and speed."""
 
 import time
 from collections import Counter
@@ -84,8 +84,8 @@ def test_limits(request: PlanRequest) -> None:
 
 
 @given(requests())
-def test_nothing_is_placed_twice(request: PlanRequest) -> None:
-    """What was placed fits in what was free and what is launched, resource by resource."""
+def test_placements_fit_into_free_and_launched_resources(request: PlanRequest) -> None:
+    """Placements fit into free and launched resources, resource by resource."""
     made = plan(request)
     room: Counter[str] = Counter()
     for node in request.existing:
@@ -128,33 +128,33 @@ def _outdated(request: PlanRequest, node: Existing) -> bool:
 
 
 @given(requests())
-def test_how_demands_are_grouped_changes_nothing(request: PlanRequest) -> None:
+def test_grouping_of_demands_makes_no_difference(request: PlanRequest) -> None:
     single = [(dict(bundle), 1) for bundle, count in request.demands for _ in range(count)]
     assert repr(plan(replace(request, demands=single[::-1]))) == repr(plan(request))
 
 
-def test_nodes_of_a_minimum_over_the_limit_of_all_are_not_launched() -> None:
+def test_minimum_above_max_nodes_is_not_launched() -> None:
     made = plan(PlanRequest({"a": NodeType({"CPU": 1}, 5, 9)}, max_nodes=2))
     assert dict(made.launch) == {"a": 2}
     assert not made.terminate
 
 
-def test_a_pending_node_goes_when_nothing_has_needed_it() -> None:
+def test_unneeded_pending_node_is_terminated() -> None:
     pending = Existing("1", "a", running=False, idle=61)
     types = {"a": NodeType({"CPU": 1}, 0, 9)}
     assert plan(PlanRequest(types, [pending], idle_timeout=60)).terminate == (("1", "IDLE"),)
     assert not plan(PlanRequest(types, [pending], [({"CPU": 1}, 1)], idle_timeout=60)).terminate
 
 
-def test_a_node_of_an_unknown_type_that_does_not_run_is_passed_over_if_hashes_are_not_checked() -> None:
+def test_pending_node_of_unknown_type_is_skipped_without_hash_check() -> None:
     gone = Existing("1", "gone", running=False)
     types = {"a": NodeType({"CPU": 1}, 0, 9)}
     assert plan(PlanRequest(types, [gone])).terminate == (("1", "OUTDATED"),)
     assert not plan(PlanRequest(types, [gone], check_launch_hash=False)).terminate
 
 
-def test_the_score_of_spec() -> None:
-    """Type A of its example wins by the third part: B would leave a TPU unused."""
+def test_score_of_the_example_in_the_specification() -> None:
+    """Type A of the example wins by the third part of the score: B would leave a TPU unused."""
     a, _ = score({"GPU": 6}, [{"GPU": 2}])
     b, _ = score({"GPU": 2, "TPU": 1}, [{"GPU": 2}])
     assert a > b
@@ -163,7 +163,7 @@ def test_the_score_of_spec() -> None:
 
 
 def mixed(tasks: int, nodes: int) -> PlanRequest:
-    """Ten types, 2 to 64 CPU, four of them with GPUs; tasks of 1, 2 or 4 CPU, a fifth with a GPU."""
+    """Return a request with ten types, 2 to 64 CPU, four with GPUs; tasks of 1, 2 or 4 CPU, a fifth with a GPU."""
     totals: list[dict[str, float]] = [{"CPU": cpu} for cpu in (2, 4, 8, 16, 32, 64)]
     totals += [{"CPU": 8, "GPU": 1}, {"CPU": 16, "GPU": 2}, {"CPU": 32, "GPU": 4}, {"CPU": 64, "GPU": 4}]
     types = {str(number): NodeType(total, 0, nodes) for number, total in enumerate(totals)}
@@ -193,7 +193,7 @@ def test_speed(request_: PlanRequest, limit: float) -> None:
     assert min(_seconds(request_) for _ in range(5)) < limit
 
 
-def test_nodes_that_are_all_different() -> None:
+def test_speed_with_all_nodes_different() -> None:
     base = mixed(10_000, 1000)
     existing = [
         replace(node, free={kind: had * (number % 997) / 997 for kind, had in base.types[node.type].resources.items()})

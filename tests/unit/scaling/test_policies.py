@@ -1,4 +1,4 @@
-"""Every policy: its bounds and its reasons, and what those of Ray and Scaler make of a pool."""
+"""Policies: bounds, reasons, and decisions of those of Ray and Scaler."""
 
 import re
 from dataclasses import replace
@@ -38,7 +38,7 @@ BASE = Group("base", 0, 1, 2, {"CPU": 4.0})
 
 
 def pool(*groups: Group, nodes: tuple[NodeLoad, ...] = (), desired: dict[str, int] | None = None) -> Snapshot:
-    """A snapshot whose counts are those of its nodes."""
+    """Return a snapshot whose counts match its nodes."""
     counts = {}
     for group in groups:
         own = [node for node in nodes if node.group == group.name]
@@ -112,8 +112,8 @@ def test_every_policy_keeps_its_bounds(name: str, seen: Snapshot) -> None:
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(seen=snapshots())
-def test_every_policy_repeats_itself(name: str, seen: Snapshot) -> None:
-    """The same snapshot again, with what was decided in it, changes nothing: nothing runs away between two looks."""
+def test_every_policy_is_idempotent(name: str, seen: Snapshot) -> None:
+    """The same snapshot with its decision applied gives the same decision, so repeated decisions do not run away."""
     policy = find_policy(name)
     first = policy.decide(seen)
     counts = {
@@ -133,7 +133,7 @@ def test_names() -> None:
 
 
 class Half:
-    """No policy yet: it has no interval."""
+    """Incomplete policy, without an interval."""
 
     name = "half"
 
@@ -152,12 +152,12 @@ class Half:
         (Vanilla, "The scaling policy must be an object, so write `Vanilla()`, not its class."),
     ],
 )
-def test_what_is_no_policy(given: object, message: str) -> None:
+def test_invalid_policies_are_refused(given: object, message: str) -> None:
     with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
         find_policy(given)
 
 
-def test_an_object_that_lacks_something() -> None:
+def test_policy_object_without_a_member_is_refused() -> None:
     with pytest.raises(SpecError, match=r"has no 'interval'\.$"):
         find_policy(Half())
 
@@ -170,12 +170,12 @@ def test_ratios(policy: type[Vanilla | Capability | FixedElastic]) -> None:
         policy(up=2, down=3)
 
 
-def test_no_leaves_everything() -> None:
+def test_no_changes_nothing() -> None:
     seen = pool(CPU, nodes=(node(0, CPU, 2), node(1, CPU)))
     assert No().decide(replace(seen, demands=(Demand(99),))).desired == {"cpu": 2}
 
 
-def test_vanilla_grows_by_one_and_counts_what_boots() -> None:
+def test_vanilla_adds_one_node_and_counts_booting_nodes() -> None:
     seen = pool(CPU, nodes=(node(0, CPU, 2),))
     decision = Vanilla().decide(replace(seen, demands=(Demand(19),)))
     assert decision.desired == {"cpu": 2}
@@ -185,18 +185,18 @@ def test_vanilla_grows_by_one_and_counts_what_boots() -> None:
     assert Vanilla().decide(replace(booting, demands=(Demand(19),))).desired == {"cpu": 2}
 
 
-def test_vanilla_lets_the_least_busy_node_go_and_never_the_head() -> None:
+def test_vanilla_removes_the_least_busy_node_but_never_the_head() -> None:
     seen = pool(CPU, nodes=(node(0, CPU), node(1, CPU, 1), node(2, CPU, 2), node(3, CPU, 1)))
     decision = Vanilla().decide(seen)
     assert decision.desired == {"cpu": 3}
     assert decision.victims == (3,)
-    assert decision.reason == "4 tasks / 8 workers -> -1 cpu, node 3 has the least to do"
+    assert decision.reason == "4 tasks / 8 workers -> -1 cpu, node 3 is the least busy"
     assert Vanilla().decide(pool(CPU, nodes=(node(0, CPU),))).victims == (0,)
     kept = replace(CPU, min=4)
     assert Vanilla().decide(pool(kept, nodes=tuple(seen.nodes))).desired == {"cpu": 4}
 
 
-def test_capability_starts_what_the_tasks_ask_for() -> None:
+def test_capability_starts_nodes_with_the_requested_capabilities() -> None:
     seen = replace(pool(CPU, GPU), demands=(Demand(3), Demand(2, ON_GPU), Demand(1, FAST)))
     decision = Capability().decide(seen)
     assert decision.desired == {"cpu": 1, "gpu": 2}
@@ -205,14 +205,14 @@ def test_capability_starts_what_the_tasks_ask_for() -> None:
     )
 
 
-def test_capability_lets_an_idle_special_node_go() -> None:
+def test_capability_removes_an_idle_special_node() -> None:
     seen = pool(CPU, GPU, nodes=(node(0, CPU), node(1, GPU)))
     decision = Capability().decide(seen)
     assert decision.desired == {"cpu": 1, "gpu": 0}
     assert decision.victims == (1,)
 
 
-def test_capability_counts_amounts_that_a_group_can_never_hold_for_no_group() -> None:
+def test_capability_ignores_amounts_that_no_group_can_hold() -> None:
     seen = replace(pool(CPU, GPU), demands=(Demand(1, Needs({"GPU": 2})),))
     assert Capability().decide(seen).infeasible == (Needs({"GPU": 2}),)
 
@@ -236,7 +236,7 @@ def test_binpack_packs_by_resource() -> None:
     assert decision.reason == "7 queued over 1 nodes -> +1 cpu; 7 queued over 0 nodes -> +2 gpu"
 
 
-def test_binpack_says_what_found_no_place() -> None:
+def test_binpack_reports_infeasible_requests() -> None:
     small = replace(CPU, max=2)
     seen = replace(pool(small), demands=(Demand(9),), gangs=((ON_GPU,),), floor=(Demand(50),))
     decision = Binpack().decide(seen)
@@ -244,12 +244,12 @@ def test_binpack_says_what_found_no_place() -> None:
     assert decision.infeasible == (ON_GPU,)
     assert decision.reason == (
         "9 queued and 1 gangs and a floor of 50 over 0 nodes -> +2 cpu, capped at 2 by max; "
-        "5 queued find no place within the limits; 1 gangs find no place as a whole; "
+        "5 queued cannot be placed within the limits; 1 gangs cannot be placed; "
         "the floor does not fit within the limits"
     )
 
 
-def test_binpack_lets_idle_nodes_go_but_not_the_floor() -> None:
+def test_binpack_removes_idle_nodes_but_keeps_the_floor() -> None:
     nodes = (node(0, CPU, idle=90), node(1, CPU, idle=90), node(2, CPU, idle=90), node(3, CPU, idle=10))
     decision = Binpack().decide(pool(CPU, nodes=nodes))
     assert decision.desired == {"cpu": 2}
@@ -261,7 +261,7 @@ def test_binpack_lets_idle_nodes_go_but_not_the_floor() -> None:
     assert Binpack().decide(pool(CPU, nodes=nodes[:1])).desired == {"cpu": 0}
 
 
-def test_binpack_cancels_a_boot_that_nothing_has_needed_for_a_while() -> None:
+def test_binpack_cancels_a_boot_that_was_unneeded_for_the_idle_timeout() -> None:
     policy = Binpack()
     boot = pool(CPU, nodes=(node(0, CPU, 2), node(1, CPU, stage="booting")))
     assert policy.decide(boot).desired == {"cpu": 2}

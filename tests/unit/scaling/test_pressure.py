@@ -1,4 +1,4 @@
-"""The default policy, rule by rule, and what holds for every report."""
+"""Default policy: its rules, and invariants for every report."""
 
 import time
 from dataclasses import replace
@@ -66,13 +66,13 @@ def reports(draw: st.DrawFn) -> dict[str, int]:
 
 
 @given(reports(), st.integers(1, 20))
-def test_a_longer_queue_never_means_fewer_nodes(report: dict[str, int], more: int) -> None:
+def test_longer_queue_never_means_fewer_nodes(report: dict[str, int], more: int) -> None:
     longer = {**report, "queued": report["queued"] + more}
     assert desired_nodes(**longer).desired >= desired_nodes(**report).desired
 
 
 @given(reports())
-def test_a_repeated_report_changes_nothing(report: dict[str, int]) -> None:
+def test_repeated_report_is_idempotent(report: dict[str, int]) -> None:
     first = desired_nodes(**report)
     assert desired_nodes(**{**report, "desired": first.desired}) == Outcome(first.desired)
 
@@ -96,33 +96,33 @@ def test_one_group() -> None:
     assert steady.reason == "steady: 3 of 4 slots busy, 0 queued"
 
 
-def test_a_task_counts_for_the_cheapest_group_that_can_hold_it() -> None:
+def test_task_counts_for_the_cheapest_feasible_group() -> None:
     demands = (Demand(4), Demand(2, ON_GPU), Demand(1, Needs({}, {"fast"})))
     decision = Pressure().decide(snapshot(GPU, CPU, demands=demands))
     assert decision.desired == {"cpu": 2, "gpu": 3}
     assert decision.reason == "gpu: 3 queued, 3 nodes' worth -> +3; cpu: 4 queued / 2 slots -> +2"
 
 
-def test_tasks_that_only_run_together_wait_too() -> None:
+def test_gangs_count_as_waiting_tasks() -> None:
     decision = Pressure().decide(snapshot(CPU, GPU, gangs=((ON_GPU, ON_GPU),)))
     assert decision.desired == {"cpu": 0, "gpu": 2}
 
 
-def test_what_no_group_can_hold() -> None:
+def test_infeasible_tasks() -> None:
     never = Needs({"TPU": 1})
     decision = Pressure().decide(snapshot(CPU, replace(GPU, max=0), demands=(Demand(1, never), Demand(1, ON_GPU))))
     assert decision.infeasible == (never, ON_GPU)
     assert decision.desired == {"cpu": 0, "gpu": 0}
 
 
-def test_the_limit_of_nodes_in_all() -> None:
+def test_limit_of_all_nodes() -> None:
     demands = (Demand(9), Demand(3, ON_GPU))
     decision = Pressure().decide(snapshot(CPU, GPU, demands=demands, max_nodes=6))
     assert decision.desired == {"cpu": 5, "gpu": 1}
-    assert decision.reason.endswith("gpu: 3 queued, 3 nodes' worth -> +3, capped at 6 nodes in all")
+    assert decision.reason.endswith("gpu: 3 queued, 3 nodes' worth -> +3, capped at 6 nodes in total")
 
 
-def test_a_group_idles_on_its_own_while_another_works() -> None:
+def test_idle_group_shrinks_while_another_is_busy() -> None:
     counts = {"cpu": Counts(active=1, busy=2, desired=1), "gpu": Counts(active=2, desired=2)}
     nodes = (
         NodeLoad(0, "cpu", "active", 2),
@@ -137,7 +137,7 @@ def test_a_group_idles_on_its_own_while_another_works() -> None:
     assert decision.settled
 
 
-def test_a_shrink_that_was_not_waited_for_is_not_settled() -> None:
+def test_shrink_without_idle_timeout_is_not_settled() -> None:
     counts = {"cpu": Counts(active=8, busy=1, desired=8), "gpu": Counts(active=1, desired=1)}
     nodes = (NodeLoad(9, "gpu", "active", 0, {}, 90),)
     decision = Pressure().decide(snapshot(CPU, GPU, counts=counts, nodes=nodes))
@@ -158,7 +158,7 @@ def test_a_decision_takes_microseconds() -> None:
     assert min(mean() for _ in range(10)) < 20e-6
 
 
-def test_nodes_that_no_task_has_needed_for_long_go_the_longest_idle_first() -> None:
+def test_idle_nodes_are_removed_longest_idle_first() -> None:
     loads = [NodeLoad(rank, "nodes", "active", busy=2) for rank in range(5)]
     loads += [NodeLoad(5, "nodes", "active", idle_for=61.0), NodeLoad(6, "nodes", "active", idle_for=90.0)]
     loads += [NodeLoad(7, "nodes", "active", idle_for=59.0)]
@@ -169,7 +169,7 @@ def test_nodes_that_no_task_has_needed_for_long_go_the_longest_idle_first() -> N
     assert Pressure().decide(replace(seen, demands=(Demand(1),))).desired == {"nodes": 8}, "not while a task waits"
 
 
-def test_one_node_more_than_is_needed_stays() -> None:
+def test_one_spare_node_stays() -> None:
     loads = tuple(
         NodeLoad(rank, "nodes", "active", busy=2 * (rank < 2), idle_for=99.0 * (rank >= 2)) for rank in range(4)
     )

@@ -1,4 +1,4 @@
-"""Which fields of a spec have an effect, by provider: one table, held against the fields of `Spec` and `Image`."""
+"""Fields of a spec with an effect, by provider, compared with the fields of `Spec` and `Image`."""
 
 from dataclasses import fields
 from typing import Any
@@ -72,7 +72,7 @@ def test_every_field_is_in_exactly_one_of_the_sets() -> None:
     assert {*SET, *(f"image.{name}" for name in SET_IN_IMAGE)} == PROVIDER_FIELDS | UNSUPPORTED_FIELDS
 
 
-def test_every_provider_of_ours_declares_what_it_acts_on() -> None:
+def test_every_own_provider_declares_its_fields() -> None:
     for name in provider_names():
         assert hasattr(find_provider(name), "acts_on"), name
 
@@ -83,7 +83,7 @@ def test_declared_fields_depend_on_the_provider(config: ProviderConfig) -> None:
 
 
 @pytest.mark.parametrize("config", SETTINGS, ids=repr)
-def test_every_field_is_acted_on_or_named_in_the_note(config: ProviderConfig) -> None:
+def test_every_field_has_an_effect_or_is_in_the_note(config: ProviderConfig) -> None:
     declared = acts_on(config)
     local = "asked for A100, a local node has none" if declared.knows_hardware else None
     for path in PROVIDER_FIELDS | UNSUPPORTED_FIELDS:
@@ -102,17 +102,16 @@ def test_notes_of_each_provider() -> None:
         "disk_gb, image.apt, image.metrics, image.skyward_source, memory_gb, plugins, region, ttl, vcpus, volumes."
     )
     assert note(spec, sky.SSH(hosts=["gpu1"])) == (
-        "Hosts are as they are, and nothing checks what the spec says of them; not acted on: accelerator, "
+        "SSH hosts are used as they are, and are not compared with the spec; not acted on: accelerator, "
         "architecture, disk_gb, image.metrics, memory_gb, plugins, region, vcpus, volumes."
     )
     assert note(spec, sky.Container()) == (
-        "Containers are where their engine is, on its disk; not acted on: disk_gb, image.metrics, plugins, region, "
-        "volumes."
+        "Containers run on the machine of their engine; not acted on: disk_gb, image.metrics, plugins, region, volumes."
     )
     assert "image.includes, image.metrics, image.pip" in note(spec, sky.SSH(hosts=["gpu1"], python="/usr/bin/python3"))
 
 
-def test_a_provider_that_declares_nothing_acts_on_all_but_what_has_no_effect_yet() -> None:
+def test_provider_without_declaration_acts_on_all_supported_fields() -> None:
     class Undeclared:
         name = "undeclared"
 
@@ -123,6 +122,6 @@ def test_a_provider_that_declares_nothing_acts_on_all_but_what_has_no_effect_yet
     assert not_acted_on(spec, acts_on(Undeclared())) == ("image.metrics", "plugins")
 
 
-def test_the_python_of_this_process_is_no_request() -> None:
+def test_auto_python_is_not_a_request() -> None:
     here = Spec(image=Image(python=Image().resolved_python))
     assert not_acted_on(here, acts_on(sky.Local())) == ()

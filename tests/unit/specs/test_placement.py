@@ -1,4 +1,4 @@
-"""Which nodes `on=` stands for."""
+"""Placement: the nodes that `on=` selects."""
 
 from typing import Any
 
@@ -28,18 +28,18 @@ GROUPS = ("cpu", "gpu")
         ("gpu", Several(group="gpu")),
     ],
 )
-def test_where_a_task_is_to_run(on: Any, target: object) -> None:
+def test_valid_placements(on: Any, target: object) -> None:
     assert target_of(on, "p", GROUPS) == target
 
 
 @pytest.mark.parametrize("on", [None, 1.5, True, [], [True], ["0"], range(0), {}])
-def test_what_is_no_place_is_refused(on: Any) -> None:
+def test_invalid_placements_are_refused(on: Any) -> None:
     takes = r"on must be 'one', 'all', 'head', a rank, a list or range of ranks, or the name of a group, but got"
     with pytest.raises(UsageError, match=takes):
         target_of(on, "p", GROUPS)
 
 
-def test_an_unknown_group_is_refused_with_the_close_one_or_all() -> None:
+def test_unknown_group_is_refused_with_suggestions() -> None:
     with pytest.raises(UsageError, match=r"^Pool 'p' has no group 'gpus'; did you mean 'gpu'\?$"):
         target_of("gpus", "p", GROUPS)
     with pytest.raises(UsageError, match=r"^Pool 'p' has no group 'somewhere'; it has cpu, gpu\.$"):
@@ -66,23 +66,23 @@ class World:
         return [effect.rank for effect in effects if isinstance(effect, Member)]
 
 
-def test_the_nodes_of_a_group_are_those_that_take_tasks_or_else_those_on_their_way() -> None:
+def test_group_means_its_active_nodes_or_else_its_booting_nodes() -> None:
     assert World(0, 1, 2).choose(Several(group="gpu")) == (1, 2)
     assert World(0, 2).choose(Several(group="gpu")) == (2,)
     assert World(0).choose(Several(group="gpu")) == (1, 2)
 
 
-def test_a_group_without_nodes_is_refused_with_what_starts_one() -> None:
+def test_group_without_nodes_is_refused_with_the_fix() -> None:
     with pytest.raises(UsageError, match=r"^Group 'none' .* has no node now: .*`pool.resize\(1, group='none'\)`\.$"):
         World().choose(Several(group="none"))
 
 
-def test_ranks_that_are_not_there_are_refused_with_those_that_are() -> None:
+def test_unknown_ranks_are_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"^Pool 'p' has no node 3 or 7; its nodes are 0, 1, 2\.$"):
         World(0, 1, 2).choose(Several((0, 3, 7)))
 
 
-def test_a_node_that_can_never_run_it_is_refused_by_name_and_left_out_of_a_group() -> None:
+def test_infeasible_node_is_refused_by_rank_and_skipped_in_a_group() -> None:
     gpu = Needs({"GPU": 1.0})
     with pytest.raises(UsageError, match=r"which node 0 of pool 'p' can never have\.$"):
         World(0, 1).choose(Several((0, 1)), gpu)
@@ -90,14 +90,14 @@ def test_a_node_that_can_never_run_it_is_refused_by_name_and_left_out_of_a_group
         World(0, 1).choose(Several(group="cpu"), gpu)
 
 
-def test_only_the_chosen_nodes_take_part_also_when_others_join() -> None:
+def test_nodes_that_join_later_do_not_take_part() -> None:
     world = World(0, 1)
     assert world.send((1,)) == [1]
     effects = world.tasks.handle(NodeJoined(2, 1, "gpu"), 0.0)
     assert not [effect for effect in effects if isinstance(effect, Member)]
 
 
-def test_a_chosen_node_that_is_still_booting_is_waited_for_and_may_never_come() -> None:
+def test_booting_node_is_awaited_and_may_fail() -> None:
     world = World(0)
     assert world.send((0, 2)) == [0, 2]
     effects = world.tasks.handle(NodeRemoved(2, "it was given up"), 0.0)

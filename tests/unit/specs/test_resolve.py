@@ -1,4 +1,4 @@
-"""The arguments of `Compute`: which specs and options they mean."""
+"""Resolution of the arguments of `Compute` into specs and options."""
 
 import re
 from dataclasses import fields
@@ -15,7 +15,7 @@ CPU, GPU = Spec(nodes=(0, 4), vcpus=4), Spec(nodes=(1, 2), accelerator="T4")
 
 
 def resolve(*args: Any) -> tuple[tuple[Spec, ...], Options]:
-    """The specs of the one group that there is, and the options."""
+    """Return the specs of the only group, and the options."""
     resolved = resolve_groups(*args)
     assert list(resolved.groups) == ["default"]
     return resolved.groups["default"], resolved.options
@@ -25,7 +25,7 @@ def with_groups(groups: Any, **given: Any) -> Resolved:
     return resolve_groups((), None, {"groups": groups, **given})
 
 
-def test_nothing_is_one_default_spec() -> None:
+def test_no_arguments_mean_one_default_spec() -> None:
     assert resolve((), None, {}) == ((Spec(),), Options())
 
 
@@ -35,17 +35,17 @@ def test_flat_fields_of_both() -> None:
     assert options == Options(autoscale_cooldown=5.0, worker=Worker(2))
 
 
-def test_specs_by_position_and_knobs_beside() -> None:
+def test_positional_specs_with_options_as_keywords() -> None:
     first, second = Spec(nodes=1), Spec(nodes=2)
     assert resolve((first, second), None, {"selection": "first"}) == ((first, second), Options(selection="first"))
 
 
-def test_options_and_other_knobs_are_joined() -> None:
+def test_options_and_keywords_are_merged() -> None:
     _, options = resolve((), Options(cluster=False), {"worker": Worker(2)}, "training")
     assert options == Options(cluster=False, worker=Worker(2))
 
 
-def test_a_knob_given_twice_even_equal_to_the_default() -> None:
+def test_option_given_twice_is_refused_even_with_equal_values() -> None:
     expected = "autoscale_cooldown is given twice, on Compute and in options: keep one of them."
     with pytest.raises(SpecError, match=re.escape(expected)):
         resolve((), Options(autoscale_cooldown=30.0), {"autoscale_cooldown": 30.0})
@@ -107,14 +107,14 @@ def test_typed_keywords_are_the_fields() -> None:
 # Groups.
 
 
-def test_groups_keep_their_order_and_their_alternatives() -> None:
+def test_groups_keep_order_and_alternatives() -> None:
     resolved = with_groups({"gpu": [GPU, Spec(accelerator="L4")], "cpu": CPU}, budget=5)
     assert dict(resolved.groups) == {"gpu": (GPU, Spec(accelerator="L4")), "cpu": (CPU,)}
     assert list(resolved.groups) == ["gpu", "cpu"]
     assert resolved.options == Options(budget=5)
 
 
-def test_a_group_may_have_capabilities_only() -> None:
+def test_group_with_only_capabilities() -> None:
     spec = Spec(capabilities={"fast"})
     assert with_groups({"fast": spec}).groups["fast"] == (spec,)
 
@@ -146,7 +146,7 @@ def test_a_group_may_have_capabilities_only() -> None:
         ({"gpu": []}, "groups['gpu'] must be `sky.Spec(...)`, or a list of them, but got []."),
         (
             {"cpu": CPU, "other": Spec(nodes=2)},
-            "groups['other'] has no resources, so no task can ask for it: give its Spec `vcpus=`, `accelerator=`, or "
+            "groups['other'] has no resources, so no task can request it: give its Spec `vcpus=`, `accelerator=`, or "
             "`resources=` such as {'CPU': 4}.",
         ),
     ],
@@ -173,7 +173,7 @@ def test_groups_and_specs_exclude_each_other() -> None:
         ({"groups": {"cpu": Spec(nodes=(1, 4), vcpus=1), "gpu": Spec(nodes=2, accelerator="T4")}}, 3),
     ],
 )
-def test_the_pool_starts_within_its_limit(given: dict[str, Any], fewest: int) -> None:
+def test_initial_nodes_within_max_nodes(given: dict[str, Any], fewest: int) -> None:
     assert resolve_groups((), None, {**given, "max_nodes": fewest}).options.max_nodes == fewest
     expected = (
         f"max_nodes (2) must not be less than the {fewest} nodes that the pool starts with: raise max_nodes, or lower "

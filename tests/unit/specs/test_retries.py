@@ -1,4 +1,4 @@
-"""`retries=` and `retry_on=`: what they take, and which exceptions they cover."""
+"""`retries=` and `retry_on=`: accepted values and covered exceptions."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 def flaky() -> None: ...
 
 
-def test_a_function_and_a_call_say_how_often_and_after_what() -> None:
+def test_functions_and_calls_set_retries() -> None:
     plain = sky.function(flaky)
     assert plain().retries is NO_RETRIES
     assert sky.function(retries=2)(flaky)().retries == Retries(2, (Exception,))
@@ -49,16 +49,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no number": (
         {"retry_on": OSError},
-        "retry_on= says after which exceptions `retries=` runs a call again: give `retries=`, too.",
+        "retry_on= has no effect without `retries=`: give both.",
     ),
     "nothing": (
         {"retries": 1, "retry_on": ()},
-        "retry_on is empty, so nothing would ever be run again: name an exception, or leave it out.",
+        "retry_on is empty, so no call would be retried: name an exception, or leave it out.",
     ),
     "a lost node": (
         {"retries": 1, "retry_on": (OSError, sky.NodeLostError)},
-        "retry_on takes exceptions that the function raises, and NodeLostError is how its task ends: a task that was "
-        "cancelled or timed out does not run again; `retry_on_interruption=` of the pool is for lost nodes.",
+        "retry_on takes exceptions that the function raises, but NodeLostError is raised by Skyward: a task that was "
+        "cancelled or timed out is not retried; for lost nodes, set the pool's `retry_on_interruption=`.",
     ),
 }
 
@@ -86,6 +86,6 @@ def test_refused(case: str) -> None:
         ((OSError, ValueError), ValueError(), True),
     ],
 )
-def test_what_is_covered(on: Any, error: Exception, covered: bool) -> None:
+def test_covered_exceptions(on: Any, error: Exception, covered: bool) -> None:
     assert Retries.of(1, on).covers(error) is covered
     assert not NO_RETRIES.covers(error)

@@ -1,4 +1,4 @@
-"""The values of a spec: what they take, what they refuse and in which words."""
+"""Values of a spec: accepted and refused input, and error messages."""
 
 import pickle
 import re
@@ -177,19 +177,19 @@ VALUES: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
         {"capabilities": "gpu"},
         "capabilities must be a set of names, as in `capabilities={'gpu'}`, but got 'gpu'.",
     ),
-    "pip": (Image, {"pip": "torch"}, "pip must be a list, but got the text 'torch'; write `pip=['torch']`."),
+    "pip": (Image, {"pip": "torch"}, "pip must be a list, but got the string 'torch'; write `pip=['torch']`."),
     "pip number": (
         Image,
         {"pip": ["torch", 3]},
-        "pip must hold texts only, as in `pip=['numpy', 'torch']`, but it holds 3.",
+        "pip must be a list of strings, as in `pip=['numpy', 'torch']`, but it has 3.",
     ),
-    "apt": (Image, {"apt": 3}, "apt must be a list of texts, as in `apt=['ffmpeg']`, but got 3."),
+    "apt": (Image, {"apt": 3}, "apt must be a list of strings, as in `apt=['ffmpeg']`, but got 3."),
     "env": (Image, {"env": ["A"]}, "env must be a dict, as in `env={'KERAS_BACKEND': 'jax'}`, but got ['A']."),
-    "env number": (Image, {"env": {"N": 1}}, "env must give N a text, but it gives int; write N='...'."),
+    "env number": (Image, {"env": {"N": 1}}, "env must set N to a string, but it is int; write N='...'."),
     "env name": (
         Image,
         {"env": {"A B": "1"}},
-        "env must name variables of a shell (letters, digits and _), but it names 'A B'.",
+        "env must have names of shell variables (letters, digits and _), but it has 'A B'.",
     ),
     "old python": (
         Image,
@@ -221,7 +221,7 @@ VALUES: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "provider class": (
         Spec,
         {"provider": Worker},
-        "provider must be the settings of a provider, and got the class: write `Worker()`.",
+        "provider must be the settings of a provider, but got the class: write `Worker()`.",
     ),
     "accelerator not called": (
         Spec,
@@ -276,8 +276,8 @@ def test_values_by_position() -> None:
 @pytest.mark.parametrize(
     "mount", ["/", "//", "/opt", "/opt/", "/opt/skyward", "/opt/skyward/x", "/root", "/data/../tmp"]
 )
-def test_mounts_that_hide_folders_of_the_node(mount: str) -> None:
-    expected = f"Volume mount {mount!r} would hide a folder that the node needs: use '/data' or so."
+def test_mounts_over_folders_of_the_node_are_refused(mount: str) -> None:
+    expected = f"Volume mount {mount!r} would hide a folder that the node needs: use another path, such as '/data'."
     with pytest.raises(SpecError, match=says(expected)):
         Volume("bucket", mount)
 
@@ -299,7 +299,7 @@ def test_defaults_of_the_specification() -> None:
     assert Worker(executor="process").resolved_executor == "process"
 
 
-def test_a_policy_is_a_name_or_an_object() -> None:
+def test_policy_is_a_name_or_an_object() -> None:
     class Own:
         name, interval = "own", None
 
@@ -311,7 +311,7 @@ def test_a_policy_is_a_name_or_an_object() -> None:
     assert Options(policy="no").policy == "no"
 
 
-def test_none_is_the_default_worker() -> None:
+def test_worker_none_is_the_default() -> None:
     assert Options(worker=None).worker == Worker()  # type: ignore[arg-type]
 
 
@@ -335,7 +335,7 @@ def test_spec_reads_short_forms() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_values_are_values(value: Any) -> None:
+def test_values_are_hashable_and_picklable(value: Any) -> None:
     copy = pickle.loads(pickle.dumps(value))
     assert copy == value
     assert hash(copy) == hash(value)
@@ -364,7 +364,7 @@ def test_image_hashes() -> None:
     assert image.content_hash() != image.env_hash()
 
 
-def test_auto_python_is_ours() -> None:
+def test_auto_python_is_the_version_of_this_process() -> None:
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert Image().resolved_python == ours
     assert Image().env_hash() == Image(python=ours).env_hash()

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.unit
 
 
 class Late(Future[str]):
-    """One that is answered just when a wait for it has timed out."""
+    """A future that gets its answer just when a wait for it has timed out."""
 
     def result(self, timeout: float | None = None) -> str:
         if not self.done():
@@ -21,7 +21,7 @@ class Late(Future[str]):
 
 
 def waited(future: Future[str]) -> str | BaseException | None:
-    """What a wait gives or raises, on a thread of its own."""
+    """Return the result of a wait, or its exception, on a separate thread."""
     came: list[str | BaseException] = []
 
     def run() -> None:
@@ -36,11 +36,11 @@ def waited(future: Future[str]) -> str | BaseException | None:
     return came[0] if came else None
 
 
-def test_an_answer_that_comes_as_the_wait_times_out_is_the_result() -> None:
+def test_answer_arriving_at_timeout_is_returned() -> None:
     assert waited(Late()) == "the answer"
 
 
-def test_an_operation_that_failed_with_a_timeout_fails_with_that() -> None:
-    future, error = Future[str](), TimeoutError("nobody came")
+def test_timeout_error_of_the_operation_is_raised() -> None:
+    future, error = Future[str](), TimeoutError("no answer")
     future.set_exception(error)
     assert waited(future) is error

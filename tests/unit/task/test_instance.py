@@ -1,4 +1,4 @@
-"""What a node knows of itself, and how it is told."""
+"""The information of a node about itself, and its sources."""
 
 import re
 import socket
@@ -46,28 +46,26 @@ def test_json_round_trip() -> None:
     assert InstanceInfo.from_json(bare.to_json()) == bare
 
 
-def test_json_of_a_newer_version() -> None:
+def test_json_with_unknown_fields_is_read() -> None:
     text = '{"node": 0, "total_nodes": 2, "rack": 3, "peers": [{"node": 0, "private_ip": "a", "zone": "z"}]}'
     assert InstanceInfo.from_json(text) == InstanceInfo(node=0, total_nodes=2, peers=(Peer(0, "a"),))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"node": 0}', '{"node": 0, "total_nodes": 1, "peers": 3}'])
-def test_json_that_is_none(text: str) -> None:
+def test_invalid_json_raises(text: str) -> None:
     with pytest.raises(SpecError, match=r"^COMPUTE_POOL does not describe a node \(.*\): " + re.escape(repr(text))):
         InstanceInfo.from_json(text)
 
 
-def test_off_a_node() -> None:
-    expected = (
-        "`sky.instance_info()` is known on a node only: call it inside a `@sky.function` that was sent to a pool."
-    )
+def test_instance_info_off_node_raises() -> None:
+    expected = "`sky.instance_info()` works only on a node: call it inside a `@sky.function` that was sent to a pool."
     with pytest.raises(NotOnNodeError, match=f"^{re.escape(expected)}$"):
         instance_info()
 
 
-def test_from_the_environment_until_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_comes_from_environment_until_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPUTE_POOL", INFO.to_json())
     assert instance_info() == INFO
-    told = InstanceInfo(node=0, total_nodes=9)
-    set_instance_info(told)
-    assert instance_info() is told
+    info = InstanceInfo(node=0, total_nodes=9)
+    set_instance_info(info)
+    assert instance_info() is info

@@ -1,4 +1,4 @@
-"""`stdout`, `stderr` and `silent`: which streams are mute while a task runs, in either order of decorators."""
+"""`stdout`, `stderr` and `silent`: the streams that are muted while a task runs, in either order of decorators."""
 
 import asyncio
 import pickle
@@ -33,14 +33,14 @@ def node() -> Iterator[Callable[[int], None]]:
 @stdout(only="head")
 @skyward.function(timeout=9)
 def above(extra: int = 0) -> frozenset[str]:
-    """What is mute."""
+    """Return the muted streams."""
     return muted.get()
 
 
 @skyward.function
 @stdout(only="head")
 def below(extra: int = 0) -> frozenset[str]:
-    """What is mute."""
+    """Return the muted streams."""
     return muted.get()
 
 
@@ -63,7 +63,7 @@ def both() -> frozenset[str]:
 
 
 @pytest.mark.parametrize("fn", [above, below])
-def test_either_order(node: Callable[[int], None], fn: Any) -> None:
+def test_rule_applies_in_either_decorator_order(node: Callable[[int], None], fn: Any) -> None:
     assert isinstance(fn, SkyFunction)
     node(0)
     assert fn(3).local() == frozenset()
@@ -72,13 +72,13 @@ def test_either_order(node: Callable[[int], None], fn: Any) -> None:
     assert muted.get() == frozenset()
 
 
-def test_what_the_function_was_stays(node: Callable[[int], None]) -> None:
-    assert (above.timeout, above.__name__, above.__doc__) == (9, "above", "What is mute.")
+def test_decorated_function_keeps_its_metadata(node: Callable[[int], None]) -> None:
+    assert (above.timeout, above.__name__, above.__doc__) == (9, "above", "Return the muted streams.")
     node(1)
     assert undecorated() == OUT
 
 
-def test_rules_add_up(node: Callable[[int], None]) -> None:
+def test_rules_combine(node: Callable[[int], None]) -> None:
     seen = []
     for rank in range(3):
         node(rank)
@@ -86,7 +86,7 @@ def test_rules_add_up(node: Callable[[int], None]) -> None:
     assert seen == [ERR, OUT | ERR, OUT]
 
 
-def test_silent_everywhere(node: Callable[[int], None]) -> None:
+def test_silent_mutes_all_nodes(node: Callable[[int], None]) -> None:
     node(0)
     assert quiet.local() == OUT | ERR
 
@@ -95,7 +95,7 @@ def test_off_a_node_nothing_is_filtered() -> None:
     assert above.local() == frozenset()
 
 
-def test_the_streams_come_back_after_an_error(node: Callable[[int], None]) -> None:
+def test_streams_are_unmuted_after_an_error(node: Callable[[int], None]) -> None:
     @silent
     def fail() -> None:
         raise LookupError
@@ -155,7 +155,7 @@ def test_generators_are_muted_only_while_they_run(node: Callable[[int], None], d
     assert muted.get() == frozenset()
 
 
-def test_closing_a_generator_early_runs_its_end_muted(node: Callable[[int], None]) -> None:
+def test_early_close_of_generator_runs_cleanup_muted(node: Callable[[int], None]) -> None:
     node(1)
     stream = silent(steps)()
     next(stream)
@@ -164,7 +164,7 @@ def test_closing_a_generator_early_runs_its_end_muted(node: Callable[[int], None
     assert muted.get() == frozenset()
 
 
-def test_streamed_parameters_are_still_seen() -> None:
+def test_iterator_parameters_are_still_detected() -> None:
     @silent
     def consume(data: Iterator[int]) -> int:
         return sum(data)
@@ -172,7 +172,7 @@ def test_streamed_parameters_are_still_seen() -> None:
     assert stream_parameters(consume) == ("data",)
 
 
-def test_filtered_functions_travel(node: Callable[[int], None]) -> None:
+def test_filtered_functions_can_be_pickled(node: Callable[[int], None]) -> None:
     assert pickle.loads(pickle.dumps(above)) is above
     limit = 1
 
@@ -189,15 +189,15 @@ def test_filtered_functions_travel(node: Callable[[int], None]) -> None:
 
 
 @pytest.mark.parametrize("only", ["all", 3, None])
-def test_refused(only: Any) -> None:
-    expected = f'`sky.stdout(only=...)` takes "head" or a function of InstanceInfo that gives a bool, but got {only!r}.'
+def test_invalid_only_is_refused(only: Any) -> None:
+    expected = f'`sky.stdout(only=...)` takes "head" or a function from InstanceInfo to bool, but got {only!r}.'
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         stdout(only=only)
     with pytest.raises(SpecError, match=r"^`sky\.stderr\(only=\.\.\.\)` takes"):
         stderr(only=only)
 
 
-def test_only_functions_are_decorated() -> None:
+def test_decorating_a_non_function_is_refused() -> None:
     with pytest.raises(SpecError, match=r"^`sky\.silent` decorates a function, but got 3\.$"):
         silent(3)  # type: ignore[type-var]
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def node() -> Iterator[Callable[[int, int], None]]:
-    """Makes this process look like a node."""
+    """Return a function that makes this process look like a node."""
     yield lambda rank, total: set_instance_info(InstanceInfo(node=rank, total_nodes=total))
     set_instance_info(None)
 
@@ -30,7 +30,7 @@ sizes, counts, seeds = st.integers(0, 60), st.integers(1, 9), st.integers(0, 5)
 
 
 @given(sizes, counts, st.booleans(), seeds)
-def test_the_parts_make_up_the_whole(size: int, count: int, shuffle: bool, seed: int) -> None:
+def test_parts_make_up_the_whole(size: int, count: int, shuffle: bool, seed: int) -> None:
     found = parts(list(range(size)), count=count, shuffle=shuffle, seed=seed)
     assert sorted(item for part in found for item in part) == list(range(size))
     lengths = [len(part) for part in found]
@@ -61,7 +61,7 @@ def test_strides_by_default_and_blocks_with_drop_last() -> None:
     assert parts(list(range(7)), count=3, drop_last=True) == [[0, 1], [2, 3], [4, 5]]
 
 
-def test_the_seed_decides_the_order() -> None:
+def test_seed_decides_the_order() -> None:
     data = list(range(50))
     assert parts(data, count=2, shuffle=True, seed=1) == parts(data, count=2, shuffle=True, seed=1)
     assert parts(data, count=2, shuffle=True, seed=1) != parts(data, count=2, shuffle=True, seed=2)
@@ -153,14 +153,14 @@ def test_sparse_matrices(shuffle: bool) -> None:
     assert sorted(item for part in found for item in part.toarray().ravel().tolist()) == list(range(7))
 
 
-def test_place_of_the_node(node: Callable[[int, int], None]) -> None:
+def test_shard_uses_rank_of_the_node(node: Callable[[int, int], None]) -> None:
     node(1, 3)
     assert shard([0, 1, 2, 3, 4]) == [1, 4]
     assert shard([0, 1, 2, 3, 4], node=0) == [0, 3]
     assert shard([0, 1, 2, 3, 4], total_nodes=2) == [1, 3]
 
 
-def test_place_in_a_broadcast_is_that_of_its_start(node: Callable[[int, int], None]) -> None:
+def test_shard_in_broadcast_uses_position_at_dispatch(node: Callable[[int, int], None]) -> None:
     node(5, 9)
     token = current_share.set((1, 2))
     try:
@@ -171,7 +171,7 @@ def test_place_in_a_broadcast_is_that_of_its_start(node: Callable[[int, int], No
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"drop_last": True}])
-def test_a_latecomer_gets_nothing_of_the_same_type(options: dict[str, Any]) -> None:
+def test_late_node_gets_empty_part_of_same_type(options: dict[str, Any]) -> None:
     numpy = pytest.importorskip("numpy")
     token = current_share.set((3, 2))
     try:
@@ -184,11 +184,11 @@ def test_a_latecomer_gets_nothing_of_the_same_type(options: dict[str, Any]) -> N
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no data": (
         lambda: shard(node=0, total_nodes=1),
-        "`sky.shard` needs data: `sky.shard(x)`, or `sky.shard(x, y)` for the same places of both.",
+        "`sky.shard` needs data: `sky.shard(x)`, or `sky.shard(x, y)` for the same positions of both.",
     ),
     "lengths": (
         lambda: shard([1, 2], [1], node=0, total_nodes=1),
-        "`sky.shard` takes the same places of each input, but their lengths are 2, 1: shard them one by one, "
+        "`sky.shard` needs inputs of equal length, but their lengths are 2, 1: shard them one by one, "
         "or make them equal.",
     ),
     "negative": (
@@ -209,11 +209,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "mapping": (
         lambda: shard({"a": 1}, node=0, total_nodes=2),
-        "`sky.shard` needs data with an order, but got a dict: pass a list of it.",
+        "`sky.shard` needs data with an order, but got a dict: convert it to a list.",
     ),
     "set": (
         lambda: shard({1, 2}, node=0, total_nodes=2),
-        "`sky.shard` needs data with an order, but got a set: pass a list of it.",
+        "`sky.shard` needs data with an order, but got a set: convert it to a list.",
     ),
     "generator": (
         lambda: shard((n for n in [1]), node=0, total_nodes=2),
@@ -231,16 +231,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: str) -> None:
+def test_invalid_arguments_are_refused(case: str) -> None:
     act, expected = REFUSED[case]
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         act()
 
 
 @pytest.mark.parametrize("given_options", [{}, {"node": 0}, {"total_nodes": 2}])
-def test_off_a_node(given_options: dict[str, Any]) -> None:
+def test_shard_off_node_raises(given_options: dict[str, Any]) -> None:
     expected = (
-        "`sky.shard` asks the node it runs on for its place: call it inside a `@sky.function` that was sent to a pool, "
+        "`sky.shard` needs the rank of the node it runs on: call it inside a `@sky.function` that was sent to a pool, "
         "or give both `node=` and `total_nodes=`."
     )
     with pytest.raises(NotOnNodeError, match=f"^{re.escape(expected)}$"):

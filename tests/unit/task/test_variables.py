@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def variable() -> Iterator[TaskVar[int]]:
-    """A variable of this test."""
+    """Return a variable of this test."""
     made = TaskVar("of_a_test", default=0)
     yield made
     taskvar._variables.remove(made)
@@ -29,7 +29,7 @@ def on_thread(*call: Any) -> Any:
     return found.pop()
 
 
-def test_thread_run_with_a_snapshot_has_its_values_until_it_sets_others(variable: TaskVar[int]) -> None:
+def test_thread_inherits_snapshot_until_it_sets_values(variable: TaskVar[int]) -> None:
     def change() -> tuple[int, int, int]:
         before = variable.get()
         token = variable.set(2)
@@ -52,7 +52,7 @@ def test_values_reach_an_empty_context_and_the_next_thread(variable: TaskVar[int
     assert run_with({variable: 3}, nested) == (3, 3)
 
 
-def test_values_are_those_from_before_once_the_call_has_ended(variable: TaskVar[int]) -> None:
+def test_previous_values_are_restored_after_the_call(variable: TaskVar[int]) -> None:
     with pytest.raises(ZeroDivisionError):
         run_with({variable: 3}, lambda: 1 // 0)
     assert variable.get() == 0

@@ -1,4 +1,4 @@
-"""Whatever a user writes into a value either makes a valid one or is refused with one sentence of ours."""
+"""Validation: any input gives a valid value or a one-sentence SpecError."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -65,14 +65,14 @@ CASES: list[tuple[Callable[..., object], str, str]] = [
     (lambda timeout: check_timeout(timeout), "timeout", "number"),
     (lambda GPU: Needs(resources={"GPU": GPU}), "GPU", "zero"),
 ]
-"""What takes a number, under which name, and of which kind the number is."""
+"""Constructors that take a number, the name of the field, and the kind of number."""
 
 HUGE = [10**400, 10**5000, 1e300, 10**30]
 NEVER = [nan, inf, -inf, -1, -0.5, True, "1", [1], *HUGE]
 
 
 @pytest.mark.parametrize(("make", "name", "kind"), CASES, ids=lambda each: each if isinstance(each, str) else "")
-def test_numbers_that_are_refused(make: Callable[..., object], name: str, kind: str) -> None:
+def test_invalid_numbers_are_refused(make: Callable[..., object], name: str, kind: str) -> None:
     zero = [] if "zero" in kind or kind == "nodes" else [0, 0.0]
     fraction = [1.5, 1.0] if kind.startswith(("whole", "nodes")) else []
     for value in (*NEVER, *zero, *fraction):
@@ -110,20 +110,20 @@ def test_numbers_that_are_refused(make: Callable[..., object], name: str, kind: 
         (lambda: reading.size("9" * 400), "a size must be at most 1,000,000 GB, but got"),
     ],
 )
-def test_the_limit_is_said(make: Callable[[], object], said: str) -> None:
+def test_error_names_the_limit(make: Callable[[], object], said: str) -> None:
     with pytest.raises(sky.SpecError) as caught:
         make()
     assert str(caught.value).startswith(said)
 
 
-def test_numbers_at_the_limits_are_taken() -> None:
+def test_numbers_at_the_limits_are_accepted() -> None:
     assert sky.Spec(nodes=limits.NODES, ttl=limits.SECONDS, vcpus=limits.VCPUS, memory_gb=limits.GB)
     assert sky.Worker(concurrency=limits.CONCURRENCY)
     assert sky.Options(reconcile_tick_interval=limits.INTERVAL, budget=limits.USD)
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "1:" + "9" * 5000, "0" * 50, "1" * 19])
-def test_numbers_with_too_many_digits_are_refused_in_texts(text: str) -> None:
+def test_strings_with_too_many_digits_are_refused(text: str) -> None:
     for read in (Nodes.parse, parse_accelerator, lambda text: parse_accelerator(f"A100:{text}")):
         with pytest.raises(sky.SpecError):
             read(text)
@@ -136,33 +136,36 @@ def test_numbers_with_too_many_digits_are_refused_in_texts(text: str) -> None:
 @pytest.mark.parametrize(
     ("env", "said"),
     [
-        ({"SKYWARD_LEASE": "1"}, "env must not set SKYWARD_LEASE, which is Skyward's own: take another name."),
-        ({"COMPUTE_POOL": "{}"}, "env must not set COMPUTE_POOL, which is Skyward's own: take another name."),
-        ({"PATH": ""}, "env sets PATH to a value with which no worker could start: it must be absolute paths"),
-        ({"PATH": "/bin:bin"}, "env sets PATH to a value with which no worker could start: it must be absolute paths"),
-        ({"PYTHONPATH": "src"}, "env sets PYTHONPATH to a value with which no worker could start"),
-        ({"PYTHONHOME": "/usr"}, "env must not set PYTHONHOME, or no worker could start: name an interpreter"),
-        ({"PYTHONIOENCODING": "klingon"}, "env sets PYTHONIOENCODING to a value with which no worker could start"),
-        ({"PYTHONUTF8": "yes"}, "env sets PYTHONUTF8 to a value with which no worker could start: it must be 0 or 1."),
-        ({"PYTHONHASHSEED": "-1"}, "env sets PYTHONHASHSEED to a value with which no worker could start"),
-        ({"A=B": "x"}, "env must name variables of a shell (letters, digits and _), but it names 'A=B'."),
-        ({"A\0": "x"}, "env must name variables of a shell"),
-        ({"A": "x\0secret"}, "env gives A a text that no variable can have"),
+        ({"SKYWARD_LEASE": "1"}, "env must not set SKYWARD_LEASE, which is reserved for Skyward: use another name."),
+        ({"COMPUTE_POOL": "{}"}, "env must not set COMPUTE_POOL, which is reserved for Skyward: use another name."),
+        ({"PATH": ""}, "env sets PATH to a value that keeps workers from starting: it must be absolute paths"),
+        ({"PATH": "/bin:bin"}, "env sets PATH to a value that keeps workers from starting: it must be absolute paths"),
+        ({"PYTHONPATH": "src"}, "env sets PYTHONPATH to a value that keeps workers from starting"),
+        (
+            {"PYTHONHOME": "/usr"},
+            "env must not set PYTHONHOME, which keeps workers from starting: choose the interpreter",
+        ),
+        ({"PYTHONIOENCODING": "klingon"}, "env sets PYTHONIOENCODING to a value that keeps workers from starting"),
+        ({"PYTHONUTF8": "yes"}, "env sets PYTHONUTF8 to a value that keeps workers from starting: it must be 0 or 1."),
+        ({"PYTHONHASHSEED": "-1"}, "env sets PYTHONHASHSEED to a value that keeps workers from starting"),
+        ({"A=B": "x"}, "env must have names of shell variables (letters, digits and _), but it has 'A=B'."),
+        ({"A\0": "x"}, "env must have names of shell variables"),
+        ({"A": "x\0secret"}, "env sets A to a string with a NUL or a lone surrogate"),
     ],
 )
-def test_variables_that_would_break_a_worker_are_refused(env: dict[str, str], said: str) -> None:
+def test_variables_that_break_workers_are_refused(env: dict[str, str], said: str) -> None:
     with pytest.raises(sky.SpecError) as caught:
         sky.Image(env=env)
     assert str(caught.value).startswith(said)
     assert "secret" not in str(caught.value)
 
 
-def test_computed_variables_must_not_be_ours_either() -> None:
-    with pytest.raises(sky.SpecError, match="shell_vars must not set SKYWARD_TOKEN, which is Skyward's own"):
+def test_computed_variables_must_not_be_reserved() -> None:
+    with pytest.raises(sky.SpecError, match="shell_vars must not set SKYWARD_TOKEN, which is reserved for Skyward"):
         sky.Image(shell_vars={"SKYWARD_TOKEN": "cat secret"})
 
 
-def test_variables_that_are_left_to_the_user() -> None:
+def test_variables_that_affect_only_tasks_are_accepted() -> None:
     env = {
         "LD_PRELOAD": "/lib/mine.so",
         "PATH": "/usr/bin:/bin",
@@ -175,7 +178,7 @@ def test_variables_that_are_left_to_the_user() -> None:
 
 
 class Rude:
-    """A value whose `repr` fails."""
+    """Value whose `repr` raises."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no")
@@ -190,7 +193,7 @@ def nested(depth: int) -> list[Any]:
 
 @dataclass(frozen=True)
 class Sample:
-    """The number of one of `ODD`, which hypothesis itself could not print."""
+    """Index of one of `ODD`, whose values hypothesis cannot print."""
 
     number: int
 
@@ -226,7 +229,7 @@ FIELDS = [(kind, field.name) for kind in REQUIRED for field in fields(kind) if f
 
 
 @given(st.sampled_from(FIELDS), VALUES)
-def test_any_value_of_a_field_is_valid_or_refused(field: tuple[Any, str], value: Any) -> None:
+def test_any_field_value_is_valid_or_refused(field: tuple[Any, str], value: Any) -> None:
     kind, name = field
     refused = ""
     try:
@@ -239,7 +242,7 @@ def test_any_value_of_a_field_is_valid_or_refused(field: tuple[Any, str], value:
 
 
 @given(st.text(max_size=12) | st.from_regex(r"[0-9/:xXA-H. -]{1,12}", fullmatch=True))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_string_is_parsed_or_refused(text: str) -> None:
     for read in (Nodes.parse, parse_accelerator, from_name):
         with suppress(UsageError):
             read(text)
@@ -250,6 +253,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["a\0b", "\udc80"])
-def test_variables_that_the_system_cannot_have_are_refused(value: str) -> None:
-    with pytest.raises(sky.SpecError, match="gives V a text that no variable can have"):
+def test_variables_with_nul_or_surrogates_are_refused(value: str) -> None:
+    with pytest.raises(sky.SpecError, match="sets V to a string with a NUL or a lone surrogate"):
         sky.Image(env={"V": value})

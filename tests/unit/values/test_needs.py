@@ -1,4 +1,4 @@
-"""What a task asks of a node, what nodes have, and whether the two fit."""
+"""Needs of tasks, resources of nodes, and whether they fit."""
 
 import pickle
 from typing import Any
@@ -31,13 +31,15 @@ NAMES = st.sets(st.sampled_from(["gpu", "highmem", "fast"]))
         ({"accelerator": "T4", "capabilities": {"HighMem"}}, {"GPU": 1, "T4": 1}, {"gpu", "t4", "highmem"}),
     ],
 )
-def test_what_nodes_have(fields: dict[str, Any], resources: dict[str, float], capabilities: set[str]) -> None:
+def test_spec_derives_resources_and_capabilities_of_nodes(
+    fields: dict[str, Any], resources: dict[str, float], capabilities: set[str]
+) -> None:
     spec = Spec(**fields)
     assert spec.node_resources == resources
     assert spec.node_capabilities == capabilities
 
 
-def test_nothing_is_false_and_fits_everywhere() -> None:
+def test_empty_needs_are_false_and_fit_every_node() -> None:
     assert not NOTHING
     assert Needs({"GPU": 0}) == NOTHING == Needs({}, [])
     assert NOTHING.fit({}, frozenset())
@@ -45,15 +47,15 @@ def test_nothing_is_false_and_fits_everywhere() -> None:
     assert Needs({}, {"gpu"})
 
 
-def test_texts() -> None:
-    assert str(Needs({"GPU": 1, "CPU": 0.5}, {"gpu"})) == "0.5 CPU and 1 GPU and a node that can 'gpu'"
+def test_needs_and_resources_in_sentences() -> None:
+    assert str(Needs({"GPU": 1, "CPU": 0.5}, {"gpu"})) == "0.5 CPU and 1 GPU and capability 'gpu'"
     assert str(NOTHING) == "a slot"
-    assert held({"GPU": 1, "CPU": 4}, {"t4", "gpu"}) == "4 CPU, 1 GPU and can 'gpu', 't4'"
+    assert held({"GPU": 1, "CPU": 4}, {"t4", "gpu"}) == "4 CPU, 1 GPU and capabilities 'gpu', 't4'"
     assert held({}, ()) == "no resources"
 
 
 @given(AMOUNTS, NAMES)
-def test_equal_needs_are_one_shape(amounts: dict[str, float], names: set[str]) -> None:
+def test_equal_needs_have_equal_hashes(amounts: dict[str, float], names: set[str]) -> None:
     needs = Needs(amounts, {name.upper() for name in names})
     again = Needs(dict(reversed(amounts.items())), [*names, *names])
     assert needs == again == pickle.loads(pickle.dumps(needs))
@@ -61,12 +63,14 @@ def test_equal_needs_are_one_shape(amounts: dict[str, float], names: set[str]) -
 
 
 @given(AMOUNTS, NAMES, AMOUNTS, NAMES)
-def test_fit(wanted: dict[str, float], names: set[str], free: dict[str, float], able: set[str]) -> None:
+def test_fit_compares_resources_and_capabilities(
+    wanted: dict[str, float], names: set[str], free: dict[str, float], able: set[str]
+) -> None:
     enough = all(amount <= free.get(name, 0) for name, amount in wanted.items())
     assert Needs(wanted, names).fit(free, frozenset(able)) is (enough and names <= able)
 
 
-def test_ten_tenths_are_one() -> None:
+def test_ten_tenths_fit_into_one() -> None:
     free = 1.0
     for _ in range(10):
         assert Needs({"GPU": 0.1}).fit({"GPU": free}, frozenset())

@@ -1,4 +1,4 @@
-"""A pool that is kept up to date in front ends: who looks, what is sent, what commands do, and that nothing is left."""
+"""Live views of a pool: visibility, updates, commands and cleanup."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def sent() -> Sent:
 
 @pytest.fixture
 def view(pool: FakePool, sent: Sent) -> Iterator[LiveView]:
-    view = LiveView(pool, sent.append)  # type: ignore[arg-type]  # like one
+    view = LiveView(pool, sent.append)  # type: ignore[arg-type]  # a fake pool
     yield view
     view.end()
     view.end()
@@ -39,7 +39,7 @@ def view(pool: FakePool, sent: Sent) -> Iterator[LiveView]:
 
 
 def watching() -> list[threading.Thread]:
-    """The threads that look at a pool."""
+    """Return the threads that poll a pool."""
     return [thread for thread in threading.enumerate() if thread.name == "skyward-panel"]
 
 
@@ -48,7 +48,7 @@ def of(sent: Sent, kind: str) -> Sent:
 
 
 def answer(view: LiveView, sent: Sent, **command: object) -> tuple[str, str]:
-    """State and sentence of the last answer to a command."""
+    """Send a command and return the state and text of its last answer."""
     view.received({"id": "x", "pool": "p", **command})
 
     def last() -> dict[str, str]:
@@ -58,7 +58,7 @@ def answer(view: LiveView, sent: Sent, **command: object) -> tuple[str, str]:
     return last()["state"], last()["text"]
 
 
-def test_nothing_is_looked_at_while_nobody_looks(view: LiveView, pool: FakePool, sent: Sent) -> None:
+def test_pool_is_polled_only_while_a_view_is_visible(view: LiveView, pool: FakePool, sent: Sent) -> None:
     assert not watching()
     view.received({"kind": "look", "view": "a"})
     view.received({"kind": "look", "view": "b"})
@@ -75,7 +75,7 @@ def test_nothing_is_looked_at_while_nobody_looks(view: LiveView, pool: FakePool,
     wait_for(lambda: any(m["tables"]["pools"]["p"]["queued"] == 7 for m in of(sent[before:], "snapshot")), "the change")
 
 
-def test_what_is_different_is_sent_and_only_what_is_drawn(view: LiveView, pool: FakePool, sent: Sent) -> None:
+def test_only_changes_of_drawn_tables_are_sent(view: LiveView, pool: FakePool, sent: Sent) -> None:
     pool.tasks = [task(1)]
     first = view.state()
     assert set(first) <= set(live.SHOWN)
@@ -84,17 +84,17 @@ def test_what_is_different_is_sent_and_only_what_is_drawn(view: LiveView, pool: 
     wait_for(lambda: of(sent, "snapshot"), "a snapshot")
     pool.decided = [decision(1)]
     pool.changed(nodes=(node(0),))
-    wait_for(lambda: of(sent, "delta"), "what is different")
+    wait_for(lambda: of(sent, "delta"), "the delta")
     (delta,) = of(sent, "delta")[:1]
     assert delta["gone"] == {"nodes": ("p/2",)}
     assert delta["tables"]["decisions"]["p/1"]["reason"] == "2 queued"
     assert all(set(message["tables"]) <= set(live.SHOWN) for message in sent)
 
 
-def test_pages_that_are_gone_are_forgotten(view: LiveView) -> None:
+def test_oldest_views_are_dropped(view: LiveView) -> None:
     for number in range(live.MOST_VIEWERS + 1):
         view.look(f"{number}")
-    view.leave("0")  # forgotten already
+    view.leave("0")  # already dropped
     for number in range(1, live.MOST_VIEWERS):
         view.leave(f"{number}")
     assert watching()
@@ -102,24 +102,22 @@ def test_pages_that_are_gone_are_forgotten(view: LiveView) -> None:
     assert not watching()
 
 
-def test_an_ended_view_looks_no_more(view: LiveView, sent: Sent) -> None:
+def test_ended_view_does_not_poll(view: LiveView, sent: Sent) -> None:
     view.end()
     view.look("late")
     assert not watching()
     assert not sent
 
 
-def test_controls(view: LiveView, pool: FakePool, sent: Sent) -> None:
-    assert answer(view, sent, kind="scale", min=2, max=5) == ("done", "Pool 'p' goes to 2:5 nodes.")
+def test_commands_scale_and_stop_the_pool(view: LiveView, pool: FakePool, sent: Sent) -> None:
+    assert answer(view, sent, kind="scale", min=2, max=5) == ("done", "Scaling pool 'p' to 2:5 nodes.")
     assert answer(view, sent, kind="stop-pool") == ("done", "Pool 'p' is closed.")
     assert [str(each) for each in pool.done] == ["2:5", "closed"]
 
 
-def test_controls_of_a_pool_of_the_kernel_are_those_of_its_manager(
-    sent: Sent, resident_of: Callable[[PoolManager], None]
-) -> None:
-    """It keeps account of what was asked of a pool, for cells that ask for the same."""
-    pools = PoolManager(FakePool)  # type: ignore[arg-type]  # like one
+def test_commands_of_a_registered_pool_use_its_manager(sent: Sent, resident_of: Callable[[PoolManager], None]) -> None:
+    """The manager tracks the requested size, with which requests of later cells are compared."""
+    pools = PoolManager(FakePool)  # type: ignore[arg-type]  # a fake pool
     pool = pools.get_or_open("p", {"nodes": 1})
     pool.name = "p"
     resident_of(pools)
@@ -134,22 +132,22 @@ def test_controls_of_a_pool_of_the_kernel_are_those_of_its_manager(
     "message",
     [None, 7, {}, {"kind": "look"}, {"kind": "look", "view": 3}, {"kind": "scale", "id": "x"}, {"kind": "drain"}],
 )
-def test_what_is_no_command_is_refused(view: LiveView, sent: Sent, message: object) -> None:
+def test_malformed_command_is_refused(view: LiveView, sent: Sent, message: object) -> None:
     view.received(message)
     assert [each["state"] for each in sent] == ["refused"]
 
 
-def test_other_commands_of_the_panel_are_not_for_it(view: LiveView, sent: Sent) -> None:
+def test_other_commands_of_the_panel_are_refused(view: LiveView, sent: Sent) -> None:
     state, text = answer(view, sent, kind="drain", node=1)
     assert (state, text) == ("refused", "This view has no command drain.")
 
 
 @pytest.fixture
 def resident_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[PoolManager], None]:
-    """Makes pools those of this kernel."""
+    """A function that makes a manager the one of this kernel."""
     return lambda pools: monkeypatch.setitem(vars(live)["manager_of"].__globals__, "_resident", pools)
 
 
-def test_the_state_is_of_the_pool_now(view: LiveView, pool: FakePool) -> None:
+def test_state_is_the_current_one(view: LiveView, pool: FakePool) -> None:
     pool.shown = snapshot(state="closed", nodes=())
     assert view.state()["pools"]["p"]["state"] == "closed"

@@ -1,4 +1,4 @@
-"""A pool as text and as HTML, and in a terminal."""
+"""Static views of a pool: as text, as HTML, and in a terminal."""
 
 import io
 import re
@@ -22,34 +22,34 @@ BAD = "<script>alert('x')</script>"
 
 
 def report(*, decisions: int = 1, **other: Any) -> PoolReport:
-    """Of a pool."""
+    """Return a report of a pool."""
     return PoolReport(snapshot(**other), tuple(decision(number) for number in range(1, decisions + 1)))
 
 
 def cells(html: str) -> list[str]:
-    """What the cells of the tables say."""
+    """Return the texts of the table cells."""
     return re.findall(r"<td[^>]*>(.*?)</td>", html)
 
 
-def test_what_is_said_of_a_pool() -> None:
+def test_static_view_describes_the_pool() -> None:
     shown = report(per_hour=4.8, spent=1.374, budget=10.0, queued=3, failure="no capacity")
     text, html = static.describe(shown), static.page(shown)
-    for said in ("2 of 1 to 4 nodes", "3 queued", "$4.80/h, $1.37 spent, $8.63 left", "trouble: no capacity"):
-        assert said in text
-        assert said in html
+    for expected in ("2 of 1 to 4 nodes", "3 queued", "$4.80/h, $1.37 spent, $8.63 left", "error: no capacity"):
+        assert expected in text
+        assert expected in html
     assert "2 queued" in text  # why it grew
     assert "1 → 2" in cells(html)
 
 
-def test_what_nodes_use_and_how_they_boot() -> None:
+def test_static_view_shows_utilization_and_startup_phases() -> None:
     metrics = NodeMetrics("machine", 1.0, 2.0, 3_000_000_000, gpus=(GPUMetrics("g", 0.5, 1, 2),))
     nodes = (node(0, busy=1, metrics=metrics), node(1, state="waiting", phase="deps"))
-    said = cells(static.page(report(nodes=nodes)))
-    assert said[1:6] == ["busy", "1 of 2", "50%", "50%", "3.0 GB"]
-    assert "deps" in said
+    texts = cells(static.page(report(nodes=nodes)))
+    assert texts[1:6] == ["busy", "1 of 2", "50%", "50%", "2.8 GiB"]
+    assert "deps" in texts
 
 
-def test_a_large_pool_is_cut_and_says_so() -> None:
+def test_large_pool_is_truncated_with_a_note() -> None:
     nodes = tuple(node(rank) for rank in range(1000))
     shown = report(nodes=nodes, decisions=50, desired=1000)
     text, html = static.describe(shown), static.page(shown)
@@ -78,16 +78,16 @@ def test_secrets_are_not_shown() -> None:
 
 
 class Watched(Shown):
-    """A pool that is closed at its third look."""
+    """A pool that is closed at its third report."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.reports = 0
 
     def report(self) -> PoolReport:
-        self.looks += 1
-        if self.looks == 3:
+        self.reports += 1
+        if self.reports == 3:
             self._was_closed()
-        return report(queued=5 - self.looks, name="wa\x1btched", state="closed" if self.looks == 3 else "ready")
+        return report(queued=5 - self.reports, name="wa\x1btched", state="closed" if self.reports == 3 else "ready")
 
 
 class Terminal(io.StringIO):
@@ -97,31 +97,31 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_is_drawn_over_until_the_pool_is_closed() -> None:
+def test_terminal_is_redrawn_until_the_pool_is_closed() -> None:
     out = Terminal()
-    watch_here(Watched(), out, 0.001)  # type: ignore[arg-type]  # like one
+    watch_here(Watched(), out, 0.001)  # type: ignore[arg-type]  # a fake pool
     first, second, third = re.split(r"\x1b\[\d+F\x1b\[J", out.getvalue())
     assert "4 queued" in first
     assert "3 queued" in second
     assert "wa?tched: closed" in third
 
 
-def test_an_interrupt_ends_the_watching_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_ends_only_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: object, timeout: float | None = None) -> bool:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(threading.Event, "wait", interrupted)
     out = Terminal()
-    watch_here(Watched(), out, 60)  # type: ignore[arg-type]  # like one
+    watch_here(Watched(), out, 60)  # type: ignore[arg-type]  # a fake pool
     assert "4 queued" in out.getvalue()
 
 
-def test_where_there_is_no_terminal_it_is_written_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_it_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     sky.watch(sky.Compute(name="plain"))
     assert capsys.readouterr().out.startswith("plain: idle")
 
 
-def test_a_view_that_cannot_be_ended_keeps_nothing_from_ending() -> None:
+def test_failing_close_callback_does_not_block_the_others() -> None:
     pool, ended = Watched(), []
     pool.when_closed(lambda: 1 / 0)
     pool.when_closed(lambda: ended.append(1))

@@ -1,4 +1,4 @@
-"""A pool in a notebook: one widget wherever it is shown, the static form when it is over, or where there are none."""
+"""The widget of a pool: one for all displays, replaced by the static form at the end or without anywidget."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ class ShownPool(Shown, FakePool):
 
 
 class Notebook:
-    """A kernel's shell, and what it displays."""
+    """A kernel's shell, which records displays."""
 
     def __init__(self) -> None:
         self.kernel = SimpleNamespace(comm_manager=self)
@@ -78,7 +78,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ShownPool]:
-    monkeypatch.setattr(ipywidgets, "_instances", {})  # those that other tests have made are none of ours
+    monkeypatch.setattr(ipywidgets, "_instances", {})  # without the widgets of other tests
     pool = ShownPool("p")
     yield pool
     pool.close()
@@ -87,7 +87,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ShownPool]:
 
 
 def comms() -> dict[str, Any]:
-    """The widgets that have a comm, those that come with one included, by its id."""
+    """Return the open widgets by id, including layouts."""
     found: dict[str, Any] = ipywidgets._instances
     return found
 
@@ -97,16 +97,16 @@ def the_widget() -> PoolWidget:
     return found
 
 
-def test_what_is_displayed_has_every_form(notebook: Notebook, pool: ShownPool) -> None:
+def test_display_has_every_mime_type(notebook: Notebook, pool: ShownPool) -> None:
     pool._ipython_display_()
     (shown,) = notebook.displayed
     assert set(shown) == {VIEW, "text/html", "text/plain"}
     assert shown[VIEW]["model_id"] == the_widget().model_id
     assert the_widget().first["pools"]["p"]["name"] == "p"
-    assert watching()  # the cell that shows it may run for long, and until then no front end can say that it looks
+    assert watching()  # no front end can send "look" while the cell is running
 
 
-def test_one_widget_serves_all_places_and_leaves_the_static_form(notebook: Notebook, pool: ShownPool) -> None:
+def test_one_widget_serves_all_displays_and_leaves_the_static_form(notebook: Notebook, pool: ShownPool) -> None:
     pool._ipython_display_()
     pool._ipython_display_()
     first, second = notebook.displayed
@@ -117,11 +117,11 @@ def test_one_widget_serves_all_places_and_leaves_the_static_form(notebook: Noteb
     for left in notebook.updates:
         assert set(left) == {"text/html", "text/plain"}
         assert left["text/plain"].startswith("p: closed")
-    with pytest.raises(NotImplementedError):  # there is nothing to see live any more
+    with pytest.raises(NotImplementedError):  # a closed pool has no live view
         pool._ipython_display_()
 
 
-def test_a_front_end_that_looks_and_leaves(notebook: Notebook, pool: ShownPool) -> None:
+def test_pool_is_polled_until_the_front_end_leaves(notebook: Notebook, pool: ShownPool) -> None:
     pool._ipython_display_()
     widget = the_widget()
     widget._handle_custom_msg({"kind": "look", "view": "a", "page": "1"}, [])
@@ -131,16 +131,18 @@ def test_a_front_end_that_looks_and_leaves(notebook: Notebook, pool: ShownPool) 
     assert not watching()
 
 
-def test_front_ends_that_never_look(notebook: Notebook, pool: ShownPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polling_ends_if_no_front_end_looks(
+    notebook: Notebook, pool: ShownPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(widgets, "GRACE", 0.01)
     pool._ipython_display_()
     assert watching()
     notebook.end_cell()
-    wait_for(lambda: not watching(), "the end of looking")
+    wait_for(lambda: not watching(), "the end of polling")
 
 
 class Comm:
-    """The kernel's end of a comm that a view has opened."""
+    """The kernel's end of a comm that was opened by a view."""
 
     is_closed = False
 
@@ -154,7 +156,7 @@ class Comm:
         self.is_closed = True
 
 
-def test_a_view_with_a_comm_of_its_own(notebook: Notebook, pool: ShownPool) -> None:
+def test_view_with_its_own_comm_sends_commands(notebook: Notebook, pool: ShownPool) -> None:
     pool._ipython_display_()
     opened, ours = notebook.targets[VIEW_TARGET], Comm()
     opened(ours, {"content": {"data": {"view": the_widget().key}}})
@@ -168,22 +170,22 @@ def test_a_view_with_a_comm_of_its_own(notebook: Notebook, pool: ShownPool) -> N
 
 
 @pytest.mark.parametrize("data", [{"view": "of a widget that is gone"}, {"view": None}, {}, [], None])
-def test_a_comm_for_no_widget_is_closed(notebook: Notebook, pool: ShownPool, data: object) -> None:
+def test_comm_of_an_unknown_widget_is_closed(notebook: Notebook, pool: ShownPool, data: object) -> None:
     pool._ipython_display_()
     theirs = Comm()
     notebook.targets[VIEW_TARGET](theirs, {"content": {"data": data}})
     assert theirs.is_closed
 
 
-def test_stopping_from_the_widget(notebook: Notebook, pool: ShownPool) -> None:
+def test_pool_is_stopped_from_the_widget(notebook: Notebook, pool: ShownPool) -> None:
     pool._ipython_display_()
     the_widget()._handle_custom_msg({"kind": "stop-pool", "id": "x", "pool": "p"}, [])
     wait_for(lambda: notebook.updates and not comms(), "the static form")
     assert pool.done == ["closed"]
 
 
-def test_a_page_that_was_loaded_again_keeps_the_widget(notebook: Notebook, pool: ShownPool) -> None:
-    """It does not know which output to replace, and would show nothing at all."""
+def test_widget_stays_open_for_a_reloaded_page(notebook: Notebook, pool: ShownPool) -> None:
+    """The page does not know which output to replace, and would show nothing."""
     pool._ipython_display_()
     widget = the_widget()
     for page in "12":
@@ -195,7 +197,7 @@ def test_a_page_that_was_loaded_again_keeps_the_widget(notebook: Notebook, pool:
     widget.close()
 
 
-def test_a_widget_that_is_closed_by_ipywidgets(notebook: Notebook, pool: ShownPool) -> None:
+def test_widget_closed_by_ipywidgets_is_recreated(notebook: Notebook, pool: ShownPool) -> None:
     pool._ipython_display_()
     the_widget().close()
     assert not watching()
@@ -204,7 +206,7 @@ def test_a_widget_that_is_closed_by_ipywidgets(notebook: Notebook, pool: ShownPo
     assert the_widget().model_id == notebook.displayed[-1][VIEW]["model_id"]
 
 
-def test_without_widgets_the_static_form_is_shown(
+def test_static_form_is_shown_without_anywidget(
     notebook: Notebook, pool: ShownPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "skyward_jupyter.view.widget")
@@ -212,5 +214,5 @@ def test_without_widgets_the_static_form_is_shown(
     with pytest.raises(NotImplementedError):
         pool._ipython_display_()
     assert set(pool._repr_mimebundle_()) == {"text/html", "text/plain"}
-    view.watch(pool)  # type: ignore[arg-type]  # like one
+    view.watch(pool)  # type: ignore[arg-type]  # a fake pool
     assert [set(each) for each in notebook.displayed] == [{"text/html", "text/plain"}]

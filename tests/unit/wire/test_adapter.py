@@ -1,4 +1,4 @@
-"""The worker-adapter protocol: what is written is read as it was, and nothing else is read at all."""
+"""The worker-adapter protocol: messages round-trip, and all other input is refused."""
 
 import json
 from typing import Any
@@ -82,7 +82,7 @@ HEARTBEAT: dict[str, Any] = json.loads(encode(wire.Heartbeat("a", 2)))
 
 
 @given(messages)
-def test_a_message_arrives_as_it_was_sent(message: wire.Message) -> None:
+def test_message_round_trip(message: wire.Message) -> None:
     line = encode(message)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -97,19 +97,19 @@ SSH: dict[str, Any] = json.loads(encode(answer(SSHAccess("h"))))["workers"][0]["
 
 
 def refused(line: bytes) -> bool:
-    """Whether it is, in one sentence; anything that it raises but that fails the test."""
-    said = ""
+    """Return whether a line is refused, with a one-line message. Any other exception fails the test."""
+    message = ""
     try:
         decode(line)
     except Malformed as error:
-        said = str(error)
-    assert len(said) < 500
-    assert "\n" not in said
-    return bool(said)
+        message = str(error)
+    assert len(message) < 500
+    assert "\n" not in message
+    return bool(message)
 
 
 @given(st.binary(max_size=300))
-def test_noise_is_refused(noise: bytes) -> None:
+def test_random_bytes_are_refused(noise: bytes) -> None:
     assert refused(noise)
 
 
@@ -121,8 +121,8 @@ json_values = st.recursive(
 
 
 @given(message=messages, data=st.data())
-def test_a_message_with_a_part_replaced_is_refused_or_is_another_message(message: wire.Message, data: Any) -> None:
-    """Every field in turn holds something else: it is read whole, or refused, and nothing else can happen."""
+def test_message_with_replaced_field_is_refused_or_valid(message: wire.Message, data: Any) -> None:
+    """Replace each field in turn: the line is decoded as a valid message or refused."""
     words = json.loads(encode(message))
     spot = data.draw(st.sampled_from(sorted(words)))
     words[spot] = data.draw(json_values)
@@ -133,7 +133,7 @@ def test_a_message_with_a_part_replaced_is_refused_or_is_another_message(message
 
 
 @given(message=messages, data=st.data())
-def test_a_message_cut_or_bent_is_refused_or_is_another_message(message: wire.Message, data: Any) -> None:
+def test_truncated_or_corrupted_message_is_refused_or_valid(message: wire.Message, data: Any) -> None:
     line = encode(message)
     at = data.draw(st.integers(0, len(line) - 2))
     assert refused(line[:at])
@@ -145,20 +145,20 @@ def test_a_message_cut_or_bent_is_refused_or_is_another_message(message: wire.Me
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"[" * 60_000, "no JSON"),
+        (b"[" * 60_000, "not JSON"),
         (b'{"v":2,"type":' + b"[" * 30_000 + b"]" * 30_000 + b"}", "no"),
         (b" " * (LINE_BYTES + 1), "65537 bytes"),
-        (b'{"v":' + b"1" * 5000 + b"}", "no JSON"),
+        (b'{"v":' + b"1" * 5000 + b"}", "not JSON"),
         (b'{"v":2,"v":2,"type":"heartbeat_echo"}', "twice"),
         (b'{"v":1,"type":"heartbeat_echo"}', "not of version 2"),
         (b'{"v":true,"type":"heartbeat_echo"}', "not of version 2"),
-        (b'{"v":2,"type":"heartbeat_echo","more":1}', "too many or too few: 'more'"),
-        (b'{"v":2,"type":"challenge"}', "too many or too few: 'nonce'"),
+        (b'{"v":2,"type":"heartbeat_echo","more":1}', "unexpected or missing fields: 'more'"),
+        (b'{"v":2,"type":"challenge"}', "unexpected or missing fields: 'nonce'"),
         (b'{"v":2,"type":"challenge","nonce":"\\ud800"}', "printable"),
         (b'{"v":2,"type":"challenge","nonce":""}', "empty"),
         (b'{"v":2,"type":"dance"}', "request"),
-        (b"null", "no JSON object"),
-        (b"cbuiltins\neval\n(S'1'\ntR.", "no JSON"),
+        (b"null", "not a JSON object"),
+        (b"cbuiltins\neval\n(S'1'\ntR.", "not JSON"),
         (json.dumps({**HEARTBEAT, "hourly_price": float("nan")}).encode(), "NaN"),
         (json.dumps({**HEARTBEAT, "hourly_price": -1}).encode(), "at least 0"),
         (json.dumps({**HEARTBEAT, "hourly_price": True}).encode(), "at least 0"),
@@ -167,7 +167,7 @@ def test_a_message_cut_or_bent_is_refused_or_is_another_message(message: wire.Me
         (json.dumps({**HEARTBEAT, "worker_group_ids": ["g"] * 1001}).encode(), "at most 1000"),
     ],
 )
-def test_what_is_wrong_is_said(line: bytes, why: str) -> None:
+def test_error_names_the_problem(line: bytes, why: str) -> None:
     with pytest.raises(Malformed, match=why):
         decode(line)
 
@@ -184,33 +184,33 @@ def test_what_is_wrong_is_said(line: bytes, why: str) -> None:
         {**SSH, "host_key": "one\nmore"},
     ],
 )
-def test_a_machine_that_would_run_something_here_is_refused(access: dict[str, Any]) -> None:
+def test_machine_that_would_run_a_local_command_is_refused(access: dict[str, Any]) -> None:
     words = json.loads(encode(answer(None)))
     words["workers"][0]["access"] = access
     assert refused(json.dumps(words).encode())
 
 
-def test_the_interpreter_of_a_local_machine_is_the_controllers_choice() -> None:
+def test_controller_chooses_interpreter_of_local_machine() -> None:
     there = LocalAccess("127.0.0.1", "/x", python="/elsewhere/python")
     message = decode(encode(answer(there)))
     assert isinstance(message, wire.Answer)
     assert message.workers[0].access == LocalAccess("127.0.0.1", "/x")
 
 
-def test_what_the_other_side_would_refuse_is_not_sent() -> None:
+def test_invalid_message_is_refused_before_sending() -> None:
     with pytest.raises(Malformed):
         encode(wire.Goodbye("x" * 100_000))
     with pytest.raises(Malformed, match="SSH configuration"):
         encode(answer(SSHAccess("h", config="c")))
-    with pytest.raises(Malformed, match="entered by a command of the adapter's"):
+    with pytest.raises(Malformed, match="entered by a local command of the adapter"):
         encode(answer(ExecAccess(("docker", "exec", "-i", "x"), "container x")))
 
 
-def test_an_unknown_command_can_still_be_answered() -> None:
+def test_unknown_command_is_decoded_with_its_request() -> None:
     assert decode(b'{"v":2,"type":"dance","request":"r-1","steps":3}') == wire.UnknownCommand("r-1")
 
 
-def test_a_proof_is_good_for_one_side_one_challenge_and_one_token() -> None:
+def test_proof_is_valid_for_one_role_challenge_and_token_only() -> None:
     proof = proof_of("token", "adapter", "c", "n")
     others = [("other", "adapter", "c", "n"), ("token", "controller", "c", "n"), ("token", "adapter", "d", "n")]
     assert proof == proof_of("token", "adapter", "c", "n")
@@ -218,7 +218,7 @@ def test_a_proof_is_good_for_one_side_one_challenge_and_one_token() -> None:
     assert "token" not in proof
 
 
-def test_seal_takes_the_lines_of_the_other_side_in_order_and_no_others() -> None:
+def test_seal_accepts_only_lines_of_the_peer_in_order() -> None:
     def seal(role: Any = "adapter", token: str = "token", challenge: str = "c") -> wire.Seal:
         return wire.Seal(token, role, challenge, "n")
 

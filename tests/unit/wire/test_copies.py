@@ -1,4 +1,4 @@
-"""Memory that may change while a task waits to be sent is copied; what cannot change is not."""
+"""Memory that may change while a task waits to be sent is copied; immutable memory is not."""
 
 import gc
 import mmap
@@ -15,14 +15,14 @@ np = pytest.importorskip("numpy")
 
 pytestmark = pytest.mark.unit
 
-SIZE = 9 * 1024 * 1024  # more than is copied at once
+SIZE = 9 * 1024 * 1024  # more than one chunk of a copy
 
 
 def flat(value: object) -> memoryview:
     return memoryview(value).cast("B")  # type: ignore[arg-type]  # arrays export their memory
 
 
-def test_memory_that_can_be_written_to_is_copied_under_the_address_of_its_content() -> None:
+def test_writable_memory_is_copied_under_its_content_address() -> None:
     array = np.arange(SIZE, dtype=np.uint8)
     expected = array.tobytes()
     key, still = unchanging(flat(array))
@@ -31,7 +31,7 @@ def test_memory_that_can_be_written_to_is_copied_under_the_address_of_its_conten
     assert key == content_address(memoryview(expected))
 
 
-def test_one_content_is_copied_once_while_a_task_has_it() -> None:
+def test_equal_content_shares_one_copy_while_in_use() -> None:
     array = np.full(SIZE, 7, dtype=np.uint8)
     _, first = unchanging(flat(array))
     _, second = unchanging(flat(array.copy()))
@@ -43,7 +43,7 @@ def test_one_content_is_copied_once_while_a_task_has_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["array", "view", "bytearray", "frozen"])
-def test_what_looks_read_only_and_is_not_is_copied(kind: str) -> None:
+def test_read_only_view_of_writable_memory_is_copied(kind: str) -> None:
     array = np.ones(SIZE, dtype=np.uint8)
     view: object = array
     match kind:
@@ -62,7 +62,7 @@ def test_what_looks_read_only_and_is_not_is_copied(kind: str) -> None:
     assert still == expected
 
 
-def test_what_nobody_can_write_to_is_not_copied(tmp_path: Path) -> None:
+def test_immutable_memory_is_not_copied(tmp_path: Path) -> None:
     data = bytes(SIZE)
     over_bytes = np.frombuffer(data, dtype=np.uint8)
     (tmp_path / "data").write_bytes(data)
@@ -75,10 +75,10 @@ def test_what_nobody_can_write_to_is_not_copied(tmp_path: Path) -> None:
         gc.collect()
 
 
-def test_a_copy_that_there_is_no_memory_for_is_refused_with_the_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_without_free_memory_raises_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_: int) -> memoryview:
         raise MemoryError
 
     monkeypatch.setattr(copies, "room", none)
-    with pytest.raises(TooLargeError, match=r"no memory here for a copy of 9.0 MiB.*`f\(x\) >> pool`"):
+    with pytest.raises(TooLargeError, match=r"Not enough memory here for a copy of 9.0 MiB.*`f\(x\) >> pool`"):
         unchanging(flat(np.ones(SIZE, dtype=np.uint8)))

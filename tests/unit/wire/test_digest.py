@@ -1,4 +1,4 @@
-"""Content addresses: equal bytes have equal ones, and bytes that may have changed are read again."""
+"""Content addresses: equal for equal bytes; bytes that may have changed are hashed again."""
 
 import gc
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from skyward.wire.payloads.digest import content_address, fresh_key, is_fresh, r
 pytestmark = pytest.mark.unit
 
 LARGE = 1024 * 1024
-"""Bytes from which the address of a read-only array is remembered."""
+"""Bytes from which the address of a read-only array is cached."""
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of the buffers that were read, in order."""
+    """Return the sizes of the buffers that were hashed, in order."""
     sizes: list[int] = []
 
     class Counting:
@@ -42,32 +42,32 @@ def frozen(size: int = LARGE, start: int = 0) -> "numpy.ndarray[Any, Any]":
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
-def test_addresses_differ_exactly_where_bytes_do(one: bytes, other: bytes) -> None:
+def test_addresses_are_equal_exactly_for_equal_bytes(one: bytes, other: bytes) -> None:
     addresses = content_address(memoryview(one)), content_address(memoryview(bytearray(other)))
     assert (addresses[0] == addresses[1]) == (one == other)
     assert len(addresses[0]) == 32
 
 
 @pytest.mark.parametrize("size", [0, 1, LARGE - 1, LARGE, LARGE + 1])
-def test_how_many_threads_read_makes_no_difference(size: int) -> None:
+def test_address_does_not_depend_on_number_of_threads(size: int) -> None:
     data = bytes(range(256)) * (size // 256) + bytes(size % 256)
     assert content_address(memoryview(data)) == blake3(data).digest()
     assert content_address(memoryview(frozen(size))) == blake3(frozen(size).tobytes()).digest()
 
 
-def test_a_large_read_only_array_is_read_once(reads: list[int]) -> None:
+def test_large_read_only_array_is_hashed_once(reads: list[int]) -> None:
     array = frozen()
     assert content_address(memoryview(array)) == content_address(memoryview(array))
     assert reads == [LARGE]
 
 
-def test_one_byte_less_than_large_is_read_each_time(reads: list[int]) -> None:
+def test_array_below_the_threshold_is_hashed_each_time(reads: list[int]) -> None:
     array = frozen(LARGE - 1)
     assert content_address(memoryview(array)) == content_address(memoryview(array))
     assert reads == [LARGE - 1] * 2
 
 
-def test_another_array_of_the_same_place_has_its_own_address() -> None:
+def test_new_array_at_same_memory_address_is_hashed_again() -> None:
     seen = set()
     for start in range(5):
         array = frozen(start=start)
@@ -76,7 +76,7 @@ def test_another_array_of_the_same_place_has_its_own_address() -> None:
     assert len(seen) == 5
 
 
-def test_nothing_is_remembered_of_an_array_that_is_gone() -> None:
+def test_collected_array_leaves_no_cache_entry() -> None:
     gc.collect()
     before = len(digest._known)
     array = frozen()
@@ -87,7 +87,7 @@ def test_nothing_is_remembered_of_an_array_that_is_gone() -> None:
     assert len(digest._known) == before
 
 
-def test_a_part_of_a_read_only_array_has_an_address_of_its_own() -> None:
+def test_slice_of_read_only_array_has_its_own_address() -> None:
     array = frozen(2 * LARGE)
     whole = content_address(memoryview(array))
     part = memoryview(array)[:LARGE]
@@ -112,7 +112,7 @@ def over_a_bytearray() -> Any:
 
 
 @pytest.mark.parametrize("make", [writable, read_only_view, over_a_bytearray])
-def test_what_somebody_can_write_to_is_read_each_time(make: Callable[[], Any]) -> None:
+def test_writable_memory_is_hashed_each_time(make: Callable[[], Any]) -> None:
     array = make()
     base = memoryview(array.base if array.base is not None else array)
     before = content_address(memoryview(array))
@@ -120,14 +120,14 @@ def test_what_somebody_can_write_to_is_read_each_time(make: Callable[[], Any]) -
     assert content_address(memoryview(array)) == blake3(array.tobytes()).digest() != before
 
 
-def test_arrays_over_bytes_are_read_once(reads: list[int]) -> None:
+def test_arrays_over_bytes_are_hashed_once(reads: list[int]) -> None:
     array = numpy.frombuffer(bytes(LARGE), dtype="u1")
     assert content_address(memoryview(array)) == content_address(memoryview(array))
     assert content_address(memoryview(array[:])) == content_address(memoryview(array))
-    assert reads == [LARGE, LARGE]  # the view once, too: it is an object of its own
+    assert reads == [LARGE, LARGE]  # the view once, too: it is another object
 
 
-def test_an_address_is_remembered_for_as_long_as_what_it_was_remembered_with() -> None:
+def test_address_is_cached_while_its_owner_lives() -> None:
     class Holder:
         pass
 
@@ -141,7 +141,7 @@ def test_an_address_is_remembered_for_as_long_as_what_it_was_remembered_with() -
 
 
 @given(st.binary(max_size=100))
-def test_fresh_keys_are_told_from_content_addresses(data: bytes) -> None:
+def test_fresh_keys_are_distinguishable_from_content_addresses(data: bytes) -> None:
     assert not is_fresh(content_address(memoryview(data)))
     one, other = fresh_key(), fresh_key()
     assert is_fresh(one)

@@ -1,4 +1,4 @@
-"""Exceptions on their way home: of their own type where they can be, with a traceback whatever they are."""
+"""Exceptions sent to the client: with their own type where possible, and always with a traceback."""
 
 import linecache
 import pickle
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
 
 
 def failed(call: Callable[[], object], node: int | None = 2) -> Failure:
-    """The failure of `call`, as it arrives."""
+    """Return the failure of `call` after a round trip."""
     try:
         call()
     except BaseException as error:
@@ -46,7 +46,7 @@ class Plain(Exception):
 
 
 class WithArguments(Exception):
-    """Its arguments are not those of `__init__`."""
+    """Exception whose arguments are not those of `__init__`."""
 
     def __init__(self, code: int, *, why: str) -> None:
         super().__init__(f"{code}: {why}")
@@ -58,7 +58,7 @@ class KeywordsOnly(Exception):
         self.code = code
 
 
-def KeywordsOnlyOf(code: int) -> KeywordsOnly:  # it stands for the class
+def KeywordsOnlyOf(code: int) -> KeywordsOnly:  # named as the class it replaces
     return KeywordsOnly(code=code)
 
 
@@ -148,7 +148,7 @@ class Unprintable(Exception):
 
 
 class Sealed(Exception):
-    """Lets nothing be set, as a frozen dataclass does."""
+    """Exception that refuses every assignment, as a frozen dataclass does."""
 
     def __setattr__(self, *_: object) -> None:
         raise AttributeError("sealed")
@@ -161,14 +161,14 @@ class Holding(Exception):
 
 
 @given(st.text(), st.integers())
-def test_an_exception_keeps_its_type_and_arguments(text: str, number: int) -> None:
+def test_exception_keeps_type_and_arguments(text: str, number: int) -> None:
     for kind in (ValueError, KeyError, OSError, Plain, KeyboardInterrupt):
         found = rebuilt(kind(text, number))
         assert type(found) is kind
         assert found.args == (text, number)
 
 
-def test_what_else_it_holds_and_its_notes_come_too() -> None:
+def test_exception_keeps_attributes_and_notes() -> None:
     error = Plain("x")
     error.add_note("look there")
     error.__dict__["extra"] = [1, 2]
@@ -178,32 +178,32 @@ def test_what_else_it_holds_and_its_notes_come_too() -> None:
     assert "Plain: x\nlook there" in str(found.__cause__)
 
 
-def test_a_group_keeps_its_parts() -> None:
+def test_group_keeps_its_members() -> None:
     found = rebuilt(ExceptionGroup("both", [ValueError(1), ExceptionGroup("inner", [Plain(2)])]))
     assert isinstance(found, ExceptionGroup)
     assert found.subgroup(Plain) is not None
     assert len(found.exceptions) == 2
 
 
-def test_an_exception_with_an_init_of_its_own_arrives_with_what_it_holds() -> None:
+def test_exception_with_custom_init_keeps_its_attributes() -> None:
     found = rebuilt(WithArguments(3, why="so"))
     assert isinstance(found, WithArguments)
     assert (found.code, found.why, found.args, str(found)) == (3, "so", ("3: so",), "3: so")
 
 
-def test_keywords_alone_make_an_exception_too() -> None:
+def test_exception_with_keyword_only_init_is_rebuilt() -> None:
     found = rebuilt(KeywordsOnly(code=4))
     assert isinstance(found, KeywordsOnly)
     assert (found.code, found.args) == (4, ())
 
 
-def test_an_exception_keeps_its_slots() -> None:
+def test_exception_keeps_its_slots() -> None:
     found = rebuilt(Slotted(5))
     assert isinstance(found, Slotted)
     assert (found.code, hasattr(found, "empty")) == (5, False)
 
 
-def test_a_system_error_with_an_init_of_its_own_keeps_what_python_keeps() -> None:
+def test_os_error_with_custom_init_keeps_builtin_fields() -> None:
     found = rebuilt(OwnOSError("here"))
     assert isinstance(found, OwnOSError)
     assert (found.errno, found.strerror, found.filename, found.place) == (2, "gone", "file", "here")
@@ -212,26 +212,26 @@ def test_a_system_error_with_an_init_of_its_own_keeps_what_python_keeps() -> Non
     assert (module.name, module.msg) == ("numpy", "no numpy")
 
 
-def test_a_dataclass_is_an_exception_as_any_other() -> None:
+def test_dataclass_exception_is_rebuilt() -> None:
     found = rebuilt(Record(1, detail="x"))
     assert isinstance(found, Record)
     assert (found.code, found.detail) == (1, "x")
 
 
-def test_a_class_that_reduces_itself_is_left_to_that() -> None:
+def test_custom_reduce_is_respected() -> None:
     found = rebuilt(Reduced(3))
     assert isinstance(found, Reduced)
     assert (found.number, found.way) == (3, "reduced")
 
 
-def test_a_reduce_that_raises_does_not_keep_the_exception_from_arriving() -> None:
+def test_exception_with_failing_reduce_is_still_sent() -> None:
     found = rebuilt(BadReduce(3))
     assert isinstance(found, BadReduce)
     assert found.number == 3
 
 
 @pytest.mark.parametrize("kind", [OSError, Plain])
-def test_what_cannot_be_pickled_of_an_exception_is_left_behind_with_a_note(kind: type[Exception]) -> None:
+def test_unpicklable_parts_are_dropped_with_a_note(kind: type[Exception]) -> None:
     error = kind("broken", threading.Lock())
     vars(error).update(number=3, lock=threading.Lock())
     error.add_note("first")
@@ -239,11 +239,11 @@ def test_what_cannot_be_pickled_of_an_exception_is_left_behind_with_a_note(kind:
     assert type(found) is kind
     assert (found.args[0], vars(found)["number"], hasattr(found, "lock")) == ("broken", 3, False)
     assert found.args[1].startswith("<unlocked _thread.lock")
-    note = "Left behind on the node, because it cannot be pickled: args[1], lock."
+    note = "Not sent from the node, because it cannot be pickled: args[1], lock."
     assert found.__notes__ == ["first", note]
 
 
-def test_an_exception_whose_class_is_not_here_is_a_remote_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_of_unknown_class_becomes_remote_error(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("only_there")
     exec("class OnlyThere(Exception):\n    pass", vars(module))
     monkeypatch.setitem(sys.modules, "only_there", module)
@@ -254,13 +254,13 @@ def test_an_exception_whose_class_is_not_here_is_a_remote_error(monkeypatch: pyt
     assert (found.type_name, str(found)) == ("only_there.OnlyThere", "only_there.OnlyThere: x")
 
 
-def test_a_class_that_does_not_unpickle_here_is_a_remote_error() -> None:
+def test_exception_that_fails_to_unpickle_becomes_remote_error() -> None:
     found = rebuilt(BadRebuild("x"))
     assert isinstance(found, RemoteError)
     assert found.type_name == f"{__name__}.BadRebuild"
 
 
-def test_groups_hold_any_exceptions_each_with_a_traceback_of_its_own() -> None:
+def test_group_members_keep_their_own_tracebacks() -> None:
     inner = ExceptionGroup("inner", [KeywordsOnly(code=2), Holding("held")])
     found = rebuilt(ExceptionGroup("outer", [WithArguments(1, why="a"), inner]))
     assert isinstance(found, ExceptionGroup)
@@ -272,13 +272,13 @@ def test_groups_hold_any_exceptions_each_with_a_traceback_of_its_own() -> None:
     assert "on node 2" in str(first.__cause__)
 
 
-def test_a_group_of_a_class_of_its_own_keeps_it() -> None:
+def test_group_subclass_is_kept() -> None:
     found = rebuilt(OwnGroup([KeyError(1)], 7))
     assert isinstance(found, OwnGroup)
     assert (found.number, found.message, found.exceptions[0].args) == (7, "own", (1,))
 
 
-def test_a_base_group_of_a_member_that_cannot_travel_is_a_group_of_remote_errors() -> None:
+def test_base_group_with_unpicklable_member_contains_remote_error() -> None:
     class Local(BaseException):
         def __reduce__(self) -> Any:
             return int, ("x",)
@@ -288,7 +288,7 @@ def test_a_base_group_of_a_member_that_cannot_travel_is_a_group_of_remote_errors
     assert isinstance(found.exceptions[0], RemoteError)
 
 
-def test_what_it_was_raised_from_comes_as_its_context() -> None:
+def test_cause_arrives_as_context() -> None:
     def fail() -> None:
         try:
             try:
@@ -296,7 +296,7 @@ def test_what_it_was_raised_from_comes_as_its_context() -> None:
             except KeywordsOnly as error:
                 raise KeyError("second") from error
         except KeyError:
-            raise WithArguments(3, why="third")  # noqa: B904  # the point is how it looks without `from`
+            raise WithArguments(3, why="third")  # noqa: B904  # an implicit context is the point
 
     found = failed(fail).rebuild()
     assert isinstance(found, WithArguments)
@@ -307,7 +307,7 @@ def test_what_it_was_raised_from_comes_as_its_context() -> None:
     assert second.__cause__.code == 1
 
 
-def test_a_very_long_chain_keeps_its_end() -> None:
+def test_long_chain_keeps_most_recent_exceptions() -> None:
     error: BaseException | None = None
     for number in range(5000):
         new = KeyError(number)
@@ -321,17 +321,17 @@ def test_a_very_long_chain_keeps_its_end() -> None:
 
 
 @given(st.recursive(st.builds(Plain, st.integers()) | st.builds(KeywordsOnlyOf, st.integers()), groups, max_leaves=8))
-def test_any_nesting_of_groups_keeps_its_shape(error: Exception) -> None:
+def test_nested_groups_keep_their_shape(error: Exception) -> None:
     assert shape(rebuilt(error)) == shape(error)
 
 
-def test_one_whose_text_cannot_be_made_arrives_nevertheless() -> None:
+def test_exception_with_failing_str_is_still_sent() -> None:
     found = rebuilt(Unprintable("x"))
     assert type(found) is Unprintable
     assert "Unprintable: <exception str() failed>" in str(found.__cause__)
 
 
-def test_one_that_lets_nothing_be_set_arrives_nevertheless() -> None:
+def test_immutable_exception_is_still_sent() -> None:
     found = rebuilt(Sealed(3))
     assert (type(found), found.args) == (Sealed, (3,))
     assert isinstance(found.__cause__, RemoteTraceback)
@@ -340,7 +340,7 @@ def test_one_that_lets_nothing_be_set_arrives_nevertheless() -> None:
 # Tracebacks.
 
 
-def test_the_traceback_names_node_file_line_and_source() -> None:
+def test_traceback_has_node_file_line_and_source() -> None:
     def inner() -> None:
         raise Plain("deep")  # here
 
@@ -358,7 +358,7 @@ def test_the_traceback_names_node_file_line_and_source() -> None:
     assert [frame.function for frame in found.chain[-1].frames][-2:] == ["outer", "inner"]
 
 
-def test_source_that_only_the_client_has_is_found_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_adds_source_that_only_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {}
     exec(compile("def cell():\n    return 1 / 0\n", "<cell 1>", "exec"), names)
     found = failed(names["cell"])
@@ -368,7 +368,7 @@ def test_source_that_only_the_client_has_is_found_there(monkeypatch: pytest.Monk
     assert 'File "<cell 1>", line 2, in cell\n    return 1 / 0\n' in found.render()
 
 
-def test_source_that_only_the_node_has_travels_along(tmp_path: Path) -> None:
+def test_node_sends_source_that_only_it_has(tmp_path: Path) -> None:
     file = tmp_path / "on_node.py"
     file.write_text("def run():\n    raise ValueError('there')\n")
     names: dict[str, Any] = {}
@@ -379,7 +379,7 @@ def test_source_that_only_the_node_has_travels_along(tmp_path: Path) -> None:
     assert "    raise ValueError('there')\n" in found.render()
 
 
-def test_what_led_to_it_is_told_oldest_first() -> None:
+def test_traceback_shows_chain_oldest_first() -> None:
     def fail() -> None:
         try:
             try:
@@ -387,7 +387,7 @@ def test_what_led_to_it_is_told_oldest_first() -> None:
             except LookupError as error:
                 raise ValueError("second") from error
         except ValueError:
-            raise TypeError("third")  # noqa: B904  # the point is how it looks without `from`
+            raise TypeError("third")  # noqa: B904  # an implicit context is the point
 
     text = failed(fail).render()
     assert text.index("LookupError: first") < text.index("direct cause") < text.index("ValueError: second")
@@ -395,7 +395,7 @@ def test_what_led_to_it_is_told_oldest_first() -> None:
     assert text.count("Traceback (most recent call last on node 2)") == 3
 
 
-def test_what_was_suppressed_is_not_told() -> None:
+def test_traceback_omits_suppressed_context() -> None:
     def fail() -> None:
         try:
             raise LookupError("first")
@@ -405,13 +405,13 @@ def test_what_was_suppressed_is_not_told() -> None:
     assert [link.headline for link in failed(fail).chain] == ["ValueError: second"]
 
 
-def test_a_chain_that_bites_its_tail_ends() -> None:
+def test_cyclic_chain_terminates() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__cause__, other.__cause__ = other, one
     assert [link.headline for link in capture_failure(one).chain] == ["ValueError: other", "ValueError: one"]
 
 
-def test_frames_of_the_worker_itself_are_left_out() -> None:
+def test_worker_frames_are_omitted() -> None:
     def fail() -> None:
         decode(None, None)  # type: ignore[arg-type]  # it fails in a frame of skyward/wire/
 
@@ -420,7 +420,7 @@ def test_frames_of_the_worker_itself_are_left_out() -> None:
     assert all("skyward/wire/" not in frame.filename for frame in frames)
 
 
-def test_a_deep_recursion_keeps_its_last_frames() -> None:
+def test_deep_recursion_keeps_its_last_frames() -> None:
     def dive(depth: int) -> int:
         return dive(depth - 1) if depth else 1 // 0
 
@@ -429,7 +429,7 @@ def test_a_deep_recursion_keeps_its_last_frames() -> None:
     assert found.render().endswith("ZeroDivisionError: integer division or modulo by zero")
 
 
-def test_without_a_node_none_is_named() -> None:
+def test_traceback_without_node_names_none() -> None:
     assert failed(lambda: 1 // 0, None).render().startswith("Traceback (most recent call last):\n")
 
 
@@ -444,7 +444,7 @@ def test_without_a_node_none_is_named() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_copy_holds_the_same_and_has_notes_of_its_own(error: Exception) -> None:
+def test_exception_copy_is_equal_with_separate_notes(error: Exception) -> None:
     error.__cause__ = RemoteTraceback("there")
     error.add_note("first")
     copy = copy_exception(error)

@@ -1,4 +1,4 @@
-"""What travels of the frames of an exception: small values, what stands for others, and code without its constants."""
+"""Serialized frames of an exception: small values, stand-ins of other values, and code without its constants."""
 
 import datetime
 import json
@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]  # it has no types of its own
+import pandas as pd  # type: ignore[import-untyped]  # no type information
 import pytest
 
 from skyward.wire.failures.failure import capture_failure
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 
 def states_of(call: Callable[[], object], namespace: dict[str, Any] | None = None) -> list[FrameState]:
-    """What the frames of what `call` raises were at, as it arrives; those of this file first."""
+    """Return the frame states of the exception that `call` raises, after a round trip; those of this file first."""
     recorder = FrameRecorder(globals() if namespace is None else namespace, 3, "<cell>")
     try:
         call()
@@ -35,7 +35,7 @@ def states_of(call: Callable[[], object], namespace: dict[str, Any] | None = Non
 
 
 def sent(value: object) -> Any:
-    """What arrives of a local variable."""
+    """Return the received form of a local variable."""
 
     def fail() -> None:
         variable = value
@@ -53,7 +53,7 @@ def sent(value: object) -> Any:
         *(datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2, 3, 4), datetime.timedelta(1)),
     ],
 )
-def test_small_values_travel_as_they_are(value: object) -> None:
+def test_small_values_are_sent_as_they_are(value: object) -> None:
     found = sent(value)
     assert found == value
     assert type(found) is type(value)
@@ -81,9 +81,9 @@ class Slotted:
         ("x" * 5000, r"<str on node 3: 'x+\.\.\.x+'>"),
         (list(range(1000)), r"<list on node 3: \[0, 1, 2, .*19, \.\.\.\]>"),
         (1 << 5000, r"<int on node 3: .*\.\.\..*>"),
-        (Plain(), r"<test_wire_frames.Plain on node 3: <.*Plain object at 0x\w+>>"),
-        (Loud(), r"<test_wire_frames.Loud on node 3: <Loud instance at 0x\w+>>"),
-        (Slotted(), r"<test_wire_frames.Slotted on node 3: <.*>>"),
+        (Plain(), r"<wire.test_frames.Plain on node 3: <.*Plain object at 0x\w+>>"),
+        (Loud(), r"<wire.test_frames.Loud on node 3: <Loud instance at 0x\w+>>"),
+        (Slotted(), r"<wire.test_frames.Slotted on node 3: <.*>>"),
         (json, r"<module on node 3: <module 'json' from .*>>"),
         (json.loads, r"<function on node 3: <function loads at 0x\w+>>"),
         (Plain, r"<type on node 3: <class '.*Plain'>>"),
@@ -94,33 +94,31 @@ class Slotted:
         ),
     ],
 )
-def test_of_other_values_type_and_repr_travel(value: object, shown: str) -> None:
+def test_other_values_are_sent_as_type_and_repr(value: object, shown: str) -> None:
     found = repr(sent(value)).replace("tests.unit.", "")
     assert re.fullmatch(shown, found), found
     assert len(found) < 700
 
 
-def test_attributes_of_an_object_travel() -> None:
+def test_attributes_of_object_are_sent() -> None:
     found = sent(Plain())
     assert found.small == [1, 2]
     assert repr(found.large).startswith("<list on node 3: [0, 1,")
     assert found.inner.x == 1
-    with pytest.raises(
-        AttributeError, match=r"^This .*Plain stayed on node 3: its attribute 'other' has not been sent\.$"
-    ):
+    with pytest.raises(AttributeError, match=r"^This .*Plain stayed on node 3: its attribute 'other' was not sent\.$"):
         found.other()
 
 
-def test_a_proxy_that_refuses_to_be_looked_at_does_no_harm() -> None:
+def test_proxy_that_raises_on_access_is_tolerated() -> None:
     class Refusing:
-        @property  # type: ignore[misc]  # as a proxy does outside of what it stands for
+        @property  # type: ignore[misc]  # like a proxy outside its context
         def __class__(self) -> Any:
             raise RuntimeError("not now")
 
-    assert repr(sent(Refusing())).startswith("<tests.unit.wire.test_frames.test_a_proxy")
+    assert repr(sent(Refusing())).startswith("<tests.unit.wire.test_frames.test_proxy")
 
 
-def test_a_value_that_contains_itself_ends_somewhere() -> None:
+def test_recursive_value_is_cut_off() -> None:
     value: list[Any] = [1]
     value.append(value)
     found = sent(value)
@@ -128,7 +126,7 @@ def test_a_value_that_contains_itself_ends_somewhere() -> None:
     assert isinstance(found[1][1][1], NodeValue)
 
 
-def test_small_arrays_travel_and_others_are_described() -> None:
+def test_small_arrays_are_sent_and_large_ones_described() -> None:
     small, scalar = sent(np.arange(4)), sent(np.float64(1.5))
     assert (small * 2).tolist() == [0, 2, 4, 6]
     assert scalar + 1 == 2.5
@@ -136,12 +134,12 @@ def test_small_arrays_travel_and_others_are_described() -> None:
     assert isinstance(sent(np.array([Plain()], dtype=object)), NodeValue)
 
 
-def test_an_array_is_described_where_it_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_array_is_described_if_client_cannot_unpickle_it(monkeypatch: pytest.MonkeyPatch) -> None:
     value = NodeValue("numpy.ndarray", "array([1])", 3, {}, b"cno_such_module\nthing\n.")
     assert repr(pickle.loads(pickle.dumps(value))) == "<numpy.ndarray on node 3: array([1])>"
 
 
-def test_all_variables_together_are_bounded() -> None:
+def test_total_size_of_variables_is_bounded() -> None:
     namespace: dict[str, Any] = {"__name__": "cell", **{f"v{n}": "x" * 900 for n in range(2000)}}
     lines = ["def f():", *(f"    v{n}" for n in range(2000)), "    1 / 0"]
     exec(compile("\n".join(lines), "<cell>", "exec"), namespace)
@@ -157,7 +155,7 @@ def test_all_variables_together_are_bounded() -> None:
     assert len(pickle.dumps(state)) < 300_000
 
 
-def test_looking_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_stops_at_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(1000))
     monkeypatch.setattr("skyward.wire.failures.frames.clock", types.SimpleNamespace(monotonic=lambda: next(now)))
 
@@ -171,7 +169,7 @@ def test_looking_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("how", ["object", "list", "counter", "frame"])
-def test_an_object_that_does_not_end_when_it_is_shown_keeps_nobody(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_endless_repr_does_not_block_recording(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setattr("skyward.wire.failures.frames._SECONDS", 0.05)
     is_over = threading.Event()
 
@@ -192,7 +190,7 @@ def test_an_object_that_does_not_end_when_it_is_shown_keeps_nobody(monkeypatch: 
     assert repr(sent(Plain())).startswith("<tests.unit.wire.test_frames.Plain on node 3: <")
 
 
-def test_an_interrupt_ends_the_looking() -> None:
+def test_interrupt_ends_recording() -> None:
     class Slow:
         def __repr__(self) -> str:
             raise KeyboardInterrupt
@@ -201,23 +199,23 @@ def test_an_interrupt_ends_the_looking() -> None:
         sent(Slow())
 
 
-def test_code_travels_without_its_constants() -> None:
+def test_code_is_sent_without_constants() -> None:
     secret = "a constant of the function"
 
     def fail(n: int) -> float:
-        told = f"{n} a text of the function"
-        return n / len(told[:0])
+        text = f"{n} a text of the function"
+        return n / len(text[:0])
 
     (state,) = states_of(lambda: fail(1))[1:]
     code = state.code.load()
     assert code is not None
-    assert (code.co_name, code.co_argcount, code.co_varnames) == ("fail", 1, ("n", "told"))
+    assert (code.co_name, code.co_argcount, code.co_varnames) == ("fail", 1, ("n", "text"))
     assert set(code.co_consts) <= {None}
     assert code.co_code == fail.__code__.co_code
     assert secret not in str(state)
 
 
-def test_the_source_of_a_library_travels_and_that_of_the_cell_does_not() -> None:
+def test_source_of_library_is_sent_and_of_cell_is_not() -> None:
     namespace: dict[str, Any] = {"__name__": "cell", "json": json}
     exec(compile("def f():\n    return json.loads('{bad')", "<cell>", "exec"), namespace)
     own, library, *_ = states_of(namespace["f"], namespace)
@@ -227,7 +225,7 @@ def test_the_source_of_a_library_travels_and_that_of_the_cell_does_not() -> None
     assert library.code.first_line == json.loads.__code__.co_firstlineno
 
 
-def test_a_recursion_names_its_code_once() -> None:
+def test_recursive_frames_share_one_code() -> None:
     def down(n: int) -> int:
         return down(n + 1)
 
@@ -236,7 +234,7 @@ def test_a_recursion_names_its_code_once() -> None:
     assert len({id(state.code) for state in states if state.variables.get("n") is not None}) <= 2
 
 
-def test_a_traceback_that_is_too_long_has_its_ends_and_says_so() -> None:
+def test_long_traceback_keeps_both_ends_and_reports_omission() -> None:
     def down(n: int) -> int:
         return down(n - 1) if n else 1 // n
 
@@ -250,14 +248,14 @@ def test_a_traceback_that_is_too_long_has_its_ends_and_says_so() -> None:
         sys.setrecursionlimit(limit)
     (link,) = failure.chain
     assert len(link.frames) == 1200
-    assert link.headline.endswith("802 frames in the middle of the traceback have been left out.")
+    assert link.headline.endswith("802 frames in the middle of the traceback were omitted.")
     first, last = link.frames[1], link.frames[-1]
     assert first.state is not None
     assert last.state is not None
     assert (first.state.variables["n"], last.state.variables["n"]) == (2000, 0)
 
 
-def test_a_failure_without_a_recorder_is_as_small_as_ever() -> None:
+def test_failure_without_recorder_has_no_frame_state() -> None:
     try:
         json.loads("{bad")
     except ValueError as error:
@@ -266,7 +264,7 @@ def test_a_failure_without_a_recorder_is_as_small_as_ever() -> None:
     assert len(pickle.dumps(failure)) < 2500
 
 
-def test_failures_are_the_same_whatever_their_variables_were() -> None:
+def test_failures_are_equal_regardless_of_variables() -> None:
     def fail(n: int) -> None:
         raise ValueError("same")
 
@@ -280,7 +278,7 @@ def test_failures_are_the_same_whatever_their_variables_were() -> None:
     assert len(set(found)) == 1
 
 
-def test_the_first_failures_of_each_cell_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_failures_of_each_cell_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failing, "_counts", type(failing._counts)())
     found = [failing.recorder_for("run", {}, 0, "<cell>") is not None for _ in range(12)]
     assert found == [True] * 8 + [False] * 4

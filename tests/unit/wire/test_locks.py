@@ -1,4 +1,4 @@
-"""The actor of a lock, in a system of one."""
+"""The actor of a lock, in a system of one process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ def on_a_lock(test: Callable[[Lock], Awaitable[None]]) -> None:
     asyncio.run(go())
 
 
-def test_release_that_is_repeated_since_its_answer_was_lost_has_the_same_answer() -> None:
+def test_repeated_release_gets_the_same_answer() -> None:
     async def test(address: Lock) -> None:
         await address.ask(Acquire(b"a", wait=True))
         assert await address.ask(Release(b"a"))
@@ -35,7 +35,7 @@ def test_release_that_is_repeated_since_its_answer_was_lost_has_the_same_answer(
     on_a_lock(test)
 
 
-def test_release_of_a_lock_that_was_never_held_is_no_release() -> None:
+def test_release_of_lock_never_held_is_rejected() -> None:
     async def test(address: Lock) -> None:
         assert not await address.ask(Release(b"a"))
         assert not await address.ask(Release(b"a"))
@@ -43,7 +43,7 @@ def test_release_of_a_lock_that_was_never_held_is_no_release() -> None:
     on_a_lock(test)
 
 
-def test_as_many_releases_are_remembered_as_is_said() -> None:
+def test_number_of_remembered_releases_is_bounded() -> None:
     async def test(address: Lock) -> None:
         ids = [b"%d" % number for number in range(REMEMBERED + 1)]
         for id in ids:

@@ -1,4 +1,4 @@
-"""Values as they travel: what arrives equals what was sent, and no byte is sent more often than it must be."""
+"""Serialized values: decoded values equal the originals, and no byte is sent more often than necessary."""
 
 import pickle
 import threading
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 
 def arrive(sent: Outgoing) -> Any:
-    """The value at the other end, which has writable blobs of its own."""
+    """Return the decoded value, with its own writable blobs."""
     blobs = {key: bytearray(view) for key, view in sent.blobs.items()}
     return decode(sent.payload, lambda blob: blobs[blob.key])
 
@@ -50,20 +50,20 @@ sizes = st.sampled_from([0, 1, 1000, INLINE_LIMIT - 1, INLINE_LIMIT, INLINE_LIMI
 
 
 @given(plain)
-def test_plain_values_arrive_as_they_were(value: Any) -> None:
+def test_plain_values_round_trip(value: Any) -> None:
     assert arrive(encode(value)) == value
     data, views = encode_result(value)
     assert pickle.loads(data, buffers=views) == value
 
 
 @given(st.lists(plain, max_size=3), st.dictionaries(st.text(min_size=1), plain, max_size=3))
-def test_calls_arrive_as_they_were(args: list[Any], kwargs: dict[str, Any]) -> None:
+def test_calls_round_trip(args: list[Any], kwargs: dict[str, Any]) -> None:
     assert arrive(encode_call(tuple(args), kwargs, "f")) == (tuple(args), kwargs)
 
 
 @given(st.lists(sizes, max_size=12), st.integers(0, 255))
 @settings(max_examples=60)
-def test_buffers_of_every_size_arrive_and_small_ones_travel_in_the_message(lengths: list[int], fill: int) -> None:
+def test_buffers_round_trip_and_small_ones_are_inline(lengths: list[int], fill: int) -> None:
     arrays = [numpy.full(size, fill, dtype="u1") for size in lengths]
     sent = encode(arrays)
     for one, other in zip(arrive(sent), arrays, strict=True):
@@ -78,13 +78,13 @@ def test_buffers_of_every_size_arrive_and_small_ones_travel_in_the_message(lengt
 
 
 @pytest.mark.parametrize(("extra", "blobs"), [(0, 0), (1, 1)])
-def test_a_buffer_over_the_limit_is_a_blob(extra: int, blobs: int) -> None:
+def test_buffer_over_the_limit_is_a_blob(extra: int, blobs: int) -> None:
     sent = encode(zeros(INLINE_LIMIT + extra))
     assert len(sent.blobs) == len(blobs_of([sent.payload])) == blobs
     assert len(blobs_of([outgoing(bytes(INLINE_LIMIT + extra), ()).payload])) == blobs
 
 
-def test_one_object_named_twice_is_sent_once_and_is_one_object_again() -> None:
+def test_object_referenced_twice_is_sent_once_and_stays_one_object() -> None:
     array = zeros(2 * INLINE_LIMIT)
     sent = encode([array, array])
     assert [view.nbytes for view in sent.blobs.values()] == [array.nbytes]
@@ -93,14 +93,14 @@ def test_one_object_named_twice_is_sent_once_and_is_one_object_again() -> None:
     assert second[0] == 7
 
 
-def test_equal_buffers_are_sent_once_and_stay_apart() -> None:
+def test_equal_buffers_are_sent_once_and_stay_separate() -> None:
     sent = encode([zeros(2 * INLINE_LIMIT), zeros(2 * INLINE_LIMIT)])
     assert len(blobs_of([sent.payload])) == 2
     assert len(sent.blobs) == 1
     assert sent.nbytes < 3 * INLINE_LIMIT
 
 
-def test_what_arrives_is_a_copy() -> None:
+def test_decoded_value_is_a_copy() -> None:
     for size in (10, 2 * INLINE_LIMIT):
         array = zeros(size)
         arrive(encode(array))[0] = 7
@@ -108,7 +108,7 @@ def test_what_arrives_is_a_copy() -> None:
 
 
 @pytest.mark.parametrize("size", [10, 2 * INLINE_LIMIT])
-def test_read_only_arrays_arrive_and_stay_as_they_are(size: int) -> None:
+def test_read_only_arrays_round_trip_unchanged(size: int) -> None:
     array = zeros(size)
     array.flags.writeable = False
     assert arrive(encode(array)).tolist() == array.tolist()
@@ -121,14 +121,14 @@ def test_read_only_arrays_arrive_and_stay_as_they_are(size: int) -> None:
     [lambda a: a.T, lambda a: a[::2], lambda a: a[:, 1:3], lambda a: numpy.asfortranarray(a), lambda a: a[:0]],
     ids=["transposed", "every other row", "columns", "fortran", "empty"],
 )
-def test_arrays_of_every_layout_arrive(size: int, cut: Callable[[Any], Any]) -> None:
+def test_arrays_of_every_layout_round_trip(size: int, cut: Callable[[Any], Any]) -> None:
     array = cut(numpy.arange(size * 20.0).reshape(size, 20))
     found = arrive(encode(array))
     assert found.shape == array.shape
     assert numpy.array_equal(found, array)
 
 
-def test_a_function_arrives_with_what_it_closes_over() -> None:
+def test_function_keeps_its_closure() -> None:
     data = zeros(2 * INLINE_LIMIT)
 
     def total(more: int) -> int:
@@ -151,7 +151,7 @@ def test_packed_values_unpack(value: Any) -> None:
     assert pickle.loads(pickle.dumps(packed, protocol=4)).unpack() == value
 
 
-def test_a_packed_value_keeps_its_address_inside_another() -> None:
+def test_packed_value_keeps_its_address_inside_another() -> None:
     packed = pack(zeros(2 * INLINE_LIMIT))
     sent = encode({"name": packed})
     assert packed.addresses().keys == tuple(sent.blobs)
@@ -161,7 +161,7 @@ def test_a_packed_value_keeps_its_address_inside_another() -> None:
     assert set(encode([found]).blobs) == set(sent.blobs)
 
 
-def test_the_address_of_a_packed_value_changes_with_its_buffers() -> None:
+def test_address_of_packed_value_changes_with_its_buffers() -> None:
     array = zeros(100)
     before = pack(array).addresses()
     array[99] = 1
@@ -186,7 +186,7 @@ class Holder:
     ],
     ids=["itself", "inside", "an attribute", "a closure"],
 )
-def test_what_cannot_be_pickled_is_named(make: Callable[[Any], Any], said: str) -> None:
+def test_error_names_the_unpicklable_part(make: Callable[[Any], Any], said: str) -> None:
     with pytest.raises(NotPicklableError) as caught:
         encode(make(threading.Lock()), "x")
     assert str(caught.value) == (
@@ -195,21 +195,21 @@ def test_what_cannot_be_pickled_is_named(make: Callable[[Any], Any], said: str) 
     )
 
 
-def test_a_value_that_holds_itself_is_no_trouble_to_blame() -> None:
+def test_unpicklable_part_of_recursive_value_is_named() -> None:
     loop: list[Any] = [threading.Lock()]
     loop.insert(0, loop)
     with pytest.raises(NotPicklableError, match=r"x\[1\] is of type _thread\.lock"):
         encode(loop, "x")
 
 
-def test_the_argument_that_cannot_be_pickled_is_named() -> None:
+def test_error_names_the_unpicklable_argument() -> None:
     with pytest.raises(NotPicklableError, match=r"^argument key of f\(\) cannot be sent to a node: it is of type _th"):
         encode_call((1,), {"key": threading.Lock()}, "f")
     with pytest.raises(NotPicklableError, match=r"^argument 2 of f\(\) cannot .*: argument 2 of f\(\)\['lock'\] is of"):
         encode_call((1, {"lock": threading.Lock()}), {}, "f")
 
 
-def test_a_result_that_plain_pickle_refuses_is_pickled_by_cloudpickle() -> None:
+def test_result_refused_by_pickle_is_pickled_by_cloudpickle() -> None:
     data, views = encode_result([lambda: 3, zeros(10)])
     function, array = pickle.loads(data, buffers=views)
     assert (function(), len(array), len(views)) == (3, 10, 1)

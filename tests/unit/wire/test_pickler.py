@@ -1,4 +1,4 @@
-"""Classes and cached functions of a script on a node: which calls share them."""
+"""Classes and cached functions of a script on a node: the calls that share them."""
 
 import functools
 import threading
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 
 def arrived(value: object, scope: CallScope | None = None) -> Any:
-    """`value` as a call on a node gets it. What cloudpickle knows of classes stays that of the client."""
+    """Return `value` as a call on a node receives it, with cloudpickle's table of classes restored afterwards."""
     payload = encode(value).payload
     known = dict(inner._DYNAMIC_CLASS_TRACKER_BY_ID)
     try:
@@ -56,7 +56,7 @@ def test_calls_share_a_class_that_they_cannot_change() -> None:
     assert type(arrived(kind())) is first
 
 
-def test_a_shared_class_that_was_changed_all_the_same_is_shared_no_longer() -> None:
+def test_shared_class_that_was_changed_is_no_longer_shared() -> None:
     kind = shared_class()
     first = arrived(kind)
     first.rate = 2
@@ -65,7 +65,7 @@ def test_a_shared_class_that_was_changed_all_the_same_is_shared_no_longer() -> N
     assert arrived(kind) is second
 
 
-def test_each_call_has_its_own_copy_of_a_class_that_it_could_change() -> None:
+def test_each_call_has_its_own_copy_of_a_mutable_class() -> None:
     kind = changing_class()
     scope = CallScope()
     first = arrived(kind, scope)
@@ -74,7 +74,7 @@ def test_each_call_has_its_own_copy_of_a_class_that_it_could_change() -> None:
     assert scope.has_own
 
 
-def test_thread_of_no_call_is_refused_a_class_that_several_calls_have() -> None:
+def test_thread_outside_calls_cannot_unpickle_class_of_several_calls() -> None:
     def on_thread() -> object:
         found: list[object] = []
 
@@ -100,19 +100,19 @@ def test_thread_of_no_call_is_refused_a_class_that_several_calls_have() -> None:
             calls.enter_context(decoding_for(CallScope()))
             assert on_thread() is first
             assert decode(payload, lambda _: b"") is not first
-            assert "on a thread that no task has started" in str(on_thread())
+            assert "on a thread that no task started" in str(on_thread())
     finally:
         inner._DYNAMIC_CLASS_TRACKER_BY_ID.update(known)
 
 
-def test_a_class_that_the_client_has_changed_is_another_one() -> None:
+def test_class_changed_by_client_is_another_class() -> None:
     kind = shared_class()
     first = arrived(kind)
     kind.rate = 5
     assert (arrived(kind).rate, first.rate) == (5, 1)
 
 
-def test_a_class_comes_home_as_itself_and_unchanged() -> None:
+def test_returned_class_is_the_unchanged_original() -> None:
     for kind in (shared_class(), changing_class()):
         copy = arrived(kind)
         copy.rate = 9
@@ -121,7 +121,7 @@ def test_a_class_comes_home_as_itself_and_unchanged() -> None:
         assert getattr(kind, "rate", 1) == 1
 
 
-def test_a_class_whose_contents_did_not_arrive_is_completed_by_the_next_pickle() -> None:
+def test_incomplete_class_is_completed_by_the_next_pickle() -> None:
     class Fails:
         def __reduce__(self) -> Any:
             return int, ("no number",)
@@ -142,7 +142,7 @@ def cached_function(step: int) -> Callable[[int], int]:
     return add
 
 
-def test_the_cache_of_a_function_is_kept_until_the_function_is_another() -> None:
+def test_cache_is_kept_until_the_function_changes() -> None:
     function: Any = cached_function(1)
     first = arrived(function)
     assert first(1) == 2
@@ -150,22 +150,22 @@ def test_the_cache_of_a_function_is_kept_until_the_function_is_another() -> None
     assert arrived([function, function])[1].cache_info().hits == 0
     edited = arrived(cached_function(2))
     assert edited(1) == 3
-    assert arrived(function) is not first  # the newest of a name is the one that is kept
+    assert arrived(function) is not first  # only the newest of a name is kept
 
 
-def test_a_cached_function_keeps_its_parameters_and_attributes() -> None:
+def test_cached_function_keeps_its_parameters_and_attributes() -> None:
     @functools.lru_cache(maxsize=3, typed=True)
     def half(x: float) -> float:
-        """Half."""
+        """Return half of `x`."""
         return x / 2
 
     half.unit = "m"  # type: ignore[attr-defined]
     found = arrived(half)
     assert found.cache_parameters() == {"maxsize": 3, "typed": True}
-    assert (found.unit, found.__name__, found.__doc__) == ("m", "half", "Half.")
+    assert (found.unit, found.__name__, found.__doc__) == ("m", "half", "Return half of `x`.")
 
 
-def test_a_recursive_cached_function_calls_itself() -> None:
+def test_recursive_cached_function_calls_itself() -> None:
     @functools.cache
     def down(n: int) -> int:
         return down(n - 1) + 1 if n else 0

@@ -1,4 +1,4 @@
-"""Mutual proof: only two ends with the same key pass, and what one end said is worth nothing elsewhere."""
+"""Mutual proof: only two ends with the same key succeed, and proofs are useless on other connections."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ KEY, OTHER = b"k" * 32, b"o" * 32
 
 @contextlib.contextmanager
 def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Both ends of a connection that do not block."""
+    """Yield both ends of a non-blocking connection."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -31,7 +31,7 @@ def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def run(*parts: Steps[None]) -> list[Exception | None]:
-    """Run the parts of both ends in turn; how each ended, None being well. One that never ends counts as refused."""
+    """Run the parts of both ends in turn. Return the error of each, or None; an unfinished part counts as refused."""
     ends: list[Exception | None] = [TimeoutError() for _ in parts]
     left = dict(enumerate(parts))
     for _ in range(50):
@@ -52,17 +52,17 @@ def test_ends_with_the_same_key_pass() -> None:
         assert run(prove_to_listener(caller, KEY), prove_to_caller(listener, KEY)) == [None, None]
 
 
-def test_listener_without_the_key_is_told_a_nonce_and_no_more() -> None:
+def test_listener_without_the_key_receives_only_a_nonce() -> None:
     with connected() as (caller, listener):
         listener.send(b"x" * 64)
         (error,) = run(prove_to_listener(caller, KEY))
         assert isinstance(error, UnprovedError)
-        heard = listener.recv(1000)
-    assert (len(heard), heard[:4]) == (36, b"SKY1")
+        received = listener.recv(1000)
+    assert (len(received), received[:4]) == (36, b"SKY1")
 
 
 def test_caller_without_the_key_is_refused() -> None:
-    """And does not take the listener for its own either."""
+    """The caller does not accept the listener either."""
     with connected() as (caller, listener):
         ours, theirs = run(prove_to_listener(caller, OTHER), prove_to_caller(listener, KEY))
         assert isinstance(ours, UnprovedError)
@@ -70,32 +70,32 @@ def test_caller_without_the_key_is_refused() -> None:
 
 
 def test_two_callers_do_not_prove_themselves_to_each_other() -> None:
-    """What one says cannot be turned round and given back to it."""
+    """A caller's frames cannot be reflected back to it."""
     with connected() as (one, other):
         assert all(
             isinstance(end, Exception) for end in run(prove_to_listener(one, KEY), prove_to_listener(other, KEY))
         )
 
 
-def test_what_was_recorded_of_a_good_connection_is_refused_on_the_next() -> None:
+def test_replayed_proof_is_refused() -> None:
     with connected() as (caller, listener):
-        said = bytearray()
-        with Recorder(listener, said) as recorded:
+        recording = bytearray()
+        with Recorder(listener, recording) as recorded:
             assert run(prove_to_listener(caller, KEY), prove_to_caller(recorded, KEY)) == [None, None]
-        assert len(said) == 68
+        assert len(recording) == 68
     with connected() as (stranger, listener):
-        stranger.send(said)
+        stranger.send(recording)
         (error,) = run(prove_to_caller(listener, KEY))
         assert isinstance(error, UnprovedError)
 
 
 class Recorder(socket.socket):
-    """A socket that keeps what it receives."""
+    """A socket that records what it receives."""
 
-    def __init__(self, connection: socket.socket, said: bytearray) -> None:
+    def __init__(self, connection: socket.socket, recording: bytearray) -> None:
         super().__init__(fileno=connection.detach())
         self.setblocking(False)
-        self._said = said
+        self._said = recording
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         data = super().recv(size, flags)
@@ -104,24 +104,24 @@ class Recorder(socket.socket):
 
 
 @given(st.binary(max_size=200), st.booleans())
-def test_whatever_a_stranger_says_is_refused(said: bytes, magic: bool) -> None:
+def test_caller_with_random_bytes_is_refused(recording: bytes, magic: bool) -> None:
     with connected() as (stranger, listener):
-        stranger.send(b"SKY1" * magic + said)
+        stranger.send(b"SKY1" * magic + recording)
         stranger.shutdown(socket.SHUT_WR)
         (error,) = run(prove_to_caller(listener, KEY))
         assert isinstance(error, UnprovedError)
 
 
 @given(st.binary(max_size=200))
-def test_whatever_an_impostor_says_is_refused(said: bytes) -> None:
+def test_listener_with_random_bytes_is_refused(recording: bytes) -> None:
     with connected() as (caller, impostor):
-        impostor.send(said)
+        impostor.send(recording)
         impostor.shutdown(socket.SHUT_WR)
         (error,) = run(prove_to_listener(caller, KEY))
         assert isinstance(error, UnprovedError)
 
 
-def test_listener_that_says_nothing_is_given_up() -> None:
+def test_silent_listener_times_out() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(UnprovedError, match=r"did not prove itself within 0\.05 s"):
         call(ours, KEY, within=0.05)
@@ -134,7 +134,7 @@ def test_listener_that_says_nothing_is_given_up() -> None:
 def gate(
     most: int = 64, within: float = 20.0, keep: float = 0.0, listener: Callable[[], socket.socket] = socket.socket
 ) -> Iterator[tuple[Callable[[], socket.socket], threading.Event]]:
-    """A gate; what connects to it, and whether it has let somebody in."""
+    """Yield a gate: a function that connects to it, and one that returns whether it has admitted a connection."""
     entered = threading.Event()
 
     def serve(connection: socket.socket) -> None:
@@ -155,7 +155,7 @@ def gate(
             served.close()
 
 
-def test_gate_drops_the_oldest_stranger_for_a_new_one() -> None:
+def test_gate_drops_oldest_unproved_connection_for_a_new_one() -> None:
     with gate(most=2) as (connect, entered):
         first, second = connect(), connect()
         third = connect()
@@ -192,13 +192,13 @@ def test_gate_drops_silent_connections_before_others() -> None:
             speaking.recv(1)
 
 
-def test_gate_has_no_more_strangers_than_a_share_of_the_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gate_limits_unproved_connections_to_a_share_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     for soft, most in ((64, 16), (1024, 64), (65536, 1024), (resource.RLIM_INFINITY, 1024)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
         assert most_strangers() == most
 
 
-def test_gate_outlives_a_thread_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gate_survives_failure_to_start_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     class NoThread(threading.Thread):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
@@ -214,7 +214,7 @@ def test_gate_outlives_a_thread_that_cannot_be_started(monkeypatch: pytest.Monke
 
 
 class Full(socket.socket):
-    """A listener for which no descriptor is free after the first connection."""
+    """A listener without free descriptors after the first connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -230,7 +230,7 @@ class Full(socket.socket):
         return accepted
 
 
-def test_gate_serves_those_it_has_while_no_descriptor_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gate_serves_existing_connections_without_free_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gates, "_FULL", 60.0)
     full = Full()
     with gate(listener=lambda: full) as (connect, entered):
@@ -244,8 +244,8 @@ def test_gate_serves_those_it_has_while_no_descriptor_is_free(monkeypatch: pytes
         assert not entered.is_set()
 
 
-def test_gate_ends_a_connection_that_does_not_prove_itself_in_time() -> None:
-    """Also one that says a little, again and again."""
+def test_gate_drops_connection_without_timely_proof() -> None:
+    """A connection that sends a little now and then is dropped, too."""
     with gate(within=0.05) as (connect, entered):
         slow = connect()
         with contextlib.suppress(ConnectionError):
@@ -254,7 +254,7 @@ def test_gate_ends_a_connection_that_does_not_prove_itself_in_time() -> None:
         assert not entered.is_set()
 
 
-def test_gate_lets_in_who_comes_after_many_strangers() -> None:
+def test_gate_admits_valid_caller_after_many_unproved_ones() -> None:
     with gate() as (connect, entered):
         for _ in range(100):
             with contextlib.suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""A large item of a queue stays on its page until the queue knows that it has arrived."""
+"""A large item of a queue stays on its page until the queue has received its acknowledgement."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,13 +15,13 @@ LARGE = bytes(5000)
 
 
 class Shelf:
-    """A queue and its pages, each of which only keeps what it is told, and what was said in which order."""
+    """A fake queue with its pages; it records the messages in order."""
 
     def __init__(self) -> None:
         self.items: list[bytes] = []
         self.pages: dict[str, tuple[bytes, ...]] = {}
-        self.said: list[object] = []
-        self.heard_got, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.messages: list[object] = []
+        self.received_got, self.may_answer = asyncio.Event(), asyncio.Event()
 
     async def ask(self, message: Any) -> Any:
         match message:
@@ -31,8 +31,8 @@ class Shelf:
             case Take():
                 return self.items.pop(0) if self.items else None
             case Got():
-                self.said.append(message)
-                self.heard_got.set()
+                self.messages.append(message)
+                self.received_got.set()
                 await self.may_answer.wait()
 
     wait = ask
@@ -53,7 +53,7 @@ class Page:
                 return self._shelf.pages.get(self._name, ())
 
     def tell(self, message: Any) -> None:
-        self._shelf.said.append(message)
+        self._shelf.messages.append(message)
 
 
 def queueing(shelf: Shelf, spawned: list[asyncio.Task[Any]]) -> Queueing:
@@ -64,24 +64,24 @@ def queueing(shelf: Shelf, spawned: list[asyncio.Task[Any]]) -> Queueing:
     return Queueing(address, shelf.page, b"client", spawn)
 
 
-def test_the_page_of_an_item_is_forgotten_when_the_queue_has_heard_that_it_arrived() -> None:
+def test_page_of_item_is_deleted_after_acknowledgement() -> None:
     async def scene() -> None:
         shelf, spawned = Shelf(), list[asyncio.Task[Any]]()
         queue = queueing(shelf, spawned)
         await queue.put(LARGE)
         assert await queue.get(None) == LARGE
         async with asyncio.timeout(20):
-            await shelf.heard_got.wait()
-        assert not any(isinstance(each, Forget) for each in shelf.said), "the queue has not answered yet"
+            await shelf.received_got.wait()
+        assert not any(isinstance(each, Forget) for each in shelf.messages), "the queue has not answered yet"
         shelf.may_answer.set()
         await asyncio.gather(*spawned)
-        assert [type(each) for each in shelf.said] == [Got, Forget]
+        assert [type(each) for each in shelf.messages] == [Got, Forget]
 
     asyncio.run(scene())
 
 
 @pytest.mark.parametrize("within", [None, 0.0, 20.0])
-def test_an_item_that_another_has_taken_is_passed_over(within: float | None) -> None:
+def test_item_taken_by_another_caller_is_skipped(within: float | None) -> None:
     async def scene() -> None:
         shelf, spawned = Shelf(), list[asyncio.Task[Any]]()
         shelf.may_answer.set()
@@ -92,7 +92,7 @@ def test_an_item_that_another_has_taken_is_passed_over(within: float | None) -> 
         assert await queue.get(within) == b"next"
         assert await queue.get(0.0) is None
         await asyncio.gather(*spawned)
-        ids = [id for each in shelf.said if isinstance(each, Got) for id in each.ids]
+        ids = [id for each in shelf.messages if isinstance(each, Got) for id in each.ids]
         assert len(ids) == 1, "the item that was taken before is confirmed, and does not come again"
 
     asyncio.run(scene())

@@ -1,4 +1,4 @@
-"""Functions and classes of which calls may share one copy, told from those of which they may not."""
+"""Distinction of functions and classes whose copies calls may share from those they may change."""
 
 import abc
 import dataclasses
@@ -26,7 +26,7 @@ cells: list[int] = []
 
 @pytest.fixture(autouse=True)
 def by_value() -> Any:
-    """Have what this module defines travel by value, as what a script defines does."""
+    """Pickle what this module defines by value, as for a script."""
     module = __import__(__name__, fromlist=["_"])
     cloudpickle.register_pickle_by_value(module)
     yield
@@ -315,23 +315,23 @@ CHANGEABLE: list[Any] = [
 
 
 def name_of(value: object) -> str:
-    """Return a name without an address, so that each process of a run collects the same tests."""
+    """Return a name without an address, so that each test process collects the same tests."""
     return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
 @pytest.mark.parametrize("value", FIXED, ids=name_of)
-def test_a_value_that_no_call_can_change_is_surveyed(value: Any) -> None:
+def test_survey_accepts_value_that_no_call_can_change(value: Any) -> None:
     found = survey(value)
     assert found is not None
     assert found[0] is value
 
 
 @pytest.mark.parametrize("value", CHANGEABLE, ids=name_of)
-def test_a_value_that_a_call_could_change_is_not(value: Any) -> None:
+def test_survey_rejects_value_that_a_call_could_change(value: Any) -> None:
     assert survey(value) is None
 
 
-def test_a_version_stays_until_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_is_stable_until_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     first = version_of(uses_helper)
     assert first is not None
     assert version_of(uses_helper) == first
@@ -339,7 +339,7 @@ def test_a_version_stays_until_something_changes(monkeypatch: pytest.MonkeyPatch
     assert version_of(uses_helper) not in (None, first)
 
 
-def test_a_class_has_another_version_once_an_attribute_is_set() -> None:
+def test_class_version_changes_with_its_attributes() -> None:
     class Local:
         rate = 1
 
@@ -348,11 +348,11 @@ def test_a_class_has_another_version_once_an_attribute_is_set() -> None:
     assert version_of(Local) not in (None, first)
 
 
-def test_two_equal_functions_have_versions_of_their_own() -> None:
+def test_equal_functions_have_different_versions() -> None:
     assert version_of(scaler(2.0)) != version_of(scaler(2.0))
 
 
-def test_pickling_an_object_leaves_the_version_of_its_class() -> None:
+def test_pickling_an_object_keeps_the_version_of_its_class() -> None:
     first = version_of(Point)
-    pickle.dumps(Point(1))  # Python then keeps the names of the slots in the class
+    pickle.dumps(Point(1))  # Python then caches the names of the slots in the class
     assert version_of(Point) == first is not None

@@ -1,4 +1,4 @@
-"""Text that leaves a node can be encoded, whatever a task made of it."""
+"""Text that leaves a node can be encoded, for any output of a task."""
 
 import json
 from dataclasses import fields, is_dataclass
@@ -25,7 +25,7 @@ from skyward.wire.protocol.text import encodable, plain_json, with_encodable_tex
 pytestmark = pytest.mark.unit
 
 TEXTS = st.text(st.one_of(st.characters(), st.sampled_from("\udc80\ud800\udfff\x00\x1b\r\n")))
-"""Any string at all, lone surrogates among it."""
+"""Arbitrary strings, including lone surrogates."""
 
 KNOWN = st.builds(Known, st.integers(), TEXTS, st.booleans(), st.tuples(), TEXTS)
 EVENTS = st.one_of(
@@ -38,7 +38,7 @@ EVENTS = st.one_of(
 
 
 class Name(str):
-    """A string of the user's, which does not do what strings do."""
+    """A user's subclass of `str` with overridden methods."""
 
     def encode(self, *_: object) -> bytes:
         raise RuntimeError
@@ -48,26 +48,26 @@ class Name(str):
 
 
 @given(TEXTS)
-def test_text_is_changed_where_it_cannot_be_encoded_and_nowhere_else(text: str) -> None:
+def test_only_unencodable_characters_are_escaped(text: str) -> None:
     changed = encodable(text)
     assert changed.encode().decode() == changed
     assert changed == "".join(f"\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in text)
 
 
 @given(TEXTS)
-def test_strings_of_other_types_become_strings(text: str) -> None:
+def test_str_subclasses_become_str(text: str) -> None:
     changed = encodable(Name(text))
     assert type(changed) is str
     assert changed == encodable(text)
 
 
 @given(EVENTS)
-def test_every_text_of_an_event_can_be_encoded(event: Any) -> None:
+def test_all_text_of_an_event_is_encodable(event: Any) -> None:
     for text in _texts(with_encodable_text(event)):
         text.encode()
 
 
-def test_events_that_need_no_change_stay_the_same_object() -> None:
+def test_event_without_changes_stays_the_same_object() -> None:
     for event in (
         Output(1, "stdout", "é"),
         Metrics(NodeMetrics(scope="machine", cpu=1.0, cpus=2.0)),
@@ -81,12 +81,12 @@ def _nested(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @given(st.recursive(st.one_of(TEXTS, st.floats(), st.binary(), st.complex_numbers(), st.sets(st.integers())), _nested))
-def test_a_display_is_json_whatever_is_in_it(value: Any) -> None:
+def test_display_data_becomes_json(value: Any) -> None:
     found = plain_json(value)
     assert json.loads(json.dumps(found, ensure_ascii=False, allow_nan=False).encode()) == found
 
 
-def test_a_display_that_contains_itself_is_json() -> None:
+def test_recursive_display_data_becomes_json() -> None:
     value: list[Any] = []
     value += [value, {"a": value}]
     json.dumps(plain_json(value))

@@ -1,4 +1,4 @@
-"""The blobs of a node: each task reads or maps a copy of its own, and neither memory nor descriptors are left open."""
+"""The blob store of a node: each task reads or maps a copy of its own, and neither memory nor descriptors leak."""
 
 import mmap
 import os
@@ -40,7 +40,7 @@ def blob_files() -> list[Path]:
         try:
             if "skyward-blob" in os.readlink(entry):
                 found.append(entry)
-        except FileNotFoundError:  # the descriptor that lists them
+        except FileNotFoundError:  # the descriptor of the listing
             continue
     return found
 
@@ -52,7 +52,7 @@ def memory_held() -> int:
 
 @given(st.lists(st.binary(min_size=1, max_size=10_000), max_size=5))
 @settings(max_examples=40)
-def test_what_is_kept_can_be_mapped_and_dropped(parts: list[bytes]) -> None:
+def test_kept_buffers_can_be_mapped_and_dropped(parts: list[bytes]) -> None:
     before, held = open_blobs(), memory_held()
     store = BlobStore()
     keys = [store.keep(memoryview(part)) for part in parts]
@@ -66,7 +66,7 @@ def test_what_is_kept_can_be_mapped_and_dropped(parts: list[bytes]) -> None:
     assert open_blobs() == before
 
 
-def test_a_task_that_writes_to_its_map_changes_nobody_elses() -> None:
+def test_writes_to_a_map_are_private() -> None:
     store = BlobStore()
     key = store.keep(memoryview(b"abc"))
     one, other = store.read(key), store.read(key)
@@ -75,8 +75,8 @@ def test_a_task_that_writes_to_its_map_changes_nobody_elses() -> None:
     store.drop((key,))
 
 
-def test_a_new_client_is_told_of_what_was_brought_and_not_of_results() -> None:
-    """It would take those for blobs of calls to come, and drop them for others before it has fetched them."""
+def test_sizes_list_sent_blobs_and_no_results() -> None:
+    """A new client would take results for arguments, and drop them before it has fetched them."""
     store = BlobStore()
     store.publish(b"k", store.reserve(3))
     result = store.keep(memoryview(b"abc"))
@@ -86,11 +86,11 @@ def test_a_new_client_is_told_of_what_was_brought_and_not_of_results() -> None:
     assert store.sizes() == {}
 
 
-def test_a_map_outlives_its_blob() -> None:
+def test_map_outlives_its_blob() -> None:
     store = BlobStore()
     key = store.keep(memoryview(b"abc"))
     view = store.read(key)
-    store.drop((key, key, b"never there"))
+    store.drop((key, key, b"unknown"))
     assert bytes(view) == b"abc"
     with pytest.raises(KeyError):
         store.read(key)
@@ -98,7 +98,7 @@ def test_a_map_outlives_its_blob() -> None:
         store.get(key)
 
 
-def test_buffers_of_more_dimensions_are_kept_flat() -> None:
+def test_multidimensional_buffers_are_kept_flat() -> None:
     store = BlobStore()
     grid = memoryview(bytes(range(12))).cast("B", (3, 4))
     key = store.keep(grid)
@@ -106,7 +106,7 @@ def test_buffers_of_more_dimensions_are_kept_flat() -> None:
     store.drop((key,))
 
 
-def come(store: BlobStore, key: bytes, data: bytes) -> None:
+def publish(store: BlobStore, key: bytes, data: bytes) -> None:
     blob = store.reserve(len(data))
     blob.write(memoryview(data), 0)
     store.publish(key, blob)
@@ -114,22 +114,22 @@ def come(store: BlobStore, key: bytes, data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"content", b"content" * OWN], ids=["shared", "own"])
 class TestHolding:
-    def test_a_blob_that_comes_again_is_kept_once(self, data: bytes) -> None:
+    def test_repeated_blob_is_stored_once(self, data: bytes) -> None:
         held = memory_held()
         store = BlobStore()
-        come(store, b"key", data)
+        publish(store, b"key", data)
         once, place = memory_held(), store.get(b"key").place
-        come(store, b"key", data)
-        assert store.get(b"key").place == place  # which another process may be about to open
+        publish(store, b"key", data)
+        assert store.get(b"key").place == place  # another process may be about to open it
         assert memory_held() == once
         store.drop((b"key",))
         assert memory_held() == held
 
-    def test_a_held_blob_outlives_its_drop_and_goes_with_its_last_holder(self, data: bytes) -> None:
+    def test_held_blob_outlives_its_drop_until_the_last_release(self, data: bytes) -> None:
         held = memory_held()
         store = BlobStore()
-        come(store, b"key", data)
-        assert store.hold([b"key", b"never there", b"key"]) == [b"key", b"key"]
+        publish(store, b"key", data)
+        assert store.hold([b"key", b"unknown", b"key"]) == [b"key", b"key"]
         store.drop([b"key"])
         store.release([b"key"])
         assert bytes(store.read(b"key")) == data
@@ -138,16 +138,16 @@ class TestHolding:
         with pytest.raises(KeyError):
             store.get(b"key")
 
-    def test_a_blob_that_comes_again_while_it_is_held_is_dropped_no_more(self, data: bytes) -> None:
+    def test_publishing_a_held_blob_cancels_its_drop(self, data: bytes) -> None:
         store = BlobStore()
-        come(store, b"key", data)
+        publish(store, b"key", data)
         store.hold([b"key"])
         store.drop([b"key"])
-        come(store, b"key", data)
+        publish(store, b"key", data)
         store.release([b"key"])
         assert bytes(store.read(b"key")) == data
 
-    def test_a_blob_that_did_not_come_whole_gives_its_memory_back(self, data: bytes) -> None:
+    def test_incomplete_blob_frees_its_memory(self, data: bytes) -> None:
         held = memory_held()
         store = BlobStore()
         blob = store.reserve(2 * len(data))
@@ -156,22 +156,22 @@ class TestHolding:
         del blob
         assert memory_held() == held
 
-    def test_a_reader_keeps_a_dropped_blob(self, data: bytes) -> None:
-        """Its memory is not given back, and not used for another blob, while somebody reads it."""
+    def test_dropped_blob_stays_valid_for_its_readers(self, data: bytes) -> None:
+        """Its memory is neither freed nor reused while it has a reader."""
         store = BlobStore()
-        come(store, b"key", data)
+        publish(store, b"key", data)
         read, blob = store.read(b"key"), store.get(b"key")
         store.drop([b"key"])
-        come(store, b"other", bytes(len(data)))
+        publish(store, b"other", bytes(len(data)))
         assert os.pread(blob.fd, blob.size, blob.start) == data
         assert bytes(read) == data
         del blob
         assert bytes(read) == data
 
-    def test_a_forked_process_takes_nothing_with_it(self, data: bytes) -> None:
-        """It has the same memory, and its end, which collects all objects, is not the end of the blobs."""
+    def test_forked_process_does_not_free_blobs_of_its_parent(self, data: bytes) -> None:
+        """It shares the memory, and its exit, which finalizes all objects, must not free the blobs."""
         store = BlobStore()
-        come(store, b"key", data)
+        publish(store, b"key", data)
         child = os.fork()
         if child == 0:
             store.drop([b"key"])
@@ -181,7 +181,7 @@ class TestHolding:
         assert bytes(store.read(b"key")) == data
 
 
-def test_a_thousand_small_blobs_share_one_descriptor() -> None:
+def test_small_blobs_share_one_descriptor() -> None:
     before, held = open_blobs(), memory_held()
     store = BlobStore()
     keys = [store.keep(memoryview(b"%d" % number * 100)) for number in range(1000)]
@@ -191,7 +191,7 @@ def test_a_thousand_small_blobs_share_one_descriptor() -> None:
     assert bytes(store.read(keys[0])) == b"0" * 100
 
 
-def test_large_blobs_beyond_a_share_of_the_descriptors_are_stored_as_small_ones(
+def test_large_blobs_past_the_descriptor_limit_are_stored_like_small_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(blobs, "_limit", {resource.RLIMIT_NOFILE: 40, resource.RLIMIT_FSIZE: sys.maxsize}.get)
@@ -211,9 +211,9 @@ def test_large_blobs_beyond_a_share_of_the_descriptors_are_stored_as_small_ones(
     assert open_blobs() - before == 2
 
 
-def test_maps_that_tasks_keep_have_no_descriptors() -> None:
+def test_maps_hold_no_descriptors() -> None:
     if sys.version_info < (3, 13):
-        pytest.skip("a map of Python 3.12 has one")
+        pytest.skip("a map of Python 3.12 holds a descriptor")
     store = BlobStore()
     key = store.keep(memoryview(bytes(OWN)))
     before = open_blobs()
@@ -222,7 +222,7 @@ def test_maps_that_tasks_keep_have_no_descriptors() -> None:
     assert len(kept) == 100
 
 
-def test_another_shared_file_is_begun_where_the_system_limits_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_size_limit_starts_another_shared_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs, "_limit", {resource.RLIMIT_FSIZE: 3 * mmap.PAGESIZE}.get)
     before = open_blobs()
     store = BlobStore()
@@ -233,7 +233,7 @@ def test_another_shared_file_is_begun_where_the_system_limits_their_size(monkeyp
     assert open_blobs() - before == 1
 
 
-def test_a_blob_that_memory_has_no_room_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blob_beyond_free_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     held = memory_held()
     store = BlobStore()
     monkeypatch.setattr(blobs, "free_memory", lambda: 200 * 2**20)
@@ -242,12 +242,12 @@ def test_a_blob_that_memory_has_no_room_for_is_refused(monkeypatch: pytest.Monke
     assert store.reserve(50 * 2**20).size == 50 * 2**20
     monkeypatch.setattr(blobs, "free_memory", lambda: 0)
     with pytest.raises(MemoryError):
-        for _ in range(1000):  # small ones add up, too
+        for _ in range(1000):  # small blobs add up, too
             store.keep(memoryview(bytes(100_000)))
     assert memory_held() - held < 10_000_000
 
 
-def test_a_blob_of_another_process_is_taken_over() -> None:
+def test_blob_of_another_process_is_adopted() -> None:
     child, store = BlobStore(), BlobStore()
     theirs = child.keep(memoryview(b"result"))
     blob = child.get(theirs)
@@ -259,7 +259,7 @@ def test_a_blob_of_another_process_is_taken_over() -> None:
 
 
 @pytest.mark.parametrize("data", [b"shared", b"own" * OWN], ids=["shared", "own"])
-def test_a_place_is_good_for_any_process_of_the_node(data: bytes) -> None:
+def test_location_is_valid_for_any_process_of_the_node(data: bytes) -> None:
     store = BlobStore()
     store.keep(memoryview(b"before it"))
     key = store.keep(memoryview(data))
@@ -269,14 +269,14 @@ def test_a_place_is_good_for_any_process_of_the_node(data: bytes) -> None:
     assert bytes(store.read(key)) == data
 
 
-def test_a_file_that_is_not_the_blob_is_not_taken_over() -> None:
+def test_file_of_another_size_is_not_taken_over() -> None:
     store = BlobStore()
     place = store.get(store.keep(memoryview(bytes(OWN)))).place
     with pytest.raises(EOFError):
         store.take_over(place._replace(size=OWN + 1))
 
 
-def test_dropped_blob_that_is_wanted_again_while_a_task_holds_it_stays() -> None:
+def test_retaining_a_held_blob_cancels_its_drop() -> None:
     store = BlobStore()
     key = store.keep(memoryview(b"bytes"))
     held = store.hold([key])
@@ -289,23 +289,23 @@ def test_dropped_blob_that_is_wanted_again_while_a_task_holds_it_stays() -> None
 
 
 @pytest.mark.parametrize("data", [b"shared", b"own" * OWN], ids=["shared", "own"])
-def test_memory_that_a_result_stands_on_can_be_read_and_passed_on(data: bytes) -> None:
-    """It is stored then, once, and the memory let go."""
+def test_owned_memory_can_be_read_and_shared(data: bytes) -> None:
+    """The first read stores it, once, and releases the memory."""
     store = BlobStore()
     key = store.own(memoryview(data))
     assert bytes(store.owned(key) or b"") == data
     first = store.read(key)
     first[:1] = b"x"
-    assert bytes(store.read(key)) == data, "each reader has its own"
+    assert bytes(store.read(key)) == data, "each reader has a copy of its own"
     assert store.owned(key) is None
     assert bytes(read_place(store.get(key).place)) == data
-    assert key not in store.sizes(), "it was not brought here"
+    assert key not in store.sizes(), "results are not listed"
     store.drop([key])
     with pytest.raises(KeyError):
         store.get(key)
 
 
-def test_memory_that_a_result_stands_on_stays_as_long_as_a_task_holds_it() -> None:
+def test_owned_memory_stays_while_a_task_holds_it() -> None:
     store = BlobStore()
     key = store.own(memoryview(b"result"))
     assert store.hold([key, b"unknown"]) == [key]
@@ -319,7 +319,7 @@ def test_memory_that_a_result_stands_on_stays_as_long_as_a_task_holds_it() -> No
     assert store.owned(other) is None
 
 
-def test_memory_that_a_result_stands_on_is_stored_once_for_many_at_a_time() -> None:
+def test_owned_memory_is_stored_once_for_concurrent_readers() -> None:
     store = BlobStore()
     data = bytes(range(256)) * 4096
     key = store.own(memoryview(data))

@@ -1,4 +1,4 @@
-"""Watching the connections at the engine's ports goes on whatever fails meanwhile."""
+"""The watch over connections at the engine's ports survives failures."""
 
 import os
 import socket
@@ -14,47 +14,47 @@ pytestmark = pytest.mark.unit
 
 NO_DESCRIPTOR = """
 import os, resource, threading, time
-from skyward.worker import connection_limit
+from skyward.worker.runtime import connection_limit
 
 class Clock:
-    looks = 0
+    checks = 0
     monotonic = staticmethod(time.monotonic)
 
     def sleep(self, seconds):
         time.sleep(0.001)
-        self.looks += 1
+        self.checks += 1
 
 clock = connection_limit.clock = Clock()
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 connection_limit.ConnectionLimit(lambda: ("127.0.0.1:1",)).start()
-(watching,) = (each for each in threading.enumerate() if each.name == "skyward-connections")
+(watcher,) = (each for each in threading.enumerate() if each.name == "skyward-connections")
 try:
     while True:
         os.dup(0)
 except OSError:
     pass
-before = clock.looks
-while watching.is_alive() and clock.looks < before + 5:
+before = clock.checks
+while watcher.is_alive() and clock.checks < before + 5:
     time.sleep(0.001)
-print(watching.is_alive(), flush=True)
+print(watcher.is_alive(), flush=True)
 os._exit(0)
 """
 
 
-def test_connections_are_watched_after_no_descriptor_was_free() -> None:
+def test_watch_continues_after_a_shortage_of_descriptors() -> None:
     done = subprocess.run([sys.executable, "-c", NO_DESCRIPTOR], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True\n", done.stderr
 
 
-def test_connection_reset_while_it_is_looked_at_does_not_end_the_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_reset_during_a_check_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     resets = iter((True, False, False))
 
-    def taken(_: socket.socket) -> int:
+    def bytes_acked(_: socket.socket) -> int:
         if next(resets):
             raise OSError("Transport endpoint is not connected")
         return 0
 
-    monkeypatch.setattr(connection_limit, "_taken", taken)
+    monkeypatch.setattr(connection_limit, "_bytes_acked", bytes_acked)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
         both = [(socket.create_connection((host, port)), listener.accept()[0]) for _ in range(3)]
@@ -67,16 +67,16 @@ def test_connection_reset_while_it_is_looked_at_does_not_end_the_look(monkeypatc
                 each.close()
 
 
-def test_look_that_fails_leaves_no_descriptor_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = iter((0, MemoryError()))
+def test_failed_check_leaves_no_descriptor_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = iter((0, MemoryError()))
 
-    def taken(_: socket.socket) -> int:
-        said = next(looks)
-        if isinstance(said, BaseException):
-            raise said
-        return said
+    def bytes_acked(_: socket.socket) -> int:
+        result = next(results)
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
-    monkeypatch.setattr(connection_limit, "_taken", taken)
+    monkeypatch.setattr(connection_limit, "_bytes_acked", bytes_acked)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
         both = [(socket.create_connection((host, port)), listener.accept()[0]) for _ in range(2)]

@@ -36,7 +36,7 @@ either = pytest.mark.parametrize("on", [on_main, on_another])
 
 
 def later(call: Callable[[], object], begun: threading.Event) -> threading.Thread:
-    """Call on another thread, once the user's code runs."""
+    """Call `call` on another thread, once the user's code runs."""
 
     def wait_and_call() -> None:
         begun.wait(10)
@@ -71,17 +71,17 @@ def test_user_code_is_interrupted_and_sees_a_keyboard_interrupt(on: Callable[...
     on(test)
 
 
-def test_on_the_main_thread_even_a_blocking_call_ends() -> None:
+def test_blocking_call_on_the_main_thread_is_interrupted() -> None:
     guard, begun, over = ThreadGuard(), threading.Event(), threading.Event()
 
-    def insist() -> None:  # a signal that comes just before the call blocks is not noticed by it
+    def insist() -> None:  # a signal just before the call blocks does not end it
         while not over.wait(0.1):
             guard.interrupt("cancelled")
 
     def work() -> None:
         begun.set()
         threading.Event().wait(50)
-        pytest.fail("the call went on")
+        pytest.fail("the call was not interrupted")
 
     thread = later(insist, begun)
     with pytest.raises(Interrupted):
@@ -90,7 +90,7 @@ def test_on_the_main_thread_even_a_blocking_call_ends() -> None:
     thread.join(10)
 
 
-def test_what_is_shielded_ends_before_it_is_interrupted() -> None:
+def test_shielded_block_ends_before_the_interrupt() -> None:
     guard, done, after = ThreadGuard(), [], []
 
     def work() -> None:
@@ -105,7 +105,7 @@ def test_what_is_shielded_ends_before_it_is_interrupted() -> None:
 
 
 @either
-def test_what_is_interrupted_once_may_be_again(on: Callable[..., None]) -> None:
+def test_code_that_catches_an_interrupt_is_interrupted_again(on: Callable[..., None]) -> None:
     def test() -> None:
         guard, begun, over = ThreadGuard(), threading.Event(), threading.Event()
         caught = []
@@ -135,7 +135,7 @@ def test_what_is_interrupted_once_may_be_again(on: Callable[..., None]) -> None:
 
 
 @either
-def test_outside_user_code_nothing_is_interrupted(on: Callable[..., None]) -> None:
+def test_code_outside_the_guard_is_not_interrupted(on: Callable[..., None]) -> None:
     def test() -> None:
         guard = ThreadGuard()
         guard.interrupt("cancelled")
@@ -148,7 +148,7 @@ def test_outside_user_code_nothing_is_interrupted(on: Callable[..., None]) -> No
 
 
 @either
-def test_an_error_of_the_user_comes_through_and_closes_the_guard(on: Callable[..., None]) -> None:
+def test_user_error_propagates_and_closes_the_guard(on: Callable[..., None]) -> None:
     def test() -> None:
         guard = ThreadGuard()
         with pytest.raises(ValueError, match="substring"):
@@ -160,18 +160,18 @@ def test_an_error_of_the_user_comes_through_and_closes_the_guard(on: Callable[..
 
 
 @either
-def test_an_interrupt_on_the_way_out_leaves_the_guard_closed(on: Callable[..., None]) -> None:
+def test_interrupt_during_closing_leaves_the_guard_closed(on: Callable[..., None]) -> None:
     def test() -> None:
         guard = ThreadGuard()
         leave, due = guard._leave, [Interrupted()]
 
         def interrupted() -> None:
-            """Where the interpreter looks for interrupts: as the function begins."""
+            """Raise where the interpreter checks for interrupts: at the start of the function."""
             if due:
                 raise due.pop()
             leave()
 
-        guard._leave = interrupted  # type: ignore[method-assign]  # the one point that no test hits by chance
+        guard._leave = interrupted  # type: ignore[method-assign]  # this point is not hit by chance
         with pytest.raises(Interrupted):
             guard.run(lambda: 3)
         guard.interrupt("cancelled")
@@ -182,7 +182,7 @@ def test_an_interrupt_on_the_way_out_leaves_the_guard_closed(on: Callable[..., N
 
 
 @either
-def test_interrupts_that_come_together_are_one(on: Callable[..., None]) -> None:
+def test_interrupts_in_quick_succession_are_merged(on: Callable[..., None]) -> None:
     def test() -> None:
         guard = ThreadGuard()
 
@@ -192,7 +192,7 @@ def test_interrupts_that_come_together_are_one(on: Callable[..., None]) -> None:
                 for _ in range(100):
                     time.sleep(0.001)
             except KeyboardInterrupt:
-                guard.interrupt("timeout")  # the other one may just have been decided on
+                guard.interrupt("timeout")  # as by a second thread at the same time
             return "ended by itself"
 
         assert guard.run(work) == "ended by itself"
@@ -202,8 +202,8 @@ def test_interrupts_that_come_together_are_one(on: Callable[..., None]) -> None:
 
 
 @either
-def test_an_interrupt_at_the_very_end_never_lands_outside(on: Callable[..., None]) -> None:
-    """A thread interrupts all the time while short calls come and go. Each ends with its result or interrupted."""
+def test_late_interrupt_never_lands_outside_the_guard(on: Callable[..., None]) -> None:
+    """A thread interrupts continuously during short calls. Each call returns or raises `Interrupted`."""
 
     def test() -> None:
         guard, stop = ThreadGuard(), threading.Event()
@@ -214,7 +214,7 @@ def test_an_interrupt_at_the_very_end_never_lands_outside(on: Callable[..., None
 
         thread = threading.Thread(target=hammer, daemon=True)
         interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-6)  # so that the threads meet at every point there is
+        sys.setswitchinterval(1e-6)  # so that the threads interleave at every point
         outcomes = {True: 0, False: 0}
         try:
             thread.start()
@@ -235,7 +235,7 @@ def test_an_interrupt_at_the_very_end_never_lands_outside(on: Callable[..., None
 
 
 @either
-def test_a_coroutine_is_cancelled_first_and_interrupted_then(on: Callable[..., None]) -> None:
+def test_coroutine_is_cancelled_before_it_is_interrupted(on: Callable[..., None]) -> None:
     def test() -> None:
         guard, begun, over = ThreadGuard(), threading.Event(), threading.Event()
         seen: list[str] = []
@@ -257,7 +257,7 @@ def test_a_coroutine_is_cancelled_first_and_interrupted_then(on: Callable[..., N
                 raise
 
         thread = later(insist, begun)
-        with pytest.raises((Interrupted, asyncio.CancelledError)):  # whichever of the two arrives first
+        with pytest.raises((Interrupted, asyncio.CancelledError)):  # whichever arrives first
             guard.run(lambda: run_coroutine(stubborn(), guard))
         over.set()
         thread.join(10)
@@ -267,7 +267,7 @@ def test_a_coroutine_is_cancelled_first_and_interrupted_then(on: Callable[..., N
     on(test)
 
 
-def test_a_coroutine_that_ends_when_it_is_cancelled_is_not_interrupted() -> None:
+def test_coroutine_that_ends_after_cancellation_is_not_interrupted() -> None:
     guard = ThreadGuard()
 
     async def tidy() -> str:

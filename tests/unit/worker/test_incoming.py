@@ -1,4 +1,4 @@
-"""Blobs on their way in: whole before they are in the store, readable before that, and never left open."""
+"""Incoming blobs: complete before they are in the store, readable before that, and never leaked."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ def memory_held() -> int:
     """Return the bytes of memory in the files of blobs."""
     held = 0
     for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the descriptor that lists them
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing
             if "skyward-blob" in os.readlink(entry):
                 held += os.stat(entry).st_blocks * 512
     return held
@@ -34,20 +34,20 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlobStore]:
     before, threads = memory_held(), set(threading.enumerate())
     store = BlobStore()
     yield store
-    for thread in set(threading.enumerate()) - threads:  # those that clear up what did not come
+    for thread in set(threading.enumerate()) - threads:  # threads that clean up incomplete blobs
         thread.join(SOON)
-        del thread  # it refers to what it has given up
+        del thread  # it refers to the blob that it dropped
     store.drop([KEY])
     assert memory_held() == before
 
 
-def break_off(arrivals: IncomingBlobs, upto: int) -> None:
+def interrupt_transfer(arrivals: IncomingBlobs, upto: int) -> None:
     with contextlib.suppress(EOFError), arrivals.writing(KEY, len(DATA)) as arrival:
         arrival.write(memoryview(DATA)[:upto], 0)
         raise EOFError
 
 
-def test_a_blob_is_in_the_store_when_it_is_whole(store: BlobStore) -> None:
+def test_blob_is_published_when_it_is_complete(store: BlobStore) -> None:
     arrivals = IncomingBlobs(store)
     with arrivals.writing(KEY, len(DATA)) as arrival:
         arrival.write(memoryview(DATA)[:50], 0)
@@ -56,7 +56,7 @@ def test_a_blob_is_in_the_store_when_it_is_whole(store: BlobStore) -> None:
     assert bytes(store.read(KEY)) == DATA
 
 
-def test_it_is_read_as_far_as_it_has_come(store: BlobStore) -> None:
+def test_incoming_blob_can_be_read_up_to_the_bytes_received(store: BlobStore) -> None:
     arrivals = IncomingBlobs(store)
     with arrivals.writing(KEY, len(DATA)) as arrival, arrivals.reading(KEY, 0) as source:
         assert source is not None
@@ -68,7 +68,7 @@ def test_it_is_read_as_far_as_it_has_come(store: BlobStore) -> None:
         assert source.reached(70, within=0) == len(DATA)
 
 
-def test_who_comes_first_waits_for_it_to_begin(store: BlobStore) -> None:
+def test_early_reader_waits_for_the_transfer(store: BlobStore) -> None:
     arrivals = IncomingBlobs(store)
     found = list[int]()
 
@@ -87,12 +87,12 @@ def test_who_comes_first_waits_for_it_to_begin(store: BlobStore) -> None:
         assert source is None
 
 
-def test_another_goes_on_where_one_stopped_and_who_reads_notices_nothing(
+def test_second_transfer_resumes_the_first_and_readers_continue(
     store: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyward.worker.blobs.incoming.KEEP", 1.0)
     arrivals = IncomingBlobs(store)
-    break_off(arrivals, 120)
+    interrupt_transfer(arrivals, 120)
     with arrivals.reading(KEY, 0) as source, arrivals.writing(KEY, len(DATA)) as arrival:
         assert source is not None
         assert arrival.reached == source.reached(0, 0) == 120
@@ -102,7 +102,7 @@ def test_another_goes_on_where_one_stopped_and_who_reads_notices_nothing(
     assert bytes(store.read(KEY)) == DATA
 
 
-def test_one_from_the_front_beside_one_in_the_middle(store: BlobStore) -> None:
+def test_concurrent_transfers_of_one_blob(store: BlobStore) -> None:
     arrivals = IncomingBlobs(store)
     with arrivals.writing(KEY, len(DATA)) as first, arrivals.writing(KEY, len(DATA)) as second:
         first.write(memoryview(DATA)[:120], 0)
@@ -113,20 +113,20 @@ def test_one_from_the_front_beside_one_in_the_middle(store: BlobStore) -> None:
     assert bytes(store.read(KEY)) == DATA
 
 
-def test_what_does_not_come_is_given_up_after_a_while(store: BlobStore) -> None:
+def test_incomplete_blob_is_given_up_after_a_while(store: BlobStore) -> None:
     arrivals = IncomingBlobs(store)
-    break_off(arrivals, 120)
+    interrupt_transfer(arrivals, 120)
     with arrivals.reading(KEY, 0) as source:
         assert source is not None
-        with pytest.raises(EOFError, match="does not come"):
+        with pytest.raises(EOFError, match="was given up"):
             source.reached(120, SOON)
     assert not arrivals.has(KEY)
 
 
-def test_what_is_not_the_blob_begins_anew(store: BlobStore) -> None:
+def test_corrupt_blob_is_transferred_from_the_front(store: BlobStore) -> None:
     arrivals = IncomingBlobs(store)
-    with arrivals.reading(KEY, 0) as nothing, contextlib.suppress(EOFError):
-        assert nothing is None
+    with arrivals.reading(KEY, 0) as absent, contextlib.suppress(EOFError):
+        assert absent is None
         with arrivals.writing(KEY, len(DATA)) as arrival:
             arrival.write(memoryview(bytes(len(DATA))), 0)
             arrivals.spoil(KEY, arrival)
@@ -138,15 +138,15 @@ def test_what_is_not_the_blob_begins_anew(store: BlobStore) -> None:
     assert bytes(store.read(KEY)) == DATA
 
 
-def test_one_that_is_whole_elsewhere_is_taken_over(store: BlobStore) -> None:
+def test_blob_of_another_process_replaces_a_transfer(store: BlobStore) -> None:
     arrivals = IncomingBlobs(store)
-    break_off(arrivals, 10)
+    interrupt_transfer(arrivals, 10)
     elsewhere = BlobStore()
-    whole = elsewhere.keep(memoryview(DATA))
+    complete = elsewhere.keep(memoryview(DATA))
     with arrivals.reading(KEY, 0) as source:
         assert source is not None
-        arrivals.adopt(KEY, elsewhere.get(whole).place)
+        arrivals.adopt(KEY, elsewhere.get(complete).place)
         with pytest.raises(EOFError):
             source.reached(10, 0)
-    elsewhere.drop([whole])
+    elsewhere.drop([complete])
     assert bytes(store.read(KEY)) == DATA

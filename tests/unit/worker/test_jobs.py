@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 
 def _fail(credited: int) -> None:
-    pytest.fail(f"there was room, with {credited} units given")
+    pytest.fail(f"waited although there was room, with {credited} units granted")
 
 
 @pytest.fixture
@@ -24,34 +24,34 @@ def job() -> Job:
     return job
 
 
-def test_wait_for_credit_is_told_once_for_each_credit_that_does_not_do(job: Job) -> None:
-    told: SimpleQueue[int] = SimpleQueue()
-    job.take_credit(WINDOW - 10, told.put)
-    assert told.empty(), "there was room"
-    waiting = threading.Thread(target=job.take_credit, args=(100, told.put))
+def test_wait_for_credit_is_reported_once_for_each_insufficient_credit(job: Job) -> None:
+    reported: SimpleQueue[int] = SimpleQueue()
+    job.take_credit(WINDOW - 10, reported.put)
+    assert reported.empty(), "waited although there was room"
+    waiting = threading.Thread(target=job.take_credit, args=(100, reported.put))
     waiting.start()
-    assert told.get(timeout=10) == WINDOW
+    assert reported.get(timeout=10) == WINDOW
     job.deliver(Credit(1, 20))
-    assert told.get(timeout=10) == WINDOW + 20
+    assert reported.get(timeout=10) == WINDOW + 20
     job.deliver(Credit(1, 70))
     waiting.join(10)
     assert not waiting.is_alive()
-    assert told.empty()
+    assert reported.empty()
 
 
-def test_credit_that_comes_while_the_wait_is_told_ends_it(job: Job) -> None:
+def test_credit_granted_during_the_report_ends_the_wait(job: Job) -> None:
     job.take_credit(WINDOW, _fail)
-    told: list[int] = []
+    reported: list[int] = []
 
     def pause(credited: int) -> None:
-        told.append(credited)
+        reported.append(credited)
         job.deliver(Credit(1, 1))
 
     job.take_credit(2, pause)
-    assert told == [WINDOW, WINDOW + 1]
+    assert reported == [WINDOW, WINDOW + 1]
 
 
-def test_stopped_job_waits_for_no_credit(job: Job) -> None:
+def test_stopped_job_does_not_wait_for_credit(job: Job) -> None:
     job.take_credit(WINDOW, _fail)
     with pytest.raises(Stopped):
         job.take_credit(1, lambda _: job.stop("cancelled"))

@@ -1,4 +1,4 @@
-"""The lease of a worker, in the steps of its own clock."""
+"""The lease of a worker, driven by a fake clock."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,8 @@ from skyward.worker.runtime.lease import Lease
 pytestmark = pytest.mark.unit
 
 
-def kept(idle: Callable[[int], bool], renewed: Callable[[int], bool]) -> int:
-    """The second in which a lease of 5 s, with 10 s to finish, ends its worker."""
+def lease_end(idle: Callable[[int], bool], renewed: Callable[[int], bool]) -> int:
+    """Return the second in which a lease of 5 s, with 10 s to finish, ends its worker."""
     now = 0
     ended: list[int] = []
 
@@ -22,27 +22,27 @@ def kept(idle: Callable[[int], bool], renewed: Callable[[int], bool]) -> int:
         if renewed(now):
             lease.renew()
 
-    lease = Lease(5, lambda: idle(now), lambda: ended.append(now), finish_within=10, look=1, pause=pause)
+    lease = Lease(5, lambda: idle(now), lambda: ended.append(now), finish_within=10, check_every=1, pause=pause)
     lease.keep()
     assert ended == [now]
     return now
 
 
-def test_it_ends_when_nobody_renews_it() -> None:
-    assert kept(idle=lambda now: True, renewed=lambda now: False) == 6
+def test_lease_without_renewal_expires() -> None:
+    assert lease_end(idle=lambda now: True, renewed=lambda now: False) == 6
 
 
-def test_each_renewal_gives_all_of_it() -> None:
-    assert kept(idle=lambda now: True, renewed=lambda now: now <= 20) == 25
+def test_renewal_restores_the_whole_lease() -> None:
+    assert lease_end(idle=lambda now: True, renewed=lambda now: now <= 20) == 25
 
 
-def test_what_runs_finishes() -> None:
-    assert kept(idle=lambda now: now >= 9, renewed=lambda now: False) == 9
+def test_running_task_may_finish() -> None:
+    assert lease_end(idle=lambda now: now >= 9, renewed=lambda now: False) == 9
 
 
-def test_what_runs_on_and_on_is_ended() -> None:
-    assert kept(idle=lambda now: False, renewed=lambda now: False) == 16
+def test_endless_task_is_ended() -> None:
+    assert lease_end(idle=lambda now: False, renewed=lambda now: False) == 16
 
 
-def test_a_client_that_is_back_keeps_it_from_ending() -> None:
-    assert kept(idle=lambda now: False, renewed=lambda now: now == 12) == 12 + 5 + 10
+def test_returning_client_renews_expired_lease() -> None:
+    assert lease_end(idle=lambda now: False, renewed=lambda now: now == 12) == 12 + 5 + 10

@@ -1,4 +1,4 @@
-"""Notes on system packages that a node should have and was not given."""
+"""Notes on requested system packages that were not installed on a node."""
 
 import ctypes
 import subprocess
@@ -23,7 +23,7 @@ def raised(call: Any, *args: Any, **kwargs: Any) -> BaseException:
 
 class Hostile(OSError):
     def __str__(self) -> str:
-        raise RuntimeError("not to be looked at")
+        raise RuntimeError("cannot be inspected")
 
 
 ABOUT_THE_SYSTEM = {
@@ -40,15 +40,15 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("case", [*ABOUT_THE_SYSTEM, *OTHERS])
-def test_note_is_for_programs_and_libraries(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_note_is_added_to_errors_about_programs_and_libraries(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     call = (ABOUT_THE_SYSTEM | OTHERS)[case]
-    assert not hasattr(as_ordinary_error(raised(call), "f()", 0), "__notes__")  # the node has what was asked for
+    assert not hasattr(as_ordinary_error(raised(call), "f()", 0), "__notes__")  # no package is missing
     monkeypatch.setattr(missing, "_NOT_INSTALLED", ["ffmpeg", "jq"])
-    told = as_ordinary_error(raised(call), "f()", 0)
-    assert getattr(told, "__notes__", []) == ([NOTE] if case in ABOUT_THE_SYSTEM else [])
+    replaced = as_ordinary_error(raised(call), "f()", 0)
+    assert getattr(replaced, "__notes__", []) == ([NOTE] if case in ABOUT_THE_SYSTEM else [])
 
 
-def test_members_of_groups_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_note_is_added_to_members_of_exception_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing, "_NOT_INSTALLED", ["ffmpeg", "jq"])
     member = raised(ABOUT_THE_SYSTEM["no program"])
     assert isinstance(member, Exception)
@@ -56,7 +56,7 @@ def test_members_of_groups_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert member.__notes__ == [NOTE]
 
 
-def test_exception_that_cannot_be_looked_at_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_that_cannot_be_inspected_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing, "_NOT_INSTALLED", ["ffmpeg", "jq"])
     error = Hostile()
     assert as_ordinary_error(error, "f()", 0) is error

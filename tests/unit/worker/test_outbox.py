@@ -1,4 +1,4 @@
-"""Events on their way to the client: all arrive, in order, in few messages, and a writer waits for a slow client."""
+"""The outbox: all events arrive, in order, in few messages, and a writer waits for a slow client."""
 
 import threading
 from collections.abc import Iterable
@@ -33,12 +33,12 @@ END = Payload(b"")
 
 
 def quiet() -> Outbox:
-    """An outbox that somebody listens to, and that wakes nobody."""
+    """Return an outbox with a listening client, without wake-ups."""
     return Outbox(lambda urgent: None, lambda: True, Backlog(0, None))
 
 
 def pieces(events: Iterable[Event]) -> list[object]:
-    """What the events say, whatever was merged: each element of a stream by itself, and text as one."""
+    """Normalise events, whatever was merged: each element of a stream by itself, and adjacent text joined."""
     found: list[object] = []
     for event in events:
         match event:
@@ -56,13 +56,13 @@ def pieces(events: Iterable[Event]) -> list[object]:
 
 
 class Client(RuleBasedStateMachine):
-    """Puts events, and takes them as a client does that loses answers and asks again."""
+    """A worker that puts events, and a client that loses answers and asks again."""
 
     def __init__(self) -> None:
         super().__init__()
         self.outbox = quiet()
         self.put: list[Event] = []
-        self.heard: list[Event] = []
+        self.received: list[Event] = []
         self.sent = 0
 
     def add(self, event: Event) -> None:
@@ -93,33 +93,33 @@ class Client(RuleBasedStateMachine):
         first, events = self.outbox.take()
         assert first == self.sent + 1
         self.sent += len(events)
-        if not lost and first <= len(self.heard) + 1:
-            assert events[: len(self.heard) + 1 - first] == tuple(self.heard[first - 1 :])[: len(events)]
-            self.heard += events[len(self.heard) + 1 - first :]
+        if not lost and first <= len(self.received) + 1:
+            assert events[: len(self.received) + 1 - first] == tuple(self.received[first - 1 :])[: len(events)]
+            self.received += events[len(self.received) + 1 - first :]
 
     @rule()
     def acknowledge(self) -> None:
-        self.outbox.acknowledge(len(self.heard))
+        self.outbox.acknowledge(len(self.received))
 
     @rule()
     def ask_again(self) -> None:
-        self.outbox.acknowledge(len(self.heard))
+        self.outbox.acknowledge(len(self.received))
         self.outbox.rewind()
-        self.sent = len(self.heard)
+        self.sent = len(self.received)
 
     @invariant()
-    def what_was_heard_is_what_was_put_so_far(self) -> None:
-        heard, put = pieces(self.heard), pieces(self.put)
-        if heard and isinstance(heard[-1], Output):  # the rest of the text may be on its way
-            last, whole = heard.pop(), put[len(heard)]
+    def received_events_are_a_prefix_of_those_put(self) -> None:
+        received, put = pieces(self.received), pieces(self.put)
+        if received and isinstance(received[-1], Output):  # the rest of the text may be in transit
+            last, whole = received.pop(), put[len(received)]
             assert isinstance(whole, Output)
             assert whole.text.startswith(last.text)  # type: ignore[attr-defined]  # it is an Output
-        assert heard == put[: len(heard)]
+        assert received == put[: len(received)]
 
     @invariant()
-    def each_piece_begins_where_the_one_before_it_ended(self) -> None:
+    def each_offset_is_the_end_of_the_text_before(self) -> None:
         ends: dict[tuple[int, str], int] = {}
-        for event in self.heard:
+        for event in self.received:
             if isinstance(event, Output):
                 assert event.offset == ends.get((event.task, event.stream), 0)
                 ends[event.task, event.stream] = event.offset + len(event.text)
@@ -128,8 +128,8 @@ class Client(RuleBasedStateMachine):
         self.ask_again()
         while self.outbox.pending:
             self.answer(lost=False)
-        self.outbox.acknowledge(len(self.heard))
-        assert pieces(self.heard) == pieces(self.put)
+        self.outbox.acknowledge(len(self.received))
+        assert pieces(self.received) == pieces(self.put)
         assert (self.outbox.take()[1], self.outbox._bytes) == ((), 0)
 
 
@@ -147,7 +147,7 @@ def put(outbox: Outbox, *events: Event) -> None:
         outbox.put(event, urgent=False, wait=False)
 
 
-def test_texts_of_one_stream_become_one_event(outbox: Outbox) -> None:
+def test_adjacent_texts_of_one_stream_are_merged(outbox: Outbox) -> None:
     put(outbox, *(Output(1, "stdout", str(number)) for number in range(5)))
     put(outbox, Output(1, "stderr", "e"), Output(2, "stderr", "f"), Output(1, "stdout", "g"))
     assert outbox.take() == (
@@ -161,14 +161,14 @@ def test_texts_of_one_stream_become_one_event(outbox: Outbox) -> None:
     )
 
 
-def test_what_was_sent_is_not_added_to(outbox: Outbox) -> None:
+def test_sent_event_is_not_extended(outbox: Outbox) -> None:
     put(outbox, Output(1, "stdout", "a"))
     assert outbox.take() == (1, (Output(1, "stdout", "a", 0),))
     put(outbox, Output(1, "stdout", "b"))
     assert outbox.take() == (2, (Output(1, "stdout", "b", 1),))
 
 
-def test_a_message_is_no_larger_than_a_batch_unless_one_event_is(outbox: Outbox) -> None:
+def test_message_exceeds_a_batch_only_for_a_larger_event(outbox: Outbox) -> None:
     put(outbox, *(Output(task, "stdout", LARGE) for task in range(1, 8)))
     put(outbox, Output(9, "stdout", LARGE * 4), Started(9))
     counts = []
@@ -180,7 +180,7 @@ def test_a_message_is_no_larger_than_a_batch_unless_one_event_is(outbox: Outbox)
     assert counts == [2, 2, 2, 1, 1, 1]
 
 
-def test_the_putting_thread_wakes_whoever_sends() -> None:
+def test_put_wakes_the_sender() -> None:
     woken: list[bool] = []
     outbox = Outbox(woken.append, lambda: True, Backlog(0, None))
     outbox.put(Started(1), urgent=True, wait=False)
@@ -189,7 +189,7 @@ def test_the_putting_thread_wakes_whoever_sends() -> None:
 
 
 def full(outbox: Outbox) -> threading.Thread:
-    """A writer that has to wait, since the client is behind."""
+    """Start a writer that blocks, because the client is behind."""
     put(outbox, Output(1, "stdout", "x" * (LIMIT + 1)))
     writer = threading.Thread(
         target=outbox.put, args=(Output(1, "stdout", "y"),), kwargs={"urgent": False, "wait": True}, daemon=True
@@ -200,25 +200,25 @@ def full(outbox: Outbox) -> threading.Thread:
     return writer
 
 
-def test_a_writer_waits_until_the_client_has_caught_up(outbox: Outbox) -> None:
+def test_writer_waits_until_the_client_has_caught_up(outbox: Outbox) -> None:
     writer = full(outbox)
     outbox.take()
     writer.join(0.05)
-    assert writer.is_alive()  # sent is not arrived
+    assert writer.is_alive()  # sent, but not acknowledged
     outbox.acknowledge(1)
     writer.join(10)
     assert not writer.is_alive()
     assert outbox.take() == (2, (Output(1, "stdout", "y", LIMIT + 1),))
 
 
-def test_the_end_of_a_task_waits_for_nobody(outbox: Outbox) -> None:
+def test_end_of_a_task_is_queued_without_waiting(outbox: Outbox) -> None:
     put(outbox, Output(1, "stdout", "x" * (LIMIT + 1)))
     outbox.put(Finished(1, "value", END, 0.0), urgent=True, wait=False)
     assert len(outbox.take()[1]) == 1
     assert outbox.take()[1] == (Finished(1, "value", END, 0.0),)
 
 
-def test_every_waiting_writer_goes_when_the_worker_ends(outbox: Outbox) -> None:
+def test_close_releases_waiting_writers(outbox: Outbox) -> None:
     writer = full(outbox)
     outbox.close()
     writer.join(10)
@@ -229,27 +229,27 @@ def metrics(cpu: float) -> Metrics:
     return Metrics(NodeMetrics("machine", cpu, 2.0))
 
 
-def test_of_metrics_the_latest_go_along_with_what_is_sent(outbox: Outbox) -> None:
+def test_latest_metrics_are_sent_with_other_events(outbox: Outbox) -> None:
     outbox.put_latest(metrics(0.1))
     outbox.put_latest(metrics(0.2))
-    assert not outbox.pending, "they are no reason to send"
+    assert not outbox.pending, "metrics alone are not sent"
     put(outbox, Started(1))
     assert outbox.take() == (1, (Started(1), metrics(0.2)))
     assert outbox.take() == (3, ())
 
 
-def test_a_heartbeat_takes_metrics_along_and_they_are_acknowledged_like_all_else(outbox: Outbox) -> None:
+def test_heartbeat_carries_metrics_which_are_acknowledged(outbox: Outbox) -> None:
     outbox.put_latest(metrics(0.1))
     assert outbox.take() == (1, (metrics(0.1),))
-    assert outbox.unheard
+    assert outbox.unacknowledged
     outbox.rewind()
     assert outbox.take() == (1, (metrics(0.1),))
     outbox.acknowledge(1)
-    assert not outbox.unheard
+    assert not outbox.unacknowledged
 
 
-def test_of_streams_beyond_number_those_that_are_silent_are_forgotten_and_say_so(outbox: Outbox) -> None:
-    """What is forgotten has no place any more, rather than a wrong one."""
+def test_lengths_of_silent_streams_are_forgotten(outbox: Outbox) -> None:
+    """Further output of a forgotten stream has no offset, rather than a wrong one."""
     put(outbox, Output(1, "stdout", "first"), *(Output(task, "stdout", "x") for task in range(2, _STREAMS + 2)))
     put(outbox, Output(1, "stdout", "late"), Output(3, "stdout", "y"), Output(_STREAMS + 2, "stdout", "new"))
     outputs = [event for event in outbox.take()[1] if isinstance(event, Output)]

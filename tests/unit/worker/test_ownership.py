@@ -1,4 +1,4 @@
-"""Whose the memory is that a task returned."""
+"""Ownership of the memory that a task returned."""
 
 import pickle
 import weakref
@@ -49,7 +49,7 @@ def forget() -> Any:
 
 
 def verdicts(make: Callable[[], object]) -> list[bool]:
-    """What is said of each buffer of a result, made as tasks make them."""
+    """Return the verdict on each buffer of a result, made as tasks make them."""
 
     def returned(value: object) -> list[bool]:
         data, views = encode_result(value)
@@ -71,7 +71,7 @@ def verdicts(make: Callable[[], object]) -> list[bool]:
     ],
     ids=["array", "grid", "nested", "bytes", "bytes among others"],
 )
-def test_what_nobody_else_has_is_ours(make: Callable[[], object]) -> None:
+def test_memory_without_other_references_is_ours(make: Callable[[], object]) -> None:
     assert all(verdicts(make))
 
 
@@ -88,14 +88,14 @@ def test_what_nobody_else_has_is_ours(make: Callable[[], object]) -> None:
     ],
     ids=["kept", "watched", "of an iterator", "part", "transposed", "of a buffer", "not an array"],
 )
-def test_what_somebody_else_may_have_is_not(make: Callable[[], object]) -> None:
+def test_memory_with_possible_other_references_is_not_ours(make: Callable[[], object]) -> None:
     assert not any(verdicts(make))
 
 
-def test_one_array_twice_in_a_result_is_ours_once() -> None:
+def test_array_twice_in_a_result_is_ours_once() -> None:
     assert verdicts(lambda: (array := fresh(), array)) == [True]
 
 
-def test_an_array_and_a_part_of_it_are_copied() -> None:
-    """Each would be the other's way to change it."""
+def test_array_and_its_view_are_copied() -> None:
+    """Each could be changed through the other."""
     assert verdicts(lambda: (array := fresh(), array[::1])) == [False, False]

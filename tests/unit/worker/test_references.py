@@ -1,4 +1,4 @@
-"""What the tasks of a node hold stays there until they have used it, whatever the client drops."""
+"""References of tasks keep blobs on the node until they are used, whatever the client drops."""
 
 import pytest
 
@@ -14,11 +14,11 @@ SMALL = Payload(b"small")
 
 
 class Node:
-    """A store, and what the tasks hold of it."""
+    """A store, and the references of tasks to its blobs."""
 
     def __init__(self) -> None:
         self.store = BlobStore()
-        self.holds = BlobReferences(self.store)
+        self.references = BlobReferences(self.store)
         for payload in (CODE, CALL, FIRST, SECOND, FAILURE):
             assert isinstance(payload.data, Blob)
             self.store.publish(payload.data.key, self.store.reserve(10))
@@ -27,7 +27,7 @@ class Node:
         self.store.drop(set(self.store._blobs))
 
     @property
-    def there(self) -> set[bytes]:
+    def blobs(self) -> set[bytes]:
         return set(self.store._blobs)
 
 
@@ -36,45 +36,45 @@ def node() -> Node:
     return Node()
 
 
-def test_code_and_call_are_there_until_the_last_of_their_tasks_ends(node: Node) -> None:
-    node.holds.submitted(1, (CODE, CALL))
-    node.holds.submitted(2, (CODE, SMALL))
+def test_code_and_call_are_kept_until_their_last_task_ends(node: Node) -> None:
+    node.references.submitted(1, (CODE, CALL))
+    node.references.submitted(2, (CODE, SMALL))
     node.drop_all()
-    assert node.there == {b"f", b"c"}
-    node.holds.ended(1)
-    assert node.there == {b"f"}
-    node.holds.ended(2)
-    node.holds.ended(2)
-    assert node.there == set()
+    assert node.blobs == {b"f", b"c"}
+    node.references.ended(1)
+    assert node.blobs == {b"f"}
+    node.references.ended(2)
+    node.references.ended(2)
+    assert node.blobs == set()
 
 
-def test_an_element_is_there_until_it_is_consumed(node: Node) -> None:
-    node.holds.submitted(1, ())
-    node.holds.fed(Feed(1, 0, (FIRST, SMALL, SECOND)))
+def test_element_is_kept_until_it_is_consumed(node: Node) -> None:
+    node.references.submitted(1, ())
+    node.references.fed(Feed(1, 0, (FIRST, SMALL, SECOND)))
     node.drop_all()
-    assert node.there == {b"1", b"2"}
-    node.holds.consumed(Need(1, 0, cost(FIRST)))
-    assert node.there == {b"2"}
-    node.holds.consumed(Need(1, 1, 1000))  # another stream
-    assert node.there == {b"2"}
-    node.holds.consumed(Need(1, 0, cost(SMALL) + cost(SECOND)))
-    assert node.there == set()
+    assert node.blobs == {b"1", b"2"}
+    node.references.consumed(Need(1, 0, cost(FIRST)))
+    assert node.blobs == {b"2"}
+    node.references.consumed(Need(1, 1, 1000))  # another stream
+    assert node.blobs == {b"2"}
+    node.references.consumed(Need(1, 0, cost(SMALL) + cost(SECOND)))
+    assert node.blobs == set()
 
 
-def test_what_a_task_did_not_consume_goes_when_it_ends(node: Node) -> None:
-    node.holds.submitted(1, ())
-    node.holds.fed(Feed(1, 0, (FIRST, SECOND), True, FAILURE))
+def test_unconsumed_elements_are_released_at_the_end_of_the_task(node: Node) -> None:
+    node.references.submitted(1, ())
+    node.references.fed(Feed(1, 0, (FIRST, SECOND), True, FAILURE))
     node.drop_all()
-    node.holds.consumed(Need(1, 0, cost(FIRST)))
-    assert node.there == {b"2", b"e"}
-    node.holds.ended(1)
-    assert node.there == set()
+    node.references.consumed(Need(1, 0, cost(FIRST)))
+    assert node.blobs == {b"2", b"e"}
+    node.references.ended(1)
+    assert node.blobs == set()
 
 
-def test_what_comes_for_a_task_that_is_over_is_not_held(node: Node) -> None:
-    node.holds.submitted(1, (CALL,))
-    node.holds.ended(1)
-    node.holds.fed(Feed(1, 0, (FIRST,)))
-    node.holds.consumed(Need(1, 0, 100))
+def test_elements_for_an_ended_task_are_not_held(node: Node) -> None:
+    node.references.submitted(1, (CALL,))
+    node.references.ended(1)
+    node.references.fed(Feed(1, 0, (FIRST,)))
+    node.references.consumed(Need(1, 0, 100))
     node.drop_all()
-    assert node.there == set()
+    assert node.blobs == set()

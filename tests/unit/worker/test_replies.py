@@ -1,4 +1,4 @@
-"""Answering the client from several threads. The engine's loop is there, and does not run."""
+"""Answers to the client from several threads. The engine's loop exists, but does not run."""
 
 import asyncio
 import sys
@@ -16,23 +16,23 @@ from skyward.worker.runtime.replies import Replies
 pytestmark = pytest.mark.unit
 
 
-class Asker:
-    """In the place of the engine's reference to who asked: has the batches in the order in which they were told."""
+class FakeClient:
+    """Substitute for the engine's reference to the client: records the batches in the order in which they were sent."""
 
     def __init__(self) -> None:
-        self.heard: list[Batch] = []
+        self.batches: list[Batch] = []
 
     def tell(self, batch: Batch) -> None:
-        self.heard.append(batch)
+        self.batches.append(batch)
 
-    def question(self) -> Exchange:
+    def exchange(self) -> Exchange:
         reply_to: Any = self
         return Exchange(first=1, reply_to=reply_to)
 
 
 @pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads that take turns as often as they can."""
+def frequent_switches() -> Iterator[None]:
+    """Make threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -46,50 +46,50 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-@pytest.mark.usefixtures("hasty")
-def test_answers_of_many_threads_leave_in_the_order_of_their_numbers(loop: asyncio.AbstractEventLoop) -> None:
-    """Or the client takes the one that comes later to be lost, and has everything sent again."""
+@pytest.mark.usefixtures("frequent_switches")
+def test_answers_of_many_threads_are_sent_in_order(loop: asyncio.AbstractEventLoop) -> None:
+    """Otherwise the client takes the later one for lost, and requests everything again."""
     replies = Replies(loop, Backlog(0, None), lambda: Reported((), (), 0))
-    asker = Asker()
+    client = FakeClient()
     threads, each = 4, 500
 
     def say() -> None:
         for number in range(each):
             replies.say(Started(number))
 
-    saying = [threading.Thread(target=say) for _ in range(threads)]
-    for thread in saying:
+    senders = [threading.Thread(target=say) for _ in range(threads)]
+    for thread in senders:
         thread.start()
-    while any(thread.is_alive() for thread in saying) or replies.outbox.pending:
-        replies.park(asker.question())
+    while any(thread.is_alive() for thread in senders) or replies.outbox.pending:
+        replies.park(client.exchange())
         replies.flush()
     next_number = 1
-    for batch in asker.heard:
+    for batch in client.batches:
         assert batch.first == next_number
         next_number += len(batch.events)
     assert next_number == threads * each + 1
 
 
-def test_the_end_of_the_last_task_waits_for_no_other_thread(loop: asyncio.AbstractEventLoop) -> None:
-    """The thread that ran it answers; that of the engine may be waiting for another's turn with the interpreter."""
+def test_end_of_last_task_is_sent_without_another_thread(loop: asyncio.AbstractEventLoop) -> None:
+    """The thread that ran it answers: the engine's thread may be waiting for the GIL."""
     agent = Agent(loop, 0, 1, Backlog(0, None), processes=False)
-    asker = Asker()
-    agent.receive(asker.question())
+    client = FakeClient()
+    agent.receive(client.exchange())
     agent._finished(Finished(1, "value", Payload(b""), 0.0))
-    assert [event.task for batch in asker.heard for event in batch.events] == [1]
+    assert [event.task for batch in client.batches for event in batch.events] == [1]
 
 
-def test_the_ends_of_tasks_go_together_where_others_wait(loop: asyncio.AbstractEventLoop) -> None:
-    """Each in a message of its own would cost the client more than they are worth."""
+def test_ends_of_tasks_are_batched_while_other_tasks_wait(loop: asyncio.AbstractEventLoop) -> None:
+    """A message for each would cost the client too much."""
     agent = Agent(loop, 0, 1, Backlog(0, None), processes=False)
-    asker = Asker()
-    agent.receive(asker.question())
+    client = FakeClient()
+    agent.receive(client.exchange())
     code = Code(b"c", Payload(b""), "f")
     submitted = Submit(3, 0, b"c", Payload(b""))
     agent.receive(Commands(1, (code, submitted)))
     agent._finished(Finished(1, "value", Payload(b""), 0.0))
     agent._finished(Finished(2, "value", Payload(b""), 0.0))
-    assert not asker.heard
-    loop.call_soon(loop.stop)  # one turn, of what was to be done soon
+    assert not client.batches
+    loop.call_soon(loop.stop)  # one turn, for the scheduled callbacks
     loop.run_forever()
-    assert [[event.task for event in batch.events] for batch in asker.heard] == [[1, 2]]
+    assert [[event.task for event in batch.events] for batch in client.batches] == [[1, 2]]

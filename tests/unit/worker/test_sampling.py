@@ -1,4 +1,4 @@
-"""What a node uses of its machine: the files of Linux as recorded on machines and in containers, and this machine."""
+"""Samples of a machine: with files of Linux recorded on machines and in containers, and of this machine."""
 
 import os
 import subprocess
@@ -59,20 +59,20 @@ PROCESS = (
 )
 
 
-def test_ticks_of_a_machine_leave_out_idle_waiting_and_stolen_ones() -> None:
+def test_busy_ticks_exclude_idle_waiting_and_stolen_time() -> None:
     assert procfs.busy_ticks(STAT) == 4705 + 356 + 584 + 7 + 231
 
 
-def test_memory_that_can_be_had_back_is_not_in_use() -> None:
+def test_reclaimable_memory_is_not_in_use() -> None:
     assert procfs.memory_bytes(MEMINFO) == ((16303428 - 9876543) * 1024, 16303428 * 1024)
 
 
-def test_memory_of_a_system_that_does_not_say_what_can_be_had() -> None:
+def test_memory_in_use_without_mem_available() -> None:
     text = MEMINFO.replace("MemAvailable:    9876543 kB\n", "")
     assert procfs.memory_bytes(text)[0] == (16303428 - 1234567) * 1024
 
 
-def test_the_network_is_what_leads_out_of_the_machine() -> None:
+def test_network_bytes_count_physical_interfaces_only() -> None:
     assert procfs.network_bytes(NET_DEV) == (123456789 + 200, 98765432 + 100)
 
 
@@ -80,7 +80,7 @@ def test_disks_are_counted_once() -> None:
     assert procfs.disk_bytes(DISKSTATS, {"nvme0n1", "sda"}) == (8001000 * 512, 4002000 * 512)
 
 
-def test_a_process_may_have_any_name() -> None:
+def test_process_name_may_contain_parentheses() -> None:
     assert procfs.process(PROCESS) == procfs.Process(ticks=250 + 50 + 30 + 20, pages=12345)
 
 
@@ -103,7 +103,7 @@ def put(root: Path, files: dict[str, str]) -> Path:
 MOUNT_V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
-def test_a_container_of_version_2(tmp_path: Path) -> None:
+def test_limits_of_cgroup_version_2(tmp_path: Path) -> None:
     files = {
         "proc/self/cgroup": "0::/\n",
         "proc/self/mountinfo": MOUNT_V2,
@@ -119,7 +119,7 @@ def test_a_container_of_version_2(tmp_path: Path) -> None:
     assert (cpu.most, cpu.used(), memory.most, memory.used()) == (1.5, 2.5, 512 * MIB, 200 * MIB)
 
 
-def test_the_tightest_limit_on_the_way_up_counts_and_use_is_read_there(tmp_path: Path) -> None:
+def test_tightest_limit_on_the_path_to_the_root_applies(tmp_path: Path) -> None:
     at = "sys/fs/cgroup"
     files = {
         "proc/self/cgroup": "0::/user.slice/user-0.slice/session-1.scope\n",
@@ -144,7 +144,7 @@ MOUNTS_V1 = """\
 CGROUP_V1 = "9:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n0::/\n"
 
 
-def test_a_container_of_version_1_that_sees_the_path_of_its_host(tmp_path: Path) -> None:
+def test_limits_of_cgroup_version_1_with_host_paths(tmp_path: Path) -> None:
     files = {
         "proc/self/cgroup": CGROUP_V1,
         "proc/self/mountinfo": MOUNTS_V1,
@@ -161,7 +161,7 @@ def test_a_container_of_version_1_that_sees_the_path_of_its_host(tmp_path: Path)
     assert (cpu.most, cpu.used(), memory.most, memory.used()) == (0.5, 1.25, 256 * MIB, 50 * MIB)
 
 
-def test_version_1_without_limits(tmp_path: Path) -> None:
+def test_cgroup_version_1_without_limits(tmp_path: Path) -> None:
     files = {
         "proc/self/cgroup": CGROUP_V1,
         "proc/self/mountinfo": MOUNTS_V1,
@@ -172,7 +172,7 @@ def test_version_1_without_limits(tmp_path: Path) -> None:
     assert (cpu_limit(put(tmp_path, files)), memory_limit(tmp_path)) == (None, None)
 
 
-def test_a_system_without_control_groups(tmp_path: Path) -> None:
+def test_system_without_control_groups_has_no_limits(tmp_path: Path) -> None:
     assert (cpu_limit(tmp_path), memory_limit(tmp_path)) == (None, None)
 
 
@@ -184,10 +184,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     now = [100.0]
     monkeypatch.setattr(sampling, "clock", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
 
-    def go_on(seconds: float) -> None:
+    def advance(seconds: float) -> None:
         now[0] += seconds
 
-    return go_on
+    return advance
 
 
 def machine(root: Path) -> Path:
@@ -198,7 +198,7 @@ def machine(root: Path) -> Path:
     return put(root, {f"proc/{name}": text for name, text in files.items()})
 
 
-def test_rates_of_a_machine(tmp_path: Path, clock: Callable[[float], None]) -> None:
+def test_sample_of_a_machine_has_rates(tmp_path: Path, clock: Callable[[float], None]) -> None:
     sampler = Sampler("machine", machine(tmp_path), lambda: (GPUMetrics("A", 0.5, 1, 2),))
     later = {
         "stat": STAT.replace("cpu  4705", f"cpu  {4705 + 3 * os.sysconf('SC_CLK_TCK')}"),
@@ -219,14 +219,14 @@ def test_rates_of_a_machine(tmp_path: Path, clock: Callable[[float], None]) -> N
     assert again.received == 0.0
 
 
-def test_counters_that_begin_anew_are_no_negative_rates(tmp_path: Path, clock: Callable[[float], None]) -> None:
+def test_reset_counter_gives_no_negative_rate(tmp_path: Path, clock: Callable[[float], None]) -> None:
     sampler = Sampler("machine", machine(tmp_path))
     put(tmp_path, {"proc/self/net/dev": NET_DEV.replace("123456789", "9")})
     clock(2.0)
     assert sampler.sample().received == 0.0
 
 
-def test_in_a_container_its_limits_count(tmp_path: Path, clock: Callable[[float], None]) -> None:
+def test_sample_in_a_container_uses_its_limits(tmp_path: Path, clock: Callable[[float], None]) -> None:
     files = {
         "proc/self/cgroup": "0::/\n",
         "proc/self/mountinfo": MOUNT_V2,
@@ -242,14 +242,14 @@ def test_in_a_container_its_limits_count(tmp_path: Path, clock: Callable[[float]
     assert (now.cpu, now.cpus, now.memory, now.memory_total) == (0.25, 0.5, 300 * MIB, 512 * MIB)
 
 
-def test_a_system_that_is_not_linux_tells_what_it_can(tmp_path: Path) -> None:
+def test_sample_on_another_system_has_cpu_time_only(tmp_path: Path) -> None:
     now = Sampler("machine", tmp_path).sample()
     assert (now.scope, now.memory, now.memory_total, now.read, now.received) == ("processes", None, None, None, None)
     assert now.cpu >= 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
-def test_processes_count_with_all_that_are_under_them() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_sample_of_processes_includes_descendants() -> None:
     sampler = Sampler("processes")
     before = sampler.sample()
     script = "import sys; block = bytearray(b'x' * 100_000_000); print(1, flush=True); sys.stdin.read()"
@@ -266,8 +266,8 @@ def test_processes_count_with_all_that_are_under_them() -> None:
     assert after.cpu > 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
-def test_this_machine() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_sample_of_this_machine() -> None:
     now = Sampler("machine").sample()
     assert 0 < now.cpus <= (os.cpu_count() or 1)
     assert now.memory is not None
@@ -279,7 +279,7 @@ def test_this_machine() -> None:
 # GPUs.
 
 
-def test_gpus_from_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_read_from_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     class NVMLError(Exception):
         pass
 
@@ -304,7 +304,7 @@ def test_gpus_from_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_gpus_from_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gpus_are_read_from_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     command = tmp_path / "nvidia-smi"
     command.write_text(
         '#!/bin/sh\n[ "$3" = --loop=2 ] || exit 1\n'
@@ -322,26 +322,26 @@ def test_gpus_from_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         return started[0]
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    look = gpus.find_gpus(2.0)
+    sample = gpus.find_gpus(2.0)
     deadline = time.monotonic() + 30
-    while len(look()) < 3:
+    while len(sample()) < 3:
         assert time.monotonic() < deadline, "waited 30 s for three GPUs"
         time.sleep(0.01)
-    assert look() == (
+    assert sample() == (
         GPUMetrics("NVIDIA A100", 0.97, 2048 * MIB, 40960 * MIB),
         GPUMetrics("NVIDIA A100, 80GB", 0.12, 1024 * MIB, 81920 * MIB),
         GPUMetrics("Odd", 0.0, 0, 16384 * MIB),
     )
     (process,) = started
     assert process.stdin is not None
-    process.stdin.close()  # and the command ends
-    while look():
+    process.stdin.close()  # ends the command
+    while sample():
         assert time.monotonic() < deadline, "waited 30 s for the GPUs to be gone with the command"
         time.sleep(0.01)
     process.wait(30)
 
 
-def test_no_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_machine_without_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert gpus.find_gpus(2.0)() == ()

@@ -1,4 +1,4 @@
-"""A slot that runs its tasks in a process of its own."""
+"""A slot that runs its tasks in a child process."""
 
 import contextlib
 import pickle
@@ -23,9 +23,9 @@ DOUBLED = Code(b"doubled", encode(lambda number: 2 * number, "function").payload
 
 @contextlib.contextmanager
 def opened(info: str) -> Iterator[ProcessSlot]:
-    """A slot of node 3, without blobs, whose process is told `info` of its pool."""
-    said: list[Event] = []
-    slot = ProcessSlot(3, 0, said.append, BlobStore(), lambda: info, lambda _: Future())
+    """Open a slot of node 3, without blobs, whose process gets `info` about its pool."""
+    events: list[Event] = []
+    slot = ProcessSlot(3, 0, events.append, BlobStore(), lambda: info, lambda _: Future())
     try:
         yield slot
     finally:
@@ -34,12 +34,12 @@ def opened(info: str) -> Iterator[ProcessSlot]:
 
 
 def job(task: int, call: Payload) -> Job:
-    """A task that doubles a number."""
+    """Return a task that doubles a number."""
     return Job(Submit(task, 0, DOUBLED.digest, call), DOUBLED)
 
 
-def test_task_whose_blob_is_not_there_fails_and_the_next_one_runs() -> None:
-    """An error of the worker itself must not end the thread of its slot, which would leave the task without an end."""
+def test_task_with_missing_blob_fails_and_next_task_runs() -> None:
+    """An error of the worker itself must not end the thread of its slot, or the task would never end."""
     with opened(InstanceInfo(node=3, total_nodes=4).to_json()) as slot:
         ended = slot.run(job(1, Payload(Blob(b"nowhere", 5))))
         assert (ended.task, ended.outcome) == (1, "error")
@@ -50,9 +50,9 @@ def test_task_whose_blob_is_not_there_fails_and_the_next_one_runs() -> None:
         assert (ended.task, ended.outcome, pickle.loads(data_of(ended))) == (2, "value", 42)
 
 
-def test_process_that_cannot_take_what_it_is_sent_ends() -> None:
-    """Its slot would wait for it for ever."""
-    with opened("not what a pool is told by") as slot:
+def test_process_that_cannot_handle_a_message_ends() -> None:
+    """Its slot would wait for it forever."""
+    with opened("not the JSON of a pool") as slot:
         ended = slot.run(job(1, Payload(dumps(((21,), {})))))
         assert (ended.task, ended.outcome) == (1, "lost")
 

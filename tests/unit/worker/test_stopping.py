@@ -1,4 +1,4 @@
-"""A task that is told to stop: when it is interrupted, what it leaves, and when it is ended by force."""
+"""Stopped tasks: interrupts, partial results, and forced ends."""
 
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -35,7 +35,7 @@ GRACE = 5.0
 
 
 class Port:
-    """Keeps what a task sends."""
+    """Records the events of a task."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -49,7 +49,7 @@ class Port:
 
 @dataclass
 class Guard:
-    """Lets a task run as it likes."""
+    """Guard that never interrupts."""
 
     reason: Reason | None = None
 
@@ -102,16 +102,16 @@ def has_begun() -> None:
     raise Interrupted
 
 
-def leaves_what_has_no_room() -> None:
+def leaves_too_much() -> None:
     raise stopped_with(lambda: bytes(1 << 20))
 
 
-def leaves_what_cannot_be_made() -> None:
+def leaves_with_error() -> None:
     raise stopped_with(lambda: 1 / 0)
 
 
 @pytest.mark.parametrize("reason", ["cancelled", "timeout"])
-def test_stopped_task_sends_what_it_leaves_and_says_so_first(reason: Reason) -> None:
+def test_stopped_task_announces_and_sends_its_partial_result(reason: Reason) -> None:
     job = job_of(leaves)
     finished, port = run(job, reason)
     assert (finished.outcome, left_by(finished)) == (reason, {"loss": 0.25})
@@ -119,7 +119,7 @@ def test_stopped_task_sends_what_it_leaves_and_says_so_first(reason: Reason) -> 
     assert job.leaving
 
 
-def test_task_that_is_stopped_before_it_has_begun_says_that_nothing_is_lost() -> None:
+def test_task_stopped_before_its_start_reports_nothing_lost() -> None:
     finished, port = run(job_of(leaves_nothing))
     assert (finished.payload, port.events) == (NOTHING_LEFT, [])
     assert run(job_of(has_begun))[0].payload == Payload(b"")
@@ -127,14 +127,14 @@ def test_task_that_is_stopped_before_it_has_begun_says_that_nothing_is_lost() ->
 
 @pytest.mark.parametrize(
     ("task", "why"),
-    [(leaves_what_has_no_room, "MemoryError: no room"), (leaves_what_cannot_be_made, "ZeroDivisionError: division")],
+    [(leaves_too_much, "MemoryError: no room"), (leaves_with_error, "ZeroDivisionError: division")],
 )
-def test_what_cannot_be_sent_is_said_and_the_task_is_stopped_all_the_same(task: Callable[[], None], why: str) -> None:
+def test_failure_to_send_partial_result_is_reported_and_the_task_stopped(task: Callable[[], None], why: str) -> None:
     finished, port = run(job_of(task))
     assert (finished.outcome, finished.payload) == ("cancelled", Payload(b""))
     _, said = port.events
     assert isinstance(said, Output)
-    assert said.text.startswith(f"What the cell had assigned cannot be sent from node 0: {why}")
+    assert said.text.startswith(f"Variables assigned by the cell cannot be sent from node 0: {why}")
 
 
 def say(text: str) -> None:
@@ -158,7 +158,7 @@ def ends_by_itself() -> Generator[Any, None, str]:
         yield 1
     except KeyboardInterrupt:
         say("caught")
-    yield "nobody wants this"
+    yield "discarded"
     return "returned"
 
 
@@ -178,7 +178,7 @@ def is_a_plain_generator() -> Generator[int]:
         (is_a_plain_generator, 0.0, None, "closed"),
     ],
 )
-def test_generator_is_stopped_where_it_yields(
+def test_generator_is_stopped_at_its_yield(
     task: Callable[[], Iterator[Any]], grace: float, left: Any, said: str
 ) -> None:
     job = job_of(task, grace=grace, stream=True)
@@ -190,7 +190,7 @@ def test_generator_is_stopped_where_it_yields(
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     now = 100.0
 
@@ -200,7 +200,7 @@ class Clock:
 
 @dataclass
 class Slot:
-    """Has a job until it is let go, and keeps when it was interrupted and given up."""
+    """Slot that runs a job until it is released, and records interrupts and forced ends."""
 
     clock: Clock
     begun: threading.Event = field(default_factory=threading.Event)
@@ -209,7 +209,7 @@ class Slot:
     given_up: list[float] = field(default_factory=list)
 
     def get_ready(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def run(self, job: Job) -> Finished:
         self.begun.set()
@@ -233,7 +233,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def running(clock: Clock) -> Iterator[Callable[[Job], tuple[Executor, Slot]]]:
-    """Give a job to an executor, on a thread that ends with the test."""
+    """Return a function that runs a job on an executor, on a thread that ends with the test."""
     slots: list[Slot] = []
     threads: list[threading.Thread] = []
     executors: list[Executor] = []
@@ -257,7 +257,7 @@ def running(clock: Clock) -> Iterator[Callable[[Job], tuple[Executor, Slot]]]:
 
 
 def nothing(*_: object) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 def tick_until(run: Executor, clock: Clock, seconds: float) -> None:
@@ -269,9 +269,7 @@ def tick_until(run: Executor, clock: Clock, seconds: float) -> None:
 type Start = Callable[[Job], tuple[Executor, Slot]]
 
 
-def test_task_with_a_grace_is_left_to_its_own_end_and_interrupted_again_before_it_is_given_up(
-    running: Start, clock: Clock
-) -> None:
+def test_task_with_grace_is_interrupted_again_only_shortly_before_its_end(running: Start, clock: Clock) -> None:
     run, slot = running(job_of(leaves))
     run.cancel(7, recall=False)
     tick_until(run, clock, GRACE + 0.1)
@@ -281,7 +279,7 @@ def test_task_with_a_grace_is_left_to_its_own_end_and_interrupted_again_before_i
     assert slot.given_up[0] == pytest.approx(GRACE, abs=0.15)
 
 
-def test_task_without_a_grace_has_as_long_as_ever(running: Start, clock: Clock) -> None:
+def test_task_without_grace_has_the_usual_patience(running: Start, clock: Clock) -> None:
     run, slot = running(job_of(leaves, grace=0.0))
     run.cancel(7, recall=False)
     tick_until(run, clock, PATIENCE + 0.1)
@@ -289,7 +287,7 @@ def test_task_without_a_grace_has_as_long_as_ever(running: Start, clock: Clock) 
     assert slot.given_up[0] == pytest.approx(PATIENCE, abs=0.15)
 
 
-def test_task_that_packs_what_it_leaves_is_not_given_up_for_a_while(running: Start, clock: Clock) -> None:
+def test_task_packing_its_partial_result_gets_more_time(running: Start, clock: Clock) -> None:
     job = job_of(leaves)
     run, slot = running(job)
     run.cancel(7, recall=False)
@@ -300,7 +298,7 @@ def test_task_that_packs_what_it_leaves_is_not_given_up_for_a_while(running: Sta
     assert slot.given_up
 
 
-def test_process_that_ends_waits_no_longer_for_what_a_task_leaves(running: Start, clock: Clock) -> None:
+def test_shutdown_does_not_wait_for_partial_results(running: Start, clock: Clock) -> None:
     job = job_of(leaves)
     run, slot = running(job)
     run.cancel(7, recall=False)

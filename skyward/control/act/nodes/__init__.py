@@ -1,4 +1,4 @@
-"""One client-side object for each node, and what launches, connects, replicates to, and retires nodes.
+"""Nodes on the client: one object per node, and the code that launches, connects, replicates to and removes nodes.
 
 Imports `act.tasks`, `decide`, `link`, `bootstrap` and `offers`.
 """

@@ -1,4 +1,4 @@
-"""The cluster that the nodes of a pool form, as the client has it: who is in it, who is to join, and our own way in."""
+"""The cluster that the nodes of a pool form, on the client: its members, nodes to join, and the client's connection."""
 
 import asyncio
 import contextlib
@@ -23,35 +23,35 @@ if TYPE_CHECKING:
 
 __all__ = ["Clustering"]
 
-_AGAIN = 1.0
+_RETRY_DELAY = 1.0
 _LEAVE_WITHIN = 12.0
-"""Seconds that a node may take to join, and to leave then; its own limits are shorter."""
+"""Timeout in seconds for a node to join, and for it to leave afterwards; the node's own limits are shorter."""
 
-_WAIT_FOR_IT = 60.0
-"""Seconds that an operation of the client waits for a node to be in the cluster."""
+_CLUSTER_WITHIN = 60.0
+"""Seconds that an operation of the client waits for a node to join the cluster."""
 
 _REACH_WITHIN = 10.0
-"""Seconds that a way to one node may take to be made, before the client goes without that node."""
+"""Timeout of a connection to one node in seconds; the client continues without that node."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Clustering:
-    """The cluster. Lives on the library's loop; `ask` is for any thread.
+    """The cluster of a pool's nodes. Runs on the library's loop; `ask` may be called from any thread.
 
-    It forms behind the back of the pool, whose readiness does not wait for it: the first node starts it, and the
-    others join what is there. It changes by one node at a time, which tells all the others that it comes or goes. Of
-    two at once, some would hear from third parties, by and by, and disagree until then about who keeps what.
+    It forms in the background: the pool becomes ready without it. The first node starts the cluster and the others
+    join. One node joins or leaves at a time, and informs all members itself. With two changes at once, some members
+    would learn of them through gossip, and disagree until then about the placement of data.
 
-    Where all nodes were gone at the same time, those that come then form a new cluster, an era of its own: the client
-    enters again, and collections that had content say once that they have lost it.
+    After all nodes were lost at the same time, new nodes form a new cluster, with a new era: the client connects
+    again, and collections that had content raise `CollectionLostError` once.
 
     Args:
-        need_node: says that a node is needed, and returns why none can be had, or "".
-        note: says something to the user.
+        need_node: requests a node; returns the reason if there can be none, else "".
+        note: shows a notice to the user.
 
     Attributes:
-        spreading: what brings large blobs to its nodes.
+        replicator: replicator of large blobs between the nodes.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Clustering:
         need_node: Callable[[], str] = str,
         note: Callable[[str], object] = _logger.warning,
     ) -> None:
-        self.spreading = Replicator()
+        self.replicator = Replicator()
         self._pool = pool
         self._seed = seed
         self._need_node = need_node
@@ -85,8 +85,8 @@ class Clustering:
         self._closed = False
 
     def add(self, node: "Node") -> None:
-        """A node is up: it is to join."""
-        self.spreading.add(node)
+        """Have a node join the cluster."""
+        self.replicator.add(node)
         self._up.add(node)
         self._await(node)
 
@@ -95,7 +95,7 @@ class Clustering:
         self._invite()
 
     def start(self) -> None:
-        """Begin. What it takes to tell friend from stranger is made meanwhile, on another thread."""
+        """Start forming the cluster. Its certificates are made on another thread."""
         if self._making is None and not self._closed:
             self._making = self._spawn(self._make())
 
@@ -106,7 +106,7 @@ class Clustering:
             return Authority(self._pool, self._seed)
 
         self._authority = await asyncio.to_thread(make)
-        self.spreading.trust(self._authority)
+        self.replicator.trust(self._authority)
         self._invite()
 
     def _invite(self) -> None:
@@ -115,25 +115,25 @@ class Clustering:
             return
         node = self._joining = self._waiting.pop(0)
         mine = self._authority.issue(f"node {node.instance.id}")
-        there = tuple(self._members.values())
-        node.tell(Join(self._pool, node.instance.address, there, mine.cert, mine.key, mine.ca, self._lost))
+        members = tuple(self._members.values())
+        node.tell(Join(self._pool, node.instance.address, members, mine.cert, mine.key, mine.ca, self._lost))
 
-    def heard(self, node: "Node", event: Clustered | Kept | Told | Peered | Fetched) -> None:
-        """A node says whether it is in the cluster, or has to do with collections or blobs there."""
+    def handle(self, node: "Node", event: Clustered | Kept | Told | Peered | Fetched) -> None:
+        """Handle an event of a node about its membership, collections or blobs."""
         match event:
             case Clustered():
-                self._hear_of_place(node, event)
+                self._on_membership(node, event)
             case Kept(names):
                 self._contents.write(names)
             case Told(kind, name):
                 if self._contents.tell((kind, name)) is not None:
                     self._tell_of_losses()
             case _:
-                self.spreading.heard(node, event)
+                self.replicator.handle(node, event)
 
-    def _hear_of_place(self, node: "Node", event: Clustered) -> None:
+    def _on_membership(self, node: "Node", event: Clustered) -> None:
         if node in self._removed:
-            return  # it was still on its way in
+            return  # it was removed while it joined
         was_joining = node is self._joining
         if was_joining:
             self._joining = None
@@ -143,18 +143,18 @@ class Clustering:
             if self._client is not None:
                 self._spawn(self._keep_reaching(self._client, node, event.address))
         elif was_joining:
-            _logger.warning("node %s did not join the others of its pool: %s; trying again", node.rank, event.why)
-            asyncio.get_running_loop().call_later(_AGAIN, self._try_again, node)
-        self._news()
+            _logger.warning("node %s did not join the cluster of its pool: %s; trying again", node.rank, event.why)
+            asyncio.get_running_loop().call_later(_RETRY_DELAY, self._try_again, node)
+        self._on_change()
 
     def _try_again(self, node: "Node") -> None:
         if node not in self._removed and node not in self._members:
             self._await(node)
 
     def remove(self, node: "Node") -> None:
-        """A node is gone, whatever it may still say."""
+        """Remove a lost node; its later events are ignored."""
         self._removed.add(node)
-        self.spreading.remove(node)
+        self.replicator.remove(node)
         self._up.discard(node)
         if node is self._joining:
             self._joining = None
@@ -162,21 +162,21 @@ class Clustering:
             self._lose_member()
         if node in self._waiting:
             self._waiting.remove(node)
-        self._news()
+        self._on_change()
 
     def _lose_member(self) -> None:
-        """A member is gone that did not hand over what it kept."""
+        """Account for a member that was lost without handing over its data."""
         losses = self._contents.lose_member(len(self._members), asyncio.get_running_loop().time())
         if losses:
             names = ", ".join(f"{loss.kind} {loss.name!r}" for loss in losses)
             lost = "lost their content" if losses[0].whole else "may have lost part of their content"
-            self._note(f"nodes were gone at the same time: {names} {lost}")
+            self._note(f"several nodes were lost at the same time: {names} {lost}")
             self._tell_of_losses()
         if not self._members:
             self._era += 1
             client, self._client = self._client, None
             if client is not None:
-                self._spawn(client.close())  # which ends the operations that are under way
+                self._spawn(client.close())  # this ends the operations that are under way
 
     @property
     def _lost(self) -> tuple[Loss, ...]:
@@ -187,22 +187,22 @@ class Clustering:
             node.tell(Losses(self._lost))
 
     def _wrote(self, name: Name) -> None:
-        """The client writes to a collection. The nodes remember it for whoever attaches to the pool."""
+        """Record that the client writes to a collection. The nodes keep the record for clients that attach later."""
         if self._contents.write((name,)):
             for node in self._members:
                 node.tell(Keep((name,)))
 
-    def _news(self) -> None:
+    def _on_change(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
         self._invite()
 
     async def leave(self, node: "Node") -> None:
-        """Let a node hand over what it keeps, before it goes. One at a time, and while none joins.
+        """Let a node hand over its data before it leaves. One node at a time, and never while another joins.
 
-        One that is joining is let in first: the others may have given it something to keep already.
+        A node that is joining finishes that first: the others may have handed data to it already.
         """
-        self.spreading.remove(node)
+        self.replicator.remove(node)
         async with self._leaving:
             try:
                 if node in self._members or node is self._joining:
@@ -220,18 +220,18 @@ class Clustering:
         while not condition():
             await self._changed.wait()
 
-    # Our own way in.
+    # The client's connection.
 
     def ask(self, request: Request) -> Future[Any]:
-        """The answer to an operation on a collection, to come."""
+        """Return a future of the result of an operation on a collection."""
         return background.run(self._perform(request))
 
     async def _perform(self, request: Request) -> Any:
-        """Return the answer to an operation, in the cluster that there is: a new one where all nodes were gone.
+        """Return the result of an operation; in a new cluster, if all nodes were lost meanwhile.
 
         Raises:
-            CollectionLostError: the collection lost its content, and this is the first operation after it.
-            CollectionUnavailableError: there is no node to reach it through.
+            CollectionLostError: the collection lost its content, and this is the first operation since.
+            CollectionUnavailableError: no node can be reached.
             PoolClosedError: the pool is closed.
         """
         self._users += 1
@@ -261,23 +261,23 @@ class Clustering:
             raise loss.error()
 
     def _use(self) -> None:
-        """Say that a node is needed, now and for as long as operations are under way."""
+        """Request a node, now and for as long as operations are under way."""
         if self._using is None:
             self._using = self._spawn(self._keep_using())
             self._need_node()
 
     async def _keep_using(self) -> None:
         while self._users:
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(_RETRY_DELAY)
             if self._users:
                 self._need_node()
         self._using = None
 
     async def _entered(self, request: Request) -> "ClusterClient":
-        """Return our own way in, which all operations share.
+        """Return the client's connection, which all operations share.
 
         Raises:
-            CollectionUnavailableError: there is no node to reach it through.
+            CollectionUnavailableError: no node can be reached.
             PoolClosedError: the pool is closed.
         """
         if self._client is not None:
@@ -294,32 +294,32 @@ class Clustering:
         return found
 
     async def _enter(self) -> "ClusterClient | str":
-        """Get in, through those of the members that can be reached; or return why that is not possible."""
+        """Connect through the members that can be reached; or return the reason why that is not possible."""
         loop = asyncio.get_running_loop()
         until: float | None = None
         while True:
             if reason := self._need_node():
                 return reason
             if not (self._up or self._members):
-                until = None  # a node is on its way, which takes as long as its provider needs
+                until = None  # a node is being launched, for as long as its provider needs
             elif until is None:
-                until = loop.time() + _WAIT_FOR_IT
+                until = loop.time() + _CLUSTER_WITHIN
             elif loop.time() >= until:
                 what = "could be reached" if self._members else "has formed a cluster"
-                return f"no node of pool {self._pool!r} {what} within {_WAIT_FOR_IT:g} s"
+                return f"no node of pool {self._pool!r} {what} within {_CLUSTER_WITHIN:g} s"
             if self._members and (client := await self._try_to_enter()) is not None:
                 self._client = client
                 return client
             changed = self._changed
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN):
+                async with asyncio.timeout(_RETRY_DELAY):
                     await changed.wait()
 
     async def _try_to_enter(self) -> "ClusterClient | None":
         from skyward.link.collections import ClusterClient
 
         if self._authority is None:
-            raise RuntimeError("there are members, and nobody made their certificates")
+            raise RuntimeError("the cluster has members and no certificate authority")
         era = self._era
         client = ClusterClient(self._pool, self._authority.issue("client"), self._wrote)
         seeds = await self._reach_all(client)
@@ -328,7 +328,7 @@ class Clustering:
                 async with asyncio.timeout(_REACH_WITHIN):
                     await client.enter(seeds)
         except Exception as error:
-            _logger.warning("the cluster of pool %r could not be entered: %s; trying again", self._pool, error)
+            _logger.warning("could not connect to the cluster of pool %r: %s; trying again", self._pool, error)
             seeds = ()
         if not seeds or era != self._era:
             await client.close()
@@ -339,28 +339,28 @@ class Clustering:
         return client
 
     async def _reach_all(self, client: "ClusterClient") -> tuple[str, ...]:
-        """The addresses of the members that can be reached now."""
+        """Return the addresses of the members that can be reached now."""
         members = tuple(self._members.items())
         reasons = await asyncio.gather(*(_reach(client, node, address) for node, address in members))
         return tuple(address for (_, address), reason in zip(members, reasons, strict=True) if not reason)
 
     async def _keep_reaching(self, client: "ClusterClient", node: "Node", address: str) -> None:
-        """Make a way to a member, for as long as it is one: others may send us there for what it keeps."""
-        said = False
+        """Connect to a member, for as long as it is one: others may redirect the client to it."""
+        warned = False
         while self._members.get(node) == address and (reason := await _reach(client, node, address)):
-            if not said:
+            if not warned:
                 _logger.warning("node %s cannot be reached for its collections: %s; trying again", node.rank, reason)
-                said = True
-            await asyncio.sleep(_AGAIN)
+                warned = True
+            await asyncio.sleep(_RETRY_DELAY)
 
     def _check_open(self) -> None:
         if self._closed:
             raise PoolClosedError(f"Pool {self._pool!r} is closed, and its collections with it.")
 
     async def close(self) -> None:
-        """Let go of it. Twice does no harm."""
+        """Disconnect from the cluster. Idempotent."""
         self._closed = True
-        self.spreading.close()
+        self.replicator.close()
         self._changed.set()
         for task in tuple(self._background):
             task.cancel()
@@ -376,10 +376,10 @@ class Clustering:
 
 
 async def _reach(client: "ClusterClient", node: "Node", address: str) -> str:
-    """Make a way to a member; why there is none, or else nothing."""
+    """Connect to a member; return the reason if that fails, else an empty string."""
     try:
         async with asyncio.timeout(_REACH_WITHIN):
             await client.reach(address, node.reach, node.dial)
     except (ConnectionError, TimeoutError) as error:
-        return str(error) or f"no way to it within {_REACH_WITHIN:.0f} s"
+        return str(error) or f"no connection within {_REACH_WITHIN:.0f} s"
     return ""

@@ -1,4 +1,4 @@
-"""The shell of a pool's machines: carries out what the control plane decides about them."""
+"""The machines of a pool: executes the control plane's effects that concern them."""
 
 import asyncio
 import logging
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 __all__ = ["Fleet"]
 
 STRAYS_WITHIN = 15.0
-"""Seconds that closing a pool waits for machines that are out of reach and may still run a worker."""
+"""Seconds that closing a pool waits for unreachable machines that may still run a worker."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Fleet:
-    """The machines of one pool, by the numbers of its control plane. Lives on the library's loop.
+    """The machines of one pool, by their numbers in the control plane. Runs on the library's loop.
 
     Args:
-        launchers: by group.
-        tell: tells the control plane what became of a machine, and which blobs a node has.
-        heard: takes the events of nodes.
-        reported: is told what a node has that another process has started.
-        clustering: the cluster that the nodes form; None where each is on its own.
+        launchers: launchers by group.
+        tell: sends the control plane messages about machines, and about the blobs of nodes.
+        route: handles the events of nodes.
+        reported: handles the report of a node that another process started.
+        clustering: the cluster that the nodes form; None without one.
 
     Attributes:
-        nodes: those that have a machine, by rank.
-        boots: how they start, and have.
-        entering, entered: nodes that another process has started: those that we are about to enter, and have entered.
+        nodes: nodes that have a machine, by rank.
+        boots: startup tracker of the nodes.
+        entering, entered: number of nodes, started by another process, that are being attached, and were attached.
     """
 
     def __init__(
         self,
         launchers: Mapping[str, Launcher],
         tell: Callable[[WorldMessage | Overdue | Stored | Dropped], None],
-        heard: Callable[[Node, Event], None],
+        route: Callable[[Node, Event], None],
         clustering: Clustering | None,
         reported: Callable[[Node, Reported], None],
     ) -> None:
@@ -57,7 +57,7 @@ class Fleet:
         self.boots = next(iter(launchers.values())).boots
         self._launchers = launchers
         self._tell = tell
-        self._heard = heard
+        self._route = route
         self._reported = reported
         self._differences = Differences()
         self._owners: dict[int, Launcher] = {}
@@ -69,7 +69,7 @@ class Fleet:
         self._strays: set[asyncio.Task[None]] = set()
 
     def do(self, effect: machines.Effect, total: int) -> None:
-        """Carry out what was decided. `total`: nodes that are wanted."""
+        """Execute an effect. `total`: desired number of nodes."""
         match effect:
             case machines.Request(group, place, numbers):
                 self._asked.update(numbers)
@@ -83,21 +83,21 @@ class Fleet:
                 if self.nodes.pop(rank, None) is None and again:
                     self.boots.refused(rank, reason)
             case machines.Terminate(machine, reason):
-                self._spawn(self._give_back(machine, reason))
+                self._spawn(self._terminate(machine, reason))
             case _:
-                pass  # of a rank, which the tasks are told of
+                pass  # concerns a rank: the task manager handles it
 
     def announce(self, total: int) -> None:
-        """Tell every node who its peers are."""
+        """Send every node the list of its peers."""
         for node in self.nodes.values():
             if node.phase == "ready":
                 node.tell(Topology(self._owners[node.machine].topology(node, self.nodes, total)))
 
     async def close(self, *, leave: bool = False) -> None:
-        """End every node and give every machine back; or `leave` them to whoever attaches to them.
+        """Close every node and terminate every machine; or `leave` them running, to be attached to later.
 
         Raises:
-            ProvisioningError: some machines may be left. All others are given back.
+            ProvisioningError: some machines may be left. All others are terminated.
         """
         for task in tuple(self._background):
             task.cancel()
@@ -108,7 +108,7 @@ class Fleet:
         closing = (node.close(leave=leave) for node in self._brought_up.values())
         for unclosed in await asyncio.gather(*closing, return_exceptions=True):
             if unclosed is not None:
-                _logger.warning("a node did not end in order: %s", unclosed)
+                _logger.warning("a node did not shut down cleanly: %s", unclosed)
         for machine, node in self._brought_up.items():
             self._end_stray(machine, node)
         self.nodes.clear()
@@ -120,19 +120,19 @@ class Fleet:
             await self._end_strays()
 
     def _end_stray(self, machine: int, node: Node) -> None:
-        """End the worker of a closed node that was out of reach, as soon as its machine is there again."""
+        """End the worker of a closed node that was unreachable, as soon as its machine can be reached again."""
         if node.stray:
             task = asyncio.get_running_loop().create_task(self._owners[machine].end_stray(node))
             self._strays.add(task)
             task.add_done_callback(self._strays.discard)
 
     async def _end_strays(self) -> None:
-        """Wait a while for machines that are out of reach, so that an outage that ends now leaves no worker there."""
+        """Wait up to `STRAYS_WITHIN` for unreachable machines, so that a short outage leaves no worker behind."""
         if self._strays:
             await asyncio.wait(self._strays, timeout=STRAYS_WITHIN)
         for task in tuple(self._strays):
             task.cancel()
-            _logger.warning("a worker is out of reach and may still run; it ends itself when its lease is over")
+            _logger.warning("a worker is unreachable and may still run; it exits when its lease expires")
         await asyncio.gather(*self._strays, return_exceptions=True)
 
     async def _tear_down(self) -> None:
@@ -149,43 +149,43 @@ class Fleet:
 
     async def _request(self, launcher: Launcher, place: MachineSource, numbers: Sequence[int]) -> None:
         instances: Sequence[Instance] = ()
-        reason = "the provider had no machine for it"
+        reason = "the provider returned too few machines"
         try:
             instances = await launcher.provision(place, len(numbers))
         except Exception as error:
             reason = str(error) or type(error).__name__
         finally:
             self._asked.difference_update(numbers)
-        came = dict(zip(numbers, instances, strict=False))
-        self._instances.update(came)
-        for number in came:
+        created = dict(zip(numbers, instances, strict=False))
+        self._instances.update(created)
+        for number in created:
             self._tell(machines.Allocated(number))
-        if len(came) < len(numbers):
-            self._tell(machines.Refused(tuple(numbers[len(came) :]), reason))
+        if len(created) < len(numbers):
+            self._tell(machines.Refused(tuple(numbers[len(created) :]), reason))
 
     async def _bring_up(self, machine: int, rank: int) -> None:
         node = self._owners[machine].node(rank, machine, self._instances[machine], self._on_event, self._on_lost)
         self.nodes[rank] = self._brought_up[machine] = node
         node.on_overdue, node.on_blobs = self._on_overdue, self._on_blobs
         node.on_code = self._differences.look
-        was_there = node.standing is not None
-        self.entering += was_there
+        is_attaching = node.standing is not None
+        self.entering += is_attaching
         try:
             await self._owners[machine].start(node)
         except Exception as error:
             self._tell(machines.Failed(machine, str(error) or type(error).__name__))
         else:
-            self.entered += was_there
+            self.entered += is_attaching
             self._tell(machines.Joined(machine, self._owners[machine].found(node)))
             node.release()
             if self.clustering is not None:
                 self.clustering.add(node)
         finally:
-            self.entering -= was_there
+            self.entering -= is_attaching
 
-    async def _give_back(self, machine: int, reason: str) -> None:
+    async def _terminate(self, machine: int, reason: str) -> None:
         if machine in self._asked:
-            return  # it is still being asked for; what comes of that is given back when it is here
+            return  # the request is under way; its machine is terminated once it is known
         starting = self._starting.pop(machine, None)
         if starting is not None and not starting.done():
             starting.cancel()
@@ -197,13 +197,13 @@ class Fleet:
                 if self.clustering is not None:
                     await self.clustering.leave(node)
                 await node.close()
-                # Not before: where this is cancelled, `close` goes on with it.
+                # Only now: if this is cancelled before, `close` continues with the node.
                 if self._brought_up.pop(machine, None) is not None:
                     self._end_stray(machine, node)
             if instance is not None:
                 await self._owners[machine].terminate(instance)
         except Exception:
-            _logger.exception("machine %s could not be given back; trying again (%s)", machine, reason)
+            _logger.exception("machine %s could not be terminated; trying again (%s)", machine, reason)
             return
         self._instances.pop(machine, None)
         self._owners.pop(machine, None)
@@ -213,13 +213,13 @@ class Fleet:
         if isinstance(event, Reported):
             self._reported(node, event)
         elif not isinstance(event, Clustered | Kept | Told | Peered | Fetched):
-            self._heard(node, event)
+            self._route(node, event)
         elif self.clustering is not None:
-            self.clustering.heard(node, event)
+            self.clustering.handle(node, event)
 
     def _on_overdue(self, node: Node, tasks: tuple[int, ...], reason: str) -> None:
         if self.nodes.get(node.rank) is node:
-            self._tell(Overdue(tasks, node.rank, f"node {node.rank} was ended: {reason}"))
+            self._tell(Overdue(tasks, node.rank, f"node {node.rank} was terminated: {reason}"))
 
     def _on_blobs(self, node: Node, stored: tuple[bytes, ...], dropped: tuple[bytes, ...]) -> None:
         if self.nodes.get(node.rank) is node:

@@ -1,4 +1,4 @@
-"""Getting machines for the nodes of one group and starting workers on them: the provider's side of the shell."""
+"""Launching: machines for the nodes of one group, obtained from their providers, and workers started on them."""
 
 import asyncio
 import json
@@ -39,20 +39,20 @@ from skyward.task.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Pe
 __all__ = ["Inventory", "Launcher", "launchers_of"]
 
 START_TIMEOUT = 60.0
-"""Seconds that a worker has to come up on a machine that runs, unless the options say otherwise."""
+"""Default timeout of the start of a worker on a running machine, in seconds."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Inventory:
-    """The machines that a pool knows of, over all its groups.
+    """The machines that a pool knows, over all its groups.
 
-    A provider lists the machines of the whole pool. A machine that no group knows, while no group has a request under
-    way, is an orphan.
+    A provider lists the machines of the whole pool. A machine that no group knows is an orphan, unless a request is
+    under way.
 
     Attributes:
         known: ids of machines.
-        asking: number of requests that are under way.
+        asking: number of requests under way.
     """
 
     def __init__(self) -> None:
@@ -61,12 +61,12 @@ class Inventory:
 
 
 class Launcher:
-    """The machines of one group. Everything that the provider handed out is given back at `teardown`.
+    """Launcher of the machines of one group. `teardown` releases everything that the provider handed out.
 
     Attributes:
-        provider_name: of the preferred place.
-        notes: what the provider has to say about the spec.
-        boots: how the nodes of the pool start.
+        provider_name: name of the provider of the preferred source.
+        notes: notices about the spec, for the user.
+        boots: startup tracker of the pool's nodes.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class Launcher:
         self._setups: dict[Image, SharedSetup] = {}
         self._earlier: tuple[ClusterEntry, ...] = ()
         self._inventory = inventory
-        self._unheard_of: set[MachineSource] = set()
+        self._unchecked: set[MachineSource] = set()
 
     @property
     def start_within(self) -> float:
-        """Seconds in which a machine that runs must have become a node, at most."""
+        """Timeout in seconds for a running machine to become a node."""
         start = self._options.bootstrap_timeout or START_TIMEOUT
         if all(provider_config(spec).name == "local" for spec in self._specs):
             images = [spec.image for spec in self._specs]
@@ -112,31 +112,31 @@ class Launcher:
 
     @property
     def standing(self) -> int:
-        """Machines that are there before any is asked for."""
+        """Number of machines that exist before any is requested."""
         return sum(map(len, self._standing.values()))
 
     @property
     def accelerators(self) -> str:
-        """Those of a machine at the preferred place, such as "A100"; empty for none."""
+        """Accelerators of a machine at the preferred source, such as "A100"; empty for none."""
         return next(iter(self._offers.values())).accelerators if self._offers else ""
 
     @property
     def lease(self) -> float:
-        """Seconds that its machines outlive their client, where they can."""
+        """Lease in seconds: the time for which machines may outlive their client."""
         return max(spec.ttl for spec in self._specs)
 
     @property
     def places(self) -> tuple[MachineSource, ...]:
-        """Where the machines come from, the preferred place first."""
+        """Sources of the machines, the preferred one first."""
         return tuple(self._offers)
 
     @property
     def unpriced(self) -> tuple[MachineSource, ...]:
-        """The places whose price the provider does not say."""
+        """Sources without a known price."""
         return tuple(place for place, each in self._offers.items() if not each.priced)
 
     def group(self) -> Group:
-        """The group as scaling sees it. What the spec leaves open is as the offer has it."""
+        """Return the group as scaling sees it. Fields that the spec leaves open have the offer's values."""
         offered = next(iter(self._offers.values()))
         spec = offered.spec
         resources = offered.resources
@@ -152,7 +152,7 @@ class Launcher:
         )
 
     def adopt(self, earlier: Sequence[ClusterEntry]) -> None:
-        """Take over what another process had of this group. From now on it is ours to give back."""
+        """Take over the machines that another process had in this group. This launcher is to terminate them."""
         self._earlier = tuple(earlier)
         for entry in earlier:
             offered: Offered = entry.offered
@@ -163,11 +163,11 @@ class Launcher:
                 self._clusters[offered.place] = entry.cluster
 
     async def prepare(self) -> None:
-        """Find what is on offer, and set up what the machines at the preferred place share.
+        """Find offers, and set up the resources that the machines of the preferred source share.
 
         Raises:
-            SpecError: an include does not exist. That is said before anything is launched.
-            NoOffersError: nothing on offer fits.
+            SpecError: an include does not exist. Raised before anything is launched.
+            NoOffersError: no offer fits.
         """
         if not self._earlier:
             for spec in self._specs:
@@ -184,22 +184,22 @@ class Launcher:
         for offered in found.offered:
             self._offers.setdefault(offered.place, offered)
         for entry in self._earlier:
-            await self._look_at(entry)
-        failures = await self._prefer_one_that_is_ready()
+            await self._find_standing(entry)
+        failures = await self._prepare_preferred()
         preferred = next(iter(self._offers))
         self.provider_name = preferred.provider
         self.notes = (*found.notes, *failures, *self._offers[preferred].notes, *self._clusters[preferred].notes)
 
-    async def _prefer_one_that_is_ready(self) -> list[str]:
-        """Prepare the preferred place; where its provider refuses, prefer one of another. Return what to say of those.
+    async def _prepare_preferred(self) -> list[str]:
+        """Prepare the preferred source; if its provider fails, prefer a source of another. Return notices about these.
 
-        The places of a provider that refused come after all others, and are tried again when those have no machines.
+        The sources of a provider that failed move to the end, and are tried again when the others have no machines.
 
         Raises:
-            SkywardError: all providers refused; what the first one said.
+            SkywardError: all providers failed; the error of the first one.
         """
         refusals: dict[int, SkywardError] = {}
-        said: list[str] = []
+        notices: list[str] = []
         for place in tuple(self._offers):
             if place.position in refusals:
                 continue
@@ -207,15 +207,15 @@ class Launcher:
                 await self._cluster(place)
             except SkywardError as error:
                 refusals[place.position] = error
-                self._record.torn_down(self._entries.pop(place))  # it was refused, so there is nothing
-                said.append(f"{place} is tried last, because it could not be prepared: {reason_of(error)}.")
+                self._record.torn_down(self._entries.pop(place))  # nothing was created
+                notices.append(f"{place} is tried last, because it could not be prepared: {reason_of(error)}.")
             else:
                 self._offers = dict(sorted(self._offers.items(), key=lambda each: each[0].position in refusals))
-                return said
+                return notices
         raise next(iter(refusals.values()))
 
-    async def _look_at(self, entry: ClusterEntry) -> None:
-        """See which machines of another process there still are: they are the first that are given out."""
+    async def _find_standing(self, entry: ClusterEntry) -> None:
+        """Find the machines of another process that still exist: `provision` hands these out first."""
         offered: Offered = entry.offered
         place, cluster = offered.place, entry.cluster
         if cluster is None:
@@ -230,10 +230,10 @@ class Launcher:
             standing.append(instance if machine.worker is None else machine.instance)
             if machine.worker is not None:
                 self._workers[instance.id] = machine.worker
-        self._unheard_of.add(place)
-        await self._give_back_unheard_of(place)
+        self._unchecked.add(place)
+        await self._terminate_orphans(place)
         for token in entry.requests:
-            self._record.came(entry.number, token, self._clusters[place], ())
+            self._record.provisioned(entry.number, token, self._clusters[place], ())
 
     async def _cluster(self, place: MachineSource) -> Cluster:
         async with self._preparing.setdefault(place, asyncio.Lock()):
@@ -241,7 +241,7 @@ class Launcher:
                 offered = self._offers[place]
                 if place not in self._entries:
                     self._entries[place] = self._record.preparing(self._group, offered)
-                if place != next(iter(self._offers)):  # the pool tells the notes of the preferred place
+                if place != next(iter(self._offers)):  # the pool shows the notes of the preferred source
                     for note in offered.notes:
                         _logger.warning("%s: %s", place, note)
                 cluster = await offered.provider.prepare(offered.spec, offered.offer, self._record.id)
@@ -250,7 +250,7 @@ class Launcher:
             return self._clusters[place]
 
     async def provision(self, place: MachineSource, count: int) -> Sequence[Instance]:
-        """Machines at a place, as many as came of `count`: first those that are there already."""
+        """Return up to `count` machines of a source: existing ones first, or else the result of one request."""
         if standing := self._standing.get(place):
             taken, standing[:] = standing[:count], standing[count:]
             return taken
@@ -261,49 +261,49 @@ class Launcher:
         asked = time.monotonic()
         try:
             self._clusters[place], instances = await self._offers[place].provider.provision(tagged, count)
-            self._record.came(entry, token, self._clusters[place], instances)
+            self._record.provisioned(entry, token, self._clusters[place], instances)
             if instances:
                 self.boots.came(place.provider, time.monotonic() - asked)
             self._instances.update((instance.id, place) for instance in instances)
             self._inventory.known.update(instance.id for instance in instances)
         except Exception:
-            self._unheard_of.add(place)
+            self._unchecked.add(place)
             raise
         finally:
             self._inventory.asking -= 1
-            await self._give_back_unheard_of(place)
+            await self._terminate_orphans(place)
         return instances
 
-    async def _give_back_unheard_of(self, place: MachineSource) -> None:
-        """Give back what came of a request that nobody heard the answer to; when no other is under way."""
-        if place not in self._unheard_of or self._inventory.asking:
+    async def _terminate_orphans(self, place: MachineSource) -> None:
+        """Terminate the machines of a failed request, whose answer is unknown, once no other is under way."""
+        if place not in self._unchecked or self._inventory.asking:
             return
         provider, cluster = self._offers[place].provider, self._clusters[place]
         try:
-            there = [each.id for each in await provider.find(cluster)]
+            existing = [each.id for each in await provider.find(cluster)]
             if self._inventory.asking:
-                return  # what was asked for meanwhile may be among them
-            found = [each for each in there if each not in self._instances and each not in self._inventory.known]
-            if found:
-                await provider.terminate(cluster, found)
+                return  # the machines of a new request may be among them
+            orphans = [each for each in existing if each not in self._instances and each not in self._inventory.known]
+            if orphans:
+                await provider.terminate(cluster, orphans)
         except Exception:
-            _logger.exception("it is not known what came of a failed request at %s; looking again later", place)
+            _logger.exception("could not check for machines of a failed request at %s; trying again later", place)
         else:
-            self._unheard_of.discard(place)
+            self._unchecked.discard(place)
 
     def found(self, node: Node) -> Mapping[str, float]:
-        """What a node turned out to have, of that which neither its spec nor its offer says."""
-        told = {**self._offers[self._instances[node.instance.id]].spec.resources, **self._told(node)}
-        return {name: amount for name, amount in node.measured.items() if name not in told}
+        """Return the measured resources of a node that neither its spec nor its offer states."""
+        stated = {**self._offers[self._instances[node.instance.id]].spec.resources, **self._offered(node)}
+        return {name: amount for name, amount in node.measured.items() if name not in stated}
 
-    def _told(self, node: Node) -> Mapping[str, float]:
+    def _offered(self, node: Node) -> Mapping[str, float]:
         resources = self._offers[self._instances[node.instance.id]].resources
         return {name: amount for name, amount in resources.items() if amount}
 
     def node(self, rank: int, machine: int, instance: Instance, on_event: OnEvent, on_lost: OnLost) -> Node:
-        """The node of a machine, not started yet."""
+        """Return a new node for a machine; it is not started yet."""
         standing = self._workers.pop(instance.id, None)
-        instance = replace(instance, access=self._entered(instance.access))
+        instance = replace(instance, access=self._with_options(instance.access))
         node = Node(rank, machine, instance, on_event, on_lost, self._record.derive, standing)
         node.terms = self._terms(instance)
         return node
@@ -312,8 +312,8 @@ class Launcher:
         place, slots = self._instances[instance.id], self._options.worker.concurrency
         return Terms(self._offers[place].accelerators or place.provider, place.hourly_price, slots)
 
-    def _entered(self, access: Access | None) -> Access | None:
-        """How a machine is entered, as the options have it where they say."""
+    def _with_options(self, access: Access | None) -> Access | None:
+        """Return the access to a machine, with the timeouts of the options where these are set."""
         if not isinstance(access, SSHAccess):
             return access
         within, every = self._options.ssh_timeout, self._options.ssh_retry_interval
@@ -323,16 +323,16 @@ class Launcher:
         """Start a node's worker and connect to it.
 
         Raises:
-            NodeStartError: it did not come up.
+            NodeStartError: the node did not start.
         """
         self.boots.begin(node.boot)
-        was_there = node.standing is not None
+        was_standing = node.standing is not None
         try:
             await self._start(node)
         except Exception as error:
             self.boots.failed(node.boot, error)
             raise
-        self.boots.up(node.boot, self._instances[node.instance.id].provider, was_there=was_there)
+        self.boots.up(node.boot, self._instances[node.instance.id].provider, was_there=was_standing)
 
     async def _start(self, node: Node) -> None:
         timeout = self._options.bootstrap_timeout or START_TIMEOUT
@@ -342,13 +342,13 @@ class Launcher:
         if plan is not None:
             variables["SKYWARD_PIP"] = json.dumps(plan.pip)
         elif node.standing is None:
-            variables |= await self._set_up_here(node)
+            variables |= await self._set_up_local(node)
         await node.start(variables, timeout, plan)
         if node.standing is not None:
             self._record.installed(self._entries[self._instances[node.instance.id]], node.instance, node.standing)
 
     async def _plan(self, node: Node) -> Plan | None:
-        """What to make the node's environment from; None where it has one. Made once: all nodes get the same."""
+        """Return the plan of the node's environment, shared by all nodes alike; None if the machine has one already."""
         access = node.instance.access
         if access is None or isinstance(access, LocalAccess) or access.python is not None:
             return None
@@ -359,8 +359,8 @@ class Launcher:
             self._plans[key] = asyncio.get_running_loop().create_task(asyncio.to_thread(make))
         return await asyncio.shield(self._plans[key])
 
-    async def _set_up_here(self, node: Node) -> Mapping[str, str]:
-        """Set up a node that is a process on this machine, if it is one; return the variables for its worker."""
+    async def _set_up_local(self, node: Node) -> Mapping[str, str]:
+        """Set up a node that is a process on this machine; return variables for its worker. Other nodes: none."""
         access, place = node.instance.access, self._instances[node.instance.id]
         match access:
             case LocalAccess(directory=directory):
@@ -398,13 +398,13 @@ class Launcher:
         return self._offers[self._instances[instance.id]].spec
 
     def end_stray(self, node: Node) -> Coroutine[Any, Any, None]:
-        """What ends a worker that could not be reached when it was given up, once its machine is there again."""
+        """Return a coroutine that ends a worker whose machine was unreachable, once that can be reached again."""
         access = node.instance.access
         assert isinstance(access, SSHAccess)
         return end_stray(access, node.stray, self._spec_of(node.instance).ttl)
 
     async def terminate(self, instance: Instance) -> None:
-        """Give one machine back. One that was given back already is no error."""
+        """Terminate one machine. Idempotent."""
         place = self._instances.get(instance.id)
         if place is not None:
             await self._offers[place].provider.terminate(self._clusters[place], [instance.id])
@@ -413,10 +413,10 @@ class Launcher:
             self._record.gone(self._entries[place], instance.id)
 
     async def teardown(self) -> None:
-        """Give every machine back, and remove what they shared. Twice does no harm.
+        """Terminate every machine, and remove the resources they shared. Idempotent.
 
         Raises:
-            ProvisioningError: some of it may be left; it stays on record. The other places are cleared all the same.
+            ProvisioningError: some of it may be left, and stays on record. The other sources are torn down anyway.
         """
         for setup in self._setups.values():
             await setup.close()
@@ -434,16 +434,16 @@ class Launcher:
             raise ProvisioningError("; ".join(errors))
 
     async def _tear_down(self, place: MachineSource) -> None:
-        """Give back what there is at one place. What was not prepared to its end is prepared again, to have a hold."""
+        """Terminate everything at one source. An unfinished preparation is repeated first, to get its cluster."""
         provider = self._offers[place].provider
         try:
             cluster = await self._cluster(place)
-        except SkywardError:  # refused, so there is nothing
+        except SkywardError:  # nothing was created
             self._record.torn_down(self._entries.pop(place))
             return
         left = [instance for instance, where in self._instances.items() if where == place]
-        unheard_of = [instance.id for instance in await provider.find(cluster)]
-        await provider.terminate(cluster, list(dict.fromkeys((*left, *unheard_of))))
+        existing = [instance.id for instance in await provider.find(cluster)]
+        await provider.terminate(cluster, list(dict.fromkeys((*left, *existing))))
         await provider.teardown(cluster)
         del self._clusters[place]
         self._record.torn_down(self._entries.pop(place))
@@ -451,12 +451,12 @@ class Launcher:
             self._instances.pop(instance, None)
 
     def topology(self, node: Node, nodes: Mapping[int, Node], total: int) -> str:
-        """What `instance_info()` says on `node`, as JSON."""
+        """Return the value of `instance_info()` on `node`, as JSON."""
         head = nodes.get(0, node).instance.address
         accelerator = accelerator_info(self._spec_of(node.instance))
         accelerators = 0 if accelerator is None else accelerator.count
         processes = self._options.worker.resolved_executor == "process"
-        resources = {**node.measured, **self._told(node)}
+        resources = {**node.measured, **self._offered(node)}
         info = InstanceInfo(
             node=node.rank,
             total_nodes=total,
@@ -478,7 +478,7 @@ class Launcher:
 
 
 def launchers_of(record: PoolRecord, groups: Mapping[str, Sequence[Spec]], options: Options) -> Mapping[str, Launcher]:
-    """What gets the machines of each group of one pool."""
+    """Return the launchers of one pool, by group."""
     inventory, boots = Inventory(), StartupTracker(record)
     return {group: Launcher(record, group, specs, options, inventory, boots) for group, specs in groups.items()}
 
@@ -488,12 +488,12 @@ def _by_rank(machine: MachineEntry) -> tuple[bool, int]:
 
 
 def _settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Where packages come from, as this process is told it, but for files: those are on this machine."""
+    """Return this process's settings of package indexes, except those that name local files."""
     return {name: value for name, value in client_settings(environ).items() if not value.startswith(("/", "~"))}
 
 
 def accelerator_info(spec: Spec) -> AcceleratorInfo | None:
-    """What the accelerators of a node of `spec` are."""
+    """Return the accelerators of a node of `spec`; None if it has none."""
     accelerator = spec.accelerator
     if accelerator is None:
         return None

@@ -1,4 +1,4 @@
-"""One node as the client has it: its machine, its worker, the messages to it, and the blobs it holds."""
+"""A node on the client: its machine, its worker, the messages to it, and the blobs it holds."""
 
 import asyncio
 import contextlib
@@ -57,49 +57,51 @@ type OnEvent = Callable[[Node, Event], None]
 type OnLost = Callable[[Node, str], None]
 
 BLOB_BUDGET = 4 * 1024**3
-"""Bytes of blobs that a node keeps for calls to come, at most."""
+"""Maximum size in bytes of the blobs that a node caches for later calls."""
 
 BLOB_SHARE = 4
-"""The same as a part of the memory of its machine: one in so many."""
+"""The same limit as a fraction of the machine's memory: 1 / `BLOB_SHARE`."""
 
 PAUSES = (0.2, 1.0, 4.0)
-"""Seconds between attempts to send a blob to a node that has no memory for it, while tasks there come to an end."""
+"""Delays in seconds between attempts to send a blob to a node without memory for it, while its tasks finish."""
 
 ENTER_WITHIN = 20.0
-"""Seconds that a machine which is there already has to let us in."""
+"""Timeout of attaching to an existing machine in seconds."""
 
 SILENCE = 30.0
-"""Seconds without an answer after which a node counts as lost, unless its access says otherwise."""
+"""Default time without an answer after which a node counts as lost, in seconds."""
 
-LAST_WORDS = 5.0
-"""Seconds that a node has to say what there is to say when it is told to end; its own limits are shorter."""
+SHUTDOWN_WITHIN = 5.0
+"""Seconds that a node has to flush its events after a shutdown command; its own limits are shorter."""
 
 HISTORY = 300.0
-"""Seconds that what a node says of its machine is kept."""
+"""Seconds for which the metrics of a node are kept."""
 
 
 class Node:
-    """A node that is starting or up. Lives on the library's loop.
+    """A node that is starting or up. Runs on the library's loop.
 
     Args:
-        machine: its number in the control plane.
-        on_event, on_lost: take its events, and why it was lost; with the node itself.
-        derive: a secret of the pool, for a purpose.
-        standing: its worker, where another process has started it.
+        rank: rank of the node in its pool.
+        machine: number of its machine in the control plane.
+        instance: its machine, as the provider describes it.
+        on_event, on_lost: called with the node and an event, or the reason why the node was lost.
+        derive: derives a secret of the pool for a purpose.
+        standing: its worker, if another process started it.
 
     Attributes:
-        boot: how it starts, or did.
-        standing: how another process can enter its worker; None where it cannot.
-        received: bytes of blobs that were brought to it.
-        sent: those of them that were sent from here.
-        spreading: what brings large blobs to it; None where all of them are sent from here.
-        on_blobs: is told of blobs that are on it from now on, and of those that it is told to forget.
-        on_code: is told of a task whose function the node did not have before.
-        on_overdue: is told, before `on_lost`, which tasks are overdue on a node that does not answer, and what to say.
-        measured: resources that its machine was found to have, where the provider does not know.
-        metrics: what it said of its machine, oldest first.
-        terms: what its tasks cost.
-        stray: its worker, once it is closed, where that may live on: it was out of reach, and its machine is lent.
+        boot: progress of its startup.
+        standing: its worker as another process can attach to it; None if that is not possible.
+        received: bytes of blobs that the node received.
+        sent: bytes of these that the client sent.
+        replicator: replicator of large blobs; None if the client sends all of them.
+        on_blobs: called with the keys of blobs that were stored on the node, and of blobs that it drops.
+        on_code: called with a task whose function is new to the node.
+        on_overdue: called before `on_lost` with the overdue tasks of an unresponsive node, and the reason.
+        measured: measured resources of its machine, if the provider does not know them.
+        metrics: metrics of its machine, oldest first.
+        terms: price of its tasks.
+        stray: directory of its worker after closing, if the worker may still run: its machine was lent and unreachable.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class Node:
         self.boot = Boot(rank, machine)
         self.phase = "requested"
         self.received = self.sent = 0
-        self.spreading: Replicator | None = None
+        self.replicator: Replicator | None = None
         self.measured: Mapping[str, float] = {}
         self.on_blobs: Callable[[Node, tuple[bytes, ...], tuple[bytes, ...]], None] | None = None
         self.on_code: Callable[[Node, Work], None] | None = None
@@ -143,28 +145,28 @@ class Node:
         self._channel: Channel | None = None
         self._bulk: BulkPath | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._earlier: list[Event] | None = None
+        self._buffered: list[Event] | None = None
         self._shipping: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._silent = asyncio.Event()
         self._gone = asyncio.Event()
         self._deadlines: Deadlines | None = None
-        self._keeping_time: asyncio.Task[None] | None = None
+        self._deadline_watch: asyncio.Task[None] | None = None
 
     async def start(self, environment: Mapping[str, str], within: float, plan: Plan | None = None) -> None:
-        """Start its worker, in the environment of `plan`, or enter the one that is there; and connect to it.
+        """Start the node's worker in the environment of `plan`, or attach to its existing worker; then connect.
 
         Raises:
-            NodeStartError: the worker did not come up, or cannot be reached.
+            NodeStartError: the worker did not start, or cannot be reached.
         """
         access = self.instance.access
         if access is None:
             raise ValueError(f"instance {self.instance.id} is not running")
-        # A local worker is never out of reach: where a connection to it breaks, it is gone.
+        # A local worker is never unreachable: a broken connection means that it is gone.
         silence, grace = (SILENCE, 0.0) if isinstance(access, LocalAccess) else (access.grace, access.grace)
         self.phase = self.boot.enter("worker" if isinstance(access, LocalAccess) else "connecting")
-        ours, its = await asyncio.to_thread(passes, self._purpose, self._seed)  # which loads a library the first time
-        own = {"SKYWARD_NODE_ID": str(self.rank), PASS_VARIABLE: its.write()}
+        ours, theirs = await asyncio.to_thread(passes, self._purpose, self._seed)  # the first call loads a library
+        own = {"SKYWARD_NODE_ID": str(self.rank), PASS_VARIABLE: theirs.write()}
         if self.standing is not None:
             self._worker = await enter_worker(access, self.standing, min(within, ENTER_WITHIN))
         else:
@@ -183,21 +185,21 @@ class Node:
         self.phase = self.boot.enter("joining")
         self._bulk = BulkPath(hello.bulk, ours.key, f"{self.instance.id}", grace)
         self._channel = Channel(
-            hello.address, ours.credentials, silence, self._heard, self._lost, dial=self._worker.dial
+            hello.address, ours.credentials, silence, self._handle, self._lost, dial=self._worker.dial
         )
         self._watching = asyncio.get_running_loop().create_task(self._watch(self._worker))
         if self.standing is not None:
-            self._earlier = []
+            self._buffered = []
             await self._channel.connect(resume=True)
             if self._silent.is_set():
-                raise NodeStartError("it was lost while it was entered")
+                raise NodeStartError("connection lost while attaching")
         else:
             await self._channel.connect()
         if hello.directory:
             self.standing = WorkerEntry(self.rank, self._purpose, hello.address, hello.bulk_there, hello.directory)
         self.phase = self.boot.enter("ready")
 
-    def _heard(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         match event:
             case Metrics(now):
                 self._keep(replace(now, at=time.time()))
@@ -213,10 +215,10 @@ class Node:
                 self._pass_on(event)
 
     def _pass_on(self, event: Event) -> None:
-        if self._earlier is None:
+        if self._buffered is None:
             self._on_event(self, event)
         else:
-            self._earlier.append(event)
+            self._buffered.append(event)
 
     def _keep(self, now: "NodeMetrics") -> None:
         self.metrics.append(now)
@@ -224,16 +226,16 @@ class Node:
             self.metrics.popleft()
 
     def release(self) -> None:
-        """Pass on what was heard of tasks that another process sent."""
-        earlier, self._earlier = self._earlier or [], None
-        for event in earlier:
+        """Pass on the buffered events of tasks that another process sent."""
+        buffered, self._buffered = self._buffered or [], None
+        for event in buffered:
             if isinstance(event, Reported):
                 self._holdings.adopt((blob.key, blob.size) for blob in event.blobs)
                 self._tell_blobs(stored=tuple(blob.key for blob in event.blobs))
             self._on_event(self, event)
 
     def report(self, event: PhaseEvent) -> None:
-        """Note how the making of its environment goes."""
+        """Record progress of the setup of the node's environment."""
         self.phase = self.boot.heard(event)
 
     async def _watch(self, worker: WorkerProcess) -> None:
@@ -246,39 +248,39 @@ class Node:
             self._on_lost(self, reason)
 
     async def lost_within(self, seconds: float) -> bool:
-        """Return whether it is lost, or will be so many seconds from now."""
+        """Wait for up to `seconds`; return whether the node is lost."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._gone.wait()
         return self._gone.is_set()
 
     def holds(self, key: bytes) -> bool:
-        """Whether a blob is, or is about to be, on the node."""
+        """Return whether a blob is on the node, or on its way there."""
         return key in self._holdings
 
     @property
     def is_up(self) -> bool:
-        """Whether it has not been lost, and is not to be given back yet."""
+        """True until the node is lost or closed."""
         return self._closing is None and not self._gone.is_set()
 
     def has_all(self, keys: Iterable[bytes]) -> bool:
-        """Whether all of these blobs are on it for sure."""
+        """Return whether all of these blobs are stored on the node."""
         return all(key in self._holdings and key not in self._arriving for key in keys)
 
     def may_pin(self, size: int) -> bool:
-        """Whether results of `size` bytes may stay on it beside those that do."""
+        """Return whether the node may pin results of `size` more bytes."""
         return self._holdings.may_pin(size)
 
     def keep_result(self, blobs: Iterable[Blob]) -> None:
-        """Have it keep the large parts of a result that it made, as it keeps what is brought to it."""
+        """Keep the blobs of a result on the node that made it, as it keeps blobs that it receives."""
         sizes = {blob.key: blob.size for blob in blobs}
         self._holdings.adopt(sizes.items())
         self._tell_blobs(stored=tuple(sizes))
-        if self.spreading is not None:
-            self.spreading.has(self, sizes)
+        if self.replicator is not None:
+            self.replicator.has(self, sizes)
 
     def pin(self, blobs: Sequence[Blob]) -> None:
-        """The same, but whatever else it is to keep."""
+        """Keep blobs of a result on the node, and exempt them from eviction."""
         self.keep_result(blobs)
         self._holdings.pin(blob.key for blob in blobs)
 
@@ -287,36 +289,36 @@ class Node:
         self._holdings.unpin(keys)
 
     def discard(self, keys: Iterable[bytes]) -> None:
-        """Have it forget those of these blobs that are wanted for nothing."""
+        """Have the node drop those of these blobs that are not in use."""
         if self.is_up:
             self._forget(self._holdings.discard(keys))
 
     @property
     def held(self) -> frozenset[bytes]:
-        """The blobs that are on the node for sure."""
+        """Keys of the blobs that are stored on the node."""
         return frozenset(self._holdings) - self._arriving.keys()
 
     async def facts(self) -> Facts | None:
-        """What its environment is made of; None where that is this process's own, or cannot be found out."""
+        """Return facts about the node's environment; None if that is this process's own, or unknown."""
         return None if self._worker is None else await self._worker.facts()
 
     async def reach(self, address: str) -> str:
-        """Where to connect here to reach an address of its machine."""
+        """Open a local address that leads to an address of the node's machine, and return it."""
         if self._worker is None:
             raise ConnectionError("the node is not connected")
         return await self._worker.reach(address)
 
     def dial(self, address: str) -> str:
-        """Where to connect here now to reach an address of its machine that `reach` was called for."""
+        """Return the current local address for an address of the machine that was passed to `reach` before."""
         return address if self._worker is None else self._worker.dial(address)
 
     def tell(self, command: Command) -> None:
-        """Send a command."""
+        """Queue a command for the node."""
         if self._channel is not None:
             self._channel.send(command)
 
     def flush(self) -> None:
-        """Send now what was told."""
+        """Send all queued commands now."""
         if self._channel is not None:
             self._channel.flush()
 
@@ -327,7 +329,7 @@ class Node:
         share: tuple[int, int] | None,
         failed: Callable[[Exception], None],
     ) -> None:
-        """Send a task, after the blobs it needs. `failed` is told why if it does not get there."""
+        """Send a task, after the blobs it needs. `failed` is called with the error if it does not reach the node."""
         blobs = work.blobs
         if not blobs:
             self._submit(work, attempt, share)
@@ -355,7 +357,7 @@ class Node:
         self._unsent_keys.pop(task)
 
     async def has(self, task: int) -> bool:
-        """Whether the node was sent a task that is meant for it; waits while the blobs of the task are on their way."""
+        """Return whether the node was sent a task; waits while the blobs of the task are on their way."""
         unsent = self._unsent.get(task)
         return unsent is None or await asyncio.shield(unsent)
 
@@ -371,7 +373,7 @@ class Node:
             if self.on_code is not None:
                 self.on_code(self, work)
         stream = work.stream is not None
-        self._keep_time(work)
+        self._start_deadline(work)
         self.tell(
             Submit(
                 work.task,
@@ -389,20 +391,20 @@ class Node:
             )
         )
 
-    def _keep_time(self, work: Work) -> None:
+    def _start_deadline(self, work: Work) -> None:
         if self._deadlines is None:
             self._deadlines = Deadlines(self.terms.slots)
         self._deadlines.sent(work.task, work.timeout, time.monotonic(), work.grace)
         self._watch_deadlines()
 
     def _watch_deadlines(self) -> None:
-        if self._deadlines and (self._keeping_time is None or self._keeping_time.done()) and self._closing is None:
-            self._keeping_time = asyncio.get_running_loop().create_task(self._look_at_deadlines(self._deadlines))
+        if self._deadlines and (self._deadline_watch is None or self._deadline_watch.done()) and self._closing is None:
+            self._deadline_watch = asyncio.get_running_loop().create_task(self._check_deadlines(self._deadlines))
 
-    async def _look_at_deadlines(self, deadlines: Deadlines) -> None:
-        """End the node where a task is overdue and it does not answer, though its machine does.
+    async def _check_deadlines(self, deadlines: Deadlines) -> None:
+        """Report the node as lost if a task is overdue and the worker does not answer, though its machine does.
 
-        Silence is counted in looks: time in which this process did not run either is none.
+        Silence is counted in checks, so that time in which this process was suspended does not count.
         """
         heard, silent = None, 0.0
         while deadlines and self._channel is not None and self._worker is not None:
@@ -411,9 +413,9 @@ class Node:
             silent = silent + LOOK if heard == before else 0.0
             if silent < UNHEARD or not deadlines.overdue(time.monotonic()):
                 continue
-            there = await self._worker.answers()
+            machine_answers = await self._worker.answers()
             late = deadlines.overdue(time.monotonic())
-            if there and late and self._channel.heard == heard and self._closing is None:
+            if machine_answers and late and self._channel.heard == heard and self._closing is None:
                 reason = "it did not answer, and a task on it was past its timeout or told to stop"
                 if self.on_overdue is not None:
                     self.on_overdue(self, late, reason)
@@ -422,12 +424,12 @@ class Node:
 
     @asynccontextmanager
     async def shipped(self, blobs: Mapping[bytes, memoryview | RemoteBlob]) -> AsyncIterator[None]:
-        """Bring blobs to the node, each once, however many tasks want it; within it, what uses them can be told.
+        """Send blobs to the node, each once for all tasks; inside the context, commands may refer to them.
 
         Raises:
-            ConnectionError: one did not get through.
-            NodeFullError: the node has no memory for one, whatever else it forgets.
-            ResultLostError: one is nowhere any more.
+            ConnectionError: a blob could not be transferred.
+            NodeFullError: the node has no memory for a blob, even after dropping all others.
+            ResultLostError: a blob is on no node any more.
         """
         for pause in PAUSES:
             try:
@@ -444,10 +446,10 @@ class Node:
             self._holdings.release(blobs)
 
     async def _ship(self, blobs: Mapping[bytes, memoryview | RemoteBlob]) -> None:
-        """Bring blobs to the node, and have them kept there until they are released.
+        """Send blobs to the node, where they are kept until released.
 
         Raises:
-            ConnectionError, NodeFullError, ResultLostError: see `shipped`. They are released.
+            ConnectionError, NodeFullError, ResultLostError: see `shipped`. The blobs are released.
         """
         if self._bulk is None:
             raise ConnectionError("the node is not connected")
@@ -458,22 +460,22 @@ class Node:
         try:
             for key, view in missing.items():
                 self.received += view.nbytes
-                self._arriving[key] = asyncio.ensure_future(self._bring_sound(key, view))
+                self._arriving[key] = asyncio.ensure_future(self._bring_unmodified(key, view))
                 self._arriving[key].add_done_callback(partial(self._arrived, key))
             self._forget(dropped)
             if waiting := [self._arriving[key] for key in blobs if key in self._arriving]:
-                await asyncio.wait(waiting)  # for all, as what is on its way must not be dropped
+                await asyncio.wait(waiting)  # for all: a blob in transfer must not be dropped
                 await asyncio.gather(*waiting)
         except BaseException:
             self._holdings.release(blobs)
             raise
 
     def _forget(self, keys: tuple[bytes, ...]) -> None:
-        """Have the node forget blobs."""
+        """Have the node drop blobs."""
         if not keys or self._channel is None:
             return
-        if self.spreading is not None:
-            self.spreading.dropped(self, keys)
+        if self.replicator is not None:
+            self.replicator.dropped(self, keys)
         self._tell_blobs(dropped=keys)
         self._channel.send(Drop(keys))
         confirmed = self._channel.confirmed()
@@ -485,30 +487,30 @@ class Node:
             if self._leaving.get(key) is confirmed:
                 del self._leaving[key]
 
-    async def _bring_sound(self, key: bytes, view: memoryview | RemoteBlob) -> None:
+    async def _bring_unmodified(self, key: bytes, view: memoryview | RemoteBlob) -> None:
         await self._bring(key, view)
         if key in self._doubtful:
-            raise ConnectionError("its owner may have changed it on its way")
+            raise ConnectionError("its owner may have changed it during the transfer")
 
     def _bring(self, key: bytes, view: memoryview | RemoteBlob) -> Awaitable[Any]:
         if (leaving := self._leaving.get(key)) is not None:
-            return self._bring_again(key, view, leaving)
-        if self.spreading is not None and (coming := self.spreading.bring(self, key, view)) is not None:
+            return self._bring_after_drop(key, view, leaving)
+        if self.replicator is not None and (coming := self.replicator.bring(self, key, view)) is not None:
             return coming
         return self._fetch_and_put(key, view) if isinstance(view, RemoteBlob) else self.put(key, view)
 
     async def _fetch_and_put(self, key: bytes, blob: RemoteBlob) -> None:
         await self.put(key, await blob.fetch(self))
 
-    async def _bring_again(self, key: bytes, view: memoryview | RemoteBlob, leaving: asyncio.Future[None]) -> None:
-        """Bring a blob that the node was told to forget, once it has: or what comes first would be forgotten."""
+    async def _bring_after_drop(self, key: bytes, view: memoryview | RemoteBlob, leaving: asyncio.Future[None]) -> None:
+        """Send a blob that is being dropped, once the node has confirmed: the drop would hit the new copy otherwise."""
         await asyncio.wait([leaving])
         if leaving.cancelled():
             raise ConnectionError("the node is lost")
         await self._bring(key, view)
 
     def put(self, key: bytes, view: memoryview) -> asyncio.Future[memoryview]:
-        """Send a blob from here.
+        """Send a blob from the client.
 
         Raises:
             ConnectionError: the node is not connected.
@@ -534,10 +536,12 @@ class Node:
             self.on_blobs(self, stored, dropped)
 
     def stop_task(self, task: int, *, recall: bool = False, as_is: bool = False) -> bool:
-        """Stop a task; False if it had not been sent yet, and now never will be.
+        """Stop a task; False if it had not been sent yet, and will not be.
 
         Args:
-            as_is: whether its caller, who may go on now, may change what is on its way for it.
+            task: number of the task.
+            recall: whether the node is to return the task only if it has not started.
+            as_is: whether blobs in transfer are memory of the caller, who may change them from now on.
         """
         if task in self._unsent:
             if as_is:
@@ -551,25 +555,23 @@ class Node:
         return True
 
     def fetch(self, blob: Blob) -> Future[memoryview]:
-        """Get a blob of a result; the node forgets it then."""
+        """Fetch a blob of a result; the node drops it afterwards."""
         if self._bulk is None:
             raise ConnectionError("the node is not connected")
         return self._bulk.get(blob)
 
     async def close(self, *, leave: bool = False) -> None:
-        """Let go of the worker, having ended it unless it is to be left. Twice does no harm; it goes on where the
-        caller is cancelled.
-        """
+        """Disconnect, and end the worker unless `leave` is set. Idempotent; continues if the caller is cancelled."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close(leave=leave))
         await asyncio.shield(self._closing)
 
-    async def _hear_out(self, channel: Channel) -> None:
-        """Tell it to end, and take what it says until it has; for a while."""
+    async def _shut_down(self, channel: Channel) -> None:
+        """Send the shutdown command, and handle events until the worker has ended or the timeout expires."""
         channel.send(Shutdown())
         if channel.connected:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS):
+                async with asyncio.timeout(SHUTDOWN_WITHIN):
                     await self._silent.wait()
 
     async def _close(self, *, leave: bool) -> None:
@@ -579,9 +581,9 @@ class Node:
             self._settle_unsent(number, sent=False)
         if self._channel is not None:
             if not leave:
-                await self._hear_out(self._channel)
+                await self._shut_down(self._channel)
             await self._channel.close()
-        for watch in (self._watching, self._keeping_time):
+        for watch in (self._watching, self._deadline_watch):
             if watch is not None:
                 watch.cancel()
         if self._bulk is not None:
@@ -595,5 +597,5 @@ class Node:
         if self._bulk is not None:
             try:
                 await asyncio.to_thread(self._bulk.join)
-            except RuntimeError:  # the interpreter is ending, and lends no threads any more
+            except RuntimeError:  # the interpreter is shutting down: no new threads
                 self._bulk.join()

@@ -1,4 +1,4 @@
-"""What is on offer for the nodes of one group: the places that fit, in the order they are preferred."""
+"""Offers for the nodes of one group: the machine sources that fit, in order of preference."""
 
 import asyncio
 from collections import Counter
@@ -17,17 +17,17 @@ from skyward.specs.options import Selection
 __all__ = ["ASK_WITHIN", "Found", "Offered", "find_offers", "provider_config"]
 
 ASK_WITHIN = 120.0
-"""Seconds that a provider has to list its offers; `provision_timeout` changes it."""
+"""Default timeout of a provider's listing of offers in seconds; `provision_timeout` overrides it."""
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 MOST_PLACES = 8
-"""Places of one provider in each market that a group falls back on, the preferred one included."""
+"""Maximum number of sources of one provider and market for one group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """One place, with what it takes to get machines there. `spec` asks for its market."""
+    """A machine source with the provider, spec, and offer to launch machines from. `spec` requests its market."""
 
     place: MachineSource
     provider: Provider
@@ -37,13 +37,13 @@ class Offered:
 
     @property
     def resources(self) -> Mapping[str, float]:
-        """What a machine there is known to have. What the spec leaves open is as the offer has it."""
+        """Known resources of a machine. Fields that the spec leaves open have the offer's values."""
         kind = self.offer.instance_type
         return {"CPU": kind.vcpus, "memory": kind.memory_gb, **self.spec.node_resources}
 
     @property
     def accelerators(self) -> str:
-        """What accelerators a machine there has, such as "A100" or "H100:8"; empty for none."""
+        """Accelerators of a machine, such as "A100" or "H100:8"; empty for none."""
         asked, sold = self.spec.accelerator, self.offer.instance_type
         if asked is None or self._has_hardware_of_offer:
             return _accelerators(sold.accelerator, sold.accelerator_count)
@@ -51,33 +51,33 @@ class Offered:
 
     @property
     def _has_hardware_of_offer(self) -> bool:
-        """Whether a machine there has the accelerators of the offer, whatever the spec asks for."""
+        """True if a machine has the accelerators of the offer, whatever the spec requests."""
         declared = acts_on(self.config)
         return declared.knows_hardware and "accelerator" not in declared.fields
 
     @property
     def priced(self) -> bool:
-        """Whether the price of a machine there is known."""
+        """True if the price of a machine is known."""
         market = self.place.market
         return market != "" and self.offer.hourly_price(market) is not None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One sentence on the fields of the spec that have no effect there; empty where all have one."""
+        """Notice about the fields of the spec that the provider ignores; empty if there are none."""
         declared, asked = acts_on(self.config), self.spec.accelerator
         ignored = list(not_acted_on(self.spec, declared))
         parts = []
         if asked is not None and self._has_hardware_of_offer:
             ignored.remove("accelerator")
             if excluded_by(self.spec, self.offer, frozenset({"accelerator"})):
-                wanted, there = _accelerators(asked.name, asked.count), self.accelerators or "none"
-                parts.append(f"asked for {wanted}, a {self.config.name} node has {there}")
+                wanted, present = _accelerators(asked.name, asked.count), self.accelerators or "none"
+                parts.append(f"asked for {wanted}, a {self.config.name} node has {present}")
         if ignored:
             parts.append(f"not acted on: {', '.join(ignored)}")
         return ("; ".join((declared.otherwise, *parts)) + ".",) if parts else ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It is kept as what it is made from: what talks to a cloud is made anew."""
+        """Pickle the constructor's arguments: the provider's client is created again on loading."""
         return _restored, (self.place, self.spec, self.offer, self.config)
 
 
@@ -91,11 +91,11 @@ def _restored(place: MachineSource, spec: Spec, offer: Offer, config: ProviderCo
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is on offer for one group.
+    """Offers for one group.
 
     Attributes:
-        offered: the places that fit, in the order they are preferred; at least one.
-        notes: one sentence for each provider that was left out because it did not list its offers.
+        offered: the sources that fit, in order of preference; at least one.
+        notes: one notice for each provider that was left out because it did not list its offers.
     """
 
     offered: tuple[Offered, ...]
@@ -104,7 +104,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the provider of one spec answered: its offers, or an error."""
+    """Answer of the provider of one spec: its offers, or an error."""
 
     spec: Spec
     config: ProviderConfig
@@ -114,21 +114,21 @@ class _Answer:
 
     @property
     def asked(self) -> Asked:
-        """The answer as `rank` takes it."""
+        """The answer in the form that `rank` takes."""
         return Asked(self.spec, self.config.name, self.offers, acts_on(self.config).fields)
 
 
 async def find_offers(
     specs: Sequence[Spec], selection: Selection, *, priced: bool = False, within: float = ASK_WITHIN
 ) -> Found:
-    """Find what is on offer for any of `specs`, best first; see `skyward.offers.rank` for the order.
+    """Find the offers that fit any of `specs`, best first; see `skyward.offers.rank` for the order.
 
-    With "cheapest", the providers of all specs are asked at the same time; with "first", one after another, until one
+    With "cheapest", the providers of all specs are queried concurrently; with "first", one after another, until one
     has an offer that fits. A provider that fails, or takes longer than `within` seconds, is left out and named in the
     notes. With `priced`, offers without a known price are left out.
 
     Raises:
-        NoOffersError: nothing on offer fits. Where the only provider failed with an error of ours, that error.
+        NoOffersError: no offer fits. If the only provider failed with a `SkywardError`, that error instead.
         ProviderMissingError: a spec names a provider that is not installed.
     """
     pairs = [(spec, provider_config(spec)) for spec in specs]
@@ -154,7 +154,7 @@ async def _ask(spec: Spec, config: ProviderConfig, within: float) -> _Answer:
     try:
         provider = config.create_provider()
         return _Answer(spec, config, provider, await ask(provider, within))
-    except Exception as error:  # of a provider, or of the library of a cloud: any
+    except Exception as error:  # providers and cloud libraries raise anything
         return _Answer(spec, config, error=error)
 
 
@@ -163,7 +163,7 @@ def _left_out(config: ProviderConfig, reason: str) -> str:
 
 
 def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iterator[Offered]:
-    """Yield the places of candidates, each once, and of each provider and market as many as a group falls back on."""
+    """Yield the distinct sources of `candidates`, at most `MOST_PLACES` of each provider and market."""
     configs = [answer.config for answer in answers]
     count: Counter[tuple[int, str]] = Counter()
     known: set[MachineSource] = set()
@@ -181,11 +181,11 @@ def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iter
 
 
 def provider_config(spec: Spec) -> ProviderConfig:
-    """The provider settings of `spec`: its own, those of the provider it names, or `sky.Local()`.
+    """Return the provider settings of `spec`: its own, those of the provider it names, or `sky.Local()`.
 
     Raises:
-        ProviderMissingError: it is neither settings nor the name of an installed provider.
-        SpecError: it is the name of a provider whose settings have to be given.
+        ProviderMissingError: `spec.provider` is neither settings nor the name of an installed provider.
+        SpecError: it names a provider whose settings are required.
     """
     given = spec.provider
     if given is None or isinstance(given, str):

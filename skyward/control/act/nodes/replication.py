@@ -1,4 +1,4 @@
-"""Carries out who gets a blob from whom: sends it, or has the nodes get it from each other."""
+"""Replication of blobs: executes the replication plan, by sending blobs or having nodes fetch them from peers."""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,45 +20,46 @@ if TYPE_CHECKING:
 __all__ = ["NEAR_FROM", "SPREAD_FROM", "Replicator"]
 
 SPREAD_FROM = 1024 * 1024
-"""Bytes from which a blob is passed on between nodes: to send a smaller one again takes no longer."""
+"""Minimum size of a blob that nodes pass on, in bytes: a smaller one is as quickly sent again."""
 
 NEAR_FROM = 4 * 1024 * 1024
-"""The same where the nodes are processes of this machine, to which sending is quicker."""
+"""The same limit if the nodes are processes of this machine, where sending is faster."""
 
 _PATIENCE = (0.2, 5.0)
 _SENT_IN_A_SECOND = 25_000_000
-"""A blob waits for nodes to be able to speak to each other as long as sending it might take, within `_PATIENCE`."""
+"""Assumed rate in bytes per second. A blob waits for connections between nodes as long as sending it might take at
+this rate, within the limits of `_PATIENCE`, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Carried:
+class _InTransfer:
     view: memoryview | RemoteBlob
     done: asyncio.Future[None]
 
 
 class Replicator:
-    """The blobs on their way to the nodes of a cluster. Lives on the library's loop."""
+    """Transfers of blobs to the nodes of a cluster. Runs on the library's loop."""
 
     def __init__(self) -> None:
         self._plan = ReplicationPlan()
         self._authority: Authority | None = None
         self._nodes: dict[int, Node] = {}
         self._ports: dict[int, str] = {}
-        self._carried: dict[tuple[int, bytes], _Carried] = {}
+        self._transfers: dict[tuple[int, bytes], _InTransfer] = {}
         self._refused: dict[tuple[int, bytes], NodeFullError | ResultLostError] = {}
         self._fetching: set[asyncio.Task[None]] = set()
 
     # The nodes.
 
     def trust(self, authority: "Authority") -> None:
-        """There are certificates now: nodes can open their ports to each other."""
+        """Set the certificate authority, so that nodes can open ports to each other."""
         self._authority = authority
         for node in self._nodes.values():
             self._introduce(node)
 
     def add(self, node: "Node") -> None:
-        """A node is up."""
-        node.spreading = self
+        """Add a node that is up."""
+        node.replicator = self
         self._nodes[node.machine] = node
         for key in node.held:
             self._plan.has(node.machine, key)
@@ -69,8 +70,8 @@ class Replicator:
             mine = self._authority.issue(f"node {node.instance.id}")
             node.tell(Peering(node.instance.address, mine.cert, mine.key, mine.ca))
 
-    def heard(self, node: "Node", event: Peered | Fetched) -> None:
-        """A node says something about it."""
+    def handle(self, node: "Node", event: Peered | Fetched) -> None:
+        """Handle an event of a node about its port or a transfer."""
         number = node.machine
         if number not in self._nodes:
             return
@@ -84,26 +85,26 @@ class Replicator:
                 self._do(self._plan.fetched(number, key, attempt, why, reached=reached))
 
     def remove(self, node: "Node") -> None:
-        """A node is gone, or is about to be."""
+        """Remove a node that is gone, or leaving."""
         if self._nodes.pop(node.machine, None) is not None:
             self._ports.pop(node.machine, None)
             self._do(self._plan.lost(node.machine))
 
     def close(self) -> None:
-        """Give up what is on its way."""
+        """Abort all transfers."""
         for node in tuple(self._nodes.values()):
             self.remove(node)
 
     # The blobs.
 
     def has(self, node: "Node", keys: "Iterable[bytes]") -> None:
-        """A node has blobs of its own making."""
+        """Record that a node has blobs that it created."""
         if node.machine in self._nodes:
             for key in keys:
                 self._plan.has(node.machine, key)
 
     def bring(self, node: "Node", key: bytes, view: memoryview | RemoteBlob) -> asyncio.Future[None] | None:
-        """Bring a blob to a node, which does not have it; None where it is best sent.
+        """Transfer a blob to a node that lacks it; None if the caller should send it directly.
 
         The future fails with `ConnectionError`, `NodeFullError` or `ResultLostError` when it does not get there.
         """
@@ -111,13 +112,13 @@ class Replicator:
         small = isinstance(view, memoryview) and view.nbytes < least
         if small or node.machine not in self._nodes:
             return None
-        carried = _Carried(view, asyncio.get_running_loop().create_future())
-        self._carried[node.machine, key] = carried
+        transfer = _InTransfer(view, asyncio.get_running_loop().create_future())
+        self._transfers[node.machine, key] = transfer
         self._do(self._plan.want(node.machine, key))
-        return carried.done
+        return transfer.done
 
     def dropped(self, node: "Node", keys: "Iterable[bytes]") -> None:
-        """A node is about to be told to forget blobs."""
+        """Record that a node is about to drop blobs."""
         for key in keys:
             self._do(self._plan.dropped(node.machine, key))
 
@@ -133,25 +134,25 @@ class Replicator:
                 case Transfer():
                     self._send(number, key)
                 case Pull(source=source, attempt=attempt):
-                    blob = Blob(key, self._carried[number, key].view.nbytes)
+                    blob = Blob(key, self._transfers[number, key].view.nbytes)
                     self._nodes[number].tell(Fetch(blob, self._ports[source], attempt, self._near(number, source)))
                 case Wait():
                     least, most = _PATIENCE
-                    patience = self._carried[number, key].view.nbytes / _SENT_IN_A_SECOND
+                    patience = self._transfers[number, key].view.nbytes / _SENT_IN_A_SECOND
                     loop = asyncio.get_running_loop()
                     loop.call_later(max(least, min(most, patience)), self._hurry, number, key)
 
     def _settle(self, number: int, key: bytes, error: ConnectionError | NodeFullError | ResultLostError | None) -> None:
-        done = self._carried.pop((number, key)).done
+        done = self._transfers.pop((number, key)).done
         if done.done():
-            return  # nobody waits for it any more
+            return  # the caller was cancelled
         if error is None:
             done.set_result(None)
         else:
             done.set_exception(error)
 
     def _send(self, number: int, key: bytes) -> None:
-        view = self._carried[number, key].view
+        view = self._transfers[number, key].view
         if isinstance(view, memoryview):
             self._put(number, key, view)
             return
@@ -160,15 +161,15 @@ class Replicator:
         fetching.add_done_callback(self._fetching.discard)
 
     async def _fetch(self, number: int, key: bytes, blob: RemoteBlob) -> None:
-        """Bring a blob here that a node cannot get from the one that has it, and send it then."""
+        """Fetch a blob that a node cannot get from its peer, and send it to that node."""
         try:
             view = await blob.fetch(self._nodes[number])
         except ResultLostError as error:
-            if (number, key) in self._carried:
+            if (number, key) in self._transfers:
                 self._refused[number, key] = error
             self._do(self._plan.sent(number, key, str(error)))
         else:
-            if (number, key) in self._carried:
+            if (number, key) in self._transfers:
                 self._put(number, key, view)
 
     def _put(self, number: int, key: bytes, view: memoryview) -> None:
@@ -184,5 +185,5 @@ class Replicator:
         self._do(self._plan.hurry(number, key))
 
     def _near(self, *numbers: int) -> bool:
-        """Whether these nodes are processes of this machine, which share its memory."""
+        """Return whether these nodes are processes of this machine, which share its memory."""
         return all(isinstance(self._nodes[number].instance.access, LocalAccess) for number in numbers)

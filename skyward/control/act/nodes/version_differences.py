@@ -1,4 +1,4 @@
-"""Libraries that a node has in another version than this process, told when a payload first uses one."""
+"""Warnings about libraries that a node has in another version than this process, when a payload first uses one."""
 
 import asyncio
 import logging
@@ -12,24 +12,24 @@ from skyward.providers.protocol import SSHAccess
 __all__ = ["Differences"]
 
 _LONGEST = 1024 * 1024
-"""Bytes of a pickle past which it is not looked into: it would hold up the interpreter for as much as a second."""
+"""Maximum size in bytes of a pickle that is searched: a larger one would block the interpreter for up to a second."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Differences:
-    """What differs on the nodes of one pool; each library is told of once. Lives on the library's loop."""
+    """Version differences of the nodes of one pool; warns once per library. Runs on the library's loop."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._of: dict[Node, asyncio.Task[tuple[Mismatches, Mapping[str, frozenset[str]]] | None]] = {}
         self._looking: set[asyncio.Task[None]] = set()
 
     def look(self, node: Node, work: Work) -> None:
-        """Look at the function of a task, and at its arguments, as the node gets that function for the first time."""
+        """Check the function and arguments of a task whose function is new to the node."""
         known = self._of.get(node)
         if known is not None and known.done() and not known.cancelled() and known.result() is None:
-            return  # as is usual
+            return  # no differences, the usual case
         parts = (work.code.outgoing.payload.data, work.call.payload.data)
         pickles = [part for part in parts if isinstance(part, bytes | bytearray) and len(part) <= _LONGEST]
         task = asyncio.get_running_loop().create_task(self._look(node, pickles))
@@ -43,19 +43,19 @@ class Differences:
         if found is None:
             return
         mismatches, differing = found
-        left = {name: tops for name, tops in differing.items() if name not in self._told}
-        for name in await asyncio.to_thread(_used, left, pickles) - self._told:
-            self._told.add(name)
+        left = {name: tops for name, tops in differing.items() if name not in self._warned}
+        for name in await asyncio.to_thread(_used, left, pickles) - self._warned:
+            self._warned.add(name)
             for sentence in mismatches.of(left[name]):
                 _logger.warning(sentence)
 
     def forget(self, node: Node) -> None:
-        """The node is gone."""
+        """Remove a node that is gone."""
         if (task := self._of.pop(node, None)) is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel all checks."""
         under_way = [*self._looking, *self._of.values()]
         for task in under_way:
             task.cancel()
@@ -63,7 +63,7 @@ class Differences:
 
 
 async def _found(node: Node) -> tuple[Mismatches, Mapping[str, frozenset[str]]] | None:
-    """What a node has in another version than we do; None where there is nothing, or it cannot be found out."""
+    """Return the version differences of a node; None if there are none, or they are unknown."""
     facts, access = await node.facts(), node.instance.access
     if facts is None:
         return None
@@ -74,11 +74,11 @@ async def _found(node: Node) -> tuple[Mismatches, Mapping[str, frozenset[str]]] 
 
 
 def _used(differing: Mapping[str, frozenset[str]], pickles: Sequence[bytes | bytearray]) -> set[str]:
-    """Those of the distributions whose modules are named in the pickles."""
+    """Return the distributions whose modules the pickles name."""
     used: set[str] = set()
     for pickle in pickles:
         likely = {name: tops for name, tops in differing.items() if any(top.encode() in pickle for top in tops)}
-        if likely:  # only then is it taken apart, which takes a thousand times as long
+        if likely:  # parsing takes a thousand times as long as the search
             words = words_in(pickle)
             used.update(name for name, tops in likely.items() if not tops.isdisjoint(words))
     return used

@@ -1,4 +1,4 @@
-"""Ends tasks that would wait for ever, because the streams that hold the slots wait for the same thread."""
+"""Detection of deadlocks: the streams that hold all slots wait to be read by a thread that waits for a queued task."""
 
 import asyncio
 import logging
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 __all__ = ["DeadlockDetector"]
 
 _EVERY = 2.0
-"""Seconds between looks. A task has to be found stuck twice in a row, with nothing read and no wait ended meanwhile."""
+"""Seconds between checks. A task is ended if two checks in a row find it stuck, with no progress in between."""
 
 _logger = logging.getLogger(__name__)
 
 
 class DeadlockDetector:
-    """Looks for such tasks. Lives on the library's loop.
+    """Detector of deadlocks between streams and queued tasks. Runs on the library's loop.
 
     Args:
-        pool: its name.
-        works: the tasks that are not over, by number.
-        cancel: stops a task.
+        pool: name of the pool.
+        works: unfinished tasks, by number.
+        cancel: stops tasks.
     """
 
     def __init__(self, pool: str, works: Mapping[int, Work], cancel: Callable[[Iterable[Work]], None]) -> None:
         self._pool = pool
         self._works = works
         self._cancel = cancel
-        self._said = False
+        self._warned = False
 
     async def watch(self, plane: "ControlPlane") -> None:
-        """Look again and again."""
+        """Check periodically, and end one task of each deadlock."""
         before: dict[int, object] = {}
         while True:
             await asyncio.sleep(_EVERY)
@@ -49,10 +49,10 @@ class DeadlockDetector:
             before = found
 
     def look(self, plane: "ControlPlane") -> dict[int, object]:
-        """Return the tasks that can never start, each with evidence that changes when anything moves."""
+        """Return the tasks that can never start, each with evidence that changes with any progress."""
         tasks = plane.tasks
         if not tasks.waiting or plane.may_gain_nodes():
-            self._said = False
+            self._warned = False
             return {}
         holders = tasks.holders()
         streams = {
@@ -63,7 +63,7 @@ class DeadlockDetector:
         }
         paused = {task: state for task, stream in streams.items() if (state := stream.paused()) is not False}
         if not paused:
-            self._said = False
+            self._warned = False
             return {}
         numbers = {id(each): work.task for work in self._works.values() for each in (work.future, work.stream)}
         threads = waits()
@@ -90,7 +90,7 @@ class DeadlockDetector:
         return dict.fromkeys(ends, (progress, tuple(sorted(wait.number for wait in threads.values()))))
 
     def _inputs(self, numbers: Mapping[int, int], tasks: "TaskManager") -> dict[int, int]:
-        """Return the streams that nobody reads before a task that waits for a slot does, with that task."""
+        """Return the streams that feed a task which waits for a slot, with that task."""
         return {
             numbers[id(stream)]: work.task
             for work in self._works.values()
@@ -101,9 +101,9 @@ class DeadlockDetector:
         }
 
     def _warn(self, holders: Mapping[int, Iterable[int]], paused: Container[int], queued: int) -> None:
-        """Say once that streams hold all slots, where it is not certain that they do so for ever."""
-        if not self._said and all(task in paused for held in holders.values() for task in held):
-            self._said = True
+        """Warn once that streams hold all slots, if it is not certain that this is a deadlock."""
+        if not self._warned and all(task in paused for held in holders.values() for task in held):
+            self._warned = True
             _logger.warning(
                 "%d tasks of pool %r wait for a slot, and streams that wait to be read hold all slots",
                 queued,
@@ -126,18 +126,18 @@ class DeadlockDetector:
 
 
 def _last(task: int, inputs: Mapping[int, int], needed: Container[int]) -> int:
-    """Return the end of the pipeline that a task is part of: as that ends, all of its streams are closed."""
+    """Return the last task of a pipeline: when that ends, all streams of the pipeline are closed."""
     while (reader := inputs.get(task)) is not None and reader in needed:
         task = reader
     return task
 
 
 def _needed(on: object, numbers: Mapping[int, int], tasks: "TaskManager") -> frozenset[int]:
-    """Return the tasks of this pool that a wait needs, all of them."""
-    if isinstance(on, tuple):  # any of them ends the wait: it is stuck only while none of them runs
+    """Return all tasks of this pool that a wait depends on."""
+    if isinstance(on, tuple):  # any one of them ends the wait, so it is stuck only if none can run
         any_of = [number for future in on for number in _needed(future, numbers, tasks)]
-        stands = len(any_of) == len(on) and all(tasks.could_start_on(number) is not None for number in any_of)
-        return frozenset({min(any_of)}) if stands else frozenset()
+        is_stuck = len(any_of) == len(on) and all(tasks.could_start_on(number) is not None for number in any_of)
+        return frozenset({min(any_of)}) if is_stuck else frozenset()
     if isinstance(on, TaskFuture) and (parts := on.parts()):
         return frozenset().union(*(_needed(part, numbers, tasks) for part in parts))
     number = numbers.get(id(on))

@@ -1,4 +1,4 @@
-"""The results of a group one by one, each as soon as it is there."""
+"""Streamed results of a group: each as soon as it is available."""
 
 from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -17,17 +17,17 @@ __all__ = ["GroupStream"]
 
 
 class GroupStream(Stream[Any]):
-    """What `gather(..., stream=True) >> pool` gives. The first error is raised, and stops the other calls.
+    """Iterator over the results of `gather(..., stream=True) >> pool`. The first error stops the other calls.
 
-    A call of a generator function gives its stream, at once.
+    A call of a generator function yields its stream at once.
 
     Args:
-        runs: the calls of the group, in their order.
-        ordered: keep that order; False gives each result as it completes.
+        runs: the calls of the group, in order.
+        ordered: True to yield results in that order; False to yield them as they complete.
     """
 
     def __init__(self, runs: Iterable[Run[Any]], *, ordered: bool) -> None:
-        self._runs = list(runs)  # those that `_waiting` is of
+        self._runs = list(runs)  # parallel to `_waiting`
         self._waiting: list[TaskFuture[Any]] = [run.given() for run in self._runs]
         self._ordered = ordered
         self._bell: ThreadEvent | None = None
@@ -41,7 +41,7 @@ class GroupStream(Stream[Any]):
                     wait(self._waiting, return_when=FIRST_COMPLETED)
             place = self._next_done() or 0
             result = self._waiting[place].take()
-            del self._waiting[place], self._runs[place]  # a stream that was given is its reader's
+            del self._waiting[place], self._runs[place]  # a stream that was yielded belongs to its reader
             return result
         except BaseException:
             self.close()
@@ -49,7 +49,7 @@ class GroupStream(Stream[Any]):
 
     async def __anext__(self) -> Any:
         if self._bell is None:
-            self._bell = ThreadEvent()  # the futures refer to it, and not to this, which stops them when it is dropped
+            self._bell = ThreadEvent()  # the futures must not refer to `self`, which stops them when it is dropped
             for future in self._waiting:
                 future.add_done_callback(self._bell.ring)
         await self._bell.until(lambda: not self._waiting or self._next_done() is not None)
@@ -58,12 +58,12 @@ class GroupStream(Stream[Any]):
         return next(self)
 
     def _next_done(self) -> int | None:
-        """The place of the next result, where that is there."""
+        """Return the index of the next result; None if it is not available yet."""
         candidates = self._waiting[:1] if self._ordered else self._waiting
         return next((place for place, future in enumerate(candidates) if future.done()), None)
 
     def close(self) -> None:
-        """Stop the calls that are not over. Twice does no harm."""
+        """Stop the unfinished calls. Idempotent."""
         runs, self._runs = self._runs, []
         self._waiting.clear()
         if runs:

@@ -1,4 +1,4 @@
-"""The tasks of a pool as people follow them: those there are, the latest that are over, and what they print."""
+"""Task history of a pool, for its views: unfinished tasks, the latest finished ones, and their output."""
 
 import itertools
 import time
@@ -15,25 +15,25 @@ from skyward.control.observe.snapshot import OutputView, TaskView
 __all__ = ["TaskHistory", "unix_offset"]
 
 KEPT = 300
-"""Tasks that are over, and pieces of output, that are kept."""
+"""Number of finished tasks, and of pieces of output, that are kept."""
 
 _REASONS: Mapping[Outcome, str] = {
     "error": "it raised",
     "raised": "it raised",
     "timeout": "it ran past its timeout",
 }
-"""Why a task failed, where the control plane has no more to say of it."""
+"""Default reasons of failed tasks, by outcome."""
 
 LONGEST = 4096
-"""Characters that are kept of one piece of output."""
+"""Maximum length of one piece of output in characters; its end is kept."""
 
 _apart = time.time() - time.monotonic()
 
 
 def unix_offset() -> float:
-    """What to add to a time of the steady clock to have Unix time.
+    """Return the difference between Unix time and the monotonic clock in seconds.
 
-    It stays the same until the two clocks have drifted apart by a second, so that a moment keeps its number.
+    It is constant until the clocks have drifted by a second, so that the same moment is always the same number.
     """
     global _apart
     apart = time.time() - time.monotonic()
@@ -43,7 +43,7 @@ def unix_offset() -> float:
 
 
 class _Ended(NamedTuple):
-    """A task that is over, without what it holds on to: its result."""
+    """A finished task, without a reference to its result."""
 
     task: int
     name: str
@@ -61,10 +61,14 @@ class _Ended(NamedTuple):
 
 
 class TaskHistory:
-    """Lives on the library's loop, as the pool does.
+    """Task history of one pool. Runs on the library's loop.
+
+    Args:
+        works: unfinished tasks, by number.
+        holder: returns the rank of the node that has a task.
 
     Attributes:
-        revision: grows with everything that happens to the pool; may be read from any thread.
+        revision: incremented on every change of the pool; may be read from any thread.
     """
 
     def __init__(self, works: Mapping[int, Work], holder: Callable[[int], int | None]) -> None:
@@ -77,7 +81,7 @@ class TaskHistory:
         self._accounts = CellAccounts()
 
     def ended(self, work: Work, outcome: Outcome, reason: str) -> None:
-        """A task is over."""
+        """Record a finished task."""
         node = work.nodes[-1] if work.nodes else None
         now = time.monotonic()
         cost = cost_of(work, now)
@@ -102,31 +106,30 @@ class TaskHistory:
         )
 
     def wrote(self, node: int, task: int, stream: Literal["stdout", "stderr"], text: str) -> None:
-        """A node wrote to a standard stream; `task` is 0 where none of them did."""
+        """Record output of a node; `task` is 0 if it belongs to no task."""
         self._output.append(OutputView(next(self._numbers), node, task, stream, text[-LONGEST:]))
         self.revision += 1
 
     def output(self, after: int = 0) -> tuple[OutputView, ...]:
-        """The latest output, the pieces after number `after`, oldest first."""
+        """Return the latest output after piece number `after`, oldest first."""
         return tuple(piece for piece in self._output if piece.number > after)
 
     def of_cell(self, number: int) -> tuple[int, ...]:
-        """The tasks of a cell that are not over: of one of this client, where it has one of that number with any."""
+        """Return the unfinished tasks of a cell: of this client's cell, or else of a former client's."""
         found = [each for each in self._works.items() if each[1].origin and each[1].origin.number == number]
         ours = [task for task, work in found if work.origin and not work.origin.former]
         return tuple(ours or (task for task, _ in found))
 
     def cells(self) -> tuple[CellCost, ...]:
-        """What the cells have cost whose tasks these are."""
+        """Return the cost of each cell so far."""
         return self._accounts.look(self._works.values())
 
     def tasks(self, limit: int) -> tuple[TaskView, ...]:
-        """The tasks that run, those that wait, and the latest that are over, each by number; up to `limit` of the
-        first two together."""
+        """Return the latest finished tasks, and up to `limit` running and queued tasks, each by number."""
         since, now = unix_offset(), time.monotonic()
-        there = [(work, self._holder(number)) for number, work in self._works.items()]
-        running = [pair for pair in there if pair[1] is not None][:limit]
-        queued = [pair for pair in there if pair[1] is None][: limit - len(running)]
+        placed = [(work, self._holder(number)) for number, work in self._works.items()]
+        running = [pair for pair in placed if pair[1] is not None][:limit]
+        queued = [pair for pair in placed if pair[1] is None][: limit - len(running)]
         return (
             *(_ended_view(ended, since) for ended in self._ended),
             *(_view(work, node, since, now) for work, node in running),

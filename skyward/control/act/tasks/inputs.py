@@ -1,4 +1,4 @@
-"""What a task waits for: the results of other tasks that it takes, and tasks that must have ended well before it."""
+"""Inputs of a task: results of other tasks that it takes as arguments, and tasks that must succeed before it."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -19,52 +19,52 @@ __all__ = ["HomeValue", "Inputs", "Value", "with_note"]
 
 
 class Value(Protocol):
-    """What a task takes from another: the result as its node sent it."""
+    """A result that another task takes, encoded as its node sent it."""
 
     @property
     def payload(self) -> Payload:
-        """The result, but for its large parts."""
+        """The result without its blobs."""
 
     @property
     def blobs(self) -> Mapping[bytes, memoryview | RemoteBlob]:
-        """Its large parts."""
+        """The blobs of the result."""
 
     @property
     def kept(self) -> "Sequence[Kept[Any]]":
-        """The handles of kept values that are part of it."""
+        """Handles of kept values inside the result."""
 
     def use(self) -> None:
-        """A task takes it, and has not ended."""
+        """Add a user: an unfinished task that takes the value."""
 
-    def let_go(self) -> None:
-        """Such a task has ended."""
+    def release(self) -> None:
+        """Remove a user: the task has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class HomeValue:
-    """A result that is here."""
+    """A result in the memory of the client."""
 
     payload: Payload
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
     kept: "tuple[Kept[Any], ...]" = ()
 
     def use(self) -> None:
-        """It is here in any case."""
+        """Do nothing: the value is never released."""
 
-    def let_go(self) -> None:
-        """See `use`."""
+    def release(self) -> None:
+        """Do nothing, as in `use`."""
 
 
 @dataclass(slots=True, eq=False)
 class Inputs:
-    """The futures that a task waits for. Lives on the library's loop.
+    """The futures that a task waits for. Runs on the library's loop.
 
     Attributes:
-        name: of the task's function.
-        takes: those whose values it takes, by the index of their markers.
-        after: those that must have ended well.
-        arrived: the values, by the same index, once all of them are there.
-        in_use: whether these are kept for the task.
+        name: name of the task's function.
+        takes: futures whose values it takes, by the index of their markers.
+        after: futures that must succeed before it runs.
+        arrived: the values of `takes`, by the same index, once all of them are available.
+        in_use: True while `arrived` is kept for the task.
     """
 
     name: str
@@ -75,11 +75,11 @@ class Inputs:
 
     @property
     def futures(self) -> tuple[Future[Any], ...]:
-        """All of them, each once."""
+        """All futures, each once."""
         return tuple(dict.fromkeys((*self.takes, *self.after)))
 
-    def wait(self, told: Callable[[Future[Any] | None], None]) -> None:
-        """Call `told` once, on the loop: with the first that does not end well, or with None once all have ended."""
+    def wait(self, callback: Callable[[Future[Any] | None], None]) -> None:
+        """Call `callback` once, on the loop: with the first future that fails, or with None once all have succeeded."""
         left = len(self.futures)
         over = False
 
@@ -89,7 +89,7 @@ class Inputs:
             failed = future.cancelled() or Future.exception(future) is not None
             if not over and (failed or not left):
                 over = True
-                told(future if failed else None)
+                callback(future if failed else None)
 
         for future in self.futures:
             when_over = getattr(future, "when_over", future.add_done_callback)
@@ -97,47 +97,47 @@ class Inputs:
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is nothing to wait for any more."""
+        """True once there is nothing left to wait for."""
         return not self.takes and not self.after
 
     @property
     def bytes_here(self) -> int:
-        """Bytes of the large parts of its values that are here."""
+        """Size in bytes of the blobs of its values in the memory of the client."""
         blobs = [view for value in self.arrived for view in value.blobs.values()]
         return sum(view.nbytes for view in blobs if not isinstance(view, RemoteBlob))
 
-    def let_go(self) -> None:
-        """The task has ended. Twice does no harm."""
+    def release(self) -> None:
+        """Release the values: the task has ended. Idempotent."""
         in_use, self.in_use = self.in_use, False
         for value in self.arrived if in_use else ():
-            value.let_go()
+            value.release()
 
     def again(self) -> "Inputs":
-        """The same, with its values at hand, for a task that runs again after it has ended."""
+        """Return a copy that holds the same values, for a task that runs again."""
         for value in self.arrived:
             value.use()
         return Inputs(self.name, (), (), self.arrived, in_use=True)
 
     async def gather(self, undecoded: Callable[[Future[Any]], Value | None]) -> None:
-        """Have the values at hand, once all have ended.
+        """Collect the values, once all futures are done.
 
         Args:
-            undecoded: returns the result of a task as it came; None for what has to be pickled here.
+            undecoded: returns the encoded result of a task; None for a value that must be pickled here.
 
         Raises:
-            PayloadError: one cannot travel.
+            PayloadError: a value cannot be sent.
         """
         found: list[Value] = []
         for future in self.takes:
             value = undecoded(future)
-            # Nothing of the user's runs on the library's loop.
+            # Pickling runs the user's code, which must not run on the library's loop.
             found.append(await asyncio.to_thread(_pickled, future, self.name) if value is None else value)
         for value in found:
             value.use()
         self.arrived, self.takes, self.after, self.in_use = tuple(found), (), (), True
 
     def failure(self, failed: Future[Any]) -> BaseException | None:
-        """The error that the task ends with because `failed` has, with a note that says so; None for a cancel."""
+        """Return the error of the task because `failed` failed, with a note; None if `failed` was cancelled."""
         if failed.cancelled():
             return None
         original = Future.exception(failed)
@@ -145,17 +145,17 @@ class Inputs:
         return with_note(original, f"{self.name}() did not run: {self.reason(failed)}, which failed.")
 
     def reason(self, ended: Future[Any]) -> str:
-        """What `ended` is to the task."""
+        """Return a phrase for the dependency of the task on `ended`."""
         name = getattr(ended, "name", "a future")
         return f"it takes the result of {name}" if ended in self.takes else f"it was to run after {name}"
 
 
 def with_note(error: BaseException, note: str) -> BaseException:
-    """Another exception that holds the same as `error`, and a note."""
+    """Return a copy of `error` with a note; `error` itself if it cannot be copied."""
     try:
         copy = copy_exception(error)
         BaseException.add_note(copy, note)
-    except Exception:  # of the class of the exception: it must not end the loop
+    except Exception:  # raised by the exception's class: it must not end the loop
         return error
     return copy
 

@@ -1,7 +1,7 @@
-"""What to do about a module that a node lacks, by what it is on this machine.
+"""Suggested fixes for a module that a node lacks, based on its origin on this machine.
 
-A package of an index is suggested only where it is known to bring the module: a stranger's package of the same name
-would be installed otherwise.
+A package is suggested without reservation only if it is known to provide the module: a malicious package of the same
+name might be installed otherwise.
 """
 
 import os
@@ -21,13 +21,13 @@ __all__ = ["with_fix"]
 
 
 def with_fix(error: BaseException) -> BaseException:
-    """Return `error` as it is, or, for a module that a node lacks, one that also says what to do."""
+    """Return `error`, or, if a node lacks a module, a copy whose message includes the fix."""
     if not isinstance(error, MissingModuleError) or not error.name:
         return error
-    told = MissingModuleError(f"{error}; {_fix(error.name, error.packages or ())}", name=error.name)
-    told.packages = error.packages
-    told.__cause__ = error.__cause__
-    return told
+    advised = MissingModuleError(f"{error}; {_fix(error.name, error.packages or ())}", name=error.name)
+    advised.packages = error.packages
+    advised.__cause__ = error.__cause__
+    return advised
 
 
 def _fix(module: str, present: Iterable[str]) -> str:
@@ -43,37 +43,40 @@ def _fix(module: str, present: Iterable[str]) -> str:
     installed = _distributions(module, top)
     package = installed[0] if len(set(installed)) == 1 else pip_name(module)
     if given := next((each for each in present if requirement_name(each) == normalised(package)), ""):
-        return f"Image.pip has {given!r}, which is installed there and brings no such module: check the module's name"
+        return (
+            f"Image.pip has {given!r}, which is installed on the node and does not provide this module: check the "
+            "module's name"
+        )
     if installed or module in KNOWN_PACKAGES or top in KNOWN_PACKAGES:
         return f"add it with `--pip {package}` on the cell, or Image(pip=[{package!r}]) in code"
     return (
-        f"nothing here brings it either, so check the name first; if the package {package!r} is the one you mean, add "
-        f"it with `--pip {package}` on the cell, or Image(pip=[{package!r}]) in code"
+        f"it is not installed on this machine either, so check the name first; if you mean the package {package!r}, "
+        f"add it with `--pip {package}` on the cell, or Image(pip=[{package!r}]) in code"
     )
 
 
 def _distributions(module: str, top: str) -> Sequence[str]:
-    """The distributions that bring a module here. All are looked through only where the likely one does not."""
+    """Return the installed distributions that provide a module. Searches all only if the likely one does not."""
     try:
         if find_spec(top) is None:
             return []
-    except (ImportError, ValueError):  # it is loaded, and says nothing of where it is from
+    except (ImportError, ValueError):  # loaded without a `__spec__`
         pass
     try:
         likely = distribution(pip_name(module))
     except (PackageNotFoundError, ValueError):
         return packages_distributions().get(top, [])
-    return [likely.name] if _brings(likely, top) else packages_distributions().get(top, [])
+    return [likely.name] if _provides(likely, top) else packages_distributions().get(top, [])
 
 
-def _brings(found: Distribution, top: str) -> bool:
-    """Whether a distribution has a module or a package of this name."""
+def _provides(found: Distribution, top: str) -> bool:
+    """Return whether a distribution has a module or a package of this name."""
     listed = (found.read_text("top_level.txt") or "").split()
     return top in listed or any(file.parts[0] in (top, f"{top}.py") for file in found.files or ())
 
 
 def _own_file(name: str) -> Path | None:
-    """Return the user's own file or folder of a module: near the script or the notebook, or where imports look."""
+    """Return the user's own file or folder of a module: next to the script or notebook, or on the import path."""
     loaded = getattr(sys.modules.get(name), "__file__", None)
     if isinstance(loaded, str) and is_local_file(loaded):
         return _without_init(Path(loaded))
@@ -96,6 +99,6 @@ def _without_init(path: Path) -> Path:
 
 
 def _shown(path: Path) -> str:
-    """The path as `includes` takes it: relative to the working directory where it is in it."""
+    """Return a path for `includes`: relative if it is inside the working directory."""
     here, full = Path.cwd(), Path(os.path.abspath(path))
     return f"./{full.relative_to(here)}" if full.is_relative_to(here) else str(full)

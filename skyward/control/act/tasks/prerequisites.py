@@ -12,7 +12,7 @@ __all__ = ["Prerequisites"]
 
 
 class Prerequisites:
-    """Those of one pool, by number. Lives on the library's loop.
+    """Tasks and broadcasts of one pool that wait, by number. Runs on the library's loop.
 
     Args:
         spawn: runs a coroutine for as long as the pool is open.
@@ -33,12 +33,14 @@ class Prerequisites:
         broken: Callable[[BaseException, str], None],
         unwanted: Callable[[str], None],
     ) -> None:
-        """Wait for `inputs`, and call one of these, unless it is let go before.
+        """Wait for `inputs`, then call one of the callbacks, unless `drop` is called first.
 
         Args:
-            ready: all of them are there.
-            broken: one failed, or could not be had: given the error, and what it has to do with the task.
-            unwanted: one was cancelled: given what it has to do with the task.
+            number: number of the task or broadcast.
+            inputs: the futures to wait for.
+            ready: called once all inputs are available.
+            broken: called if an input failed, with the error and the input's relation to the task.
+            unwanted: called if an input was cancelled, with its relation to the task.
         """
         self._waiting.add(number)
 
@@ -47,13 +49,13 @@ class Prerequisites:
             why = "" if failed is None else inputs.reason(failed)
             if failed is None:
                 try:
-                    await inputs.gather(_as_it_came)
-                except Exception as refused:  # of a value that has to be pickled here
+                    await inputs.gather(_undecoded)
+                except Exception as refused:  # from pickling a value
                     error = refused
             else:
                 error = inputs.failure(failed)
-            if not self.let_go(number):
-                inputs.let_go()
+            if not self.drop(number):
+                inputs.release()
                 return
             if error is not None:
                 broken(error, f"{why}, which failed" if why else "")
@@ -64,19 +66,19 @@ class Prerequisites:
 
         inputs.wait(lambda failed: self._spawn(go_on(failed)))
 
-    def let_go(self, number: int) -> bool:
-        """Wait for it no longer; False where it does not wait."""
-        waits = number in self._waiting
+    def drop(self, number: int) -> bool:
+        """Stop waiting for a task's inputs; False if it was not waiting."""
+        was_waiting = number in self._waiting
         self._waiting.discard(number)
-        return waits
+        return was_waiting
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting for all inputs."""
         self._waiting.clear()
 
 
-def _as_it_came(future: Future[Any]) -> Value | None:
-    """The result of a task that was lent for others; None for any other future."""
+def _undecoded(future: Future[Any]) -> Value | None:
+    """Return the encoded result of a lent future; None for any other future."""
     arrived = Future.result(future)
     if isinstance(arrived, RemoteResult):
         return arrived

@@ -1,4 +1,4 @@
-"""Large parts of results that are on a node and not here."""
+"""Blobs of results that are stored on a node and not on the client."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ __all__ = ["RemoteBlob", "ResultLostError"]
 
 
 class ResultLostError(Exception):
-    """A result is on no node any more.
+    """Raised if a result is on no node any more.
 
     Attributes:
-        result: it.
+        result: the lost result.
     """
 
     def __init__(self, result: "RemoteResult") -> None:
@@ -26,20 +26,20 @@ class ResultLostError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RemoteBlob:
-    """A blob of a result that was left on its node: it stands where the bytes of other blobs are."""
+    """A blob of a result that was left on its node; takes the place of the bytes of a local blob."""
 
     blob: Blob
     result: "RemoteResult"
 
     @property
     def nbytes(self) -> int:
-        """Its size."""
+        """Size in bytes."""
         return self.blob.size
 
     async def fetch(self, asker: "Node") -> memoryview:
-        """Its bytes, brought here for a node that cannot get them from another.
+        """Fetch the bytes to the client, for the node `asker` that cannot get them from a peer.
 
         Raises:
-            ResultLostError: it is there no more.
+            ResultLostError: the blob is on no node any more.
         """
         return await self.result.part(self.blob.key, asker)

@@ -1,9 +1,9 @@
-"""Results that stay on the nodes that made them, because other tasks take them and nobody here has asked for them.
+"""Results that stay on the nodes that made them, because other tasks take them and the client has not requested them.
 
-Such a result comes home when it is asked for, and before its node is given back. At the end of the pool those that are
-still wanted do, as far as there is time and room. Where its node is lost, its task runs
-again once the result is wanted. So a result is left only where that gives the same as before: not where the arguments
-are memory of the caller, who may have changed it.
+Such a result is fetched on request, and before its node is terminated. When the pool closes, results that are still in
+use are fetched, within limits of time and size. If its node is lost, its task runs again once the result is needed. A
+result is therefore left only if a second run gives the same: not if the arguments are memory of the caller, who may
+have changed it.
 """
 
 import asyncio
@@ -28,28 +28,30 @@ if TYPE_CHECKING:
 __all__ = ["LEFT_FROM", "NOTICED_WITHIN", "RemoteResult", "RemoteResults"]
 
 LEFT_FROM = 1024 * 1024
-"""Bytes from which a result is left on its node: a smaller one is here sooner than it could be asked for."""
+"""Minimum size in bytes of a result that is left on its node: a smaller one is fetched faster than requested."""
 
 _RECIPE = 64 * 1024 * 1024
-"""Bytes of what its task takes that are kept here so that it can run again, at most."""
+"""Maximum size in bytes of a task's inputs that the client keeps to run the task again."""
 
 NOTICED_WITHIN = 2.0
-"""Seconds within which a node that has died is known to be lost, unless its link is what broke."""
+"""Seconds within which the loss of a dead node is noticed, unless only its connection broke."""
 
 _AT_THE_END = 2 * 1024**3
 _AT_THE_END_WITHIN = 10.0
-"""Bytes of results that are brought here when the pool is closed, at most, and seconds that this may take."""
+"""Limits of fetching results when the pool closes: total size in bytes, and time in seconds."""
 
 
 class RemoteResult:
-    """The result of a task that was left on its node. Lives on the library's loop, but for `bring` and `coming`.
+    """A result that was left on its node. Runs on the library's loop, except for `coming`.
 
     Attributes:
-        payload: the result, but for its large parts.
-        node: where these are; None where they are on no node.
-        home: the result with its large parts, where these had to be brought here for others.
-        recipe: its task, to be run again.
-        failure: why it cannot be had any more.
+        payload: the result without its blobs.
+        node: the node that has the blobs; None if no node has them.
+        home: the result with its blobs, if these were fetched for other nodes.
+        recipe: its task, to run again.
+        failure: the error if the result cannot be restored.
+        restoring: the run that restores the result, if there is one.
+        restored: number of times that its task ran again.
     """
 
     def __init__(self, owner: "RemoteResults", recipe: Work) -> None:
@@ -65,66 +67,66 @@ class RemoteResult:
 
     @property
     def is_there(self) -> bool:
-        """Whether tasks can take it now."""
+        """True if tasks can take the result now."""
         return self.home is not None or (self.node is not None and self.node.is_up)
 
     @property
     def kept(self) -> tuple[()]:
-        """Return nothing: one with handles of kept values is not left."""
+        """Empty: a result with handles of kept values is never left on its node."""
         return ()
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """The keys of its large parts."""
+        """Keys of its blobs."""
         return tuple(blob.key for blob in blobs_of([self.payload]))
 
     @property
     def blobs(self) -> "Mapping[bytes, memoryview | RemoteBlob]":
-        """Its large parts by key: their bytes, or what stands for them."""
+        """Its blobs by key: their bytes, or references."""
         if self.home is not None:
             return self.home.blobs
         return {blob.key: RemoteBlob(blob, self) for blob in blobs_of([self.payload])}
 
     def coming(self) -> Future[Arrived]:
-        """A future of the result, brought here, in memory of the caller's own.
+        """Return a future of the result in the client's memory, as a copy of the caller's own.
 
-        It fails with what the task raised when it had to run again, or with why the result cannot be had any more.
+        It fails with the exception of the task's second run, or the reason why the result cannot be restored.
         """
         return background.run(self._owner.bring(self))
 
     async def part(self, key: bytes, asker: "Node") -> memoryview:
-        """The bytes of a large part, for a node that cannot get it from another."""
+        """Return the bytes of a blob, for the node `asker` that cannot get it from a peer."""
         if self.home is None:
             self.home = await self._owner.fetch(self)
-            self._owner.went_through_here(self, asker)
+            self._owner.note_relay(self, asker)
         return self.home.blobs[key]
 
     @property
     def is_wanted(self) -> bool:
-        """Whether its future is there, or a task that takes it has not ended."""
+        """True while its future is referenced, or a task that takes it is unfinished."""
         return self._users > 0
 
     def use(self) -> None:
-        """A task takes it, and has not ended."""
+        """Add a user: an unfinished task that takes the result."""
         self._users += 1
 
-    def let_go(self) -> None:
-        """Such a task has ended, or the future of its own task is gone."""
+    def release(self) -> None:
+        """Remove a user: such a task has ended, or the future of the result was dropped."""
         self._users -= 1
         if not self._users:
             self._owner.forget(self)
 
 
 class RemoteResults:
-    """Those of one pool. Lives on the library's loop.
+    """Remote results of one pool. Runs on the library's loop.
 
     Args:
-        name: of the pool.
-        retries: how often a task runs again whose result was lost.
-        submit: runs tasks.
-        holds: is told how many results a node has from now on.
-        note: says something to the user.
-        nodes: returns the nodes there are.
+        name: name of the pool.
+        retries: maximum number of runs of a task to restore its lost result.
+        submit: submits tasks.
+        holds: called with the number of results on a node when it changes.
+        note: shows a notice to the user.
+        nodes: returns the nodes of the pool.
         spawn: runs a coroutine for as long as the pool is open.
     """
 
@@ -145,30 +147,30 @@ class RemoteResults:
         self._note = note
         self._nodes = nodes
         self._spawn = spawn
-        self._there: WeakSet[RemoteResult] = WeakSet()
+        self._stored: WeakSet[RemoteResult] = WeakSet()
         self._leaving: WeakSet[Node] = WeakSet()
         self._is_closed = False
-        self._said = False
+        self._warned = False
 
     # On nodes.
 
     def leave(self, node: "Node", event: "Finished", work: Work) -> RemoteResult | None:
-        """Leave what a task returned on its node; None where it is to come here."""
+        """Leave a task's result on its node; None if the result must be fetched."""
         if event.outcome != "value" or not self._may_stay(work, node, event.payload):
             return None
         result = work.restores
         if result is None:
             result = RemoteResult(self, _recipe(work))
-            background.call_when_gone(work.future, result.let_go)
+            background.call_when_gone(work.future, result.release)
         result.payload = event.payload
         self._put(result, node)
         return result
 
     def _put(self, result: RemoteResult, node: "Node") -> None:
-        """It is on this node from now on."""
+        """Record that a result is stored on this node."""
         result.node = node
         node.pin(blobs_of([result.payload]))
-        self._there.add(result)
+        self._stored.add(result)
         self._holds(node, len(self._on(node)))
 
     def _may_stay(self, work: Work, node: "Node", payload: Payload) -> bool:
@@ -179,58 +181,58 @@ class RemoteResults:
             return False
         if work.stream is not None or work.feeders or work.call.blobs or work.code.outgoing.blobs:
             return False
-        if work.kept or payload.kept:  # what it uses may have changed by the time it runs again
+        if work.kept or payload.kept:  # kept values may have changed by the time the task runs again
             return False
         return work.inputs is None or work.inputs.bytes_here <= _RECIPE
 
     def _on(self, node: "Node") -> list[RemoteResult]:
-        return [result for result in self._there if result.node is node]
+        return [result for result in self._stored if result.node is node]
 
     def forget(self, result: RemoteResult) -> None:
-        """Nobody wants it any more."""
+        """Drop a result that has no users any more."""
         result.home = None
-        self._take_away(result)
+        self._remove(result)
         for node in self._nodes():
             node.discard(result.keys)
 
-    def _take_away(self, result: RemoteResult) -> None:
-        """It is on no node from now on."""
+    def _remove(self, result: RemoteResult) -> None:
+        """Record that a result is on no node, and unpin it."""
         node, result.node = result.node, None
-        self._there.discard(result)
+        self._stored.discard(result)
         if node is not None and node.is_up:
             node.unpin(result.keys)
             node.discard(result.keys)
             self._holds(node, len(self._on(node)))
 
     def clear(self, node: "Node") -> None:
-        """Bring what is on a node here: it is to be given back."""
+        """Fetch all results of a node that is to be terminated."""
         self._leaving.add(node)
         for result in self._on(node):
-            self._spawn(self._bring_home(result))
+            self._spawn(self._fetch_and_remove(result))
 
-    async def _bring_home(self, result: RemoteResult) -> None:
-        with contextlib.suppress(Exception):  # then it is lost with its node, and its task can run again
+    async def _fetch_and_remove(self, result: RemoteResult) -> None:
+        with contextlib.suppress(Exception):  # the result is lost with its node, and its task can run again
             result.home = result.home or await self.fetch(result)
-        self._take_away(result)
+        self._remove(result)
 
     async def close(self, *, bring: bool) -> None:
-        """The nodes go: with `bring`, get what is still wanted, the smallest first, as far as time and room go."""
+        """Release all nodes; with `bring`, first fetch the results in use, the smallest first, within the limits."""
         self._is_closed = True
         lost: list[RemoteResult] = []
         if bring:
-            await self._leave_nodes(lost)
-        for result in tuple(self._there):
+            await self._fetch_wanted(lost)
+        for result in tuple(self._stored):
             result.node = None
-        self._there.clear()
+        self._stored.clear()
         if names := dict.fromkeys(f"{result.recipe.code.name}()" for result in lost):
             self._note(
-                f"What {joined(names)} returned, {size_text(sum(map(_size, lost)))} in all, could not be brought here "
-                f"before the nodes were given back ({size_text(_AT_THE_END)} and {_AT_THE_END_WITHIN:g} s at most): it "
-                "is lost. Call .result() before the pool is closed."
+                f"The results of {joined(names)}, {size_text(sum(map(_size, lost)))} in all, could not be fetched "
+                f"before the nodes were terminated (limits: {size_text(_AT_THE_END)} and {_AT_THE_END_WITHIN:g} s) and "
+                "are lost. Call .result() before the pool is closed."
             )
 
-    async def _leave_nodes(self, lost: list[RemoteResult]) -> None:
-        wanted = sorted((each for each in self._there if each.is_wanted and each.home is None), key=_size)
+    async def _fetch_wanted(self, lost: list[RemoteResult]) -> None:
+        wanted = sorted((each for each in self._stored if each.is_wanted and each.home is None), key=_size)
         ends = asyncio.get_running_loop().time() + _AT_THE_END_WITHIN
         room = _AT_THE_END
         for result in wanted:
@@ -238,13 +240,13 @@ class RemoteResults:
             try:
                 async with asyncio.timeout_at(ends if room >= 0 else 0.0):
                     result.home = await self.fetch(result)
-            except Exception:  # it was lost with its node, or takes too long
+            except Exception:  # the node is lost, or a limit was reached
                 lost.append(result)
 
-    # Here.
+    # On the client.
 
     async def bring(self, result: RemoteResult) -> Arrived:
-        """The result, in memory of its own.
+        """Return the result in memory of its own; runs its task again if needed.
 
         Raises:
             Exception: see `RemoteResult.coming`.
@@ -258,10 +260,10 @@ class RemoteResults:
                 return await self.fetch(result)
 
     async def fetch(self, result: RemoteResult) -> Arrived:
-        """The result, from its node.
+        """Fetch a result from its node.
 
         Raises:
-            ResultLostError: it is there no more.
+            ResultLostError: the result is on no node any more.
         """
         node, payload = result.node, result.payload
         try:
@@ -273,24 +275,26 @@ class RemoteResults:
             if node is not None and node.is_up:
                 await node.lost_within(NOTICED_WITHIN)
             if result.node is node:
-                self._take_away(result)
+                self._remove(result)
             raise ResultLostError(result) from None
 
-    def went_through_here(self, result: RemoteResult, asker: "Node") -> None:
-        """The nodes could not give it to each other."""
-        if not self._said:
-            self._said = True
+    def note_relay(self, result: RemoteResult, asker: "Node") -> None:
+        """Note once that a result was relayed by the client, because the nodes could not transfer it directly."""
+        if not self._warned:
+            self._warned = True
             is_ours = any(node is asker for node in self._nodes())
-            why = "since the nodes cannot reach each other" if is_ours else "since that is one of another pool"
-            self._note(f"What {result.recipe.code.name}() returned goes to another node through this machine, {why}.")
+            why = "the nodes cannot reach each other" if is_ours else "that node belongs to another pool"
+            self._note(
+                f"The result of {result.recipe.code.name}() is sent to another node through this machine: {why}."
+            )
 
-    # Again.
+    # Restoring.
 
     async def restore(self, result: RemoteResult) -> None:
-        """Have a result where tasks can take it. Where it was lost, its task runs again.
+        """Make a result available to tasks. If it was lost, run its task again.
 
         Raises:
-            Exception: what that raised, or why it cannot be had any more.
+            Exception: the exception of that run, or the reason why the result cannot be restored.
         """
         if result.failure is None and not result.is_there and not self._find(result):
             if result.restoring is None or result.restoring.done():
@@ -300,8 +304,8 @@ class RemoteResults:
             raise result.failure
 
     def _find(self, result: RemoteResult) -> bool:
-        """Whether another node has it that has taken it before."""
-        self._take_away(result)
+        """Return whether another node has a copy, from a task that took the result; use that copy."""
+        self._remove(result)
         for node in self._nodes():
             if node.is_up and result.keys and node.has_all(result.keys):
                 self._put(result, node)
@@ -343,7 +347,7 @@ def _size(result: RemoteResult) -> int:
 
 
 def _recipe(work: Work) -> Work:
-    """A task that does the same, and has a future of its own: that of `work` is to be forgotten with its last user."""
+    """Return a copy of a task, with its own future: the future of `work` must be dropped with its last user."""
     future: TaskFuture[Any] = TaskFuture()
     future.name = work.future.name
     recipe = Work(work.code, work.call, future, work.sink, work.timeout, needs=work.needs, retries=work.retries)

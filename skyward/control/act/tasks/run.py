@@ -1,4 +1,4 @@
-"""One submitted piece of work as its caller follows it."""
+"""Submitted work as its caller sees it: its result, state, cost, and stream."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,23 +17,23 @@ __all__ = ["Remains", "Run", "Runner", "follow"]
 
 
 class Runner(Protocol):
-    """What runs tasks: a pool. Called on the library's loop, but for `fetch`."""
+    """Runner of tasks: a pool. Called on the library's loop, except for `fetch`."""
 
     def cancel(self, works: Iterable[Work]) -> None:
         """Stop tasks."""
 
     def credit(self, work: Work, units: int) -> None:
-        """Part of a task's stream was consumed."""
+        """Grant a task credit for the part of its stream that was consumed."""
 
     def fetch(self, work: Work, blob: Blob) -> Future[memoryview]:
-        """Get a large element of a task's stream."""
+        """Fetch a large element of a task's stream."""
 
     def drop(self, work: Work, keys: tuple[bytes, ...]) -> None:
-        """Large elements of a task's stream are not wanted any more."""
+        """Drop large elements of a task's stream."""
 
 
 def follow(runner: Runner, work: Work) -> "Run[Any]":
-    """A task that was sent, or is about to be, as its caller follows it."""
+    """Return a handle of a task that was sent, or is about to be."""
 
     def stop() -> None:
         background.call_soon(runner.cancel, [work])
@@ -52,13 +52,13 @@ def follow(runner: Runner, work: Work) -> "Run[Any]":
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What there is of one task.
+    """Final or partial outcome of one task.
 
     Attributes:
-        node: rank of the node that it was sent to last; None if it was sent nowhere.
-        is_over: whether it has ended.
-        value: what it returned, or left when it was stopped; None for neither.
-        is_lost: whether it was stopped, or failed, and what it left is lost with it.
+        node: rank of the node that it was last sent to; None if it was never sent.
+        is_over: True if it has ended.
+        value: its return value, or the state it left when it was stopped; None for neither.
+        is_lost: True if it was stopped or failed, and left no state.
     """
 
     node: int | None
@@ -68,11 +68,11 @@ class Remains:
 
 
 class Run[T]:
-    """A task, or a broadcast, that was sent.
+    """A submitted task or broadcast.
 
     Attributes:
-        future: its result; for a broadcast the list of results in the order of ranks; for a generator function, what
-            the generator returned, at the end of the stream.
+        future: its result; for a broadcast the list of results by rank; for a generator function the return value, at
+            the end of the stream.
     """
 
     def __init__(self, future: TaskFuture[T], works: Callable[[], Sequence[Work]], stream: StreamBuffer | None) -> None:
@@ -82,21 +82,21 @@ class Run[T]:
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is a generator function's, so that `items()` gives its elements."""
+        """True for a generator function, whose elements `items()` yields."""
         return self._stream is not None
 
     def items(self) -> RemoteIterator:
-        """The elements of a generator function as they arrive. Closing or dropping the iterator stops the generator.
+        """Return an iterator over the elements of a generator function. Closing or dropping it stops the generator.
 
         Raises:
-            OperatorError: the function is no generator function.
+            OperatorError: the function is not a generator function.
         """
         if self._stream is None:
             raise OperatorError("Only a generator function has items; take the result from `.future`.")
         return RemoteIterator(self._stream)
 
     def given(self) -> TaskFuture[Any]:
-        """A future of what the call gives: its result; for a generator function, at once, the iterator of `items`."""
+        """Return a future of the result; for a generator function a finished future of the iterator of `items`."""
         if self._stream is None:
             return self.future
         ready: TaskFuture[Any] = TaskFuture()
@@ -105,43 +105,43 @@ class Run[T]:
         return ready
 
     def release_kept(self) -> None:
-        """Let go of the handles of kept values in its result, which its caller has taken out of it."""
+        """Release the handles of kept values in its result, which the caller has extracted."""
         for work in self._works():
             work.future.release_kept()
             if work.left is not None:
                 work.left.kept.clear()
 
     def cancel(self) -> bool:
-        """Stop the work on its nodes; False if it is over. The future ends when the nodes have stopped."""
+        """Stop the work on its nodes; False if it has ended. The future ends once the nodes have stopped."""
         return not self.future.done() and self.future.cancel()
 
     @property
     def is_leaving(self) -> bool:
-        """Whether what it returned, or left when it was stopped, is being packed or is on its way here."""
+        """True while its result, or the state it left, is being packed or transferred."""
         return any((work.is_leaving or work.coming) and not work.future.done() for work in self._works())
 
     @property
     def coming(self) -> int:
-        """Bytes on their way here of what came of tasks that have ended on their nodes."""
+        """Bytes of results that are being transferred to the client."""
         return sum(work.coming for work in self._works() if not work.future.done())
 
     def remains(self) -> list[Remains]:
-        """What there is of each of its tasks, in the order of ranks. Waits for none of them."""
+        """Return the outcome of each of its tasks so far, by rank. Does not wait."""
         return [_remains_of(work) for work in self._works()]
 
     @property
     def nodes(self) -> list[int]:
-        """Ranks it runs on, or ran on, in the order of starting."""
+        """Ranks of the nodes that it was sent to, in order of dispatch."""
         return [rank for work in self._works() for rank in work.nodes]
 
     @property
     def tasks(self) -> list[int]:
-        """The numbers of its tasks, by which `pool.logs(task=...)` knows them; none until the pool has taken it."""
+        """Numbers of its tasks, as `pool.logs(task=...)` takes them; empty until the pool has accepted it."""
         return [work.task for work in self._works() if work.task]
 
     @property
     def state(self) -> Literal["queued", "running", "done", "failed", "cancelled"]:
-        """How far it is."""
+        """State of the work."""
         if self.future.done():
             if self.future.cancelled():
                 return "cancelled"
@@ -150,7 +150,7 @@ class Run[T]:
 
     @property
     def failed(self) -> int:
-        """Number of its tasks that have failed; a cell that raised has, though its task has a result."""
+        """Number of its tasks that failed, including cells that raised, whose tasks have a result."""
         return sum(_has_failed(work) for work in self._works())
 
     @property
@@ -160,23 +160,23 @@ class Run[T]:
 
     @property
     def retries(self) -> list[tuple[int, str]]:
-        """Of each task that was queued again: how often, and why the last time."""
+        """Number of retries, and the latest reason, of each task that was requeued."""
         return [(work.retried, work.retried_after) for work in self._works() if work.retried]
 
     @property
     def cost(self) -> float:
-        """USD that its tasks have cost so far: their shares of the price of their machines while they ran."""
+        """Cost of its tasks so far in USD: their shares of the price of their machines while they ran."""
         now = time.monotonic()
         return sum(cost_of(work, now) for work in self._works())
 
     @property
     def hardware(self) -> list[str]:
-        """What the nodes are that it runs on, or ran on, each kind once: accelerators, or a provider."""
+        """Distinct kinds of nodes that it was sent to: accelerators, or a provider."""
         return list(dict.fromkeys(work.terms.hardware for work in self._works() if work.terms.hardware))
 
     @property
     def elapsed(self) -> float | None:
-        """Seconds of running, the longest of its tasks; None while one of them runs."""
+        """Longest run time of its tasks in seconds; None until all have ended."""
         times = [work.seconds for work in self._works()]
         known = [time for time in times if time is not None]
         return max(known) if known and len(known) == len(times) else None

@@ -1,4 +1,4 @@
-"""How a task ends for its caller: exactly once, with a result or with one error that says what happened."""
+"""Settlement of a task's future: exactly once, with a result or one error that says what happened."""
 
 import time
 from dataclasses import replace
@@ -26,9 +26,9 @@ __all__ = ["final", "settle"]
 
 
 def final(work: Work, settled: Settle) -> Settle:
-    """Return how a task ends for its caller, its record and its event.
+    """Return the end of a task as its caller, the history and the events report it.
 
-    One that was cancelled ends by why it was; one with a value that carries an exception has "raised".
+    The outcome of a cancelled task depends on the reason; a value that carries an exception is "raised".
     """
     if settled.outcome == "value" and work.error:
         return replace(settled, outcome="raised")
@@ -51,7 +51,7 @@ def settle(
     try:
         _settle(work, outcome, reason, arrived)
     finally:
-        work.call = _NOTHING  # a handle of the task keeps neither its arguments nor what its function uses
+        work.call = _NOTHING  # a handle of the task must not keep its arguments or its function's globals alive
         work.code = replace(work.code, outgoing=_NOTHING)
 
 
@@ -92,8 +92,8 @@ def _error(
             return work.broken
         case "timeout" if work.group_limit is not None:
             return TaskTimeoutError(
-                f"{name}() had not ended when its group was past its timeout of {work.group_limit:g} s, and was stopped"
-                f"{_where(work)}. Give the group more with .with_timeout()."
+                f"{name}() was stopped{_where(work)}, because its group ran past its timeout of {work.group_limit:g} s."
+                " Give the group more time with .with_timeout()."
             )
         case "timeout":
             return TaskTimeoutError(
@@ -122,14 +122,14 @@ def _error(
             if isinstance(failure, Failure):
                 try:
                     error = with_fix(failure.rebuild())
-                except BaseException:  # of the class of the exception: it must not end the loop
+                except BaseException:  # raised by the exception's class: it must not end the loop
                     error = failure.as_remote_error()
                 return _with_attempts(error, work)
             return TaskCancelledError(f"{name}() ended without a result{_where(work)}.")
 
 
 def _with_attempts(error: BaseException, work: Work) -> BaseException:
-    """Say how often a task was run that has retries."""
+    """Add a note about the attempts of a task with retries."""
     if work.retries.times and work.stream is not None and work.yielded:
         BaseException.add_note(error, f"{work.code.name}() was not run again: part of its stream had been delivered.")
     elif work.retries.times and work.retried:

@@ -1,4 +1,4 @@
-"""Stopping work when its caller is interrupted: all of it in one step, which a second interrupt does not break off."""
+"""Cancellation of work when its caller is interrupted: in one step, which a second interrupt cannot abort."""
 
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -9,18 +9,18 @@ from skyward.process import background
 __all__ = ["GRACE", "Stoppable", "stop_all"]
 
 GRACE = 1.5
-"""Seconds that nodes have to say that they have stopped, before the caller goes on without."""
+"""Seconds that the caller waits for nodes to confirm that they have stopped."""
 
 
 class Stoppable(Protocol):
     """Work that can be stopped."""
 
     def cancel(self) -> bool:
-        """Stop it; False if it is over."""
+        """Stop the work; False if it has ended."""
 
 
 def stop_all[S: Stoppable](works: Iterable[S]) -> Future[list[S]]:
-    """Stop all of `works`, soon, on the library's loop; a future of those that were not over."""
+    """Stop all of `works`, soon, on the library's loop. Return a future of those that were unfinished."""
     given, stopped = tuple(works), Future[list[S]]()
 
     def stop() -> None:
@@ -30,6 +30,6 @@ def stop_all[S: Stoppable](works: Iterable[S]) -> Future[list[S]]:
     while True:
         try:
             background.call_soon(stop)
-        except KeyboardInterrupt:  # all the more
+        except KeyboardInterrupt:  # a further interrupt is one more reason to stop
             continue
         return stopped

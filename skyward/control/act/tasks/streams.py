@@ -1,4 +1,4 @@
-"""Both ends of streams at the client: elements that arrive from a generator, and iterators that feed a task."""
+"""Streams on the client: elements that arrive from a generator, and iterators that feed a task."""
 
 import asyncio
 import gc
@@ -24,18 +24,18 @@ from skyward.wire.protocol.messages import Blob, Payload
 __all__ = ["Feeder", "RemoteIterator", "Stream", "StreamBuffer", "feeder"]
 
 
-_LOOKED_AT = 1000
-"""Objects looked at to find the streams that an iterator wraps."""
+_SEARCHED = 1000
+"""Maximum number of objects that are searched for the streams that an iterator wraps."""
 
 
 class StreamBuffer:
-    """Elements that have arrived from a generator and were not taken yet; at most a window of them.
+    """Buffer of elements that have arrived from a generator and were not consumed yet; at most one window of them.
 
     Args:
-        granted: the credit that the generator was given; None where another process gave it some.
+        granted: credit that the generator was granted; None if another process granted some.
 
     Attributes:
-        received: how many elements have arrived.
+        received: number of elements that have arrived.
     """
 
     def __init__(self, granted: int | None = WINDOW) -> None:
@@ -62,7 +62,7 @@ class StreamBuffer:
         drop: Callable[[tuple[bytes, ...]], None],
         stop: Callable[[], None],
     ) -> None:
-        """Say how to tell the node what was consumed, get large elements and have it drop them, and stop the task."""
+        """Set the functions that grant credit, fetch large elements, drop them on the node, and stop the task."""
         self._credit, self._fetch, self._drop, self._stop = credit, fetch, drop, stop
 
     def arrive(self, items: tuple[Payload, ...]) -> None:
@@ -76,32 +76,32 @@ class StreamBuffer:
         self._discard(items)
 
     def _notify(self) -> None:
-        """Wake whoever waits, threads and coroutines."""
+        """Wake all waiting threads and coroutines."""
         self._changed.notify_all()
         self._bell.ring()
 
     def _discard(self, items: Iterable[Payload]) -> None:
-        """Have the node forget the large parts of elements."""
+        """Have the node drop the blobs of elements."""
         if blobs := blobs_of(items):
             self._drop(tuple(blob.key for blob in blobs))
 
     def pause(self, credited: int) -> None:
-        """The generator waits for room. It had been given `credited` units of credit in all when it said so."""
+        """Record that the generator waits for credit. `credited`: total credit it had received at that time."""
         with self._changed:
             self._paused_at = credited
 
     def finish(self, end: Callable[[], Any]) -> None:
-        """The stream is over. `end` gives what the generator returned, or raises what ended it."""
+        """End the stream. `end` returns the generator's return value, or raises the error that ended it."""
         with self._changed:
             if not self._ended:
                 self._ended, self._end = True, end
                 self._notify()
 
     def take(self) -> Any:
-        """The next element, once there is one.
+        """Wait for the next element, and return it.
 
         Raises:
-            StopIteration: the stream is over; its value is what the generator returned.
+            StopIteration: the stream has ended; its value is the generator's return value.
         """
         refuse_forked()
         self._reader = weakref.ref(threading.current_thread())
@@ -114,10 +114,10 @@ class StreamBuffer:
         return self._deliver(payload, credit)
 
     async def take_soon(self) -> Any:
-        """The next element, as `take` gives it, in a coroutine. Cancelled, it has taken none.
+        """Wait for the next element in a coroutine, and return it. If cancelled, no element is consumed.
 
         Raises:
-            StopAsyncIteration: the stream is over.
+            StopAsyncIteration: the stream has ended.
         """
         refuse_forked()
         self._reader = None
@@ -138,18 +138,18 @@ class StreamBuffer:
         return self._deliver(payload, credit)
 
     def _missing(self) -> list[Blob]:
-        """The large parts of the next element that are still on the node."""
+        """Return the blobs of the next element that are still on the node."""
         return [blob for blob in blobs_of(itertools.islice(self._items, 1)) if blob.key not in self._fetched]
 
     def _pop(self) -> tuple[Payload, int]:
-        """The next element, and how much credit follows from it. With the lock; raises what `take` raises."""
+        """Return the next element and the credit to grant for it. Requires the lock; raises as `take` does."""
         if not self._items:
             end, self._end = self._end, None
-            self._credit = self._fetch = self._stop = _unconnected  # they keep the task, and so what ended it
+            self._credit = self._fetch = self._stop = _unconnected  # they hold the task, and so its error
             try:
                 value = end() if end is not None else None
             finally:
-                del end  # as above
+                del end  # for the same reason
             raise StopIteration(value)
         payload = self._items.popleft()
         self._consumed += cost(payload)
@@ -168,20 +168,20 @@ class StreamBuffer:
             self._discard([payload])
 
     def _part(self, blob: Blob) -> memoryview:
-        """A large part of an element; waits where it is not here yet."""
+        """Return a blob of an element; fetches it from the node if needed."""
         fetched = self._fetched.pop(blob.key, None)
         return self._fetch(blob).result() if fetched is None else fetched
 
     @property
     def reader(self) -> threading.Thread | None:
-        """The thread that asked for an element last; None before the first, and once the thread is gone."""
+        """Thread that last requested an element; None before the first request, and once the thread is gone."""
         return None if self._reader is None else self._reader()
 
     def paused(self) -> bool | None:
-        """Return whether the generator waits until elements are taken; None where that is not known.
+        """Return whether the generator waits for elements to be consumed; None if that is unknown.
 
-        It does if it has said so, and was given no credit since. A stream with elements that wait to be taken, whose
-        generator another process has given credit, may be paused.
+        It does if it reported a pause and was granted no credit since. The state of a stream with buffered elements is
+        unknown if another process granted credit to its generator.
         """
         with self._changed:
             if self._ended or not self._items:
@@ -189,7 +189,7 @@ class StreamBuffer:
             return None if self._granted is None else self._paused_at == self._granted
 
     def close(self) -> None:
-        """Stop the generator on its node, unless it has ended. Twice does no harm."""
+        """Stop the generator on its node, unless it has ended. Idempotent."""
         with self._changed:
             items, self._items = self._items, deque()
             self._fetched.clear()
@@ -201,9 +201,18 @@ class StreamBuffer:
 
 
 class Stream[T](Iterator[T], AsyncIterator[T]):
-    """Results as they arrive: for `for` on any thread, and for `async for` in a coroutine, which blocks no thread.
+    """Iterator over results as they arrive, for `for` on any thread, and for `async for`, which blocks no thread.
 
-    Closing it, or dropping it, stops the work that makes them.
+    Closing or dropping it stops the work.
+
+    Example:
+        @sky.function
+        def count(n: int):
+            yield from range(n)
+
+        with sky.Compute() as pool, contextlib.closing(count(3) >> pool) as numbers:
+            for number in numbers:
+                print(number)
     """
 
     def __iter__(self) -> Self:
@@ -211,21 +220,21 @@ class Stream[T](Iterator[T], AsyncIterator[T]):
 
     @abstractmethod
     def __next__(self) -> T:
-        """The next one, once it is there."""
+        """Wait for the next result, and return it."""
 
     def __aiter__(self) -> Self:
         return self
 
     @abstractmethod
     async def __anext__(self) -> T:
-        """The next one, once it is there."""
+        """Wait for the next result in a coroutine, and return it."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop the work on its node. Twice does no harm."""
+        """Stop the work on its node. Idempotent."""
 
     async def aclose(self) -> None:
-        """The same as `close`, for `contextlib.aclosing`."""
+        """Stop the work as `close` does, for `contextlib.aclosing`."""
         self.close()
 
     def __enter__(self) -> Self:
@@ -235,14 +244,14 @@ class Stream[T](Iterator[T], AsyncIterator[T]):
         self.close()
 
     def __del__(self) -> None:
-        if not is_forked():  # the work is the parent's
+        if not is_forked():  # the work belongs to the parent process
             self.close()
 
 
 class RemoteIterator(Stream[Any]):
-    """The elements of a generator that runs on a node, as they arrive.
+    """Iterator over the elements of a generator that runs on a node, as they arrive.
 
-    What the generator raises is raised here, after every element that it yielded before.
+    An exception of the generator is raised after all elements that it yielded before.
     """
 
     def __init__(self, buffer: StreamBuffer) -> None:
@@ -255,7 +264,7 @@ class RemoteIterator(Stream[Any]):
         return await self.buffer.take_soon()
 
     def close(self) -> None:
-        """Stop the generator on its node. Twice does no harm."""
+        """Stop the generator on its node. Idempotent."""
         self.buffer.close()
 
 
@@ -264,14 +273,14 @@ def _unconnected(*_: object) -> Any:
 
 
 class Feeder:
-    """Reads one iterator argument on a thread of its own, no further ahead than a window, and sends its elements.
+    """Reader of one iterator argument, on a thread of its own, at most one window ahead of the task.
 
     Args:
-        source: what the caller passed.
-        name: of the thread.
+        source: the iterator that the caller passed.
+        name: name of the thread.
 
     Attributes:
-        order: held while elements are on their way, so that they keep their order.
+        order: lock that is held while elements are sent, to keep their order.
     """
 
     def __init__(self, source: Iterator[Any], name: str) -> None:
@@ -287,35 +296,35 @@ class Feeder:
         self.order = asyncio.Lock()
 
     def start(self, ready: Callable[[], None]) -> None:
-        """Begin to read. `ready` is called when there is something to `take`, from the feeder's thread."""
+        """Start reading. `ready` is called on the feeder's thread when there is something to `take`."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, args=(ready,), name=self._name, daemon=True)
             self._thread.start()
 
     def reads(self) -> set[StreamBuffer]:
-        """Return the streams that it will read once it has started: its source, or what iterators like `map` wrap."""
+        """Return the streams that it will read once started: its source, or those that iterators like `map` wrap."""
         found: set[StreamBuffer] = set()
         seen: dict[int, object] = {}
-        look: deque[object] = deque() if self._thread is not None else deque([self._source])
-        while look and len(seen) < _LOOKED_AT:
-            each = look.popleft()
+        queue: deque[object] = deque() if self._thread is not None else deque([self._source])
+        while queue and len(seen) < _SEARCHED:
+            each = queue.popleft()
             if id(each) in seen:
                 continue
             seen[id(each)] = each
             if isinstance(each, RemoteIterator):
                 found.add(each.buffer)
             elif hasattr(type(each), "__next__") or type(each) in (tuple, list, dict, CellType):
-                look.extend(gc.get_referents(each))
+                queue.extend(gc.get_referents(each))
         return found
 
     def grant(self, units: int) -> None:
-        """The task has room for more."""
+        """Allow `units` more to be read."""
         with self._changed:
             self._room += units
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Read no further. A source that was never read is let go, so that the streams in it are closed."""
+        """Stop reading. A source that was never read is dropped, so that the streams in it are closed."""
         if self._thread is None:
             self._source = iter(())
         with self._changed:
@@ -323,7 +332,7 @@ class Feeder:
             self._changed.notify_all()
 
     def take(self) -> tuple[list[Outgoing], bool, Outgoing | None]:
-        """Elements read since the last call, whether they are the last, and the failure that ended the iterator."""
+        """Return the elements read since the last call, whether these are the last, and the iterator's failure."""
         with self._changed:
             items, self._waiting = self._waiting, []
             return items, self._over, self._failure
@@ -366,5 +375,5 @@ _names = itertools.count(1)
 
 
 def feeder(source: Iterator[Any]) -> Feeder:
-    """A feeder for `source`."""
+    """Return a feeder for `source`."""
     return Feeder(source, f"skyward-feed-{next(_names)}")

@@ -1,4 +1,4 @@
-"""One task at the client: what is sent, and where what comes back goes."""
+"""A task on the client: its code and arguments, its future, its output sink and its streams."""
 
 import asyncio
 import logging
@@ -37,38 +37,38 @@ __all__ = ["Arrived", "BroadcastWork", "Sink", "TaskFuture", "Undecoded", "Work"
 
 
 class Sink(Protocol):
-    """Takes what a task prints and displays. Called on the library's loop, in order; must not block."""
+    """Receiver of a task's output. Called on the library's loop, in order; must not block."""
 
     def output(self, node: int, stream: Literal["stdout", "stderr"], text: str) -> None:
-        """A node wrote to a standard stream."""
+        """Handle text that a node wrote to a standard stream."""
 
     def display(
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
     ) -> None:
-        """A node displayed something rich."""
+        """Handle rich output of a node."""
 
     def task_ended(self, node: int) -> None:
-        """A task that ran on a node has ended, so a line that it began is not ended any more."""
+        """Handle the end of a task on a node: an unfinished line stays unfinished."""
 
 
 @runtime_checkable
 class Undecoded(Protocol):
-    """A value that is here but not decoded: that is left to the thread that wants it."""
+    """An encoded value on the client: the thread that requests it decodes it."""
 
     def decode(self) -> Any:
-        """The value."""
+        """Decode and return the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What a node sent, with its blobs, and the handles of kept values that are part of it."""
+    """A result that a node sent, with its blobs, and the handles of kept values inside it."""
 
     payload: Payload
     blobs: Mapping[bytes, memoryview] = field(default_factory=dict)
     kept: "list[Kept[Any]]" = field(default_factory=list)
 
     def decode(self) -> Any:
-        """The value. It stands on the memory of the blobs."""
+        """Return the value. It shares the memory of the blobs."""
 
         def fetch(blob: Blob) -> memoryview:
             return self.blobs[blob.key]
@@ -76,7 +76,7 @@ class Arrived:
         return decode(self.payload, fetch)
 
     def decode_copy(self) -> Any:
-        """The value, on memory of its own."""
+        """Return the value, in memory of its own."""
 
         def fetch(blob: Blob) -> memoryview:
             return memoryview(bytearray(self.blobs[blob.key]))
@@ -86,33 +86,38 @@ class Arrived:
 
 @runtime_checkable
 class Away(Protocol):
-    """A result that is not here, and comes when it is asked for."""
+    """A result that is not on the client, and is fetched on request."""
 
     def coming(self) -> "Future[Arrived]":
-        """A future of it."""
+        """Fetch the result; return a future of it."""
 
 
 _logger = logging.getLogger(__name__)
 
 _INTERRUPTIBLE = 0.5
-"""Seconds of one wait: Python does not act on a signal that comes just before a wait until that ends."""
+"""Maximum length of one wait in seconds: Python handles a signal that arrives just before a wait only after it."""
 
 
 def handles_in(payload: Payload) -> "list[Kept[Any]]":
-    """Return the handles that are part of a result."""
+    """Return the handles of kept values inside a result."""
     return [Kept.of(ref.keys, ref.name) for ref in payload.kept]
 
 
 class TaskFuture[T](Future[T]):
-    """The result of a task to come: for threads as any `concurrent.futures.Future`, and to `await` in a coroutine.
+    """Future of a task's result: a `concurrent.futures.Future` for threads, which coroutines can `await`.
 
-    Cancelling it stops the work on the node, and so does cancelling a coroutine that awaits it; `asyncio.shield` leaves
-    the work alone.
+    Cancelling it stops the work on the node, and so does cancelling a coroutine that awaits it; `asyncio.shield`
+    prevents that.
 
     Attributes:
-        name: of its task, for sentences: `train()`.
-        parts: returns the futures that this one needs: of several tasks, or of what its task waits for.
+        name: name of its task in messages: `train()`.
+        parts: returns the futures that this one depends on: its members, or the inputs of its task.
         members: for a group that has not failed, the futures of its calls.
+
+    Example:
+        with sky.Compute() as pool:
+            future = train(0.1) > pool
+            print(future.result())
     """
 
     def __init__(self) -> None:
@@ -131,20 +136,20 @@ class TaskFuture[T](Future[T]):
         self.parts: Callable[[], Iterable[Future[Any]]] = tuple
 
     def stop_with(self, stop: Callable[[], None]) -> None:
-        """Have `stop` called when the caller cancels."""
+        """Set the function that stops the work, called on cancel."""
         self._stop = stop
 
     def runs_while(self, is_running: Callable[[], bool]) -> None:
-        """Have `is_running` say whether a node has the work, until that has ended."""
+        """Set the function that returns whether a node has the work, called until the work has ended."""
         self._is_running = is_running
 
     def running(self) -> bool:
-        """Whether a node has the task, or any of the tasks of a group or a broadcast."""
+        """Return whether a node has the task, or any of the tasks of a group or a broadcast."""
         is_running = self._is_running
         return not self.done() and is_running is not None and is_running()
 
     def end_cancelled(self, why: str) -> None:
-        """The work has stopped: end as cancelled."""
+        """End as cancelled, once the work has stopped."""
         self._cancelled_why = why
         self._forget()
         self.members = None
@@ -163,24 +168,24 @@ class TaskFuture[T](Future[T]):
         super().set_exception(exception)
 
     def _forget(self) -> None:
-        """Drop what refers back to this future, so that an error, and all that its traceback keeps, is not kept."""
+        """Drop references back to this future: the cycle would keep an error, and its traceback, alive."""
         self._is_ending = True  # first: another thread may be cancelling it
         self._stop, self._is_running, self.parts = None, None, tuple
 
     def result(self, timeout: float | None = None) -> T:
-        """The result; raises what the task raised, or `TaskCancelledError`. An interrupt of the wait stops the work."""
+        """Return the result, or raise what the task raised, or `TaskCancelledError`. An interrupt stops the work."""
         __tracebackhide__ = True
         try:
             return self.take(timeout)
         except KeyboardInterrupt:
-            if how := self._interrupted():
-                raise KeyboardInterrupt(how) from None
+            if outcome := self._interrupted():
+                raise KeyboardInterrupt(outcome) from None
             raise
         finally:
             self = None  # type: ignore[assignment]  # as below
 
     def take(self, timeout: float | None = None) -> T:
-        """The same as `result`, but an interrupt leaves the work alone."""
+        """Return or raise as `result` does, but an interrupt does not stop the work."""
         __tracebackhide__ = True
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -198,10 +203,10 @@ class TaskFuture[T](Future[T]):
         return self._give(arrived)
 
     def _wait(self, deadline: float | None) -> None:
-        """Wait until it has ended.
+        """Wait until the work has ended.
 
         Raises:
-            TimeoutError: it has not by then.
+            TimeoutError: the deadline has passed.
         """
         refuse_forked()
         self._asked = True
@@ -210,7 +215,7 @@ class TaskFuture[T](Future[T]):
                 _wait_in_pieces(self, deadline)
 
     def _interrupted(self) -> str:
-        """Stop the work, as the wait for it was interrupted; how that went, empty where there was nothing to stop."""
+        """Stop the work after an interrupted wait. Return the outcome as text; empty if it had ended before."""
         if self.done() or self._stop is None:
             return ""
         with suppress(KeyboardInterrupt):
@@ -221,7 +226,7 @@ class TaskFuture[T](Future[T]):
         return self._cancelled_why.rstrip(".") if self.cancelled() else "the work had ended"
 
     def _give(self, arrived: object, *, own: bool = False) -> T:
-        """The value of what has come, or the error that keeps it from being one. `own`: no other task takes it."""
+        """Return the value of a result, or raise the error of decoding it. `own`: no other task takes the result."""
         __tracebackhide__ = True
         self._decode(arrived, own=own)
         if self._error is not None:
@@ -233,7 +238,7 @@ class TaskFuture[T](Future[T]):
         return value
 
     def __await__(self) -> Generator[Any, None, T]:
-        """The result, in a coroutine; raises what `result` raises. Cancelling the coroutine stops the work."""
+        """Wait for the result in a coroutine; raises as `result` does. Cancelling the coroutine stops the work."""
         refuse_forked()
         self._asked = True
         if not self.done():
@@ -251,18 +256,18 @@ class TaskFuture[T](Future[T]):
         return self.result(0)
 
     async def over(self) -> None:
-        """Wait in a coroutine until it has ended, without asking for what came of it."""
+        """Wait in a coroutine until the work has ended, without requesting the result."""
         bell = ThreadEvent()
         ended = bell.rung()
         self.when_over(bell.ring)
         await ended
 
     def when_over(self, callback: Callable[[Future[T]], object]) -> None:
-        """Have `callback` called when it has ended, with it, without asking for what came of it."""
+        """Add a callback, called with this future when it is done, without requesting the result."""
         super().add_done_callback(callback)
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
-        """Have `fn` called when it has ended, with it. What it raises on the library's thread is logged."""
+        """Add a callback, called with this future when it is done. Its exceptions on the library's loop are logged."""
         self._asked = True
 
         def call(ended: Future[T]) -> None:
@@ -271,19 +276,19 @@ class TaskFuture[T](Future[T]):
             except BaseException:
                 if not background.on_loop():
                     raise
-                # An exit or an interrupt would end the loop, and with it all pools.
+                # SystemExit or KeyboardInterrupt would end the loop, and with it all pools.
                 _logger.exception("a callback of the future of %s raised", self.name)
 
         super().add_done_callback(call)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the task raised; None if it returned. An interrupt of the wait stops the work, as that of `result`."""
+        """Return what the task raised; None if it returned. An interrupt stops the work, as in `result`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             self._wait(deadline)
         except KeyboardInterrupt:
-            if how := self._interrupted():
-                raise KeyboardInterrupt(how) from None
+            if outcome := self._interrupted():
+                raise KeyboardInterrupt(outcome) from None
             raise
         error = super().exception(0)
         if error is not None:
@@ -295,45 +300,45 @@ class TaskFuture[T](Future[T]):
                 self._decode(_bring(coming, deadline), own=True)
             except Exception as lost:
                 if not coming.done() or coming.cancelled():
-                    raise  # it has not come in time
+                    raise  # the timeout expired
                 return lost
         self._decode(arrived)
         return self._error
 
     def _away(self, arrived: object) -> Away | None:
-        """What has come, where that is elsewhere and still wanted here."""
+        """Return a result that is still to be fetched; None for any other."""
         if isinstance(arrived, Arrived) or self._decoded:
             return None
         return arrived if isinstance(arrived, Away) else None
 
     @property
     def is_lent(self) -> bool:
-        """Whether other tasks take the result."""
+        """True if other tasks take the result."""
         return self._lent
 
     @property
     def only_lent(self) -> bool:
-        """Whether other tasks take the result, and nobody here has asked for it."""
+        """True if other tasks take the result, and the client has not requested it."""
         return self._lent and not self._asked
 
     def lend(self) -> bool:
-        """Have the result stay as it came, for tasks that take it, whatever becomes of its value here.
+        """Preserve the encoded result for other tasks, whatever happens to its decoded value.
 
-        False where the value has been taken out before, which may have changed it.
+        Return False if the value was handed out before, so that it may have been changed.
         """
         with self._decoding:
             self._lent = self._lent or not self._decoded or self._error is not None
             return self._lent
 
     def release_kept(self) -> None:
-        """Let go of the handles in a result that the caller has taken out of it."""
+        """Release the handles in a result that the caller has extracted."""
         if self.done() and not self.cancelled() and super().exception(0) is None:
             arrived = super().result(0)
             if isinstance(arrived, Arrived):
                 arrived.kept.clear()
 
     def _decode(self, arrived: object, *, own: bool = False) -> None:
-        """Decode once, on the first thread that asks; a value that cannot be rebuilt here is an error of its own."""
+        """Decode once, on the first thread that requests the value; a failure is stored as `RemoteError`."""
         with self._decoding:
             if self._decoded:
                 return
@@ -344,15 +349,15 @@ class TaskFuture[T](Future[T]):
                     self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
             except Exception as error:
                 self._error = RemoteError(
-                    f"The task returned, but its result cannot be rebuilt here: {type(error).__name__}: {error}. "
-                    "Install what it needs here too, or return plain data.",
+                    f"The task returned, but its result cannot be unpickled here: {type(error).__name__}: {error}. "
+                    "Install the packages it needs on this machine too, or return plain data.",
                     type(error).__name__,
                 )
                 self._error.__cause__ = error
             self._decoded = True
 
     def cancel(self) -> bool:
-        """Stop the task, on its node too. True unless it is over; the future ends when the node has stopped."""
+        """Stop the task, on its node too. False if it has ended; the future ends once the node has stopped it."""
         if self.done():
             return self.cancelled()
         if (stop := self._stop) is None:
@@ -365,7 +370,7 @@ def _wait_in_pieces(future: Future[Any], deadline: float | None) -> None:
     """Wait until a future is done.
 
     Raises:
-        TimeoutError: it is not, at `deadline`.
+        TimeoutError: `deadline` has passed.
     """
     while not future.done():
         left = _INTERRUPTIBLE if deadline is None else min(_INTERRUPTIBLE, deadline - time.monotonic())
@@ -376,11 +381,11 @@ def _wait_in_pieces(future: Future[Any], deadline: float | None) -> None:
 
 
 def _bring(coming: Future[Arrived], deadline: float | None) -> Arrived:
-    """What is coming."""
+    """Wait for a result that is being fetched, and return it."""
     if background.on_loop():
         coming.cancel()
         raise UsageError(
-            "A result that is still on its node cannot be taken in a callback of another future: wait for it."
+            "A result that is still on its node cannot be taken in a callback of a future: take it on another thread."
         )
     try:
         _wait_in_pieces(coming, deadline)
@@ -396,34 +401,37 @@ class Work:
 
     Attributes:
         code, call: function and arguments, ready to send.
-        future: set when the task is over.
-        sink: takes its output.
-        stream: for a generator function, where its elements go.
+        future: future of its result.
+        sink: receiver of its output.
+        timeout: maximum run time in seconds; None for no limit.
+        stream: for a generator function, the buffer of its elements.
         feeders: its input streams.
-        needs: what it asks of its node.
-        retries: how often it runs again when it raises, and after what.
-        retried: how often it was queued again so far.
-        retried_after: why, the last time.
-        nodes: ranks it was sent to, in order.
-        seconds: how long it ran, once it is over.
+        needs: resources and capabilities that it requires of its node.
+        retries: policy of retries after an exception.
+        retried: number of times it was requeued.
+        retried_after: reason of the latest retry.
+        task: its number in the pool.
+        nodes: ranks of the nodes it was sent to, in order.
+        seconds: run time, once it has ended.
+        running: True while a node has it.
         origin: the cell that sent it.
-        queued_at, sent_at, ended_at: when it was made, when it was sent to a node last, and when it was over.
-        terms: what that node is and costs.
-        yielded: how many elements of its stream have arrived.
-        error: name of the type of what it raised, or of the exception that its result carries, once it has.
-        group_limit: seconds that its group had, once they were over before the task was.
-        stuck: why it can never start, once that is certain.
-        grace: seconds that it has to end by itself when it is to stop; see `wire.messages.Submit`.
-        is_leaving: whether it was stopped, and what it leaves is being packed on its node, or is on its way.
-        coming: bytes of what came of it that are on their way here.
-        left: what it left, once it was stopped.
-        inputs: what it waits for before it can be sent.
-        broken: the error that it ends with because one of these failed, or could not be had.
-        unwanted: why it is cancelled, because one of these was.
-        restores: the result that it makes again, which was lost.
-        is_member: whether it is one of a broadcast, which has the same inputs for all.
-        target: rank of the node that it is for; None for any.
-        as_is: whether what goes along is memory of the caller, and no copy of it.
+        queued_at, sent_at, ended_at: monotonic times of its creation, its latest dispatch, and its end.
+        terms: hardware and price of the node it was last sent to.
+        yielded: number of elements of its stream that have arrived.
+        error: type name of the exception that it raised, or that its result carries.
+        group_limit: timeout of its group in seconds, if that expired first.
+        stuck: reason why it can never start, once that is certain.
+        grace: seconds to end by itself when it is stopped; see `wire.messages.Submit`.
+        is_leaving: True if it was stopped, and the state it left is being packed or transferred.
+        coming: bytes of its result that are being transferred.
+        left: the state it left when it was stopped.
+        inputs: futures that it waits for before it can be sent.
+        broken: error that it ends with, because an input failed or could not be fetched.
+        unwanted: reason of its cancellation, because an input was cancelled.
+        restores: the lost result that it computes again.
+        is_member: True for a member of a broadcast; members share their inputs.
+        target: rank of the node that it is pinned to; None for any.
+        as_is: True if its blobs are memory of the caller, not a copy.
     """
 
     code: PreparedCode
@@ -464,7 +472,7 @@ class Work:
 
     @property
     def blobs(self) -> "Mapping[bytes, memoryview | RemoteBlob]":
-        """The blobs that must be on a node before the task can run there."""
+        """Blobs that must be on a node before the task can run there."""
         code, call = self.code.outgoing.blobs, self.call.blobs
         if self.inputs is None:
             return {**code, **call} if code and call else code or call
@@ -475,27 +483,30 @@ class Work:
 
     @property
     def values(self) -> tuple[Payload, ...]:
-        """The results of other tasks that it takes."""
+        """Results of other tasks that it takes."""
         return () if self.inputs is None else tuple(value.payload for value in self.inputs.arrived)
 
     @property
     def kept(self) -> "tuple[Kept[Any], ...]":
-        """Handles of the kept values that it uses, which it keeps alive."""
+        """Handles of the kept values that it uses; it keeps them alive."""
         return (*self.code.outgoing.kept, *self.call.kept, *_kept_of(self.inputs))
 
 
 @dataclass(slots=True, eq=False)
 class BroadcastWork:
-    """A broadcast of a function of this `name`: makes the work of each member, and collects them.
+    """A broadcast of the function `name`: creates the task of each member, and collects the results.
 
     Attributes:
+        make: creates the task of a member.
         done: called with the members, by rank, once all have ended.
-        refused: called with the error that keeps it from having any.
-        withdrawn: called with why it was cancelled before it had any.
-        inputs: what it waits for before it begins.
-        where: the nodes that it is for.
-        of_call: handles of the kept values that are part of its call.
-        is_cancelled: whether its caller wants it no more.
+        refused: called with an error if it cannot have members.
+        withdrawn: called with a reason if it was cancelled before it had members.
+        members: its tasks, by rank.
+        inputs: futures that it waits for before it starts.
+        where: the nodes that it is sent to.
+        of_call: handles of the kept values in its call.
+        number: its number in the pool.
+        is_cancelled: True once its caller has cancelled it.
     """
 
     make: Callable[[], Work]

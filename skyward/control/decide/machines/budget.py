@@ -1,22 +1,22 @@
-"""What the machines of a pool cost: spent so far, and committed to."""
+"""Costs of a pool's machines: spent so far, and committed."""
 
 from dataclasses import dataclass, field
 
 __all__ = ["LEAD", "Ledger"]
 
 LEAD = 60.0
-"""Seconds of running that a machine is counted with ahead of time: about what it takes to empty it."""
+"""Seconds of running that each machine is committed for: about what draining it takes."""
 
 LAST = 10.0
-"""Seconds of running that are left for giving a machine back, whatever runs on it."""
+"""Seconds of running that are reserved for terminating a machine, whatever runs on it."""
 
 
 @dataclass
 class Ledger:
-    """The account of a pool. A machine costs from the moment it is there until it is gone; asked for, it is committed.
+    """The account of a pool. A machine costs from its allocation until it is gone; a requested machine is committed.
 
     Attributes:
-        budget: USD that may be spent in all; None for no limit.
+        budget: USD that may be spent in total; None for no limit.
     """
 
     budget: float | None = None
@@ -28,15 +28,15 @@ class Ledger:
 
     @property
     def per_hour(self) -> float:
-        """What the machines there are cost an hour, USD."""
+        """Hourly cost of the allocated machines, USD."""
         return self._per_hour
 
     def reserve(self, machine: int, price: float) -> None:
-        """A machine at `price` USD an hour is asked for."""
+        """Commit a requested machine at `price` USD an hour."""
         self._reserved[machine] = price
 
     def bill(self, machine: int, now: float) -> None:
-        """A machine that was asked for is there."""
+        """Start billing an allocated machine."""
         self._advance(now)
         price = self._reserved.pop(machine, None)
         if price is not None:
@@ -44,7 +44,7 @@ class Ledger:
             self._per_hour += price
 
     def shut(self, machine: int, now: float) -> None:
-        """A machine is gone, or never came."""
+        """Stop billing a machine, or release its commitment."""
         self._advance(now)
         self._reserved.pop(machine, None)
         self._per_hour -= self._prices.pop(machine, 0.0)
@@ -52,32 +52,32 @@ class Ledger:
             self._per_hour = 0.0
 
     def close(self, now: float) -> None:
-        """Every machine has been given back."""
+        """Stop billing: every machine is terminated."""
         self._advance(now)
         self._reserved.clear()
         self._prices.clear()
         self._per_hour = 0.0
 
     def spent(self, now: float) -> float:
-        """USD spent until `now`."""
+        """Return the USD spent until `now`."""
         return self._spent + (0.0 if self._at is None else self._per_hour * (now - self._at) / 3600)
 
     def committed(self, now: float) -> float:
-        """USD that are spent even if every machine is given back from now on."""
+        """Return the USD that will be spent even if every machine is drained from now on."""
         return self.spent(now) + (self._per_hour + sum(self._reserved.values())) * LEAD / 3600
 
     def affords(self, price: float, now: float) -> bool:
-        """Whether one more machine at this price stays within the budget."""
+        """Return whether one more machine at this price stays within the budget."""
         return self.budget is None or not price or self.committed(now) + price * LEAD / 3600 <= self.budget
 
     def room(self, price: float, now: float) -> int | None:
-        """How many more machines at this price stay within the budget; None for any number."""
+        """Return the number of additional machines at this price that the budget allows; None for no limit."""
         if self.budget is None or price <= 0:
             return None
         return max(0, int((self.budget - self.committed(now)) / (price * LEAD / 3600) + 1e-9))
 
     def limit_at(self, ahead: float) -> float:
-        """When what is spent, and will be in `ahead` seconds, is the budget, if nothing changes; infinite for never."""
+        """Return when the costs, including those of `ahead` more seconds, reach the budget; infinity for never."""
         if self.budget is None or self._per_hour <= 0 or self._at is None:
             return float("inf")
         return self._at + (self.budget - self._spent) / self._per_hour * 3600 - ahead

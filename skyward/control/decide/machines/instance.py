@@ -1,6 +1,6 @@
-"""The life of one machine as the cloud sees it: its states, its legal moves, and when it makes them. Decides only.
+"""The lifecycle of one machine in the cloud: its states, transitions and timeouts. Decides only; no I/O.
 
-The states and moves are those of Ray's autoscaler v2 (`spec/`, version 2.48), under names of our own.
+States and transitions are those of Ray's autoscaler v2 (`spec/`, version 2.48), under other names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ type InstanceState = Literal[
 ]
 
 type Observed = Literal["UNSPECIFIED", "RUNNING", "IDLE", "DRAINING", "DEAD"]
-"""What a worker reports, or what is known of it."""
+"""State of a worker, as reported or as known."""
 
 
 def _moves(*to: InstanceState) -> frozenset[InstanceState]:
@@ -60,7 +60,7 @@ INSTANCE: Mapping[InstanceState, frozenset[InstanceState]] = {
     "ALLOCATION_FAILED": _moves(),
     "UNKNOWN": _moves(),
 }
-"""An instance waits its turn, is asked for, exists, gets its worker, runs, drains (which may be refused), and goes."""
+"""An instance is queued, requested, allocated, installed, runs, drains (unless refused), and is terminated."""
 
 _SEEN: Mapping[Observed, InstanceState] = {
     "RUNNING": "RUNNING",
@@ -72,7 +72,7 @@ _SEEN: Mapping[Observed, InstanceState] = {
 
 @cache
 def reachable(state: InstanceState) -> frozenset[InstanceState]:
-    """Every state that an instance may still come to, `state` itself only if there is a way back to it."""
+    """Return every state that an instance may still reach; `state` itself only if a path leads back to it."""
     found: set[InstanceState] = set()
     ahead = list(INSTANCE[state])
     while ahead:
@@ -83,15 +83,15 @@ def reachable(state: InstanceState) -> frozenset[InstanceState]:
 
 
 def can_run(state: InstanceState) -> bool:
-    """Whether an instance runs tasks, or may still come to."""
+    """Return whether an instance runs tasks, or may still do so."""
     return state == "RUNNING" or "RUNNING" in reachable(state)
 
 
 def observe(state: InstanceState, observed: Observed) -> InstanceState:
-    """Where an instance is, now that its worker was seen as `observed`.
+    """Return the state of an instance after its worker was seen as `observed`.
 
-    A report that is late, or that no legal move follows from, changes nothing. A worker that drains while it is still
-    held to be installing has started, so it counts as running until it is seen again.
+    A late report, or one that allows no legal transition, changes nothing. A worker that drains while it is recorded as
+    installing has started, so it counts as running until its next report.
     """
     seen = _SEEN.get(observed)
     if seen is None or seen == state or state in reachable(seen):
@@ -110,10 +110,10 @@ def launch_now(
     upscaling_speed: float,
     max_concurrent_launches: int,
 ) -> dict[str, int]:
-    """How many of the queued instances may be asked for now, by type; types with none are left out.
+    """Return the number of queued instances to request now, by type; types with none are left out.
 
-    Of each type at most `upscaling_speed` times those that run, and at least one; in all no more than
-    `max_concurrent_launches` may be on their way. Types go in the order of `queued`.
+    For each type at most `upscaling_speed` times the running instances, and at least one; at most
+    `max_concurrent_launches` may be requested in total. Types go in the order of `queued`.
     """
     left = max_concurrent_launches - sum(requested.values())
     launches: dict[str, int] = {}
@@ -129,12 +129,12 @@ def launch_now(
 def after_request_timeout(
     now: float, timeout: float, max_retries: int, requested_at: Iterable[float]
 ) -> Literal["QUEUED", "ALLOCATION_FAILED"] | None:
-    """Where an instance in REQUESTED goes, None while its time is not over.
+    """Return the next state of an instance in REQUESTED; None before its timeout.
 
     Args:
         timeout: seconds that one request may take.
         max_retries: requests after the first.
-        requested_at: when it was asked for, every time.
+        requested_at: times of its requests.
     """
     times = tuple(requested_at)
     if not times or now - max(times) <= timeout:

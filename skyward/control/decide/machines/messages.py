@@ -1,4 +1,4 @@
-"""What the reconciler is told about machines, and what it says must be done about them."""
+"""Messages and effects of the reconciler."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,17 +30,17 @@ __all__ = [
     "Tick",
 ]
 
-# Messages. A machine is known by the number that the reconciler gave it when it asked for it.
+# Messages. A machine is known by the number that the reconciler gave it in its request.
 
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """So many nodes are wanted, by group.
+    """Request for a number of nodes, by group.
 
     Attributes:
-        victims: ranks that should go first where nodes must go.
-        afresh: try again, too, what was given up.
-        drain: rank of the running node that goes, whatever else could.
+        victims: ranks to remove first, if nodes must go.
+        afresh: True to retry ranks that were given up.
+        drain: rank of a running node to drain, in preference to any other.
     """
 
     nodes: Mapping[str, int]
@@ -51,14 +51,14 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """The provider has a machine."""
+    """Report that the provider allocated a machine."""
 
     machine: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The provider had no such machines, or did not answer."""
+    """Report that the provider had no such machines, or did not answer."""
 
     machines: tuple[int, ...]
     reason: str
@@ -66,7 +66,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The worker on a machine is connected. `found`: resources that it has and its group was not known to have."""
+    """Report that a machine's worker is connected. `found`: its resources that its group was not known to have."""
 
     machine: int
     found: Mapping[str, float] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A machine did not become a node."""
+    """Report that a machine failed to become a node."""
 
     machine: int
     reason: str
@@ -82,7 +82,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A machine died."""
+    """Report that a machine died."""
 
     machine: int
     reason: str
@@ -90,35 +90,35 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """The draining node of this rank holds no task any more."""
+    """Report that the draining node of this rank is empty."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class DrainRefused:
-    """The draining node of this rank is to hold a new task."""
+    """Report that the draining node of this rank gets a new task."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A machine was given back, and is no more."""
+    """Report that a machine is terminated."""
 
     machine: int
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Every machine has to go, whatever runs on it."""
+    """Request to terminate every machine, whatever runs on it."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Report that time has passed."""
 
 
 type Message = Desired | Allocated | Refused | Joined | Failed | Lost | Emptied | DrainRefused | Gone | Evict | Tick
@@ -131,7 +131,7 @@ type Cause = Literal["lost", "failed", "refused", "removed"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Launch these machines. To be told twice of the same machine means the same machine."""
+    """Launch these machines. Idempotent for each machine number."""
 
     group: str
     place: MachineSource
@@ -140,7 +140,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """A machine is there: make it the node of a rank."""
+    """Install the worker on an allocated machine, as the node of a rank."""
 
     machine: int
     rank: int
@@ -148,7 +148,7 @@ class Install:
 
 @dataclass(frozen=True, slots=True)
 class Activate:
-    """The node of a rank takes tasks: it joined, or its drain was taken back."""
+    """Let the node of a rank take tasks: it joined, or its drain was cancelled."""
 
     machine: int
     rank: int
@@ -157,7 +157,7 @@ class Activate:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """The node of a rank takes no more tasks; it is asked for when it holds none."""
+    """Drain the node of a rank: it takes no more tasks, and is removed once it is empty."""
 
     rank: int
     machine: int = 0
@@ -165,12 +165,12 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The node of a rank is gone.
+    """Report that the node of a rank is gone.
 
     Attributes:
-        again: whether another is to take its rank.
+        again: True if another node takes its rank.
         machine: the machine that it had.
-        cause: whether it died, did not come up, could not be had, or was taken away.
+        cause: it died, did not come up, could not be launched, or was removed.
     """
 
     rank: int
@@ -182,7 +182,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Terminate:
-    """Give a machine back, in whatever state it is; said again until it is `Gone`."""
+    """Terminate a machine in any state; repeated until it is `Gone`."""
 
     machine: int
     reason: str
@@ -190,7 +190,7 @@ class Terminate:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The node of a rank cannot be had. It is not tried again until the pool is resized."""
+    """Report that the node of a rank cannot be launched. It is not retried until the pool is resized."""
 
     group: str
     rank: int

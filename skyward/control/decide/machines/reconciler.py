@@ -1,10 +1,10 @@
-"""The reconciler: brings the nodes there are in line with the nodes that are wanted. Decides; does nothing.
+"""The reconciler: converges the actual nodes to the desired nodes. Decides only; no I/O.
 
-A node is known by its rank, a machine by its number. Ranks that were freed are used again, lowest first, so that they
-stay `0 .. n-1`; the node of rank 0 is the head, which goes only when every node goes. Machines that are on their way
-count as there, so nothing is launched twice; nodes that leave count neither as there nor as too many.
+A node is known by its rank, a machine by its number. Freed ranks are reused, lowest first, so that ranks stay
+`0 .. n-1`; rank 0 is the head, which is removed only with every node. Booting machines count as nodes, so nothing is
+launched twice; leaving nodes count neither as nodes nor as surplus.
 
-Machines move along Ray's life-cycle (`skyward.control.decide.machines.instance`). Source: spec/ "Provision controllers"
+Machines follow Ray's lifecycle (`skyward.control.decide.machines.instance`). Source: spec/ "Provision controllers"
 and "Autoscaler v2"; defaults in reference/scaling.md.
 """
 
@@ -43,20 +43,20 @@ from skyward.control.lifecycle import RECONCILER, Lifecycle, ReconcilerState
 
 __all__ = ["Reconciler"]
 
-NOT_NEEDED = "it is not needed any more"
+NOT_NEEDED = "it is no longer needed"
 
 
 @dataclass
 class Reconciler:
-    """The machines of one pool. `handle` is the only way in; it returns what to do.
+    """The machines of one pool. `handle` is the only entry point; it returns effects.
 
     Attributes:
-        places: where the machines of each group come from, the preferred place first.
-        opening: whether the pool is still to become ready.
-        closing: whether everything goes.
-        may_empty: whether the head, too, goes when no node is wanted.
-        keeping: ranks of nodes that keep values for later tasks: of those that run they go last.
-        desired: nodes wanted, by group.
+        places: sources of machines of each group, the preferred one first.
+        opening: True until the pool is ready.
+        closing: True once every machine is to be terminated.
+        may_empty: True if the head, too, is removed when no node is desired.
+        keeping: ranks of nodes that keep values for later tasks: the last running nodes to be removed.
+        desired: desired nodes, by group.
     """
 
     places: Mapping[str, tuple[MachineSource, ...]]
@@ -74,7 +74,7 @@ class Reconciler:
     _failures: dict[int, int] = field(default_factory=dict)
     _refusals: dict[int, int] = field(default_factory=dict)
     _given_up: dict[int, str] = field(default_factory=dict)
-    _strays: dict[int, float] = field(default_factory=dict)
+    _orphans: dict[int, float] = field(default_factory=dict)
     _victims: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -83,33 +83,33 @@ class Reconciler:
 
     @property
     def state(self) -> ReconcilerState:
-        """What it is busy with."""
+        """The current state."""
         return self._life.state
 
     @property
     def given_up(self) -> frozenset[int]:
-        """Ranks that cannot be had."""
+        """Ranks that were given up."""
         return frozenset(self._given_up)
 
     @property
     def empty(self) -> bool:
-        """Whether no node is up, coming or going."""
+        """True if there is no machine, in any state."""
         return not self.book.machines
 
     def can_have(self, group: str) -> bool:
-        """Whether a node of the group is up, coming or going, or was not given up."""
+        """Return whether a node of the group exists, or was not given up."""
         return group not in self._given_up.values() or any(machine.group == group for machine in self.book)
 
     def attempts(self, rank: int) -> tuple[int, int]:
-        """Machines for a rank that failed in a row, and requests."""
+        """Return the consecutive failed machines and refused requests of a rank."""
         return self._failures.get(rank, 0), self._refusals.get(rank, 0)
 
     def effective(self, group: str) -> int:
-        """Nodes that take tasks, or will."""
+        """Return the number of nodes that take tasks, or will."""
         return self.book.count(group, "active") + self.book.count(group, "booting")
 
     def handle(self, message: Message, now: float) -> list[Effect]:
-        """Take `message` at time `now`; what must be done about it, in order."""
+        """Handle `message` at time `now`; return effects, in order."""
         effects: list[Effect] = []
         match message:
             case Desired(nodes, victims, afresh, drain):
@@ -149,11 +149,11 @@ class Reconciler:
         if not self.closing and not isinstance(message, DrainRefused):
             self._converge(now, effects)
             self.requester.request(self.desired, now, effects)
-        self._watch(now)
-        return [self._settled(effect) for effect in effects]
+        self._update_state(now)
+        return [self._completed(effect) for effect in effects]
 
     def close(self, now: float) -> list[Effect]:
-        """Give every machine back, whatever its state; nothing is launched any more."""
+        """Terminate every machine, in any state; nothing is launched any more."""
         self.closing = True
         effects: list[Effect] = []
         self._evict("the pool is closing", now, effects)
@@ -165,7 +165,7 @@ class Reconciler:
                 case "QUEUED" if not machine.asked:
                     self._drop(machine, reason, now, effects)
                 case "QUEUED" | "REQUESTED":
-                    self._stray(machine, reason, now, effects)
+                    self._orphan(machine, reason, now, effects)
                 case "STOP_REQUESTED":
                     self.book.move(machine, "STOPPING", now)
                     self._terminate(machine, reason, now, effects)
@@ -174,15 +174,15 @@ class Reconciler:
                 case _:
                     self._terminate(machine, reason, now, effects)
 
-    # What becomes of one machine.
+    # Transitions of one machine.
 
     def _allocated(self, number: int, now: float, effects: list[Effect]) -> None:
         machine = self.book.machines.get(number)
         if machine is None:
-            self._strays[number] = now
+            self._orphans[number] = now
             effects.append(Terminate(number, NOT_NEEDED))
             return
-        if machine.state == "QUEUED" and machine.asked:  # the answer came after all
+        if machine.state == "QUEUED" and machine.asked:  # a late answer
             self.book.move(machine, "REQUESTED", now)
         if machine.state != "REQUESTED":
             return
@@ -201,7 +201,7 @@ class Reconciler:
         if machine.place is not None:
             self._backoff.failed(machine.place, machine.asked[-1], now)
         self.book.move(machine, "ALLOCATION_FAILED", now, reason)
-        self._stray(machine, reason, now, effects, "refused")
+        self._orphan(machine, reason, now, effects, "refused")
         rank = machine.rank
         self._refusals[rank] = self._refusals.get(rank, 0) + 1
         if machine.wanted and self.opening and self._refusals[rank] >= self.limits.refusals:
@@ -219,7 +219,7 @@ class Reconciler:
         effects.append(Activate(number, machine.rank, machine.group))
 
     def _ended(self, number: int, reason: str, now: float, effects: list[Effect], *, lost: bool = False) -> None:
-        """A machine did not become a node, or died: `lost`, which is no fault of its place or of what is installed."""
+        """Handle a machine that failed to become a node, or died: `lost`, which does not count against its source."""
         machine = self.book.machines.get(number)
         match machine.state if machine is not None else None:
             case "REQUESTED":
@@ -234,10 +234,10 @@ class Reconciler:
                 self.book.move(machine, "STOPPED", now, reason)
                 self._terminate(machine, reason, now, effects, "lost")
             case _:
-                pass  # it has moved on since
+                pass  # a late report
 
     def _gone(self, number: int, now: float, effects: list[Effect]) -> None:
-        self._strays.pop(number, None)
+        self._orphans.pop(number, None)
         self._ended(number, "its machine is gone", now, effects, lost=True)
         machine = self.book.machines.get(number)
         if machine is not None and machine.state == "TERMINATING":
@@ -260,20 +260,20 @@ class Reconciler:
             effects.append(Left(machine.rank, reason, False, machine.id, cause))
 
     def _drop(self, machine: Machine, reason: str, now: float, effects: list[Effect]) -> None:
-        """Take a machine out of the book that was never asked for."""
+        """Forget a machine that was never requested."""
         self._leave(machine, reason, now, effects)
         self.book.forget(machine)
         self.ledger.shut(machine.id, now)
 
-    def _stray(
+    def _orphan(
         self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
     ) -> None:
-        """Take a machine out of the book that should not be there, and see that it is not: a request that failed, or
-        was not answered, may have been carried out, and costs until it is known to be gone."""
+        """Forget a machine that should not exist, and terminate it: a request that failed or was not answered may have
+        succeeded, and the orphan costs money until it is known to be gone."""
         self._leave(machine, reason, now, effects, cause)
         self.book.forget(machine)
         self.ledger.bill(machine.id, now)
-        self._strays[machine.id] = now
+        self._orphans[machine.id] = now
         effects.append(Terminate(machine.id, reason))
 
     def _give_up(self, machine: Machine, reason: str, effects: list[Effect]) -> None:
@@ -293,18 +293,18 @@ class Reconciler:
                     self._check_request(machine, now, effects)
                 case "INSTALLING" if stayed > limits.boot:
                     self._ended(machine.id, f"it was not ready within {limits.boot:g} s", now, effects)
-                case "STOP_REQUESTED" if stayed > limits.drain:  # it is kept only if it is wanted again
+                case "STOP_REQUESTED" if stayed > limits.drain:  # repeat the effect; only new demand cancels a drain
                     machine.since = now
                     effects.append(Drain(machine.rank, machine.id))
                 case "TERMINATING" if stayed > limits.terminate:
                     self.book.move(machine, "TERMINATION_FAILED", now)
                     self.book.move(machine, "TERMINATING", now)
-                    effects.append(Terminate(machine.id, "it was told to go, and is still there"))
+                    effects.append(Terminate(machine.id, "it still exists after it was terminated"))
                 case _:
                     pass
-        for number, since in self._strays.items():
+        for number, since in self._orphans.items():
             if now - since > limits.terminate:
-                self._strays[number] = now
+                self._orphans[number] = now
                 effects.append(Terminate(number, NOT_NEEDED))
 
     def _check_request(self, machine: Machine, now: float, effects: list[Effect]) -> None:
@@ -317,7 +317,7 @@ class Reconciler:
             case None:
                 pass
 
-    # How many there are.
+    # Scaling.
 
     def _converge(self, now: float, effects: list[Effect]) -> None:
         everything_goes = self._everything_goes(self.desired)
@@ -325,13 +325,13 @@ class Reconciler:
             self._reactivate(head, "it is the head, and nodes are wanted again", now, effects)
         for group, desired in self.desired.items():
             there = self.effective(group)
-            lost_hope = [rank for rank, owner in self._given_up.items() if owner == group]
-            for rank in sorted(lost_hope, reverse=True)[: max(0, there + len(lost_hope) - desired)]:
-                lost_hope.remove(rank)
+            given_up = [rank for rank, owner in self._given_up.items() if owner == group]
+            for rank in sorted(given_up, reverse=True)[: max(0, there + len(given_up) - desired)]:
+                given_up.remove(rank)
                 del self._given_up[rank]
-            missing = desired - there - len(lost_hope)
+            missing = desired - there - len(given_up)
             if missing > 0:
-                missing -= self._take_back(group, missing, now, effects)
+                missing -= self._keep_leaving(group, missing, now, effects)
                 for rank in self._free_ranks(missing):
                     failures = self._failures.get(rank, 0)
                     self.book.add(
@@ -343,8 +343,8 @@ class Reconciler:
     def _everything_goes(self, desired: Mapping[str, int]) -> bool:
         return self.may_empty and not any(desired.values())
 
-    def _take_back(self, group: str, wanted: int, now: float, effects: list[Effect]) -> int:
-        """Keep nodes that were to go, instead of launching others; how many."""
+    def _keep_leaving(self, group: str, wanted: int, now: float, effects: list[Effect]) -> int:
+        """Keep up to `wanted` leaving nodes instead of launching others; return the number."""
         leaving = self.book.of(group, "leaving")
         unwanted = [machine for machine in leaving if machine.state == "REQUESTED"]
         draining = [machine for machine in leaving if machine.state == "STOP_REQUESTED"][:wanted]
@@ -360,7 +360,7 @@ class Reconciler:
         return list(itertools.islice(free, count))
 
     def would_drain(self, desired: Mapping[str, int], victims: tuple[int, ...]) -> list[int]:
-        """Return the ranks of the running nodes that would be drained if so many were wanted."""
+        """Return the ranks of the running nodes that would be drained for these desired numbers."""
         found: list[int] = []
         for group, count in desired.items():
             excess = self.effective(group) - count
@@ -370,9 +370,9 @@ class Reconciler:
         return found
 
     def _going_first(self, group: str, victims: tuple[int, ...], everything: bool) -> list[Machine]:
-        """Return the nodes that can go, the first to go first: what was not asked for yet, what boots, what runs.
+        """Return the removable nodes, the first to go first: queued, then booting, then running ones.
 
-        Each by highest rank, but for `victims`, which go before, and for what keeps values, which goes after.
+        Within each stage `victims` go first, then the highest ranks; nodes that keep values go last.
         """
         chosen = {rank: order for order, rank in enumerate(victims)}
         stages = {"QUEUED": 0, "REQUESTED": 1, "ALLOCATED": 2, "INSTALLING": 2, "RUNNING": 3}
@@ -385,13 +385,13 @@ class Reconciler:
         return sorted(there, key=order)
 
     def _shrink(self, group: str, excess: int, everything: bool, now: float, effects: list[Effect]) -> None:
-        """Let nodes go."""
+        """Remove surplus nodes of a group."""
         for machine in self._going_first(group, self._victims, everything)[:excess]:
             match machine.state:
                 case "QUEUED" if not machine.asked:
                     self._drop(machine, NOT_NEEDED, now, effects)
                 case "QUEUED":
-                    self._stray(machine, NOT_NEEDED, now, effects)
+                    self._orphan(machine, NOT_NEEDED, now, effects)
                 case "REQUESTED":
                     self._leave(machine, NOT_NEEDED, now, effects)
                     self.book.unwant(machine)
@@ -404,9 +404,9 @@ class Reconciler:
         self.book.move(machine, "STOP_REQUESTED", now)
         effects.append(Drain(machine.rank, machine.id))
 
-    # How it looks from outside.
+    # State.
 
-    def _watch(self, now: float) -> None:
+    def _update_state(self, now: float) -> None:
         booting = any(self.book.count(group, "booting") for group in self.desired)
         leaving = any(self.book.count(group, "leaving") for group in self.desired)
         draining = leaving and any(machine.state == "STOP_REQUESTED" for machine in self.book)
@@ -416,8 +416,8 @@ class Reconciler:
                 self._life.move("watching", now)
             self._life.move(target, now)
 
-    def _settled(self, effect: Effect) -> Effect:
-        """Say of a node that left whether its rank is filled again, which is known only at the end of the step."""
+    def _completed(self, effect: Effect) -> Effect:
+        """Complete a report of a removed node: only the end of the step decides whether its rank is filled again."""
         if isinstance(effect, Left) and effect.rank in self.book.seats:
             return replace(effect, again=True)
         return effect

@@ -1,4 +1,4 @@
-"""Which of the machines that are wished for are asked for now, and where."""
+"""Requests for queued machines: which to make now, and of which source."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ UNLIMITED = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how often the reconciler tries. Times in seconds.
+    """Limits of the reconciler's retries and waits. Times in seconds.
 
     Attributes:
-        launches: machines in a row that may fail to become the node of one rank.
-        refusals: requests in a row that may be refused for one rank before the pool is ready. Later there is no limit
-            but the pauses between them.
-        request, boot, drain, terminate: that a machine may stay in each of these states.
-        upscaling_speed: machines launched at once for each that runs; None for any number.
-        concurrent_launches: machines that may be asked for at a time.
-        first_pause: before a place that failed is asked again; doubled with each failure.
+        launches: consecutive machines that may fail to become the node of one rank.
+        refusals: consecutive requests that may be refused for one rank before the pool is ready. Later only the
+            backoff limits them.
+        request, boot, drain, terminate: timeouts of a machine in each of these states.
+        upscaling_speed: machines launched at once for each that runs; None for no limit.
+        concurrent_launches: machines that may be requested at a time.
+        first_pause: first backoff of a source that failed; doubled with each failure.
     """
 
     launches: int = 3
@@ -40,12 +40,12 @@ class Limits:
 
 
 class Requester:
-    """Asks for machines as fast as the limits, the places and the budget allow.
+    """Requests machines as fast as the limits, the sources and the budget allow.
 
     Attributes:
-        backoff: which places are left alone.
-        retry_at: when it wants to be asked again at the latest.
-        short_of_money: whether a machine was not asked for since the budget would not hold.
+        backoff: backoff of the sources that failed.
+        retry_at: latest time for the next call of `request`; None if nothing waits.
+        short_of_money: True if a machine was not requested because of the budget.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Requester:
         self._limits = limits
 
     def request(self, groups: Iterable[str], now: float, effects: list[Effect]) -> None:
-        """Ask for what is queued in `groups` and whose time has come."""
+        """Request the queued machines of `groups` that are due."""
         self.retry_at, self.short_of_money = None, False
         ready: dict[str, list[Machine]] = {}
         for group in groups:

@@ -1,4 +1,4 @@
-"""Where machines come from, and how long a place that failed is left alone."""
+"""Sources of machines, and the backoff of sources that failed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ __all__ = ["FIRST_PAUSE", "Backoff", "MachineSource"]
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 300.0
-"""Seconds between requests to a place that fails: the first pause, doubled up to the longest."""
+"""Seconds between requests to a source that fails: the first backoff, doubled up to the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class MachineSource:
     """One source of machines: a type, in a zone, in a market.
 
     Attributes:
-        position: of its provider among those of the group; two of them may have the same name, and other settings.
-        hourly_price: of one machine, USD.
+        position: index of its provider among those of the group; two may have the same name but other settings.
+        hourly_price: USD an hour for one machine.
     """
 
     provider: str
@@ -34,7 +34,7 @@ class MachineSource:
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _Failures:
     failures: int
     last_failure: float
     until: float
@@ -42,38 +42,38 @@ class _Trouble:
 
 @dataclass
 class Backoff:
-    """Which places are to be left alone, and until when.
+    """Exponential backoff of the sources that failed.
 
-    Failures of requests that were made before the last failure was known count once. A success takes one failure back
-    and not all of them: where only part of what is asked for is there, the pauses go on growing.
+    Failures of requests that were made before the last known failure count once. A success takes back one failure, not
+    all of them: while only part of the requests succeed, the backoff goes on growing.
     """
 
     first: float = FIRST_PAUSE
     longest: float = LONGEST_PAUSE
-    _troubles: dict[MachineSource, _Trouble] = field(default_factory=dict)
+    _failures: dict[MachineSource, _Failures] = field(default_factory=dict)
 
     def failed(self, place: MachineSource, asked_at: float, now: float) -> None:
-        """A request made at `asked_at` gave nothing."""
-        trouble = self._troubles.get(place)
-        if trouble is not None and asked_at < trouble.last_failure:
+        """Record that a request made at `asked_at` failed."""
+        record = self._failures.get(place)
+        if record is not None and asked_at < record.last_failure:
             return
-        failures = trouble.failures + 1 if trouble is not None else 1
+        failures = record.failures + 1 if record is not None else 1
         pause = min(self.longest, self.first * 2 ** (failures - 1))
-        self._troubles[place] = _Trouble(failures, now, now + pause)
+        self._failures[place] = _Failures(failures, now, now + pause)
 
     def worked(self, place: MachineSource) -> None:
-        """A machine of this place runs."""
-        trouble = self._troubles.get(place)
-        if trouble is not None:
-            trouble.failures -= 1
-            if trouble.failures <= 0:
-                del self._troubles[place]
+        """Record that a machine of this source runs."""
+        record = self._failures.get(place)
+        if record is not None:
+            record.failures -= 1
+            if record.failures <= 0:
+                del self._failures[place]
 
     def ready_at(self, place: MachineSource) -> float:
-        """When the place may be asked again."""
-        trouble = self._troubles.get(place)
-        return 0.0 if trouble is None else trouble.until
+        """Return when the source may be used again."""
+        record = self._failures.get(place)
+        return 0.0 if record is None else record.until
 
     def choose(self, places: Iterable[MachineSource], now: float) -> MachineSource | None:
-        """The first place that may be asked now."""
+        """Return the first source that may be used now."""
         return next((place for place in places if self.ready_at(place) <= now), None)

@@ -1,4 +1,4 @@
-"""The machines of a pool and the ranks that they serve: one book of both, with its counts kept up to date."""
+"""The table of a pool's machines and of the ranks that they serve, with counts kept up to date."""
 
 import itertools
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ _BOOTING: frozenset[InstanceState] = frozenset({"QUEUED", "REQUESTED", "ALLOCATE
 
 @dataclass(slots=True, eq=False)
 class Machine:
-    """One machine, from the wish for it to its end.
+    """One machine, from its request to its end.
 
     Attributes:
-        since: when it came into its state.
-        not_before: when it may be asked for.
-        asked: when it was asked for, each time.
-        wanted: whether it is still to become a node.
+        since: when it entered its current state.
+        not_before: earliest time of its request.
+        asked: times of its requests.
+        wanted: True if it is still to become a node.
     """
 
     id: int
@@ -39,12 +39,12 @@ class Machine:
 
     @property
     def state(self) -> InstanceState:
-        """Where it is in its life."""
+        """The current state."""
         return self.life.state
 
     @property
     def stage(self) -> Stage:
-        """What it counts as."""
+        """The stage that it counts as."""
         if not self.wanted:
             return "leaving"
         return "booting" if self.state in _BOOTING else "active" if self.state == "RUNNING" else "leaving"
@@ -52,14 +52,14 @@ class Machine:
 
 @dataclass(slots=True, eq=False)
 class RankAssignment:
-    """The node of one rank: what stays when its machine is replaced."""
+    """The node of one rank: what remains when its machine is replaced."""
 
     life: Lifecycle[NodeState]
     machine: Machine
 
 
 class MachineTable:
-    """The machines by number and the seats by rank."""
+    """The machines by number and the rank assignments by rank."""
 
     def __init__(self) -> None:
         self.machines: dict[int, Machine] = {}
@@ -72,21 +72,21 @@ class MachineTable:
         return iter(tuple(self.machines.values()))
 
     def count(self, group: str, stage: Stage) -> int:
-        """How many machines of a group are in a stage."""
+        """Return the number of machines of a group in a stage."""
         return self._counts.get((group, stage), 0)
 
     def of(self, group: str, *stages: Stage) -> list[Machine]:
-        """The machines of a group in these stages, by rank."""
+        """Return the machines of a group in these stages, by rank."""
         found = [m for m in self.machines.values() if m.group == group and m.stage in stages]
         return sorted(found, key=lambda machine: machine.rank)
 
     def seated(self, rank: int, *states: InstanceState) -> Machine | None:
-        """The machine of a rank, if it is in one of these states."""
+        """Return the machine of a rank if it is in one of these states."""
         seat = self.seats.get(rank)
         return seat.machine if seat is not None and seat.machine.state in states else None
 
     def add(self, group: str, rank: int, not_before: float, now: float) -> Machine:
-        """A machine is wished for, for this rank."""
+        """Add a queued machine for this rank."""
         number = next(self._numbers)
         machine = Machine(number, group, rank, Lifecycle(f"machine {number}", INSTANCE, "QUEUED"), now, not_before)
         self.machines[number] = machine
@@ -95,7 +95,7 @@ class MachineTable:
         return machine
 
     def move(self, machine: Machine, to: InstanceState, now: float, why: str = "") -> None:
-        """A machine goes on to another state; its node with it."""
+        """Change the state of a machine, and that of its node."""
         self._shift(machine, -1)
         machine.life.move(to, now, why)
         machine.since = now
@@ -107,13 +107,13 @@ class MachineTable:
                 seat.life.move(node, now, why)
 
     def unwant(self, machine: Machine) -> None:
-        """A machine that was asked for is not to become a node any more."""
+        """Mark a requested machine as surplus: it will not become a node."""
         self._shift(machine, -1)
         machine.wanted = False
         self._shift(machine, 1)
 
     def want(self, machine: Machine, now: float) -> None:
-        """A machine that was asked for is to become a node after all."""
+        """Undo `unwant`: the machine will become a node."""
         self._shift(machine, -1)
         machine.wanted = True
         self._shift(machine, 1)
@@ -125,7 +125,7 @@ class MachineTable:
         self.seats[machine.rank] = RankAssignment(life, machine)
 
     def vacate(self, machine: Machine, now: float, why: str) -> bool:
-        """Free the rank of a machine; whether it still had it."""
+        """Free the rank of a machine; return whether the machine still had it."""
         seat = self.seats.get(machine.rank)
         if seat is None or seat.machine is not machine:
             return False
@@ -134,7 +134,7 @@ class MachineTable:
         return True
 
     def forget(self, machine: Machine) -> None:
-        """A machine is no more."""
+        """Remove a machine."""
         self._shift(machine, -1)
         self.machines.pop(machine.id, None)
 

@@ -1,4 +1,4 @@
-"""Tasks: the queue, slots, data locality, retries and deadlines; which task runs where, and how it ends.
+"""Tasks: queue, slots, data locality, retries and deadlines. Decides where each task runs, and how it ends.
 
 Pure. Imports values, and wire messages for their types.
 """

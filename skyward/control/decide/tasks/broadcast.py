@@ -1,4 +1,4 @@
-"""Which nodes a broadcast is for."""
+"""Targets of a broadcast."""
 
 from collections.abc import Sequence
 
@@ -14,9 +14,9 @@ __all__ = ["chosen_ranks", "no_node"]
 def chosen_ranks(
     pool: str, where: Several, needs: Needs, book: MachineTable, tasks: TaskManager
 ) -> tuple[int, ...] | None:
-    """The ranks of the nodes that `where` stands for; None for every node.
+    """Return the ranks that `where` selects; None for every node.
 
-    Of a group they are the nodes that take tasks now; where there is none yet, those that are on their way.
+    A group selects its nodes that take tasks now; if there are none yet, those that are booting.
 
     Raises:
         UsageError: there is no such node, or one of them can never have what the task needs.
@@ -43,7 +43,7 @@ def chosen_ranks(
 
 
 def no_node(pool: str, missing: Sequence[int], book: MachineTable) -> UsageError:
-    """What is said of ranks that the pool does not have."""
+    """Return the error for ranks that the pool does not have."""
     known = ", ".join(map(str, sorted(book.seats))) or "none"
     which = " or ".join(map(str, missing))
     return UsageError(f"Pool {pool!r} has no node {which}; its nodes are {known}.")

@@ -1,12 +1,12 @@
-"""The deadlines of the tasks of one node, as its client keeps them. Decides; does nothing.
+"""The deadlines of the tasks on one node, as its client enforces them. Decides only; no I/O.
 
-A node ends a task that runs past its timeout by itself. It cannot while C code holds its interpreter: then it does not
-answer its client either. So the client counts too. A task is overdue `ALLOWANCE` seconds, and those of its own grace,
-after its deadline or after it was told to stop. A node that has not answered for `UNHEARD` seconds and has an overdue
-task is ended; the task ends with its timeout, or as cancelled. A node that answers is left to report by itself.
+A node stops a task that runs past its timeout by itself. It cannot while C code holds the GIL: then it does not answer
+its client either, so the client keeps time too. A task is overdue `ALLOWANCE` seconds, and its own grace, after its
+deadline or after its stop request. A node that has not answered for `UNHEARD` seconds and has an overdue task is
+terminated; the task ends as timed out, or as cancelled. A node that answers reports by itself.
 
-The time of a task counts from when it has a slot: at once where the node had one free, and otherwise from the end of
-the task before it. A node runs what it is sent in that order.
+The time of a task counts from when it gets a slot: at once if the node had one free, otherwise from the end of the task
+before it. A node runs tasks in the order in which they were sent.
 """
 
 from dataclasses import dataclass, field
@@ -17,66 +17,66 @@ from skyward.wire.protocol.messages import PACKING
 __all__ = ["ALLOWANCE", "LOOK", "UNHEARD", "Deadlines"]
 
 ALLOWANCE = 1.0
-"""Seconds that a node has to stop a task at its deadline and to say so; it gives up on the task after 0.8."""
+"""Seconds that a node has to stop a task at its deadline and to report it; the node gives up on the task after 0.8."""
 
 UNHEARD = 2.0
-"""Seconds without an answer after which a node with an overdue task is ended; a node answers once a second."""
+"""Seconds without an answer after which a node with an overdue task is terminated; nodes answer once a second."""
 
 LOOK = 0.25
-"""Seconds between looks at the clock."""
+"""Seconds between checks of the deadlines."""
 
 
 @dataclass(slots=True)
-class _Held:
+class _SentTask:
     timeout: float | None
     grace: float
-    since: float | None = None
-    told: float | None = None
+    started_at: float | None = None
+    stop_sent_at: float | None = None
 
     def due(self) -> float | None:
-        if self.told is not None:
-            return self.told + self.grace
-        return None if self.since is None or self.timeout is None else self.since + self.timeout + self.grace
+        if self.stop_sent_at is not None:
+            return self.stop_sent_at + self.grace
+        return None if self.started_at is None or self.timeout is None else self.started_at + self.timeout + self.grace
 
 
 @dataclass
 class Deadlines:
-    """The tasks that a node of `slots` slots holds, in the order they were sent. Times are of any steady clock."""
+    """The tasks sent to a node with `slots` slots, in order. Times are of any monotonic clock."""
 
     slots: int
-    _tasks: dict[int, _Held] = field(default_factory=dict)
+    _tasks: dict[int, _SentTask] = field(default_factory=dict)
 
     def sent(self, task: int, timeout: float | None, now: float, grace: float = 0.0) -> None:
-        """Note that the node was sent a task, which has `grace` seconds to end by itself when it is to stop."""
-        self._tasks[task] = _Held(timeout, grace)
-        self._count(now)
+        """Record that a task was sent to the node; it has `grace` seconds to end once it is asked to stop."""
+        self._tasks[task] = _SentTask(timeout, grace)
+        self._start_clocks(now)
 
     def stopped(self, task: int, now: float) -> None:
-        """Note that a task was told to stop."""
-        if (held := self._tasks.get(task)) is not None and held.told is None:
-            held.told = now
+        """Record a stop request for a task."""
+        if (sent := self._tasks.get(task)) is not None and sent.stop_sent_at is None:
+            sent.stop_sent_at = now
 
     def leaving(self, task: int, now: float) -> None:
-        """Note that a task has stopped and packs what it leaves, which may keep its node from answering."""
-        if (held := self._tasks.get(task)) is not None:
-            held.told, held.grace = now, PACKING
+        """Record that a task has stopped and packs its state, during which its node may not answer."""
+        if (sent := self._tasks.get(task)) is not None:
+            sent.stop_sent_at, sent.grace = now, PACKING
 
     def ended(self, task: int, now: float) -> None:
-        """Note that the node is done with a task."""
+        """Record that a task has ended on the node."""
         self._tasks.pop(task, None)
-        self._count(now)
+        self._start_clocks(now)
 
-    def _count(self, now: float) -> None:
-        for held in islice(self._tasks.values(), self.slots):
-            if held.since is None:
-                held.since = now
+    def _start_clocks(self, now: float) -> None:
+        for sent in islice(self._tasks.values(), self.slots):
+            if sent.started_at is None:
+                sent.started_at = now
 
     def __bool__(self) -> bool:
-        """Return whether time matters to any task."""
-        return any(held.timeout is not None or held.told is not None for held in self._tasks.values())
+        """Return whether any task has a deadline or a stop request."""
+        return any(sent.timeout is not None or sent.stop_sent_at is not None for sent in self._tasks.values())
 
     def overdue(self, now: float) -> tuple[int, ...]:
-        """Return the tasks that should have been over for `ALLOWANCE` seconds."""
+        """Return the tasks that are overdue."""
         return tuple(
-            task for task, held in self._tasks.items() if (due := held.due()) is not None and now >= due + ALLOWANCE
+            task for task, sent in self._tasks.items() if (due := sent.due()) is not None and now >= due + ALLOWANCE
         )

@@ -1,7 +1,8 @@
-"""Tasks that can never start: streams hold the slots, and whoever reads the streams waits for these tasks.
+"""Deadlocks of streams: tasks that can never start, because paused streams hold the slots while their readers wait for
+these tasks.
 
-A paused generator keeps its slot until its elements are read. Decided from what holds the slots and who waits for what;
-does no I/O.
+A paused generator keeps its slot until its elements are read. Decided from the holders of slots and the waits of
+readers; no I/O.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,13 +16,13 @@ def never_start[Reader](
     readers: Mapping[int, Reader],
     blocked: Mapping[Reader, Collection[int]],
 ) -> frozenset[int]:
-    """Return the tasks that can never start, of those that a reader waits for.
+    """Return the tasks that can never start, among those that a reader waits for.
 
     Args:
         holders: by node, the tasks that hold its slots.
-        waiting: the tasks that wait for a slot, with the nodes that they could start on.
-        readers: the streams that are paused until they are read, with what reads them: a thread, or an input of a task.
-        blocked: the readers that wait, with the tasks that each of them needs, all of them.
+        waiting: the queued tasks, with the nodes that they could start on.
+        readers: the streams that are paused until they are read, with their reader: a thread, or an input of a task.
+        blocked: the readers that wait, each with all the tasks that it needs.
     """
     stuck = {stream for stream, reader in readers.items() if reader in blocked}
     never = set(waiting)
@@ -35,6 +36,6 @@ def never_start[Reader](
 
 
 def _all_held(ranks: Collection[int], holders: Mapping[int, Collection[int]], stuck: Collection[int]) -> bool:
-    """Return whether stuck streams, and nothing else, hold each of these nodes."""
+    """Return whether each of these nodes is held by stuck streams only."""
     held = [holders.get(rank, ()) for rank in ranks]
     return bool(held) and all(tasks and all(task in stuck for task in tasks) for tasks in held)

@@ -1,8 +1,8 @@
-"""Which nodes hold the data of which tasks, and what running a task elsewhere costs. Decides; does nothing.
+"""Data locality: the blobs of each node, and the cost of running a task there. Decides only; no I/O.
 
-A cost is in bytes: those that a node lacks of a task's blobs, and `CROWDING` for each task that it runs already. So an
-idle node that must be sent less than that is preferred to the holder that has work. A task never waits for the holder
-of its data while another node has a free slot.
+A cost is in bytes: those of a task's blobs that a node lacks, and `CROWDING` for each task that it already runs. So an
+idle node that lacks less than that is preferred to a busy holder. A task never waits for the holder of its data while
+another node has a free slot.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,36 +10,36 @@ from collections.abc import Iterable, Mapping
 __all__ = ["CROWDING", "WORTH", "Locality"]
 
 CROWDING = 16 * 1024 * 1024
-"""Bytes that are sent to an idle node rather than have a task share the holder with another."""
+"""Bytes that are worth sending to an idle node rather than share a holder with another task."""
 
 WORTH = 1024 * 1024
-"""Bytes to send from which a task lets one behind it go first whose data a free node holds."""
+"""Bytes to send from which a task lets a later task, whose data is on a free node, overtake it."""
 
 
 class Locality:
-    """The blobs that are on the nodes for sure, by rank; what is on its way to a node is not."""
+    """The blobs stored on each node, by rank; blobs in transfer do not count."""
 
     def __init__(self) -> None:
         self._held: dict[int, set[bytes]] = {}
 
     def stored(self, rank: int, keys: Iterable[bytes]) -> None:
-        """Note that a node has these blobs."""
+        """Record that a node has these blobs."""
         self._held.setdefault(rank, set()).update(keys)
 
     def dropped(self, rank: int, keys: Iterable[bytes]) -> None:
-        """Note that a node has been told to forget these blobs."""
+        """Record that a node drops these blobs."""
         if (held := self._held.get(rank)) is not None:
             held.difference_update(keys)
 
     def left(self, rank: int) -> None:
-        """Note that a node is gone, with all it held."""
+        """Remove a node and its blobs."""
         self._held.pop(rank, None)
 
     def to_send(self, rank: int, blobs: Mapping[bytes, int]) -> int:
-        """Return how many bytes of `blobs`, which are sizes by key, a node lacks."""
+        """Return the bytes of `blobs` (sizes by key) that a node lacks."""
         held = self._held.get(rank)
         return sum(blobs.values()) if not held else sum(size for key, size in blobs.items() if key not in held)
 
     def cost(self, rank: int, busy: int, blobs: Mapping[bytes, int]) -> int:
-        """Return what it costs to run a task with `blobs` on a node that runs `busy` tasks already."""
+        """Return the cost of a task with `blobs` on a node that already runs `busy` tasks."""
         return self.to_send(rank, blobs) + CROWDING * busy

@@ -1,16 +1,16 @@
-"""The task manager: which task goes to which node, and how each task ends. Decides; does nothing.
+"""The task manager: dispatches tasks to nodes, and settles each task. Decides only; no I/O.
 
-Tasks wait in FIFO order and go round robin to nodes with a free slot and what else they need; a task that fits nowhere
-now does not hold up those of another shape. A task with large data goes to the node with a free slot that must be sent
-the least of it (`skyward.control.decide.tasks.locality`); where that is much and tasks are short, a few tasks behind it
-that a free node has all the data of go first. While tasks are short, a node is also given a few ahead of time
-(`prefetch`), so that it does not idle for a round trip after each; what turns out to wait behind a long task is
-recalled as soon as another node could run it.
+Tasks are dispatched in FIFO order, round robin, to nodes with a free slot and the resources they need; a task that fits
+nowhere now does not block tasks of another shape. A task with large data goes to the free node that lacks the least of
+it (`skyward.control.decide.tasks.locality`); if that is still much and tasks are short, a few later tasks whose data is
+on a free node may overtake it. While tasks are short, a node also prefetches a few, so that it does not idle for a
+round trip after each. Prefetched tasks that wait behind a long task are recalled as soon as another node could run
+them.
 
-Each task ends exactly once. A task whose node dies goes back to the head of the queue, up to `retries` times, unless
-part of its stream was already delivered or its input was already consumed: running it again would then double work.
-It never runs more often than that: one that was sent ahead counts as run, and is not sent ahead again. A task that
-raises what its own retries cover goes back in the same way; these are counted apart.
+Each task ends exactly once. A task whose node dies is requeued at the head of the queue, up to `retries` times, unless
+part of its stream was already delivered or its input was already consumed: running it again would duplicate work.
+A prefetched task counts as run, so it never runs more often than that, and is not prefetched again. A task that raises
+an exception that its own retry policy covers is requeued in the same way; these retries are counted separately.
 """
 
 import itertools
@@ -59,28 +59,28 @@ from skyward.values.needs import NOTHING, Needs, held
 __all__ = ["TaskManager"]
 
 PREFETCH_HORIZON = 0.004
-"""Seconds of work that a node is given ahead of time."""
+"""Seconds of work that a node prefetches."""
 
 PREFETCH_MOST = 64
 
 OVERTAKEN = 16
 OVERTAKING_SECONDS = 1.0
-"""Tasks that may go before the oldest one because a free node has their data; and how long tasks may take on average
-for that, so that it is soon its turn."""
+"""Tasks that may overtake the oldest one because a free node has their data, and the mean duration of tasks up to
+which they may, so that the oldest one does not wait long."""
 
 _NO_BLOBS: Mapping[bytes, int] = {}
 _KILLED = "the process it ran in was killed"
 RECALL_AFTER = 0.05
-"""Seconds without a task ending on a node after which what waits there may be recalled."""
+"""Seconds without a task ending on a node after which its prefetched tasks may be recalled."""
 
 
 @dataclass
 class TaskManager:
-    """State of the queue. `handle` is the only way in; it returns what to do.
+    """State of the queue. `handle` is the only entry point; it returns effects.
 
     Attributes:
-        retries: how often a task is sent again after its node died.
-        groups: what nodes there may be; a task that none of them could hold ends at once. Empty: any may come.
+        retries: times that a task is requeued after its node was lost.
+        groups: groups of nodes that may exist; a task that fits none of them ends at once. Empty: any node may join.
     """
 
     retries: int = 3
@@ -99,73 +99,73 @@ class TaskManager:
     _now: float = 0.0
 
     def number(self) -> int:
-        """A number for a new task or broadcast."""
+        """Return a number for a new task or broadcast."""
         return next(self._numbers)
 
-    # Looking at it.
+    # Queries.
 
     @property
     def queued(self) -> int:
-        """Tasks that wait for a slot, wherever they do."""
+        """Number of tasks that wait for a slot, in the queue or on a node."""
         return len(self._tasks) - len(self._withheld) - self.running
 
     @property
     def withheld(self) -> int:
-        """Tasks that wait for what they take, which was lost."""
+        """Number of tasks that wait for a lost input."""
         return len(self._withheld)
 
     @property
     def waiting(self) -> bool:
-        """Whether anything waits for a node: a task, or a broadcast that has found none yet."""
-        there = len(self._tasks) - len(self._withheld)
-        return there > self._table.busy or any(not each.members for each in self._broadcasts.values())
+        """True if a task, or a broadcast without members, waits for a node."""
+        live = len(self._tasks) - len(self._withheld)
+        return live > self._table.busy or any(not each.members for each in self._broadcasts.values())
 
     @property
     def running(self) -> int:
-        """Tasks that occupy a slot."""
+        """Number of tasks that occupy a slot."""
         return self._table.busy
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The nodes that take tasks."""
+        """Ranks of the nodes that take tasks."""
         return self._table.ranks
 
     def busy(self, rank: int) -> int:
-        """Slots in use on a node."""
+        """Return the number of slots in use on a node."""
         node = self._table.nodes.get(rank)
         return 0 if node is None else node.busy
 
     def busy_in(self, group: str) -> int:
-        """Slots in use on the nodes of a group."""
+        """Return the number of slots in use on the nodes of a group."""
         return self._table.busy_in.get(group, 0)
 
     def node(self, rank: int) -> NodeSlots | None:
-        """The slots of a node."""
+        """Return the slots of a node."""
         return self._table.nodes.get(rank)
 
     def demands(self) -> tuple[Demand, ...]:
-        """What waits for any node that fits, by shape; what was sent ahead of time counts as waiting too."""
+        """Return the demand for any node that fits, by shape; prefetched tasks without a slot are included."""
         surplus = self.queued - len(self._waiting) - self._waiting.pinned
         demands = [Demand(count, needs) for needs, count in self._waiting.counts()]
         return (*demands, Demand(surplus)) if surplus else tuple(demands)
 
     def shapes(self) -> set[Needs]:
-        """The shapes of what waits for a node, broadcasts that have found none among it."""
+        """Return the shapes that wait for a node, including broadcasts without members."""
         empty = {each.needs for each in self._broadcasts.values() if not each.members}
         return {*self._waiting.shapes(), *empty}
 
     def idle_for(self, now: float) -> float:
-        """Seconds since it last had a task; 0 while it has one."""
+        """Return the seconds since the last task ended; 0 while there are tasks."""
         return 0.0 if self._tasks or self.idle_since is None else now - self.idle_since
 
     def is_empty(self, rank: int) -> bool:
-        """Whether a node holds no task, none waits for it by name, and all that its tasks returned is elsewhere."""
+        """Return whether a node holds no task, no task is pinned to it, and no result is stored on it alone."""
         node = self._table.nodes.get(rank)
         idle = (node is None or not node.tasks) and self._waiting.next_pinned(rank) is None
         return idle and not self._holding.get(rank)
 
     def node_of(self, task: int) -> int | None:
-        """Where a task was sent last."""
+        """Return the node that a task was sent to last."""
         record = self._tasks.get(task)
         return None if record is None else record.node
 
@@ -174,12 +174,12 @@ class TaskManager:
         return {rank: list(node.tasks)[: node.slots] for rank, node in self._table.nodes.items()}
 
     def backlog(self, rank: int) -> int:
-        """Return how many tasks a node has, or are to come to it by name, beyond its slots; less than 0: free slots."""
+        """Return the number of tasks on a node or pinned to it, beyond its slots; negative for free slots."""
         node = self._table.nodes.get(rank)
         return 0 if node is None else len(self._waiting.pinned_to(rank)) - node.spare
 
     def could_start_on(self, task: int) -> tuple[int, ...] | None:
-        """Return the nodes that a task which waits for a slot could ever start on; None where it does not wait."""
+        """Return the nodes that a waiting task could ever start on; None if the task does not wait."""
         record = self._tasks.get(task)
         if record is None or record.status in ("running", "withheld"):
             return None
@@ -192,20 +192,20 @@ class TaskManager:
         return tuple(rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], record.needs))
 
     def waits(self) -> bool:
-        """Whether any node holds tasks that it has no slot for, so that time matters."""
+        """Return whether any node holds prefetched tasks, so that time matters."""
         return bool(self._ahead)
 
     def infeasible(self, needs: Needs) -> str:
-        """What is wrong with `needs`, where no node could ever hold them; empty where one could."""
+        """Return why no node could ever hold `needs`; empty if one could."""
         if not needs or not self.groups or any(group.max and group.can_hold(needs) for group in self.groups):
             return ""
         have = "; ".join(f"{group.name!r} has {held(group.resources, group.capabilities)}" for group in self.groups)
         return f"{needs}, which no node of this pool can ever have: {have}"
 
-    # The step.
+    # Transitions.
 
     def handle(self, message: Message, now: float) -> list[Effect]:
-        """Take `message` at time `now`, in seconds of any steady clock; what must be done about it, in order."""
+        """Handle `message` at time `now`, in seconds of any monotonic clock; return effects, in order."""
         effects: list[Effect] = []
         self._now = now
         match message:
@@ -222,19 +222,19 @@ class TaskManager:
             case NodeLost(rank, reason):
                 self._locality.left(rank)
                 self._lose(rank, reason, effects)
-                self._take_from_broadcasts(rank)
+                self._free_share(rank)
             case Overdue(tasks, rank, reason):
                 self._locality.left(rank)
                 self._end_overdue(tasks, rank, now, effects)
                 self._lose(rank, reason, effects)
-                self._take_from_broadcasts(rank)
+                self._free_share(rank)
             case NodeRemoved(rank, reason, outcome):
                 self._locality.left(rank)
                 self._lose(rank, reason, effects, outcome)
                 withheld = [task for task in self._withheld if self._tasks[task].target == rank]
                 for task in (*self._waiting.drop_pinned(rank), *withheld):
                     self._settle(task, outcome, reason, effects)
-                self._take_from_broadcasts(rank)
+                self._free_share(rank)
             case Started(task):
                 if (record := self._tasks.get(task)) is not None and record.status in ("sent", "recalled"):
                     record.life.move("running", now)
@@ -259,17 +259,17 @@ class TaskManager:
                     self._settle(task, "error", "", effects)
                 else:
                     self._withheld.discard(task)
-                    record.life.move("queued", now, "its inputs are there again")
+                    record.life.move("queued", now, "its inputs are available again")
                     self._waiting.put_back(task, record.needs, record.target)
             case Holding(rank, count):
                 self._holding[rank] = count
             case Cancel(tasks):
                 self._cancel(tasks, effects)
             case CancelBroadcast(broadcast) if broadcast in self._broadcasts:
-                record_of = self._broadcasts[broadcast]
-                record_of.cancelled = True
-                if record_of.members:
-                    self._cancel(tuple(record_of.members), effects)
+                broadcast_state = self._broadcasts[broadcast]
+                broadcast_state.cancelled = True
+                if broadcast_state.members:
+                    self._cancel(tuple(broadcast_state.members), effects)
                 else:
                     del self._broadcasts[broadcast]
                     effects.append(BroadcastEnded(broadcast))
@@ -308,12 +308,12 @@ class TaskManager:
             self._add_member(new.broadcast, rank, (position, len(ranks)), effects)
 
     def could_hold(self, rank: int, needs: Needs) -> bool:
-        """Whether a node could take a task of this shape when it is empty; of one that is not up yet, it may."""
+        """Return whether an idle node could hold this shape; True for a node that is not active yet."""
         node = self._table.nodes.get(rank)
         return node is None or self._could_hold(node, needs)
 
     def _could_hold(self, node: NodeSlots, needs: Needs) -> bool:
-        """Whether a node could take a task of this shape when it is empty."""
+        """Return whether a node could hold this shape when it is idle."""
         if not needs:
             return True
         in_use = [held.resources for held in node.tasks.values()]
@@ -348,14 +348,14 @@ class TaskManager:
             self._tasks[task] = TaskState(task, found.rank, replayable=False, node=found.rank)
             self._table.hold(found.rank, task, NOTHING, now)
 
-    def _take_from_broadcasts(self, rank: int) -> None:
-        """The node of a rank is gone: the next one takes part anew, unless it takes over what this one had."""
+    def _free_share(self, rank: int) -> None:
+        """Free the share of a rank whose node is gone for its next node, unless that one inherits the node's tasks."""
         for record in self._broadcasts.values():
             if rank not in record.over and not any(self._tasks[task].target == rank for task in record.members):
                 record.given.discard(rank)
 
     def _end_overdue(self, tasks: Iterable[int], rank: int, now: float, effects: list[Effect]) -> None:
-        """End tasks that ran past their timeout, or were told to stop: they do not run again."""
+        """End tasks that are past their timeout or were asked to stop, without a retry."""
         for task in tasks:
             record = self._tasks.get(task)
             if record is None or record.node != rank:
@@ -382,7 +382,7 @@ class TaskManager:
         again: list[int] = []
         for task in node.tasks:
             record = self._tasks[task]
-            record.losses += 1  # one sent ahead may have run, too: nobody has heard of what happened last
+            record.losses += 1  # a prefetched task may have run, too: the last reports of its node are missing
             if record.is_cancelled:
                 self._settle(task, "cancelled", reason, effects)
             elif outcome == "lost" and record.bound:
@@ -405,13 +405,13 @@ class TaskManager:
     def _end(self, ended: Ended, now: float, effects: list[Effect]) -> None:
         record = self._tasks.get(ended.task)
         if record is None or record.node != ended.rank:
-            return  # it was over already, or runs elsewhere by now
+            return  # a late report: the task has ended, or runs elsewhere
         node = self._table.release(ended.rank, ended.task, now)
         if node is not None and node.spare >= 0:
             self._ahead.discard(ended.rank)
         match ended.outcome:
             case "returned" if not record.is_cancelled:
-                self._requeue(ended.task, "its node handed it back")
+                self._requeue(ended.task, "its node returned it")
             case "lost" if not record.is_cancelled:
                 record.losses += 1
                 if record.replayable and record.losses <= self.retries:
@@ -478,7 +478,7 @@ class TaskManager:
                 self._settle(task, outcome, reason, effects)
 
     def _recall(self, now: float, effects: list[Effect]) -> None:
-        """Take back what waits behind a long task, as far as other nodes have free slots for it."""
+        """Recall tasks that wait behind a long task, as far as other nodes have free slots for them."""
         room = sum(max(0, node.spare) for node in self._table.nodes.values()) if not self._waiting else 0
         for rank in tuple(self._ahead):
             node = self._table.nodes[rank]
@@ -489,7 +489,7 @@ class TaskManager:
             room -= self._recall_surplus(rank, node, room, effects)
 
     def _recall_surplus(self, rank: int, node: NodeSlots, most: int, effects: list[Effect]) -> int:
-        """Recall up to `most` tasks that a node has no slot for, the last sent first; how many."""
+        """Recall up to `most` tasks that a node has no slot for, the last one sent first; return the number."""
         recalled = 0
         for task in list(node.tasks)[node.slots :][::-1]:
             record = self._tasks[task]
@@ -501,7 +501,7 @@ class TaskManager:
 
     def _dispatch(self, now: float, effects: list[Effect]) -> None:
         for rank in self._waiting.targets():
-            node = self._table.nodes.get(rank)  # one that drains, too: it was asked for by name
+            node = self._table.nodes.get(rank)  # draining nodes too: the task is pinned to this node
             while node is not None and (task := self._waiting.next_pinned(rank)) is not None:
                 if not node.fits(self._tasks[task].needs):
                     break
@@ -510,19 +510,19 @@ class TaskManager:
             while (chosen := self._choose(needs)) is not None:
                 place, rank = chosen
                 self._send(self._waiting.take(needs, place), rank, now, effects)
-        if self._waiting.has(NOTHING) and (ahead := self._prefetch()):
-            while (task := self._goes_ahead()) is not None and (free := self._best(task, ahead)) is not None:
+        if self._waiting.has(NOTHING) and (ahead := self._prefetch_count()):
+            while (task := self._prefetchable()) is not None and (free := self._best(task, ahead)) is not None:
                 self._send(self._waiting.take(NOTHING), free, now, effects)
 
     def _choose(self, needs: Needs) -> tuple[int, int] | None:
-        """Return which of the waiting tasks of a shape goes next, by its place, and to which node; None if none can."""
+        """Return the place in the queue of a shape's next task, and its node; None if none can be dispatched."""
         task = self._waiting.next(needs)
         if task is None or (rank := self._best(task)) is None:
             return None
         return self._overtaking(needs, task, rank) or (0, rank)
 
     def _overtaking(self, needs: Needs, oldest: int, rank: int) -> tuple[int, int] | None:
-        """Return a task behind the oldest one, and the free node that has its data, if `rank` lacks the oldest's."""
+        """Return a later task whose data is on a free node, with that node, if `rank` lacks the data of the oldest."""
         record = self._tasks[oldest]
         if not record.blobs or record.overtaken >= OVERTAKEN or self._locality.to_send(rank, record.blobs) < WORTH:
             return None
@@ -530,28 +530,28 @@ class TaskManager:
             return None
         for place, task in enumerate(self._waiting.first(needs, 1 + OVERTAKEN)):
             blobs = self._tasks[task].blobs
-            its = self._best(task) if sum(blobs.values()) >= WORTH else None
-            if its is not None and not self._locality.to_send(its, blobs):
+            holder = self._best(task) if sum(blobs.values()) >= WORTH else None
+            if holder is not None and not self._locality.to_send(holder, blobs):
                 record.overtaken += 1
-                return place, its
+                return place, holder
         return None
 
     def _best(self, task: int, ahead: int = 0) -> int | None:
-        """Return the node that a task had best go to, of those where it can start now, or be sent `ahead` of time."""
+        """Return the best node for a task, among those where it can start now, or that may prefetch `ahead` tasks."""
         record = self._tasks[task]
         locality, blobs = self._locality, record.blobs
         cost = (lambda node: locality.cost(node.rank, node.busy, blobs)) if blobs else None
         return self._table.next_ahead(ahead, cost) if ahead else self._table.next_free(record.needs, cost)
 
-    def _goes_ahead(self) -> int | None:
-        """Return the next task if it may be lost with a node on which it waits, which counts as if it had run."""
+    def _prefetchable(self) -> int | None:
+        """Return the next task if it may be prefetched: it must survive the loss of its node, which counts as a run."""
         task = self._waiting.next(NOTHING)
         if task is None or not self.retries:
             return None
         record = self._tasks[task]
         return task if record.replayable and not record.losses else None
 
-    def _prefetch(self) -> int:
+    def _prefetch_count(self) -> int:
         if self.task_seconds is None:
             return 0
         return min(PREFETCH_MOST, int(PREFETCH_HORIZON / max(self.task_seconds, 1e-6)))

@@ -1,4 +1,4 @@
-"""What the task manager is told, and what it says must be done."""
+"""Messages and effects of the task manager."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,12 +47,12 @@ class Submitted:
     """New tasks of one shape, in order.
 
     Attributes:
-        target: the rank they must run on.
-        replayable: they may run again from the start.
-        needs: what each of them asks of its node.
-        retries: how often each may run again after it has raised.
-        kept: keys of the values that their target keeps and they use: they end with that node.
-        blobs: by task, the sizes by key of the blobs that it must have on its node; tasks without any are left out.
+        target: the only rank that may run them; None for any.
+        replayable: True if they may run again from the start.
+        needs: resources that each of them needs.
+        retries: retries of each after it raised.
+        kept: keys of the values on their target that they use: they end with that node.
+        blobs: by task, the sizes by key of the blobs that its node must have; tasks without any are left out.
     """
 
     tasks: tuple[int, ...]
@@ -66,15 +66,15 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """One task on every node there is, and on those that join while any of them runs.
+    """One task on every active node, and on those that join while any of these tasks runs.
 
-    The nodes there are at the start share the data among them; those that join later find their share empty. Where
-    there is no node yet, it waits for the first. Nodes that can never hold what it `needs` are left out.
+    The nodes at the start share the data; nodes that join later get an empty share. If there is no node yet, the
+    broadcast waits for the first. Nodes that can never hold its `needs` are left out.
 
     Attributes:
         retries: as in `Submitted`.
-        ranks: the only nodes that it is for, up or on their way; None for every node.
-        kept: keys of values that these nodes keep and it uses: each part ends with its node.
+        ranks: the only nodes that take part, active or booting; None for every node.
+        kept: keys of values on these nodes that it uses: each member ends with its node.
     """
 
     broadcast: int
@@ -86,7 +86,7 @@ class Broadcast:
 
 @dataclass(frozen=True, slots=True)
 class NodeJoined:
-    """A node can take `slots` tasks at once, as far as its resources go."""
+    """Report that a node can take `slots` tasks at once, as far as its resources go."""
 
     rank: int
     slots: int
@@ -97,7 +97,7 @@ class NodeJoined:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A node that joined has these already, which cannot be sent again; numbers up to `last` are taken."""
+    """Report tasks that a joined node already has, which cannot be replayed; numbers up to `last` are taken."""
 
     tasks: tuple[int, ...]
     rank: int
@@ -106,14 +106,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class NodeDraining:
-    """A node is to take no more tasks and to keep those that run there."""
+    """Request that a node takes no more tasks and finishes those it has."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """A node died; another may take its rank."""
+    """Report that a node died; another may take its rank."""
 
     rank: int
     reason: str
@@ -121,7 +121,7 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A node does not answer, and these tasks on it should be over: they are, and the node is lost."""
+    """Report that a node does not answer and has overdue tasks: these end, and the node is lost."""
 
     tasks: tuple[int, ...]
     rank: int
@@ -130,7 +130,7 @@ class Overdue:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """No node will have this rank again for now: it was scaled away, cannot be started, or cannot be paid any more."""
+    """Report that a rank has no node for now: it was scaled down, cannot be launched, or is over the budget."""
 
     rank: int
     reason: str
@@ -139,21 +139,21 @@ class NodeRemoved:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A task left its node's queue."""
+    """Report that a task left its node's queue."""
 
     task: int
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Part of a task's stream reached its caller, or part of its input was consumed."""
+    """Report that part of a task's stream reached its caller, or part of its input was consumed."""
 
     task: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A node has these blobs from now on."""
+    """Report that a node has these blobs."""
 
     rank: int
     keys: tuple[bytes, ...]
@@ -161,7 +161,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A node was told to forget these blobs."""
+    """Report that a node drops these blobs."""
 
     rank: int
     keys: tuple[bytes, ...]
@@ -169,11 +169,11 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A node is done with a task.
+    """Report that a task ended on its node.
 
     Attributes:
         seconds: how long it ran.
-        retry: what it raised, where it asked to be run again after that; empty otherwise.
+        retry: the exception, if the task's retry policy covers it; empty otherwise.
     """
 
     task: int
@@ -185,7 +185,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """A task could not be sent to its node, since what it takes was lost: it waits for `Released`, without a slot."""
+    """Report that a task was not sent, since an input was lost: it waits for `Released`, without a slot."""
 
     task: int
     rank: int
@@ -193,7 +193,7 @@ class Withheld:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A task that was withheld can be sent. `broken`: it ends with an error, since what it takes cannot be had."""
+    """Report that a withheld task can be sent. `broken`: it ends with an error, since its input cannot be restored."""
 
     task: int
     broken: bool = False
@@ -201,7 +201,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A node has so many results that are nowhere else, so that it is not to be given back as empty."""
+    """Report the number of results that only this node has, which keep it from being terminated as empty."""
 
     rank: int
     count: int
@@ -209,21 +209,21 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The caller wants these tasks no more."""
+    """Request to cancel these tasks."""
 
     tasks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CancelBroadcast:
-    """The caller wants a broadcast no more: neither the parts that there are, nor those of nodes that join."""
+    """Request to cancel a broadcast: its members, and those of nodes that join later."""
 
     broadcast: int
 
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """What waits will find no node any more: none can be had, or none can be paid. `shapes`: only what needs these."""
+    """Report that no node can be launched, or paid, for what waits. `shapes`: only for these shapes."""
 
     reason: str
     outcome: Literal["abandoned", "unfunded"] = "abandoned"
@@ -232,7 +232,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class CheckDeadlines:
-    """Time has passed."""
+    """Report that time has passed."""
 
 
 type Message = (
@@ -261,9 +261,9 @@ type Message = (
 type Outcome = Literal[
     "value", "raised", "error", "timeout", "cancelled", "lost", "unkept", "infeasible", "abandoned", "unfunded", "stuck"
 ]
-"""How a task ends. "raised": with a result that carries the exception of a cell. "unkept": its node was lost, with a
-value there that it uses. "unfit": no node could ever hold it. "abandoned" and "unfunded": the nodes that it waited for
-cannot be had, or paid. "stuck": streams hold the slots that it waited for, until it ends."""
+"""End of a task. "raised": a result that carries the exception of a cell. "unkept": its node was lost, with a
+kept value that it uses. "infeasible": no node could ever hold it. "abandoned" and "unfunded": the nodes
+that it waited for cannot be launched, or paid. "stuck": paused streams hold the slots that it waited for."""
 
 
 # Effects.
@@ -271,7 +271,7 @@ cannot be had, or paid. "stuck": streams hold the slots that it waited for, unti
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Send a task to a node. `share`: its position and size in a broadcast."""
+    """Send a task to a node. `share`: its position in a broadcast, and the broadcast's size."""
 
     task: int
     rank: int
@@ -281,7 +281,7 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A broadcast has one task more: `task`, on node `rank`."""
+    """Report a new member of a broadcast: `task`, on node `rank`."""
 
     broadcast: int
     task: int
@@ -290,7 +290,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Take a task back from a node, if it has not started there."""
+    """Recall a task from a node, if it has not started there."""
 
     task: int
     rank: int
@@ -298,8 +298,8 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """A task waits again, because the node that ran it, or its process there, was lost, or because it raised what its
-    retries cover. `retries`: how often so far.
+    """Report that a task is queued again: its node or its process was lost, or it raised an exception that its retry
+    policy covers. `retries`: how often so far.
     """
 
     task: int
@@ -310,7 +310,7 @@ class Requeue:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop a task that a node has."""
+    """Stop a task on its node."""
 
     task: int
     rank: int
@@ -318,7 +318,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """A task is over. `reason` says why, where it has no result and no exception of its own."""
+    """End a task. `reason` is given if it has neither a result nor an exception of its own."""
 
     task: int
     outcome: Outcome
@@ -327,7 +327,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastEnded:
-    """Every member of a broadcast is over; it takes no more."""
+    """Report that every member of a broadcast has ended; it takes no more."""
 
     broadcast: int
 

@@ -1,4 +1,4 @@
-"""The tasks that wait: one FIFO queue for each shape of needs, and one for each node that tasks are pinned to."""
+"""Queues of pending tasks: one FIFO queue for each shape of needs, and one for each node that tasks are pinned to."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ type _Entry = tuple[int, int]
 
 
 class WaitingTasks:
-    """Queues of task numbers. Between shapes, too, the oldest goes first; what is put back is older than all."""
+    """Queues of task numbers. Across shapes, too, the oldest goes first; requeued tasks go before all others."""
 
     def __init__(self) -> None:
         self._queues: dict[Needs, deque[_Entry]] = {NOTHING: deque()}
@@ -21,16 +21,16 @@ class WaitingTasks:
         self._count = 0
 
     def __len__(self) -> int:
-        """Tasks that wait for any node that fits."""
+        """Return the number of tasks that wait for any node that fits."""
         return self._count
 
     @property
     def pinned(self) -> int:
-        """Tasks that wait for one certain node."""
+        """Number of tasks that are pinned to a node."""
         return sum(map(len, self._pinned.values()))
 
     def add(self, task: int, needs: Needs, target: int | None) -> None:
-        """Take a task, behind the others."""
+        """Append a task."""
         if target is not None:
             self._pinned.setdefault(target, deque()).append(task)
             return
@@ -39,7 +39,7 @@ class WaitingTasks:
         self._queue(needs).append((self._back, task))
 
     def put_back(self, task: int, needs: Needs, target: int | None) -> None:
-        """Take a task again, before the others."""
+        """Prepend a task."""
         if target is not None:
             self._pinned.setdefault(target, deque()).appendleft(task)
             return
@@ -54,31 +54,31 @@ class WaitingTasks:
         return queue
 
     def shapes(self) -> list[Needs]:
-        """The shapes of which tasks wait, the one with the oldest task first."""
+        """Return the queued shapes, the one with the oldest task first."""
         plain = self._queues[NOTHING]
         if len(self._queues) == 1:
             return [NOTHING] if plain else []
         return sorted((needs for needs, queue in self._queues.items() if queue), key=lambda n: self._queues[n][0][0])
 
     def counts(self) -> list[tuple[Needs, int]]:
-        """How many tasks of each shape wait, the oldest shape first."""
+        """Return the number of tasks of each queued shape, the oldest shape first."""
         return [(needs, len(self._queues[needs])) for needs in self.shapes()]
 
     def has(self, needs: Needs) -> bool:
-        """Whether tasks of this shape wait."""
+        """Return whether tasks of this shape are queued."""
         return bool(self._queues.get(needs))
 
     def next(self, needs: Needs) -> int | None:
-        """The oldest task of this shape, which stays; None where there is none."""
+        """Return the oldest task of this shape without removing it; None if there is none."""
         queue = self._queues.get(needs)
         return queue[0][1] if queue else None
 
     def first(self, needs: Needs, most: int) -> list[int]:
-        """Return the oldest tasks of this shape, up to `most`, which stay."""
+        """Return up to `most` of the oldest tasks of this shape without removing them."""
         return [task for _, task in islice(self._queues.get(needs, ()), most)]
 
     def take(self, needs: Needs, place: int = 0) -> int:
-        """Take the oldest task of this shape, or the one at a `place` behind it."""
+        """Remove and return the oldest task of this shape, or the one `place` positions behind it."""
         queue = self._queues[needs]
         _, task = queue[place]
         del queue[place]
@@ -88,20 +88,20 @@ class WaitingTasks:
         return task
 
     def targets(self) -> tuple[int, ...]:
-        """The nodes that pinned tasks wait for."""
+        """Return the nodes that pinned tasks wait for."""
         return tuple(self._pinned)
 
     def next_pinned(self, rank: int) -> int | None:
-        """The oldest task that waits for this node."""
+        """Return the oldest task pinned to this node without removing it; None if there is none."""
         queue = self._pinned.get(rank)
         return queue[0] if queue else None
 
     def pinned_to(self, rank: int) -> tuple[int, ...]:
-        """Return the tasks that wait for this node, the oldest first; they stay."""
+        """Return the tasks pinned to this node, oldest first, without removing them."""
         return tuple(self._pinned.get(rank, ()))
 
     def take_pinned(self, rank: int) -> int:
-        """Take the oldest task that waits for this node."""
+        """Remove and return the oldest task pinned to this node."""
         queue = self._pinned[rank]
         task = queue.popleft()
         if not queue:
@@ -109,11 +109,11 @@ class WaitingTasks:
         return task
 
     def drop_pinned(self, rank: int) -> tuple[int, ...]:
-        """Take every task that waits for this node."""
+        """Remove and return every task pinned to this node."""
         return tuple(self._pinned.pop(rank, ()))
 
     def discard(self, tasks: Iterable[int]) -> None:
-        """Forget these tasks."""
+        """Remove these tasks."""
         gone = set(tasks)
         for needs in tuple(self._queues):
             queue = deque(entry for entry in self._queues[needs] if entry[1] not in gone)

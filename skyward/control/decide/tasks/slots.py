@@ -1,4 +1,4 @@
-"""The slots of the nodes: which are free, what their nodes have left, and whose turn it is."""
+"""Slots of the nodes: free slots, free resources, and the round robin over them."""
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ __all__ = ["NodeSlots", "SlotTable"]
 
 @dataclass(slots=True)
 class NodeSlots:
-    """One node: the tasks that it holds, in the order they were sent, and what is left of it."""
+    """One node: the tasks that it holds, in the order they were sent, and its free resources."""
 
     rank: int
     group: str
@@ -23,16 +23,16 @@ class NodeSlots:
 
     @property
     def spare(self) -> int:
-        """Free slots; less than 0 by as many tasks as it was given ahead of time."""
+        """Free slots; negative for prefetched tasks without a slot."""
         return self.slots - len(self.tasks)
 
     @property
     def busy(self) -> int:
-        """Slots in use."""
+        """Number of slots in use."""
         return min(self.slots, len(self.tasks))
 
     def fits(self, needs: Needs) -> bool:
-        """Whether a task of this shape can start here now."""
+        """Return whether a task of this shape can start here now."""
         return len(self.tasks) < self.slots and (not needs or needs.fit(self.free, self.capabilities))
 
 
@@ -40,7 +40,7 @@ type Cost = Callable[[NodeSlots], int]
 
 
 class SlotTable:
-    """The nodes by rank. Free slots are given out round robin; the turn moves on with each task that is sent."""
+    """The nodes by rank. Free slots are assigned round robin; the turn moves on with each task sent."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, NodeSlots] = {}
@@ -52,18 +52,18 @@ class SlotTable:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The nodes that take tasks."""
+        """Ranks of the nodes that take tasks."""
         return tuple(self._order)
 
     def takes(self, rank: int) -> bool:
-        """Whether a node takes tasks."""
+        """Return whether a node takes tasks."""
         position = bisect_right(self._order, rank) - 1
         return position >= 0 and self._order[position] == rank
 
     def join(
         self, rank: int, group: str, slots: int, resources: Resources, capabilities: frozenset[str], now: float
     ) -> None:
-        """A node takes tasks, for the first time or again."""
+        """Let a node take tasks, for the first time or again."""
         if rank not in self.nodes:
             self.nodes[rank] = NodeSlots(rank, group, slots, capabilities, dict(resources), quiet_since=now)
         if not self.takes(rank):
@@ -71,23 +71,23 @@ class SlotTable:
             self._reopen(self.nodes[rank])
 
     def retire(self, rank: int) -> None:
-        """A node takes no more tasks; it keeps those it has."""
+        """Let a node take no more tasks; it keeps those it has."""
         if self.takes(rank):
             self._order.remove(rank)
-            self._shut(rank)
+            self._close(rank)
 
     def remove(self, rank: int) -> NodeSlots | None:
-        """A node is gone; what it held."""
+        """Remove a node; return its slots and tasks."""
         node = self.nodes.pop(rank, None)
         if node is not None:
             self._count(node, -node.busy)
             if self.takes(rank):
                 self._order.remove(rank)
-                self._shut(rank)
+                self._close(rank)
         return node
 
     def hold(self, rank: int, task: int, needs: Needs, now: float) -> NodeSlots:
-        """A task is sent to a node."""
+        """Assign a task to a node."""
         node = self.nodes[rank]
         if not node.tasks:
             node.quiet_since = now
@@ -97,12 +97,12 @@ class SlotTable:
         for name, amount in needs.resources.items():
             node.free[name] = node.free.get(name, 0.0) - amount
         if node.spare <= 0:
-            self._shut(rank)
+            self._close(rank)
         self._last = rank
         return node
 
     def release(self, rank: int, task: int, now: float) -> NodeSlots | None:
-        """A node is done with a task."""
+        """Remove a task from its node."""
         node = self.nodes.get(rank)
         if node is None or task not in node.tasks:
             return node
@@ -115,14 +115,12 @@ class SlotTable:
         return node
 
     def next_free(self, needs: Needs = NOTHING, cost: Cost | None = None) -> int | None:
-        """Return the node where a task of this shape can start now whose turn it is; with `cost`, of the least one."""
+        """Return the next node in turn where a task of this shape can start now; with `cost`, the cheapest one."""
         nodes = map(self.nodes.__getitem__, self._from_turn(self._open))
         return _least((node for node in nodes if not needs or node.fits(needs)), cost)
 
     def next_ahead(self, ahead: int, cost: Cost | None = None) -> int | None:
-        """Return the node whose turn it is among those that hold fewer than `ahead` tasks more than they have slots;
-        with `cost`, of the least one.
-        """
+        """Return the next node in turn with fewer than `ahead` tasks beyond its slots; with `cost`, the cheapest."""
         nodes = map(self.nodes.__getitem__, self._from_turn(self._order))
         return _least((node for node in nodes if node.spare + ahead > 0), cost)
 
@@ -144,13 +142,13 @@ class SlotTable:
         if not is_open and node.spare > 0 and self.takes(node.rank):
             insort(self._open, node.rank)
 
-    def _shut(self, rank: int) -> None:
+    def _close(self, rank: int) -> None:
         position = bisect_right(self._open, rank) - 1
         if position >= 0 and self._open[position] == rank:
             del self._open[position]
 
 
 def _least(nodes: Iterator[NodeSlots], cost: Cost | None) -> int | None:
-    """Return the first of the nodes that have the least cost."""
+    """Return the first node with the lowest cost."""
     node = next(nodes, None) if cost is None else min(nodes, key=cost, default=None)
     return None if node is None else node.rank

@@ -1,4 +1,4 @@
-"""State of each task and each broadcast, as the task manager keeps it."""
+"""State of each task and each broadcast in the task manager."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,20 +14,20 @@ class TaskState:
     """One task: its request, its lifecycle, and where it is.
 
     Attributes:
-        number: its own.
-        target: the only node that it may run on; None for any.
-        replayable: whether it may run again: no part of its result was delivered, and its input is intact.
-        needs: what it needs of a node.
-        retries: how often it may run again after it has raised.
+        number: the task's number.
+        target: the only node that may run it; None for any.
+        replayable: True if it may run again: no part of its result was delivered, and its input is intact.
+        needs: resources that it needs.
+        retries: retries after it raised.
         blobs: sizes of its data by key.
-        bound: it uses what its target keeps, and ends with that node.
-        overtaken: how many tasks behind it were sent before it.
+        bound: True if it uses values on its target and so ends with that node.
+        overtaken: number of later tasks that were sent before it.
         node: the node that it was sent to; None in the queue, and while it is withheld.
-        losses: how often its node, or its process there, was lost.
-        errors: how often it has raised, and was run again.
-        attempt: how often it has left a node without ending, which tells a late report from a current one.
-        broadcast: the broadcast that it is a part of.
-        share: its part of the broadcast's data, and the number of parts.
+        losses: times that its node, or its process there, was lost.
+        errors: times that it raised and was retried.
+        attempt: times that it left a node without ending, which tells late reports from current ones.
+        broadcast: the broadcast that it is a member of.
+        share: its position in the broadcast's data, and the number of shares.
     """
 
     number: int
@@ -51,12 +51,12 @@ class TaskState:
 
     @property
     def status(self) -> TaskStatus:
-        """Its state."""
+        """The current state."""
         return self.life.state
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether its node was told to stop it."""
+        """True if its node was asked to stop it."""
         return self.life.state == "cancelling"
 
     def __str__(self) -> str:
@@ -65,18 +65,18 @@ class TaskState:
 
 @dataclass(slots=True)
 class BroadcastState:
-    """One broadcast: the tasks that are left of it, and which nodes were given their part.
+    """One broadcast: its remaining tasks, and the nodes that have a share.
 
     Attributes:
-        needs: what each of its tasks needs of a node.
-        retries: how often each may run again after it has raised.
+        needs: resources that each of its tasks needs.
+        retries: retries of each after it raised.
         members: tasks that have not ended.
-        size: among how many nodes its data is shared.
-        given: ranks that were given their part.
-        over: ranks whose part has ended though their node was lost.
-        only: the nodes that it is for; None for all.
-        bound: its parts use what their nodes keep, so that each ends with its node.
-        cancelled: it takes no more parts.
+        size: number of nodes that share its data.
+        given: ranks that have a share.
+        over: ranks whose member ended although their node was lost.
+        only: the nodes that take part; None for all.
+        bound: True if its members use values on their nodes and so end with them.
+        cancelled: True if it takes no more members.
     """
 
     needs: Needs

@@ -1,4 +1,4 @@
-"""What the client says about a module that a node lacks."""
+"""Suggested fixes for a module that a node lacks."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from skyward.worker.tasks.missing_modules import missing_module
 
 
 def fix(module: str) -> str:
-    told = str(with_fix(sky.MissingModuleError(f"module {module!r} is not installed on node 0", name=module)))
-    return told.removeprefix(f"module {module!r} is not installed on node 0; ")
+    advice = str(with_fix(sky.MissingModuleError(f"module {module!r} is not installed on node 0", name=module)))
+    return advice.removeprefix(f"module {module!r} is not installed on node 0; ")
 
 
 @pytest.mark.parametrize(
@@ -53,26 +53,26 @@ def test_installed_distribution_is_suggested_by_its_own_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "told"),
+    ("module", "advice"),
     [
         ("numpy", "add it with `--pip numpy`"),
         ("numpy.linalg", "add it with `--pip numpy`"),
         ("yaml", "add it with `--pip PyYAML`"),
         ("dateutil", "add it with `--pip python-dateutil`"),
-        ("no_such_module_here", "nothing here brings it either"),
+        ("no_such_module_here", "it is not installed on this machine either"),
     ],
 )
-def test_not_all_distributions_are_looked_through_for_a_module_of_a_likely_one_or_of_none(
-    module: str, told: str, monkeypatch: pytest.MonkeyPatch
+def test_all_distributions_are_searched_only_if_the_likely_one_does_not_provide_the_module(
+    module: str, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def look_through_all() -> dict[str, list[str]]:
+    def search_all() -> dict[str, list[str]]:
         pytest.fail("all distributions were looked through")
 
-    monkeypatch.setattr("skyward.control.act.tasks.missing_modules.packages_distributions", look_through_all)
-    assert fix(module).startswith(told)
+    monkeypatch.setattr("skyward.control.act.tasks.missing_modules.packages_distributions", search_all)
+    assert fix(module).startswith(advice)
 
 
-def test_a_distribution_of_another_name_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_distribution_of_another_name_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "site-packages/other_name-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Other-Name\nVersion: 1.0\n")
@@ -83,26 +83,28 @@ def test_a_distribution_of_another_name_is_found(tmp_path: Path, monkeypatch: py
     assert fix("brought_here").startswith("add it with `--pip Other-Name` on the cell")
 
 
-def test_unknown_module_gets_a_hedge() -> None:
-    assert fix("mdoule_with_typo").startswith("nothing here brings it either, so check the name first; if the package ")
+def test_unknown_module_gets_a_reserved_suggestion() -> None:
+    assert fix("mdoule_with_typo").startswith(
+        "it is not installed on this machine either, so check the name first; if you mean "
+    )
 
 
 @pytest.mark.parametrize(
     ("packages", "given"),
     [(("numpy", "opencv_python.headless>=4"), "opencv_python.headless>=4"), (("opencv-python-headless",), "opencv-")],
 )
-def test_package_that_is_installed_already_is_not_suggested(packages: tuple[str, ...], given: str) -> None:
+def test_installed_package_is_not_suggested(packages: tuple[str, ...], given: str) -> None:
     error = sky.MissingModuleError("module 'cv2' is not installed on node 0", name="cv2")
     error.packages = packages
-    told = with_fix(error)
-    assert f"Image.pip has '{given}" in str(told)
-    assert "which is installed there and brings no such module: check the module's name" in str(told)
-    assert "--pip" not in str(told)
+    advice = with_fix(error)
+    assert f"Image.pip has '{given}" in str(advice)
+    assert "which is installed on the node and does not provide this module: check the module's name" in str(advice)
+    assert "--pip" not in str(advice)
     error.packages = ("opencv",)
     assert "add it with `--pip opencv-python-headless`" in str(with_fix(error))
 
 
-def test_what_is_known_of_the_node_travels() -> None:
+def test_packages_of_the_node_are_part_of_the_pickled_error() -> None:
     error = missing_module(ModuleNotFoundError("No module named 'x'", name="x"), 0)
     assert error.packages is None
     error.packages = ("numpy",)
@@ -111,6 +113,6 @@ def test_what_is_known_of_the_node_travels() -> None:
     assert (again.packages, again.name) == (("numpy",), "x")
 
 
-def test_other_errors_stay_as_they_are() -> None:
+def test_other_errors_are_returned_unchanged() -> None:
     error = ValueError("x")
     assert with_fix(error) is error

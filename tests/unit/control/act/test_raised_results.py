@@ -18,14 +18,14 @@ pytestmark = pytest.mark.unit
 
 
 def cell() -> None:
-    """What the task calls."""
+    """Function of the task."""
 
 
 CODE: PreparedCode = prepare_code(cell)
 
 
 def ended(error: str, stream: StreamBuffer | None = None) -> tuple[Work, Settle]:
-    """A task that has returned 42, with the name of an exception."""
+    """Return a task that has returned 42 and the name of an exception, with its final outcome."""
     sink: Any = None
     work = Work(CODE, encode_call((), {}, "cell"), TaskFuture(), sink, stream=stream, task=7, nodes=[1])
     work.error, work.seconds = error, 0.5
@@ -38,9 +38,7 @@ def ended(error: str, stream: StreamBuffer | None = None) -> tuple[Work, Settle]
     ("error", "outcome", "state", "reason"),
     [("", "value", "done", ""), ("ZeroDivisionError", "raised", "failed", "it raised")],
 )
-def test_the_caller_gets_the_result_and_the_record_the_failure(
-    error: str, outcome: str, state: str, reason: str
-) -> None:
+def test_caller_gets_the_result_and_history_the_failure(error: str, outcome: str, state: str, reason: str) -> None:
     work, end = ended(error)
     assert end.outcome == outcome
     assert work.future.result() == 42
@@ -52,7 +50,7 @@ def test_the_caller_gets_the_result_and_the_record_the_failure(
     assert (run.state, run.failed, run.size) == (state, int(state == "failed"), 1)
 
 
-def test_a_stream_returns_the_result_after_its_elements() -> None:
+def test_stream_returns_the_result_after_its_elements() -> None:
     stream = StreamBuffer()
     work, _ = ended("ZeroDivisionError", stream)
     with pytest.raises(StopIteration) as end:
@@ -61,6 +59,6 @@ def test_a_stream_returns_the_result_after_its_elements() -> None:
     assert Run(work.future, lambda: [work], stream).failed == 1
 
 
-def test_a_timeout_stays_one_whatever_was_raised_after_it() -> None:
+def test_timeout_stays_a_timeout_after_a_later_exception() -> None:
     work, _ = ended("ZeroDivisionError")
     assert final(work, Settle(7, "timeout")).outcome == "timeout"

@@ -1,4 +1,4 @@
-"""Both ends of streams at the client: order, ends and errors, and never more under way than a window."""
+"""Streams on the client, in both directions: order, ends, errors, and at most one window in transit."""
 
 import asyncio
 import contextlib
@@ -24,11 +24,11 @@ from skyward.wire.protocol.messages import Blob, Payload
 pytestmark = pytest.mark.unit
 
 SMALL = 16 * 1024
-"""Bytes that cost one unit of credit beside that of the element."""
+"""Bytes that cost one unit of credit, in addition to that of the element."""
 
 
 class Wires:
-    """A buffer, and what it says to its node."""
+    """A buffer, and its messages to the node."""
 
     def __init__(self) -> None:
         self.buffer = StreamBuffer()
@@ -41,7 +41,7 @@ class Wires:
 
     def fetch(self, blob: Blob) -> Future[memoryview]:
         data = encode(blob.key).payload.data
-        assert isinstance(data, bytes)  # it is small, so no blob again
+        assert isinstance(data, bytes)  # too small for a blob
         self.fetches.append(fetch := Future[memoryview]())
         if not self.slow:
             fetch.set_result(memoryview(data))
@@ -62,7 +62,7 @@ def wires() -> Wires:
 # Elements that arrive.
 
 
-def test_elements_come_in_order_and_the_end_has_the_value_returned(wires: Wires) -> None:
+def test_elements_arrive_in_order_and_the_end_has_the_return_value(wires: Wires) -> None:
     wires.arrive(1, 2)
     wires.arrive(3)
     wires.buffer.finish(lambda: "returned")
@@ -76,7 +76,7 @@ def test_elements_come_in_order_and_the_end_has_the_value_returned(wires: Wires)
     assert end.value.value is None
 
 
-def test_an_error_comes_after_every_element_and_once(wires: Wires) -> None:
+def test_error_is_raised_once_after_all_elements(wires: Wires) -> None:
     def fail() -> None:
         raise LookupError("there")
 
@@ -89,7 +89,7 @@ def test_an_error_comes_after_every_element_and_once(wires: Wires) -> None:
     assert list(stream) == []
 
 
-def test_a_taker_waits_for_an_element_and_for_the_end(wires: Wires) -> None:
+def test_take_waits_for_an_element_and_for_the_end(wires: Wires) -> None:
     with ThreadPoolExecutor(1) as threads:
         taken = threads.submit(wires.buffer.take)
         wires.arrive("x")
@@ -99,7 +99,7 @@ def test_a_taker_waits_for_an_element_and_for_the_end(wires: Wires) -> None:
         assert rest.result(10) == []
 
 
-def test_the_first_end_counts(wires: Wires) -> None:
+def test_only_the_first_end_counts(wires: Wires) -> None:
     wires.buffer.finish(lambda: "first")
     wires.buffer.finish(lambda: "second")
     wires.arrive("too late")
@@ -108,7 +108,7 @@ def test_the_first_end_counts(wires: Wires) -> None:
     assert end.value.value == "first"
 
 
-def test_large_elements_are_fetched(wires: Wires) -> None:
+def test_large_elements_are_fetched_from_the_node(wires: Wires) -> None:
     wires.buffer.arrive((Payload(Blob(b"content", 1 << 20)),))
     assert wires.buffer.take() == b"content"
 
@@ -116,7 +116,7 @@ def test_large_elements_are_fetched(wires: Wires) -> None:
 # In a coroutine.
 
 
-def test_a_coroutine_takes_elements_as_they_come(wires: Wires) -> None:
+def test_coroutine_takes_elements_as_they_arrive(wires: Wires) -> None:
     async def read() -> list[object]:
         loop = asyncio.get_running_loop()
         later = iter([lambda: wires.arrive(1), lambda: wires.arrive(2, 3), lambda: wires.buffer.finish(lambda: "end")])
@@ -131,7 +131,7 @@ def test_a_coroutine_takes_elements_as_they_come(wires: Wires) -> None:
     assert asyncio.run(read()) == [1, 2, 3]
 
 
-def test_a_coroutine_gets_the_error_that_ended_the_stream_and_then_its_end(wires: Wires) -> None:
+def test_coroutine_gets_the_error_and_then_the_end_of_the_stream(wires: Wires) -> None:
     def fail() -> None:
         raise LookupError("there")
 
@@ -145,7 +145,7 @@ def test_a_coroutine_gets_the_error_that_ended_the_stream_and_then_its_end(wires
     assert asyncio.run(read()) == []
 
 
-def test_a_coroutine_that_is_cancelled_has_taken_nothing(wires: Wires) -> None:
+def test_cancelled_coroutine_has_taken_no_element(wires: Wires) -> None:
     async def read() -> None:
         stream = RemoteIterator(wires.buffer)
         taking = asyncio.ensure_future(anext(stream))
@@ -159,14 +159,14 @@ def test_a_coroutine_that_is_cancelled_has_taken_nothing(wires: Wires) -> None:
     asyncio.run(read())
 
 
-def test_large_elements_are_fetched_beside_other_coroutines_and_once(wires: Wires) -> None:
+def test_large_element_is_fetched_once_without_blocking_other_coroutines(wires: Wires) -> None:
     wires.slow = True
     wires.buffer.arrive((Payload(Blob(b"content", 1 << 20)),))
 
     async def read() -> None:
         stream = RemoteIterator(wires.buffer)
         taking = asyncio.ensure_future(anext(stream))
-        await asyncio.sleep(0)  # it runs until it waits
+        await asyncio.sleep(0)  # the coroutine runs until it waits
         assert not taking.done()
         (fetch,) = wires.fetches
         fetch.set_result(memoryview(pickle.dumps("content")))
@@ -177,13 +177,13 @@ def test_large_elements_are_fetched_beside_other_coroutines_and_once(wires: Wire
     assert len(wires.fetches) == 1
 
 
-def test_an_element_that_was_being_fetched_for_a_cancelled_coroutine_is_there_for_the_next(wires: Wires) -> None:
+def test_element_fetched_for_a_cancelled_coroutine_goes_to_the_next_taker(wires: Wires) -> None:
     wires.slow = True
     wires.buffer.arrive((Payload(Blob(b"content", 1 << 20)),))
 
     async def read() -> None:
         taking = asyncio.ensure_future(wires.buffer.take_soon())
-        await asyncio.sleep(0)  # it runs until it waits
+        await asyncio.sleep(0)  # the coroutine runs until it waits
         taking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await taking
@@ -228,13 +228,13 @@ def test_closing_stops_the_task_once_and_drops_what_arrives(wires: Wires) -> Non
     assert wires.stops == 1
 
 
-def test_a_stream_that_ended_is_not_stopped(wires: Wires) -> None:
+def test_ended_stream_is_not_stopped(wires: Wires) -> None:
     wires.buffer.finish(lambda: None)
     RemoteIterator(wires.buffer).close()
     assert wires.stops == 0
 
 
-def test_an_iterator_that_is_dropped_stops_its_task(wires: Wires) -> None:
+def test_dropped_iterator_stops_its_task(wires: Wires) -> None:
     stream = RemoteIterator(wires.buffer)
     assert stream is not None
     del stream
@@ -242,18 +242,18 @@ def test_an_iterator_that_is_dropped_stops_its_task(wires: Wires) -> None:
     assert wires.stops == 1
 
 
-def test_generator_is_paused_while_it_has_no_credit_since_it_said_so(wires: Wires) -> None:
+def test_generator_is_paused_from_its_report_until_it_gets_credit(wires: Wires) -> None:
     wires.arrive(1, 2)
     assert not wires.buffer.paused()
     wires.buffer.pause(WINDOW)
     assert wires.buffer.paused()
     wires.buffer.take()
-    assert wires.buffer.paused(), "one element costs too little to be credited at once"
+    assert wires.buffer.paused(), "one element costs too little for credit at once"
     wires.buffer.take()
     wires.arrive(3)
     assert wires.granted == [2]
     assert not wires.buffer.paused()
-    wires.buffer.pause(WINDOW)  # it was on its way when the credit was given
+    wires.buffer.pause(WINDOW)  # sent before the credit arrived
     assert not wires.buffer.paused()
     wires.buffer.pause(WINDOW + 2)
     assert wires.buffer.paused()
@@ -261,7 +261,7 @@ def test_generator_is_paused_while_it_has_no_credit_since_it_said_so(wires: Wire
     assert not wires.buffer.paused()
 
 
-def test_pause_of_a_stream_with_credit_of_another_process_is_not_known() -> None:
+def test_pause_is_unknown_for_a_stream_with_credit_of_another_process() -> None:
     buffer = StreamBuffer(granted=None)
     assert buffer.paused() is False
     buffer.arrive((encode(1).payload,))
@@ -269,9 +269,9 @@ def test_pause_of_a_stream_with_credit_of_another_process_is_not_known() -> None
     assert buffer.paused() is None
 
 
-def test_reader_is_the_thread_that_took_an_element_and_none_once_that_is_gone(wires: Wires) -> None:
+def test_reader_is_the_last_taking_thread_and_none_once_it_is_gone(wires: Wires) -> None:
     wires.arrive(1, 2)
-    assert wires.buffer.reader is None, "whoever started the stream need not read it"
+    assert wires.buffer.reader is None, "the thread that started the stream is not its reader"
     thread = threading.Thread(target=wires.buffer.take)
     thread.start()
     thread.join()
@@ -299,8 +299,8 @@ def test_feeder_knows_the_streams_that_its_source_will_read(wires: Wires) -> Non
 
 @given(st.lists(st.sampled_from([0, SMALL, 100 * SMALL, 2 * WINDOW * SMALL]), max_size=60), st.randoms())
 @settings(max_examples=60)
-def test_no_more_is_under_way_than_a_window_and_nothing_is_stuck(sizes: list[int], random: Any) -> None:
-    """The other end sends as `Job.take_credit` lets it."""
+def test_at_most_one_window_is_in_transit_and_nothing_gets_stuck(sizes: list[int], random: Any) -> None:
+    """The simulated node sends as `Job.take_credit` allows."""
     wires = Wires()
     payloads = [Payload(Blob(bytes([number]), size)) for number, size in enumerate(sizes)]
     left, room, under_way = deque(payloads), WINDOW, 0
@@ -313,7 +313,7 @@ def test_no_more_is_under_way_than_a_window_and_nothing_is_stuck(sizes: list[int
             under_way += 1
             wires.buffer.arrive((payload,))
         else:
-            assert under_way, "the client has taken everything, and yet the node may send nothing"
+            assert under_way, "the client has taken everything, and the node has no credit"
             taken.append(wires.buffer.take())
             under_way -= 1
         room += sum(wires.granted)
@@ -327,7 +327,7 @@ def test_no_more_is_under_way_than_a_window_and_nothing_is_stuck(sizes: list[int
 
 
 class Taker:
-    """Takes what a feeder reads, as the pool does."""
+    """Consumer of a feeder's elements, as the pool is."""
 
     def __init__(self, source: Iterator[Any]) -> None:
         self.feeder: Feeder = feeder(source)
@@ -345,7 +345,7 @@ class Taker:
             self.ready.notify_all()
 
     def wait(self, *, count: int | None = None) -> None:
-        """Until it is over, or has read so many."""
+        """Wait until the feeder has ended, or has read `count` elements."""
         with self.ready:
             assert self.ready.wait_for(lambda: self.over or len(self.values) == count, 10)
 
@@ -361,7 +361,7 @@ def _value(sent: Outgoing) -> Any:
     return decode(sent.payload, lambda blob: sent.blobs[blob.key])
 
 
-def test_what_is_read_is_sent_in_order_to_the_end() -> None:
+def test_elements_are_sent_in_order_until_the_end() -> None:
     values = [1, 2.5, "x", True, None, [1], {"a": (2,)}, bytes(200_000)]
     taker = Taker(iter(values))
     taker.wait()
@@ -371,7 +371,7 @@ def test_what_is_read_is_sent_in_order_to_the_end() -> None:
     taker.end()
 
 
-def test_elements_are_sent_as_they_were_when_they_were_read() -> None:
+def test_elements_are_sent_with_their_content_at_reading() -> None:
     def reuse() -> Iterator[pickle.PickleBuffer]:
         buffer = bytearray(200_000)
         for number in range(3):
@@ -394,7 +394,7 @@ def test_elements_are_sent_as_they_were_when_they_were_read() -> None:
     assert [_value(item)[0] for item in sent] == [0, 1, 2]
 
 
-def test_no_more_is_read_than_the_task_has_room_for() -> None:
+def test_feeder_reads_no_more_than_the_granted_credit() -> None:
     read = []
 
     def source() -> Iterator[int]:
@@ -408,10 +408,10 @@ def test_no_more_is_read_than_the_task_has_room_for() -> None:
     taker.wait(count=WINDOW + 10)
     assert taker.values == list(range(WINDOW + 10))
     taker.end()
-    assert len(read) <= WINDOW + 11  # one is in hand
+    assert len(read) <= WINDOW + 11  # one element is read and waits for credit
 
 
-def test_an_element_larger_than_the_window_goes_alone() -> None:
+def test_element_larger_than_the_window_is_sent_alone() -> None:
     large = outgoing(bytes(2 * WINDOW * SMALL), ()).payload
     assert cost(large) == WINDOW
     taker = Taker(iter([0, bytes(2 * WINDOW * SMALL), 2]))
@@ -424,7 +424,7 @@ def test_an_element_larger_than_the_window_goes_alone() -> None:
     taker.end()
 
 
-def test_an_error_of_the_iterator_comes_after_what_it_gave() -> None:
+def test_error_of_the_iterator_comes_after_its_elements() -> None:
     def source() -> Iterator[int]:
         yield 1
         raise LookupError("no more")
@@ -438,7 +438,7 @@ def test_an_error_of_the_iterator_comes_after_what_it_gave() -> None:
     taker.end()
 
 
-def test_an_element_that_cannot_be_sent_ends_the_stream_and_is_named() -> None:
+def test_unpicklable_element_ends_the_stream_and_is_named() -> None:
     taker = Taker(iter([1, threading.Lock(), 3]))
     taker.wait()
     assert taker.values == [1]
@@ -446,7 +446,7 @@ def test_an_element_that_cannot_be_sent_ends_the_stream_and_is_named() -> None:
     taker.end()
 
 
-def test_a_feeder_that_is_stopped_reads_no_further() -> None:
+def test_stopped_feeder_reads_no_further() -> None:
     taker = Taker(iter(range(2 * WINDOW)))
     taker.wait(count=WINDOW)
     taker.end()
@@ -454,7 +454,7 @@ def test_a_feeder_that_is_stopped_reads_no_further() -> None:
     assert (len(taker.values), taker.over) == (WINDOW, False)
 
 
-def test_a_feeder_reads_with_one_thread_however_often_it_is_started() -> None:
+def test_feeder_reads_with_one_thread_however_often_it_is_started() -> None:
     taker = Taker(iter([1]))
     thread = taker.feeder._thread
     taker.feeder.start(lambda: None)  # the task is sent to another node
@@ -463,7 +463,7 @@ def test_a_feeder_reads_with_one_thread_however_often_it_is_started() -> None:
     taker.end()
 
 
-def test_the_node_forgets_each_large_element_once_it_was_taken_or_is_not_wanted(wires: Wires) -> None:
+def test_node_drops_each_large_element_once_taken_or_discarded(wires: Wires) -> None:
     blobs = [Payload(Blob(b"%d" % number, 1_000_000)) for number in range(4)]
     wires.buffer.arrive((blobs[0], blobs[1]))
     assert wires.buffer.take() == b"0"
@@ -476,7 +476,7 @@ def test_the_node_forgets_each_large_element_once_it_was_taken_or_is_not_wanted(
     assert (wires.dropped, wires.stops) == ([b"0", b"1", b"2", b"3"], 1)
 
 
-def test_elements_left_when_the_stream_ends_are_forgotten_when_it_is_closed(wires: Wires) -> None:
+def test_elements_left_at_the_end_are_dropped_on_close(wires: Wires) -> None:
     wires.buffer.arrive((Payload(b"", (Blob(b"a", 100_000), b"inline", Blob(b"b", 100_000))),))
     wires.buffer.finish(lambda: None)
     wires.buffer.close()

@@ -1,4 +1,4 @@
-"""A future of a task, awaited: results, errors, cancels, and what the standard library does with it."""
+"""Awaiting the future of a task: results, errors, cancellation, and functions of the standard library."""
 
 import asyncio
 import concurrent.futures
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def later(call: object, *args: object) -> threading.Thread:
-    """Call from another thread, as the library's loop does."""
+    """Call a function on another thread, as the library's loop does."""
     thread = threading.Thread(target=call, args=args)  # type: ignore[arg-type]  # it is callable
     thread.start()
     return thread
@@ -26,7 +26,7 @@ def future() -> TaskFuture[int]:
     return TaskFuture()
 
 
-def test_await_gives_the_result(future: TaskFuture[int]) -> None:
+def test_await_returns_the_result(future: TaskFuture[int]) -> None:
     async def ask() -> int:
         later(future.set_result, 5)
         return await future + await future
@@ -43,7 +43,7 @@ def test_await_raises_what_the_task_raised(future: TaskFuture[int]) -> None:
         asyncio.run(ask())
 
 
-def test_work_that_somebody_else_cancels_is_an_error_for_a_coroutine_and_no_cancel_of_it(
+def test_work_cancelled_elsewhere_raises_an_error_in_the_coroutine_without_cancelling_it(
     future: TaskFuture[int],
 ) -> None:
     async def ask() -> str:
@@ -67,7 +67,7 @@ def test_cancelling_a_coroutine_stops_the_work(future: TaskFuture[int]) -> None:
     assert stopped.is_set()
 
 
-def test_a_shield_leaves_the_work_alone(future: TaskFuture[int]) -> None:
+def test_shield_keeps_the_work_running(future: TaskFuture[int]) -> None:
     stopped = threading.Event()
     future.stop_with(stopped.set)
 
@@ -93,7 +93,7 @@ def test_wrap_future_gather_and_as_completed_work(future: TaskFuture[int]) -> No
     assert asyncio.run(ask()) == (7, [7, 8], [7, 8])
 
 
-def test_a_loop_that_has_ended_is_not_woken(future: TaskFuture[int]) -> None:
+def test_closed_loop_is_not_woken(future: TaskFuture[int]) -> None:
     future.stop_with(lambda: None)
 
     async def ask() -> None:
@@ -105,7 +105,7 @@ def test_a_loop_that_has_ended_is_not_woken(future: TaskFuture[int]) -> None:
     assert future.result() == 1
 
 
-def test_running_is_as_long_as_a_node_has_the_work(future: TaskFuture[int]) -> None:
+def test_running_is_true_while_a_node_has_the_work(future: TaskFuture[int]) -> None:
     running = False
     future.runs_while(lambda: running)
     assert not future.running()
@@ -116,7 +116,7 @@ def test_running_is_as_long_as_a_node_has_the_work(future: TaskFuture[int]) -> N
     assert concurrent.futures.wait([future]).done == {future}
 
 
-def test_a_cancel_while_the_result_is_set_comes_too_late() -> None:
+def test_cancel_while_the_result_is_set_has_no_effect() -> None:
     class CancelledMeanwhile(TaskFuture[int]):
         def _forget(self) -> None:
             super()._forget()
@@ -128,7 +128,7 @@ def test_a_cancel_while_the_result_is_set_comes_too_late() -> None:
     assert future.result() == 5
 
 
-def test_a_bell_ends_a_wait_as_soon_as_it_is_true_and_leaves_nothing() -> None:
+def test_thread_event_ends_a_wait_once_its_condition_is_true_and_leaves_no_waiter() -> None:
     bell = ThreadEvent()
     seen: list[int] = []
 
@@ -143,7 +143,7 @@ def test_a_bell_ends_a_wait_as_soon_as_it_is_true_and_leaves_nothing() -> None:
         await asking
 
         asked = iter([False, True])
-        await bell.until(lambda: next(asked))  # it becomes so between the question and the wait
+        await bell.until(lambda: next(asked))  # becomes true between the check and the wait
         await asyncio.sleep(0)
         assert waking._awake[asyncio.get_running_loop()]._timer is None
 

@@ -1,4 +1,4 @@
-"""A control plane in a world that does as it is told: machines come and go when the test says so."""
+"""A control plane in a simulated world: machines come and go when the test says so."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,14 +17,14 @@ __all__ = ["World"]
 
 
 class World:
-    """Drives a plane, and keeps what it said.
+    """Drives a control plane, and records its effects.
 
     Attributes:
         now: seconds.
-        asked: machines asked for and not answered yet.
-        alive: machines there are, with the place of each.
-        sent: the node of every task that was sent somewhere last.
-        settled: how each task ended.
+        asked: requested machines without an answer.
+        alive: existing machines, with their sources.
+        sent: the latest node of each dispatched task.
+        settled: the outcome of each ended task.
     """
 
     def __init__(self, *groups: Group, policy: Any = "pressure", **settings: Any) -> None:
@@ -44,7 +44,7 @@ class World:
         self.said: list[Effect] = []
 
     def tell(self, message: Message) -> list[Effect]:
-        """Tell the plane, and note what it says."""
+        """Send a message, and record the effects."""
         effects = self.plane.handle(message, self.now)
         for effect in effects:
             match effect:
@@ -65,20 +65,20 @@ class World:
         return effects
 
     def open(self) -> "World":
-        """Open the pool, with all the nodes that it starts with."""
+        """Open the pool, and bring up its first nodes."""
         self.tell(Open())
         self.deliver()
         return self
 
     def allocate(self) -> None:
-        """Every machine that was asked for is there."""
+        """Allocate every requested machine."""
         for number, request in tuple(self.asked.items()):
             del self.asked[number]
             self.alive[number] = request.place
             self.tell(machines.Allocated(number))
 
     def deliver(self) -> None:
-        """Every machine that was asked for is there, and its worker joins; every one that is to go is gone."""
+        """Allocate and join every requested machine, and remove every terminated one."""
         while self.asked or self.installing or self.leaving:
             self.allocate()
             for number in tuple(self.installing):
@@ -87,7 +87,7 @@ class World:
             self.bury()
 
     def bury(self) -> None:
-        """Every machine that is to go is gone."""
+        """Remove every terminated machine."""
         while self.leaving:
             number = self.leaving.pop(0)
             self.alive.pop(number, None)
@@ -95,20 +95,20 @@ class World:
             self.tell(machines.Gone(number))
 
     def submit(self, count: int = 1, needs: Needs = NOTHING, target: int | None = None) -> list[int]:
-        """New tasks; their numbers."""
+        """Submit tasks; return their numbers."""
         numbers = [self.plane.tasks.number() for _ in range(count)]
         self.tell(tasks.Submitted(tuple(numbers), target, needs=needs))
         return numbers
 
     def finish(self, numbers: Sequence[int] | None = None) -> None:
-        """These tasks, or all that run, return a value; until none runs."""
+        """Return values for these tasks, or for all running ones, until none runs."""
         wanted = None if numbers is None else set(numbers)
         while running := [t for t in self.sent if t not in self.settled and (wanted is None or t in wanted)]:
             for task in running:
                 self.tell(tasks.Ended(task, self.sent[task], "value", 1.0))
 
     def wait(self, seconds: float) -> None:
-        """Time passes, with every tick that the plane wants."""
+        """Advance the clock, with every tick that the plane requests."""
         until = self.now + seconds
         while self.plane.next_tick <= until:
             self.now = max(self.now, self.plane.next_tick)
@@ -117,18 +117,18 @@ class World:
 
     @property
     def active(self) -> int:
-        """Nodes that take tasks."""
+        """Number of nodes that take tasks."""
         return len(self.plane.tasks.ranks)
 
     @property
     def reasons_given(self) -> list[str]:
-        """The decisions, as people read them."""
+        """The decisions, as text."""
         return [str(effect.event) for effect in self.said if isinstance(effect, Decided)]
 
     def state_of(self, rank: int) -> str:
-        """The state of the node of a rank."""
+        """Return the state of the node of a rank."""
         return self.plane.reconciler.book.seats[rank].life.state
 
     def machine_of(self, rank: int) -> int:
-        """The machine of a rank."""
+        """Return the machine of a rank."""
         return self.plane.reconciler.book.seats[rank].machine.id

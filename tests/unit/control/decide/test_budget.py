@@ -1,4 +1,4 @@
-"""What a pool costs once it is over."""
+"""Costs of a closed pool."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from skyward.control.decide.machines.budget import Ledger
 pytestmark = pytest.mark.unit
 
 
-def test_a_pool_that_is_over_costs_nothing_more() -> None:
+def test_closed_pool_costs_nothing_more() -> None:
     ledger = Ledger()
     for machine in (1, 2):
         ledger.reserve(machine, 3.6)

@@ -1,4 +1,4 @@
-"""Which collections have lost their content, decided from the nodes that were lost and when."""
+"""Loss of collections, decided from the lost nodes and the times of their loss."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ def written() -> Contents:
     return contents
 
 
-def test_loss_of_the_last_node_loses_all_content_and_is_told_once() -> None:
+def test_loss_of_the_last_node_loses_all_content_and_is_reported_once() -> None:
     contents = written()
     (loss,) = contents.lose_member(0, 1.0)
     assert loss.whole
@@ -27,23 +27,23 @@ def test_loss_of_the_last_node_loses_all_content_and_is_told_once() -> None:
     assert contents.lose_member(0, 2.0) == [], "nothing was written since"
 
 
-def test_three_nodes_lost_within_the_time_to_copy_may_lose_part() -> None:
+def test_three_nodes_lost_within_repair_time_may_lose_part() -> None:
     contents = written()
     assert contents.lose_member(5, 1.0) == []
     assert contents.lose_member(4, 2.0) == []
     (loss,) = contents.lose_member(3, REPAIR)
     assert not loss.whole
-    assert contents.written == {CACHE}, "what is left can be lost again"
+    assert contents.written == {CACHE}, "the rest can be lost again"
 
 
-def test_both_of_two_nodes_lost_within_the_time_to_copy_may_lose_part() -> None:
+def test_both_of_two_nodes_lost_within_repair_time_may_lose_part() -> None:
     contents = written()
     assert contents.lose_member(1, 1.0) == []
     assert [loss.whole for loss in contents.lose_member(1, 2.0)] == [False]
 
 
 @given(st.lists(st.tuples(st.integers(int(REPAIR / 2) + 1, 60), st.integers(3, 20)), max_size=20))
-def test_at_most_two_losses_within_the_time_to_copy_lose_nothing(losses: list[tuple[int, int]]) -> None:
+def test_at_most_two_losses_within_repair_time_lose_nothing(losses: list[tuple[int, int]]) -> None:
     contents, now = written(), 0
     for gap, left in losses:
         now += gap

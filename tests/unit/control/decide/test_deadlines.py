@@ -1,4 +1,4 @@
-"""When the tasks of a node are overdue, as their client counts, and what becomes of them and of their neighbours."""
+"""Overdue tasks of a node, as their client counts, and the tasks beside them."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_task_is_overdue_an_allowance_after_its_timeout() -> None:
     assert deadlines.overdue(12.0 + ALLOWANCE) == (1,)
 
 
-def test_time_of_a_task_sent_ahead_counts_from_the_end_of_the_one_before_it() -> None:
+def test_timeout_of_a_prefetched_task_counts_from_the_end_of_the_previous_task() -> None:
     deadlines = Deadlines(2)
     for task in (1, 2, 3):
         deadlines.sent(task, 2.0, 0.0)
@@ -39,7 +39,7 @@ def test_time_of_a_task_sent_ahead_counts_from_the_end_of_the_one_before_it() ->
     assert deadlines.overdue(7.0 + ALLOWANCE) == (2, 3)
 
 
-def test_task_without_a_timeout_is_overdue_only_once_it_is_told_to_stop() -> None:
+def test_task_without_a_timeout_is_overdue_only_after_a_stop_request() -> None:
     deadlines = Deadlines(1)
     deadlines.sent(1, None, 0.0)
     assert not deadlines
@@ -73,7 +73,7 @@ def sent(effects: list[Effect]) -> list[int]:
     return [effect.task for effect in effects if isinstance(effect, Dispatch)]
 
 
-def test_task_with_a_grace_has_that_too_and_longer_while_it_packs_what_it_leaves() -> None:
+def test_grace_extends_the_deadline_and_packing_extends_it_further() -> None:
     deadlines = Deadlines(2)
     deadlines.sent(1, 2.0, 0.0, grace=5.0)
     deadlines.sent(2, None, 0.0, grace=5.0)
@@ -86,10 +86,10 @@ def test_task_with_a_grace_has_that_too_and_longer_while_it_packs_what_it_leaves
     assert deadlines.overdue(6.0 + PACKING + ALLOWANCE) == (1, 2)
 
 
-def test_overdue_task_ends_once_and_its_neighbour_runs_again() -> None:
+def test_overdue_task_ends_once_and_its_neighbour_is_requeued() -> None:
     tasks = manager(2)
     late, neighbour = submit(tasks, 2)
-    effects = tasks.handle(Overdue((late,), 0, "node 0 was ended"), 5.0)
+    effects = tasks.handle(Overdue((late,), 0, "node 0 was terminated"), 5.0)
     assert ends(effects) == [(late, "timeout")]
     assert not sent(effects)
     assert not tasks.handle(NodeLost(0, "node 0 died"), 5.0)
@@ -103,16 +103,16 @@ def test_overdue_task_that_was_cancelled_ends_as_cancelled() -> None:
     assert ends(tasks.handle(Overdue((late,), 0, ""), 3.0)) == [(late, "cancelled")]
 
 
-def test_neighbour_that_cannot_run_again_is_lost_with_the_reason() -> None:
+def test_neighbour_that_is_not_replayable_is_lost_with_the_reason() -> None:
     tasks = manager(2)
     late, neighbour = submit(tasks, 2)
     tasks.handle(Delivered(neighbour), 1.0)
-    effects = tasks.handle(Overdue((late,), 0, "node 0 was ended"), 5.0)
+    effects = tasks.handle(Overdue((late,), 0, "node 0 was terminated"), 5.0)
     assert ends(effects) == [(late, "timeout"), (neighbour, "lost")]
-    assert any(isinstance(effect, Settle) and effect.reason == "node 0 was ended" for effect in effects)
+    assert any(isinstance(effect, Settle) and effect.reason == "node 0 was terminated" for effect in effects)
 
 
-def test_task_pinned_to_the_ended_node_is_not_sent_to_it() -> None:
+def test_task_pinned_to_a_terminated_node_is_not_sent_to_it() -> None:
     tasks = manager(1)
     (late,) = submit(tasks, 1)
     (pinned,) = submit(tasks, 1, target=0, replayable=False)
@@ -122,7 +122,7 @@ def test_task_pinned_to_the_ended_node_is_not_sent_to_it() -> None:
     assert sent(tasks.handle(NodeJoined(0, 1), 6.0)) == [pinned]
 
 
-def test_overdue_task_that_is_elsewhere_by_now_goes_on() -> None:
+def test_overdue_report_of_a_moved_task_is_ignored() -> None:
     tasks = manager(1)
     (moved,) = submit(tasks, 1)
     tasks.handle(NodeLost(0, "died"), 1.0)

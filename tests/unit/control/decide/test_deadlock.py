@@ -1,4 +1,4 @@
-"""Tasks that can never start, because streams hold the slots and their readers wait for these tasks."""
+"""Deadlocks of streams: paused streams hold the slots, and their readers wait for tasks without one."""
 
 import pytest
 from hypothesis import given
@@ -12,28 +12,28 @@ ME, OTHER = 101, 102
 """Threads."""
 
 
-def test_reader_waits_for_a_task_that_its_own_stream_keeps_from_starting() -> None:
+def test_reader_blocked_by_its_own_stream_is_a_deadlock() -> None:
     assert never_start({0: [1]}, {2: [0]}, {1: ME}, {ME: {2}}) == {2}
 
 
-def test_reader_that_does_not_wait_reads_on() -> None:
+def test_reader_that_does_not_wait_is_no_deadlock() -> None:
     assert never_start({0: [1]}, {2: [0]}, {1: OTHER}, {ME: {2}}) == set()
 
 
-def test_stream_that_is_not_paused_may_end() -> None:
+def test_running_stream_is_no_deadlock() -> None:
     assert never_start({0: [1]}, {2: [0]}, {}, {ME: {2}}) == set()
 
 
-def test_another_task_that_holds_a_slot_will_end() -> None:
+def test_slot_held_by_another_task_is_no_deadlock() -> None:
     assert never_start({0: [1, 3]}, {2: [0]}, {1: ME}, {ME: {2}}) == set()
     assert never_start({0: [1], 1: [3]}, {2: [0, 1]}, {1: ME}, {ME: {2}}) == set()
 
 
-def test_task_pinned_to_the_node_of_the_stream_cannot_use_another() -> None:
+def test_pinned_task_cannot_use_a_slot_of_another_node() -> None:
     assert never_start({0: [1], 1: []}, {2: [0], 3: [1]}, {1: ME}, {ME: {2, 3}}) == {2}
 
 
-def test_two_readers_that_wait_for_each_others_slots() -> None:
+def test_two_readers_that_wait_for_each_others_slots_are_a_deadlock() -> None:
     holders, readers = {0: [1], 1: [2]}, {1: ME, 2: OTHER}
     assert never_start(holders, {3: [0, 1], 4: [0, 1]}, readers, {ME: {3}, OTHER: {4}}) == {3, 4}
     assert never_start(holders, {3: [0, 1]}, readers, {ME: {3}, OTHER: {5}}) == set(), "task 5 runs, and ends"
@@ -53,7 +53,7 @@ ranks = st.integers(0, 2)
     st.dictionaries(tasks, st.integers(101, 103)),
     st.dictionaries(st.integers(101, 103), st.sets(st.integers(1, 12), max_size=4)),
 )
-def test_each_task_found_is_waited_for_by_a_reader_of_every_stream_that_blocks_it(
+def test_reported_tasks_are_awaited_by_the_readers_of_blocking_streams(
     holders: dict[int, set[int]],
     waiting: dict[int, set[int]],
     readers: dict[int, int],

@@ -1,4 +1,4 @@
-"""A node that the user drains: it goes once it is empty, the pool has one less, and what cannot go stays."""
+"""Draining a node by hand: it is removed once it is empty, and the pool shrinks by one."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 
 
 def pool(least: int, up: int) -> World:
-    """An open pool of `up` nodes that may have as few as `least`."""
+    """Return an open pool of `up` nodes with a minimum of `least`."""
     world = World(Group("default", least, 4)).open()
     world.submit(up)
     world.wait(0.1)
@@ -23,13 +23,13 @@ def pool(least: int, up: int) -> World:
 
 
 def why_not(world: World, rank: int) -> str:
-    """Why a node cannot be drained."""
+    """Return why a node cannot be drained."""
     return undrainable(
         world.plane.reconciler.book, world.plane.groups, world.plane.desired, world.plane.kept.holding(world.now), rank
     )
 
 
-def test_a_drained_node_goes_and_the_pool_has_one_less() -> None:
+def test_drained_node_is_removed_and_the_pool_shrinks() -> None:
     world = pool(1, 3)
     effects = world.tell(DrainNode(1))
     assert machines.Drain(1, machine=2) in effects
@@ -39,7 +39,7 @@ def test_a_drained_node_goes_and_the_pool_has_one_less() -> None:
     assert sorted(world.plane.reconciler.book.seats) == [0, 2]
 
 
-def test_a_node_that_runs_a_task_goes_when_it_is_over() -> None:
+def test_busy_node_is_removed_after_its_task() -> None:
     world = pool(1, 2)
     world.submit(2)
     effects = world.tell(DrainNode(1))
@@ -55,10 +55,10 @@ def test_a_node_that_runs_a_task_goes_when_it_is_over() -> None:
     [
         (1, 0, "node 0 is the head, which stays as long as the pool has any node"),
         (1, 7, "node 7 is not up"),
-        (2, 1, "the pool is at its fewest nodes, 2"),
+        (2, 1, "the pool is at its minimum of 2 nodes"),
     ],
 )
-def test_what_cannot_be_drained_stays(least: int, rank: int, why: str) -> None:
+def test_undrainable_node_stays(least: int, rank: int, why: str) -> None:
     world = pool(least, 2)
     assert why_not(world, rank) == why
     assert world.tell(DrainNode(rank)) == []

@@ -1,4 +1,4 @@
-"""The control plane when machines are refused, late, stuck, lost, or say things twice."""
+"""The control plane when machines are refused, late, stuck or lost, and when messages are duplicated."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ from tests.unit.control.decide.plane_world import World
 pytestmark = pytest.mark.unit
 
 
-def test_a_bootstrap_that_always_fails_launches_three_machines_for_each_node() -> None:
+def test_failing_bootstrap_launches_three_machines_for_each_node() -> None:
     world = World(Group("default", 2, 2))
     world.tell(Open())
     launched: set[int] = set()
@@ -33,7 +33,7 @@ def test_a_bootstrap_that_always_fails_launches_three_machines_for_each_node() -
     assert world.alive == {}
 
 
-def test_requests_that_are_refused_are_spaced_out_more_and_more() -> None:
+def test_refused_requests_back_off_exponentially() -> None:
     world = World(Group("default", 1, 2)).open()
     world.submit(2)
     world.wait(0.1)
@@ -51,7 +51,7 @@ def test_requests_that_are_refused_are_spaced_out_more_and_more() -> None:
     assert gaps[-1] >= 8
 
 
-def test_part_of_what_was_asked_for_is_kept_when_the_rest_is_refused() -> None:
+def test_partial_allocation_is_kept() -> None:
     world = World(Group("default", 3, 3), limits=Limits(refusals=2))
     world.tell(Open())
     first, *others = world.asked
@@ -65,7 +65,7 @@ def test_part_of_what_was_asked_for_is_kept_when_the_rest_is_refused() -> None:
     assert world.plane.hopeless
 
 
-def test_another_place_is_asked_while_one_is_left_alone() -> None:
+def test_other_source_is_used_during_backoff() -> None:
     spot, on_demand = MachineSource("cloud", "a", market="spot"), MachineSource("cloud", "a", market="on-demand")
     world = World(Group("default", 1, 1), places={"default": (spot, on_demand)})
     (request,) = world.tell(Open())
@@ -74,17 +74,17 @@ def test_another_place_is_asked_while_one_is_left_alone() -> None:
     assert [effect.place for effect in effects if isinstance(effect, machines.Request)] == [on_demand]
 
 
-def test_a_request_without_an_answer_is_made_again_and_then_is_given_back() -> None:
+def test_unanswered_request_is_retried_and_then_terminated() -> None:
     world = World(Group("default", 1, 1), limits=Limits(request=100, refusals=1))
     world.tell(Open())
     (number,) = world.asked
     world.wait(116)
     assert [e for e in world.said if isinstance(e, machines.Request)] == [world.asked[number]] * 2
     world.wait(120)
-    assert number in world.leaving, "what may have been launched is given back"
+    assert number in world.leaving, "a machine that may have been launched is terminated"
 
 
-def test_a_machine_that_does_not_come_up_in_time_is_replaced() -> None:
+def test_machine_past_its_boot_timeout_is_replaced() -> None:
     world = World(Group("default", 1, 1), limits=Limits(boot=60))
     world.tell(Open())
     world.allocate()
@@ -96,7 +96,7 @@ def test_a_machine_that_does_not_come_up_in_time_is_replaced() -> None:
     assert world.active == 1
 
 
-def test_a_machine_that_does_not_go_is_told_again() -> None:
+def test_termination_is_repeated() -> None:
     world = World(Group("default", 0, 1), limits=Limits(terminate=50)).open()
     world.submit()
     world.deliver()
@@ -105,7 +105,7 @@ def test_a_machine_that_does_not_go_is_told_again() -> None:
     assert world.leaving.count(1) >= 2
 
 
-def test_a_lost_node_is_replaced_and_its_task_sent_again() -> None:
+def test_lost_node_is_replaced_and_its_task_requeued() -> None:
     world = World(Group("default", 2, 2)).open()
     first, second = world.submit(2)
     world.tell(machines.Lost(world.machine_of(world.sent[second]), "spot"))
@@ -115,7 +115,7 @@ def test_a_lost_node_is_replaced_and_its_task_sent_again() -> None:
     assert world.settled == {first: "value", second: "value"}
 
 
-def test_messages_that_come_twice_or_late_change_nothing() -> None:
+def test_duplicate_and_late_messages_change_nothing() -> None:
     world = World(Group("default", 1, 1)).open()
     machine = world.machine_of(0)
     for message in (
@@ -132,7 +132,7 @@ def test_messages_that_come_twice_or_late_change_nothing() -> None:
             assert world.plane.reconciler.book.machines[machine].state == before
 
 
-def test_tasks_that_only_a_failed_group_could_hold_end_and_the_others_go_on() -> None:
+def test_tasks_of_a_failed_group_end_and_others_continue() -> None:
     gpu = Needs({"GPU": 1})
     world = World(Group("cpu", 1, 1), Group("gpu", 0, 1, resources={"GPU": 1})).open()
     (on_gpu,) = world.submit(needs=gpu)
@@ -151,7 +151,7 @@ def test_tasks_that_only_a_failed_group_could_hold_end_and_the_others_go_on() ->
     assert world.settled[plain] == "value"
 
 
-def test_a_drain_past_its_deadline_goes_on_and_gets_no_new_task() -> None:
+def test_drain_past_its_deadline_continues_without_new_tasks() -> None:
     world = World(Group("default", 2, 2), limits=Limits(drain=30)).open()
     first, second = world.submit(2)
     world.tell(Resize({"default": (1, 1)}))

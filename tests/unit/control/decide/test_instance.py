@@ -1,4 +1,4 @@
-"""The life of a machine: its moves, what a look at its worker changes, and how fast machines are asked for."""
+"""The lifecycle of a machine: transitions, observations of its worker, and the launch rate."""
 
 from typing import get_args
 
@@ -24,17 +24,17 @@ SEEN: tuple[Observed, ...] = get_args(Observed.__value__)
 FINAL = {"UNKNOWN", "TERMINATED", "ALLOCATION_FAILED"}
 
 
-def test_every_state_has_its_moves() -> None:
+def test_every_state_has_transitions() -> None:
     assert set(INSTANCE) == set(STATES)
     assert set().union(*INSTANCE.values()) <= set(STATES)
     assert {state for state in STATES if not INSTANCE[state]} == FINAL
 
 
-def test_every_life_can_end() -> None:
+def test_every_state_can_end() -> None:
     assert all(reachable(state) & FINAL for state in STATES if state not in FINAL)
 
 
-def test_what_may_run() -> None:
+def test_states_that_can_run() -> None:
     assert {state for state in STATES if can_run(state)} == {
         "QUEUED",
         "REQUESTED",
@@ -47,14 +47,14 @@ def test_what_may_run() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("seen", SEEN)
-def test_a_look_makes_legal_moves_only(state: InstanceState, seen: Observed) -> None:
+def test_observations_make_legal_transitions_only(state: InstanceState, seen: Observed) -> None:
     after = observe(state, seen)
     assert after == state or after in INSTANCE[state]
 
 
 @given(st.sampled_from(STATES), st.lists(st.sampled_from(SEEN)))
-def test_looks_never_move_backwards(state: InstanceState, looks: list[Observed]) -> None:
-    """A drain that was asked for may be refused, but no look tells of that."""
+def test_observations_never_move_backwards(state: InstanceState, looks: list[Observed]) -> None:
+    """A requested drain may be refused, but no observation reports that."""
     seen = {state}
     for look in looks:
         after = observe(state, look)
@@ -62,14 +62,14 @@ def test_looks_never_move_backwards(state: InstanceState, looks: list[Observed])
         seen.add(state := after)
 
 
-def test_a_worker_that_drains_before_it_was_seen_running() -> None:
+def test_worker_that_drains_before_it_was_seen_running_counts_as_running() -> None:
     assert observe("INSTALLING", "DRAINING") == "RUNNING"
     assert observe("RUNNING", "DRAINING") == "STOPPING"
 
 
 @pytest.mark.parametrize("state", ["QUEUED", "REQUESTED", "INSTALL_FAILED", "ALLOCATION_FAILED", "UNKNOWN"])
 @pytest.mark.parametrize("seen", SEEN)
-def test_a_worker_of_a_machine_that_has_none(state: InstanceState, seen: Observed) -> None:
+def test_observation_of_a_machine_without_a_worker_changes_nothing(state: InstanceState, seen: Observed) -> None:
     assert observe(state, seen) == state
 
 
@@ -77,7 +77,7 @@ counts = st.dictionaries(st.sampled_from("abc"), st.integers(0, 50))
 
 
 @given(counts, counts, counts, st.floats(0, 100), st.integers(0, 40))
-def test_the_rate_of_launches(
+def test_launch_rate(
     queued: dict[str, int], requested: dict[str, int], running: dict[str, int], speed: float, most: int
 ) -> None:
     launched = launch_now(queued, requested, running, speed, most)
@@ -88,12 +88,12 @@ def test_the_rate_of_launches(
         assert launched
 
 
-def test_a_request_without_a_time() -> None:
+def test_request_without_a_time_does_not_time_out() -> None:
     assert after_request_timeout(100, 5, 1, []) is None
 
 
 @given(st.lists(st.floats(0, 100), min_size=1), st.floats(0, 50), st.integers(0, 5), st.floats(0, 200))
-def test_a_request_gets_its_time_and_its_retries(times: list[float], timeout: float, retries: int, now: float) -> None:
+def test_request_gets_its_timeout_and_retries(times: list[float], timeout: float, retries: int, now: float) -> None:
     match after_request_timeout(now, timeout, retries, times):
         case None:
             assert now - max(times) <= timeout

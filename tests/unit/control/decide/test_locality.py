@@ -1,4 +1,4 @@
-"""Tasks go to the nodes that hold their data, and wait for none of them."""
+"""Data locality: tasks go to the nodes that hold their data, and wait for none of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ OTHER = {b"other": 40 * MIB}
 
 
 class Nodes:
-    """A task manager with nodes, and where it has sent what."""
+    """A task manager with nodes, and a record of its dispatches."""
 
     def __init__(self, count: int, slots: int = 1, gpus: Mapping[int, float] | None = None) -> None:
         self.manager = TaskManager()
@@ -40,19 +40,19 @@ class Nodes:
             self.tell(NodeJoined(rank, slots, "", {"GPU": (gpus or {}).get(rank, 0.0)}))
 
     def tell(self, message: Message) -> list[int]:
-        """Tell the manager; the tasks that it sends, in order."""
+        """Send a message; return the dispatched tasks, in order."""
         sends = [effect for effect in self.manager.handle(message, 0.0) if isinstance(effect, Dispatch)]
         self.sent |= {send.task: send.rank for send in sends}
         return [send.task for send in sends]
 
     def submit(self, blobs: Mapping[bytes, int] | None = None, needs: Needs = NOTHING) -> int:
-        """Submit one task; its number."""
+        """Submit one task; return its number."""
         task = self.manager.number()
         self.tell(Submitted((task,), needs=needs, blobs={task: blobs} if blobs else {}))
         return task
 
     def run(self, blobs: Mapping[bytes, int] | None = None, needs: Needs = NOTHING) -> int:
-        """Run one task to its end, while nothing else runs; the node that ran it, which has its data then."""
+        """Run one task to its end, while nothing else runs; return its node, which then has its data."""
         task = self.submit(blobs, needs)
         rank = self.sent[task]
         self.tell(Stored(rank, tuple(blobs or ())))
@@ -60,17 +60,17 @@ class Nodes:
         return rank
 
     def end(self, task: int, seconds: float = 0.1) -> list[int]:
-        """A task ends; what is sent then."""
+        """End a task; return the tasks dispatched then."""
         return self.tell(Ended(task, self.sent[task], "value", seconds))
 
 
-def test_a_task_goes_to_the_node_that_holds_its_data() -> None:
+def test_task_goes_to_the_holder_of_its_data() -> None:
     nodes = Nodes(4)
     first = nodes.run(LARGE)
     assert [nodes.run(LARGE) for _ in range(5)] == [first] * 5
 
 
-def test_a_task_goes_to_the_node_that_holds_most_of_its_data() -> None:
+def test_task_goes_to_the_holder_of_most_of_its_data() -> None:
     nodes = Nodes(4)
     nodes.tell(Stored(1, (b"small",)))
     nodes.tell(Stored(2, (b"large",)))
@@ -90,7 +90,7 @@ def test_tasks_whose_data_all_nodes_hold_go_round_robin() -> None:
     assert [nodes.run(LARGE) for _ in range(6)] == [0, 1, 2, 0, 1, 2]
 
 
-def test_a_task_does_not_wait_for_the_holder_of_its_data() -> None:
+def test_task_does_not_wait_for_the_holder_of_its_data() -> None:
     nodes = Nodes(2)
     holder = nodes.run(LARGE)
     nodes.submit(LARGE)
@@ -98,13 +98,13 @@ def test_a_task_does_not_wait_for_the_holder_of_its_data() -> None:
     assert nodes.sent[other] == 1 - holder
 
 
-def test_tasks_sent_together_are_not_crowded_on_the_node_that_is_about_to_get_their_data() -> None:
+def test_tasks_with_shared_data_are_spread_before_it_is_stored() -> None:
     nodes = Nodes(4, slots=4)
     tasks = [nodes.submit(LARGE) for _ in range(4)]
     assert sorted(nodes.sent[task] for task in tasks) == [0, 1, 2, 3]
 
 
-def test_a_little_data_is_sent_rather_than_have_a_task_share_a_node_with_another() -> None:
+def test_small_data_is_sent_to_an_idle_node_instead_of_sharing_the_holder() -> None:
     nodes = Nodes(2, slots=2)
     little, much = {b"little": CROWDING - 1}, {b"much": CROWDING + 1}
     nodes.tell(Stored(0, (b"little", b"much")))
@@ -115,14 +115,14 @@ def test_a_little_data_is_sent_rather_than_have_a_task_share_a_node_with_another
     assert nodes.run(much) == 0
 
 
-def test_data_that_a_node_was_told_to_forget_does_not_count() -> None:
+def test_dropped_data_does_not_count() -> None:
     nodes = Nodes(3)
     nodes.tell(Stored(2, (b"large",)))
     nodes.tell(Dropped(2, (b"large",)))
     assert nodes.run(LARGE) == 0
 
 
-def test_a_new_node_of_a_rank_does_not_hold_what_the_former_one_held() -> None:
+def test_replacement_node_holds_no_data() -> None:
     nodes = Nodes(3)
     nodes.tell(Stored(2, (b"large",)))
     nodes.tell(NodeLost(2, "gone"))
@@ -130,13 +130,13 @@ def test_a_new_node_of_a_rank_does_not_hold_what_the_former_one_held() -> None:
     assert nodes.run(LARGE) == 0
 
 
-def test_what_a_task_needs_comes_before_where_its_data_is() -> None:
+def test_needs_take_precedence_over_locality() -> None:
     nodes = Nodes(3, gpus={1: 1.0})
     nodes.tell(Stored(0, (b"large",)))
     assert nodes.run(LARGE, GPU) == 1
 
 
-def test_a_short_task_whose_data_a_free_node_has_goes_before_one_that_must_be_sent_more() -> None:
+def test_short_task_with_local_data_overtakes_a_task_without() -> None:
     nodes = Nodes(1)
     nodes.run(LARGE)
     running = nodes.submit()
@@ -145,7 +145,7 @@ def test_a_short_task_whose_data_a_free_node_has_goes_before_one_that_must_be_se
     assert nodes.end(behind) == [oldest]
 
 
-def test_the_oldest_task_is_overtaken_a_few_times_at_most() -> None:
+def test_oldest_task_is_overtaken_a_few_times_at_most() -> None:
     nodes = Nodes(1)
     nodes.run(LARGE)
     last = nodes.submit()
@@ -158,7 +158,7 @@ def test_the_oldest_task_is_overtaken_a_few_times_at_most() -> None:
     assert nodes.end(last) == [oldest]
 
 
-def test_no_task_is_overtaken_where_tasks_are_long() -> None:
+def test_long_tasks_are_not_overtaken() -> None:
     nodes = Nodes(1)
     nodes.run(LARGE)
     running = nodes.submit()
@@ -174,7 +174,7 @@ ranks = st.sampled_from(RANKS)
 
 @dataclass
 class Task:
-    """What the model knows of a task."""
+    """Model of a task."""
 
     blobs: dict[bytes, int]
     needs: Needs
@@ -183,7 +183,7 @@ class Task:
 
 @dataclass
 class Node:
-    """What the model knows of a node."""
+    """Model of a node."""
 
     slots: int
     gpus: int
@@ -199,7 +199,7 @@ class Node:
 
 
 class Placement(RuleBasedStateMachine):
-    """Tasks with data and without, on nodes that get it, drop it and are lost: each goes where the model says."""
+    """Tasks with and without data, on nodes that get, drop and lose it: each is dispatched as the model says."""
 
     @initialize(slots=st.lists(st.integers(1, 2), min_size=4, max_size=4), gpus=st.integers(0, 2))
     def open(self, slots: list[int], gpus: int) -> None:
@@ -223,7 +223,7 @@ class Placement(RuleBasedStateMachine):
         task, node = self.tasks[number], self.nodes[rank]
         queue = self.waiting[task.needs]
         mean = self.manager.task_seconds
-        if ahead := len(node.tasks) >= node.slots:  # sent ahead of time, as tasks are short
+        if ahead := len(node.tasks) >= node.slots:  # prefetched, as tasks are short
             assert mean is not None
             assert not task.needs
         if queue[0] != number:
@@ -242,7 +242,7 @@ class Placement(RuleBasedStateMachine):
         node.tasks[number] = task
 
     def best(self, task: Task) -> int | None:
-        """Where a task goes: to the least cost of those where it fits, and round robin among equals."""
+        """Return the node for a task: the cheapest one that fits, and round robin among equals."""
         order = sorted(RANKS, key=lambda rank: (rank <= self.turn, rank))
         able = [rank for rank in order if self.nodes[rank].fits(task)]
         if not task.blobs:

@@ -1,4 +1,4 @@
-"""The control plane as a whole: what it makes of tasks, of machines that fail, of the clock, and of money."""
+"""The control plane as a whole: scaling, groups, failures, time and budget."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ GPU = Needs({"GPU": 1})
 
 
 def elastic(least: int = 0, most: int = 4, **settings: Any) -> World:
-    """An open pool of one group, from `least` to `most` nodes of one slot."""
+    """Return an open pool of one group with one slot per node, from `least` to `most` nodes."""
     return World(Group("default", least, most), **settings).open()
 
 
-# Growing and shrinking.
+# Scaling.
 
 
-def test_a_fixed_pool_is_ready_when_all_its_nodes_are() -> None:
+def test_fixed_pool_is_ready_when_all_its_nodes_are() -> None:
     world = World(Group("default", 2, 2))
     (request,) = world.tell(Open())
     assert isinstance(request, machines.Request)
@@ -35,7 +35,7 @@ def test_a_fixed_pool_is_ready_when_all_its_nodes_are() -> None:
     assert Ready() in world.tell(machines.Joined(second))
 
 
-def test_a_pool_with_a_threshold_is_ready_before_all_its_nodes_are() -> None:
+def test_pool_with_a_threshold_is_ready_before_all_its_nodes_are() -> None:
     world = World(Group("default", 3, 3), thresholds={"default": 1})
     world.tell(Open())
     world.allocate()
@@ -44,7 +44,7 @@ def test_a_pool_with_a_threshold_is_ready_before_all_its_nodes_are() -> None:
     assert world.active == 1
 
 
-def test_waiting_tasks_make_the_pool_grow_at_once_and_say_why() -> None:
+def test_queued_tasks_scale_up_at_once_with_a_reason() -> None:
     world = elastic(1, 8)
     world.submit(5)
     world.wait(0.1)
@@ -54,7 +54,7 @@ def test_waiting_tasks_make_the_pool_grow_at_once_and_say_why() -> None:
     assert world.active == 5
 
 
-def test_growth_ends_at_the_maximum_and_says_so() -> None:
+def test_scale_up_is_capped_at_the_maximum_with_a_reason() -> None:
     world = elastic(1, 3)
     world.submit(50)
     world.wait(0.1)
@@ -62,7 +62,7 @@ def test_growth_ends_at_the_maximum_and_says_so() -> None:
     assert "capped at 3 by max" in world.reasons_given[-1]
 
 
-def test_an_idle_pool_goes_back_to_its_minimum_after_the_idle_timeout() -> None:
+def test_idle_pool_scales_down_to_its_minimum_after_the_idle_timeout() -> None:
     world = elastic(1, 4)
     world.submit(4)
     world.wait(0.1)
@@ -77,7 +77,7 @@ def test_an_idle_pool_goes_back_to_its_minimum_after_the_idle_timeout() -> None:
     assert "idle" in world.reasons_given[-1]
 
 
-def test_little_use_shrinks_the_pool_only_after_a_while_of_little_use() -> None:
+def test_low_load_scales_down_only_after_the_cooldown() -> None:
     world = elastic(1, 8)
     ran = world.submit(8)
     world.wait(0.1)
@@ -90,11 +90,11 @@ def test_little_use_shrinks_the_pool_only_after_a_while_of_little_use() -> None:
     assert world.plane.desired == {"default": 2}
 
 
-def test_a_pool_without_nodes_wakes_for_the_first_task_and_sleeps_again() -> None:
+def test_empty_pool_scales_up_for_the_first_task_and_down_again() -> None:
     world = elastic(0, 4)
     assert world.alive == {}
     (task,) = world.submit()
-    assert world.reasons_given == ["0 -> 1 nodes: a task came and there is no node"]
+    assert world.reasons_given == ["0 -> 1 nodes: a task was submitted and the pool has no nodes"]
     world.deliver()
     world.finish()
     assert world.settled == {task: "value"}
@@ -103,7 +103,7 @@ def test_a_pool_without_nodes_wakes_for_the_first_task_and_sleeps_again() -> Non
     assert world.alive == {}
 
 
-def test_new_work_takes_a_drain_back() -> None:
+def test_new_work_cancels_a_drain() -> None:
     world = elastic(1, 3)
     first = world.submit(3)
     world.wait(0.1)
@@ -117,7 +117,7 @@ def test_new_work_takes_a_drain_back() -> None:
     assert world.state_of(2) == "active"
 
 
-def test_a_task_for_a_draining_node_refuses_the_drain() -> None:
+def test_task_pinned_to_a_draining_node_refuses_the_drain() -> None:
     world = World(Group("default", 2, 2)).open()
     first = world.submit(2)
     world.tell(Resize({"default": (1, 1)}))
@@ -129,7 +129,7 @@ def test_a_task_for_a_draining_node_refuses_the_drain() -> None:
     assert world.settled[pinned] == "value"
 
 
-def test_a_node_that_holds_a_task_is_not_given_back() -> None:
+def test_busy_node_is_not_terminated() -> None:
     world = World(Group("default", 2, 2)).open()
     running = world.submit(2)
     world.tell(Resize({"default": (1, 1)}))
@@ -141,7 +141,7 @@ def test_a_node_that_holds_a_task_is_not_given_back() -> None:
     assert world.plane.tasks.ranks == (0,)
 
 
-def test_machines_that_boot_and_are_not_needed_any_more_are_given_back() -> None:
+def test_surplus_booting_machines_are_terminated() -> None:
     world = elastic(1, 6)
     numbers = world.submit(6)
     world.wait(0.1)
@@ -154,7 +154,7 @@ def test_machines_that_boot_and_are_not_needed_any_more_are_given_back() -> None
     assert len(world.alive) == 1
 
 
-def test_a_machine_that_comes_too_late_is_given_back() -> None:
+def test_late_machine_is_terminated() -> None:
     world = elastic(1, 2)
     numbers = world.submit(2)
     world.wait(0.1)
@@ -168,14 +168,14 @@ def test_a_machine_that_comes_too_late_is_given_back() -> None:
     assert world.active == 1
 
 
-def test_ranks_that_were_freed_are_used_again() -> None:
+def test_freed_ranks_are_reused() -> None:
     world = World(Group("default", 3, 3)).open()
     world.tell(machines.Lost(world.machine_of(1), "spot"))
     world.deliver()
     assert world.plane.tasks.ranks == (0, 1, 2)
 
 
-def test_the_head_stays_while_any_node_is_wanted() -> None:
+def test_head_stays_while_any_node_is_desired() -> None:
     world = World(Group("cpu", 1, 1), Group("gpu", 1, 1, resources={"GPU": 1})).open()
     world.tell(Resize({"cpu": (0, 1)}))
     world.tell(Resize({"gpu": (0, 1)}))
@@ -187,7 +187,7 @@ def test_the_head_stays_while_any_node_is_wanted() -> None:
 # Needs and groups.
 
 
-def test_tasks_go_only_where_they_fit() -> None:
+def test_tasks_are_dispatched_only_to_nodes_that_fit() -> None:
     world = World(Group("cpu", 1, 1, slots=4), Group("gpu", 1, 1, slots=4, resources={"GPU": 2})).open()
     rank = next(rank for rank, seat in world.plane.reconciler.book.seats.items() if seat.machine.group == "gpu")
     on_gpu = world.submit(3, GPU)
@@ -199,14 +199,14 @@ def test_tasks_go_only_where_they_fit() -> None:
     assert world.sent[on_gpu[2]] == rank
 
 
-def test_a_task_that_no_group_can_hold_ends_at_once_and_says_why() -> None:
+def test_infeasible_task_ends_at_once_with_the_reason() -> None:
     world = World(Group("cpu", 1, 1, resources={"CPU": 4})).open()
     (task,) = world.submit(needs=Needs({"GPU": 1}))
     assert world.settled == {task: "infeasible"}
     assert world.reasons[task] == "1 GPU, which no node of this pool can ever have: 'cpu' has 4 CPU"
 
 
-def test_a_group_without_nodes_grows_for_the_tasks_that_only_it_can_hold() -> None:
+def test_empty_group_scales_up_for_tasks_that_fit_no_other() -> None:
     world = World(Group("cpu", 1, 4), Group("gpu", 0, 4, resources={"GPU": 1}, hourly_price=3.0)).open()
     world.submit(2, GPU)
     world.wait(0.1)
@@ -216,7 +216,7 @@ def test_a_group_without_nodes_grows_for_the_tasks_that_only_it_can_hold() -> No
     assert set(world.settled.values()) == {"value"}
 
 
-def test_what_was_requested_is_kept_ready_until_the_next_request() -> None:
+def test_floor_is_kept_until_the_next_request() -> None:
     world = World(Group("gpu", 0, 4, resources={"GPU": 1})).open()
     world.tell(SetFloor((Demand(3, GPU),)))
     assert world.plane.desired == {"gpu": 3}
@@ -228,23 +228,23 @@ def test_what_was_requested_is_kept_ready_until_the_next_request() -> None:
     assert world.plane.desired == {"gpu": 0}
 
 
-# Money.
+# Budget.
 
 
-def test_no_more_nodes_are_launched_than_the_budget_pays() -> None:
+def test_launches_are_limited_by_the_budget() -> None:
     world = World(Group("default", 0, 10, hourly_price=60.0), budget=3.5).open()
     world.submit(10)
     world.wait(0.1)
-    assert world.plane.desired == {"default": 3}, "a node is counted with a minute, which is a dollar"
+    assert world.plane.desired == {"default": 3}, "each node is committed for a minute, which costs a dollar"
     assert "budget" in world.reasons_given[-1]
 
 
-def test_when_the_budget_is_spent_every_node_goes_and_waiting_tasks_end() -> None:
+def test_exhausted_budget_drains_every_node_and_ends_queued_tasks() -> None:
     world = World(Group("default", 1, 1, hourly_price=60.0), budget=3.0).open()
     running, waiting = world.submit(2)
     world.wait(130)
     assert world.settled == {waiting: "unfunded"}
-    assert "the budget of $3.00 is reached" in world.reasons_given[-1]
+    assert "budget of $3.00 reached" in world.reasons_given[-1]
     world.finish([running])
     world.bury()
     assert world.alive == {}
@@ -254,7 +254,7 @@ def test_when_the_budget_is_spent_every_node_goes_and_waiting_tasks_end() -> Non
     assert world.settled[after] == "unfunded"
 
 
-def test_a_task_that_does_not_end_in_time_is_stopped_before_the_budget_is_passed() -> None:
+def test_long_task_is_evicted_before_the_budget_is_exceeded() -> None:
     world = World(Group("default", 1, 1, hourly_price=60.0), budget=3.0).open()
     (endless,) = world.submit()
     world.wait(165)
@@ -265,7 +265,7 @@ def test_a_task_that_does_not_end_in_time_is_stopped_before_the_budget_is_passed
     assert world.plane.ledger.spent(world.now) <= 3.0
 
 
-def test_a_new_budget_opens_the_pool_again() -> None:
+def test_new_budget_reopens_the_pool() -> None:
     world = World(Group("default", 1, 1, hourly_price=60.0), budget=2.0).open()
     world.wait(130)
     world.bury()
@@ -277,7 +277,7 @@ def test_a_new_budget_opens_the_pool_again() -> None:
     assert world.settled == {task: "value"}
 
 
-def test_the_decisions_are_kept_with_what_they_were_made_from() -> None:
+def test_decisions_are_kept_with_their_inputs() -> None:
     world = elastic(1, 8)
     world.submit(5)
     world.wait(0.1)
@@ -287,7 +287,7 @@ def test_the_decisions_are_kept_with_what_they_were_made_from() -> None:
     assert event.change == 4
 
 
-def test_a_policy_that_raises_leaves_the_pool_as_it_is_and_is_told_of() -> None:
+def test_policy_that_raises_changes_nothing_and_is_reported() -> None:
     class Broken:
         name = "broken"
         interval = None
@@ -305,7 +305,7 @@ def test_a_policy_that_raises_leaves_the_pool_as_it_is_and_is_told_of() -> None:
     assert event.times > 1
 
 
-def test_a_policy_cannot_end_the_first_node_while_tasks_wait_for_it() -> None:
+def test_policy_cannot_remove_the_first_node_while_tasks_wait_for_it() -> None:
     world = World(Group("default", 0, 4, slots=2), policy="vanilla").open()
     (task,) = world.submit()
     world.wait(600)
@@ -315,7 +315,7 @@ def test_a_policy_cannot_end_the_first_node_while_tasks_wait_for_it() -> None:
     assert world.settled == {task: "value"}
 
 
-def test_time_is_not_asked_for_over_and_over_while_tasks_wait() -> None:
+def test_queued_tasks_do_not_cause_endless_ticks() -> None:
     world = elastic(1, 1)
     world.tell(Resize({"default": (1, 2)}))
     world.deliver()

@@ -1,4 +1,4 @@
-"""How many machines the reconciler launches, drains and calls back, whatever there is."""
+"""Launches, drains and cancelled drains of the reconciler, from any state."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def pools(draw: st.DrawFn) -> tuple[set[int], set[int], set[int], int]:
 
 
 def reconciler_of(current: set[int], pending: set[int], leaving: set[int]) -> Reconciler:
-    """A reconciler with nodes that are there, on their way, and draining."""
+    """Return a reconciler with active, booting and draining nodes."""
     reconciler = Reconciler({"nodes": (MachineSource("cloud"),)})
     book = reconciler.book
     for rank in sorted(current | pending):
@@ -36,7 +36,7 @@ def reconciler_of(current: set[int], pending: set[int], leaving: set[int]) -> Re
 
 
 @given(pools())
-def test_there_come_to_be_as_many_as_are_wanted(pool: tuple[set[int], set[int], set[int], int]) -> None:
+def test_nodes_converge_to_the_desired_number(pool: tuple[set[int], set[int], set[int], int]) -> None:
     current, pending, leaving, desired = pool
     reconciler = reconciler_of(current, pending, leaving)
     effects = reconciler.handle(Desired({"nodes": desired}), 0.0)
@@ -46,15 +46,15 @@ def test_there_come_to_be_as_many_as_are_wanted(pool: tuple[set[int], set[int], 
     assert 0 not in drained, "the head stays"
     assert set(drained) <= current - leaving
     assert drained == sorted(drained, reverse=True), "the highest rank goes first"
-    assert back == sorted(leaving)[: len(back)], "the lowest rank is called back first"
+    assert back == sorted(leaving)[: len(back)], "the drain of the lowest rank is cancelled first"
     assert not (launched and drained)
     assert not (back and drained)
-    assert not launched or set(back) == leaving, "nothing is launched while a node can be called back"
+    assert not launched or set(back) == leaving, "nothing is launched while a drain can be cancelled"
     assert reconciler.effective("nodes") == desired
 
 
 @given(pools())
-def test_what_was_decided_is_not_decided_again(pool: tuple[set[int], set[int], set[int], int]) -> None:
+def test_reconciliation_is_idempotent(pool: tuple[set[int], set[int], set[int], int]) -> None:
     current, pending, leaving, desired = pool
     reconciler = reconciler_of(current, pending, leaving)
     reconciler.handle(Desired({"nodes": desired}), 0.0)

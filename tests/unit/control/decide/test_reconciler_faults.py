@@ -1,4 +1,4 @@
-"""The reconciler in a world that answers late, twice, or not at all: never too many nodes, and no machine forgotten."""
+"""The reconciler in a world with late, duplicate and missing answers: never too many nodes, and no orphans."""
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +39,7 @@ LIMITS = Limits(launches=3, refusals=3, request=30.0, boot=60.0, drain=60.0, ter
 
 
 class Cloud(RuleBasedStateMachine):
-    """Does what the reconciler says, in its own time, and checks what it says."""
+    """Applies the reconciler's effects at any time, and checks them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,19 +59,19 @@ class Cloud(RuleBasedStateMachine):
         ended = {message.machine} if isinstance(message, Failed | Lost | Gone) else set()
         if isinstance(message, Emptied):
             ended = {machine for machine, rank in self.active.items() if rank == message.rank}
-        self.refused = isinstance(message, DrainRefused)  # the node stays, for now, wanted or not
+        self.refused = isinstance(message, DrainRefused)  # the node stays for now, even as surplus
         gave_up = set()
         for effect in self.reconciler.handle(message, self.now):
             match effect:
                 case Request(group, place, machines):
                     assert place in PLACES[group]
-                    assert not {*machines} & self.alive, "a machine that is there is not asked for again"
+                    assert not {*machines} & self.alive, "an existing machine is not requested again"
                     self.requested |= {*machines}
                     asked = [m for m in self.reconciler.book if m.state == "REQUESTED"]
                     assert len(asked) <= LIMITS.concurrent_launches
                 case Install(machine, rank):
                     assert machine in self.alive
-                    assert rank not in self.given_up, "a rank that was given up is left alone"
+                    assert rank not in self.given_up, "a rank that was given up is not retried"
                     self.installing[machine] = rank
                 case Activate(machine, rank):
                     assert machine in self.alive
@@ -108,7 +108,7 @@ class Cloud(RuleBasedStateMachine):
         afresh=st.booleans(),
     )
     def want(self, a: int, b: int, victims: list[int], afresh: bool) -> None:
-        self.given_up.clear()  # fewer nodes, and those that were given up are not missed any more
+        self.given_up.clear()  # with fewer nodes, ranks that were given up are no longer missing
         if afresh:
             self.failures.clear()
         self.tell(Desired({"a": a, "b": b}, tuple(victims), afresh))
@@ -158,8 +158,8 @@ class Cloud(RuleBasedStateMachine):
         self.tell(Gone(machine))
 
     @rule(data=st.data())
-    def late_news(self, data: st.DataObject) -> None:
-        """What is told of a machine that has moved on since changes nothing."""
+    def late_report(self, data: st.DataObject) -> None:
+        """A late report about a machine changes nothing."""
         machine = data.draw(st.integers(1, 30))
         if machine in self.terminating or machine not in self.alive | self.requested:
             before = dict(self.active)
@@ -176,10 +176,10 @@ class Cloud(RuleBasedStateMachine):
             self.failures[rank] = self.failures.get(rank, 0) + 1
         self.tell(Tick())
 
-    # What must always hold.
+    # Invariants.
 
     @invariant()
-    def no_more_nodes_than_wanted(self) -> None:
+    def no_more_nodes_than_desired(self) -> None:
         head = next((m.group for m in self.reconciler.book if m.rank == 0 and m.stage != "leaving"), None)
         for group, desired in self.reconciler.desired.items():
             most = max(desired, 1) if group == head else desired
@@ -192,12 +192,12 @@ class Cloud(RuleBasedStateMachine):
         assert len(set(self.active.values())) == len(self.active)
 
     @invariant()
-    def no_machine_is_forgotten(self) -> None:
+    def there_are_no_orphans(self) -> None:
         assert self.alive <= set(self.reconciler.book.machines) | self.terminating
         assert set(self.active) | set(self.installing) <= self.alive
 
     @invariant()
-    def the_counts_are_right(self) -> None:
+    def counts_are_consistent(self) -> None:
         book = self.reconciler.book
         for group in PLACES:
             for stage in ("booting", "active", "leaving"):
@@ -208,7 +208,7 @@ class Cloud(RuleBasedStateMachine):
         }
 
     def teardown(self) -> None:
-        """When no node is wanted, every machine goes, whatever it was doing."""
+        """Without desired nodes, every machine is terminated, in any state."""
         self.tell(Desired({"a": 0, "b": 0}))
         for _ in range(20):
             for machine in sorted(self.requested):
@@ -225,7 +225,7 @@ class Cloud(RuleBasedStateMachine):
             self.tell(Tick())
         assert not self.alive
         assert self.reconciler.empty
-        assert not self.reconciler._strays
+        assert not self.reconciler._orphans
 
 
 TestCloud = Cloud.TestCase
@@ -233,7 +233,7 @@ TestCloud.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=15))
-def test_the_pauses_of_a_place_that_fails_only_grow_up_to_the_longest(waits: list[float]) -> None:
+def test_backoff_of_a_failing_source_grows_up_to_the_longest(waits: list[float]) -> None:
     place, backoff, now, last = PLACES["a"][0], Backoff(first=1.0, longest=60.0), 0.0, 0.0
     for wait in waits:
         asked = now = max(now, backoff.ready_at(place)) + wait
@@ -245,14 +245,14 @@ def test_the_pauses_of_a_place_that_fails_only_grow_up_to_the_longest(waits: lis
     assert last == pytest.approx(min(60.0, 2.0 ** (len(waits) - 1)))
 
 
-def test_failures_of_requests_made_together_count_once() -> None:
+def test_failures_of_concurrent_requests_count_once() -> None:
     place, backoff = PLACES["a"][0], Backoff()
     for now in (1.0, 1.5, 2.0):
         backoff.failed(place, 0.5, now)
     assert backoff.ready_at(place) == 2.0
 
 
-def test_a_success_takes_one_failure_back_and_another_place_is_chosen_meanwhile() -> None:
+def test_success_takes_back_one_failure_and_another_source_is_used_meanwhile() -> None:
     (first, second), backoff = PLACES["a"], Backoff()
     backoff.failed(first, 0.0, 0.0)
     backoff.failed(first, 1.0, 1.0)
@@ -265,7 +265,7 @@ def test_a_success_takes_one_failure_back_and_another_place_is_chosen_meanwhile(
     assert backoff.ready_at(first) == 5.0
 
 
-def test_the_head_stays_after_all_when_another_group_is_wanted_while_it_drains() -> None:
+def test_drain_of_the_head_is_cancelled_when_another_group_scales_up() -> None:
     reconciler = Reconciler(PLACES, limits=LIMITS, may_empty=True)
     reconciler.handle(Desired({"a": 1, "b": 0}), 0.0)
     reconciler.handle(Allocated(1), 0.0)

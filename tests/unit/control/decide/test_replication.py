@@ -1,4 +1,4 @@
-"""Who gets a blob from whom: each node once, from a node that has it or gets it, whatever is lost on the way."""
+"""Replication of blobs: each node gets a blob once, from a node that has or receives it, whatever is lost."""
 
 from collections.abc import Iterable
 
@@ -26,7 +26,7 @@ NODES = 8
 
 
 class World(RuleBasedStateMachine):
-    """Nodes that want blobs, drop them, fail to get them and die, held against what the plan has them do."""
+    """Nodes that want blobs, drop them, fail to get them and die, checked against the plan's effects."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class World(RuleBasedStateMachine):
         self.next = 0
         self.has: set[tuple[int, bytes]] = set()
         self.wants: dict[tuple[int, bytes], Effect] = {}
-        """What each that wants was last told."""
+        """The latest effect for each node that wants a blob."""
 
     def do(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -58,10 +58,10 @@ class World(RuleBasedStateMachine):
                     self.wants[place] = effect
 
     def pick(self, data: st.DataObject, kind: type[Effect]) -> Effect:
-        return data.draw(st.sampled_from([told for told in self.wants.values() if isinstance(told, kind)]))
+        return data.draw(st.sampled_from([effect for effect in self.wants.values() if isinstance(effect, kind)]))
 
-    def told(self, kind: type[Effect]) -> bool:
-        return any(isinstance(told, kind) for told in self.wants.values())
+    def has_pending(self, kind: type[Effect]) -> bool:
+        return any(isinstance(effect, kind) for effect in self.wants.values())
 
     @precondition(lambda self: len(self.alive) < NODES)
     @rule()
@@ -87,31 +87,31 @@ class World(RuleBasedStateMachine):
             self.wants[node, key] = Wait(node, key)
             self.do(self.plan.want(node, key))
 
-    @precondition(lambda self: self.told(Transfer))
+    @precondition(lambda self: self.has_pending(Transfer))
     @rule(data=st.data(), why=st.sampled_from(["", "", "the link is down"]))
     def the_client_has_sent(self, data: st.DataObject, why: str) -> None:
-        told = self.pick(data, Transfer)
-        self.do(self.plan.sent(told.node, told.key, why))
-        assert (told.node, told.key) not in self.wants
+        effect = self.pick(data, Transfer)
+        self.do(self.plan.sent(effect.node, effect.key, why))
+        assert (effect.node, effect.key) not in self.wants
 
-    @precondition(lambda self: self.told(Pull))
+    @precondition(lambda self: self.has_pending(Pull))
     @rule(data=st.data(), why=st.sampled_from(["", "", "it broke"]), reached=st.booleans(), late=st.booleans())
     def a_node_has_pulled(self, data: st.DataObject, why: str, reached: bool, late: bool) -> None:
-        told = self.pick(data, Pull)
-        assert isinstance(told, Pull)
-        if late:  # from an attempt before
-            assert self.plan.fetched(told.node, told.key, told.attempt - 1, why) == []
+        effect = self.pick(data, Pull)
+        assert isinstance(effect, Pull)
+        if late:  # from an earlier attempt
+            assert self.plan.fetched(effect.node, effect.key, effect.attempt - 1, why) == []
             return
-        if not why and (told.source, told.key) not in self.has:
-            return  # its source has to have it before
-        self.do(self.plan.fetched(told.node, told.key, told.attempt, why, reached=reached or not why))
+        if not why and (effect.source, effect.key) not in self.has:
+            return  # its source must have it first
+        self.do(self.plan.fetched(effect.node, effect.key, effect.attempt, why, reached=reached or not why))
 
-    @precondition(lambda self: self.told(Wait))
+    @precondition(lambda self: self.has_pending(Wait))
     @rule(data=st.data())
     def patience_ends(self, data: st.DataObject) -> None:
-        told = self.pick(data, Wait)
-        self.do(self.plan.hurry(told.node, told.key))
-        assert isinstance(self.wants[told.node, told.key], Transfer)
+        effect = self.pick(data, Wait)
+        self.do(self.plan.hurry(effect.node, effect.key))
+        assert isinstance(self.wants[effect.node, effect.key], Transfer)
 
     @precondition(lambda self: self.has)
     @rule(data=st.data())
@@ -131,11 +131,11 @@ class World(RuleBasedStateMachine):
         assert all(place[0] != node for place in self.wants)
 
     @invariant()
-    def the_book_is_right(self) -> None:
+    def holders_are_consistent(self) -> None:
         for key in KEYS:
             assert self.plan.holders(key) == {node for node, held in self.has if held == key}
-        for (node, key), told in self.wants.items():
-            match told:
+        for (node, key), effect in self.wants.items():
+            match effect:
                 case Transfer():
                     assert self.plan.source(node, key) == CLIENT
                 case Pull(source=source):
@@ -144,17 +144,17 @@ class World(RuleBasedStateMachine):
                     assert self.plan.source(node, key) is None
 
     @invariant()
-    def every_chain_begins_at_one_that_has_it_or_at_the_client(self) -> None:
-        for (node, key), told in self.wants.items():
+    def every_chain_starts_at_a_holder_or_at_the_client(self) -> None:
+        for (node, key), effect in self.wants.items():
             seen = {node}
-            while isinstance(told, Pull) and (told.source, key) not in self.has:
-                assert told.source not in seen, "a circle"
-                seen.add(told.source)
-                told = self.wants[told.source, key]
-            assert not isinstance(told, Wait) or len(seen) == 1, "a source that gets it from nowhere"
+            while isinstance(effect, Pull) and (effect.source, key) not in self.has:
+                assert effect.source not in seen, "a cycle"
+                seen.add(effect.source)
+                effect = self.wants[effect.source, key]
+            assert not isinstance(effect, Wait) or len(seen) == 1, "no source in a chain may wait"
 
     def teardown(self) -> None:
-        """With nothing more lost, all get what they want."""
+        """With nothing more lost, every node gets what it wants."""
         while self.wants:
             before = len(self.wants)
             for node, key in tuple(self.wants):
@@ -166,7 +166,7 @@ class World(RuleBasedStateMachine):
                     case Wait():
                         self.do(self.plan.hurry(node, key))
                         self.do(self.plan.sent(node, key))
-            assert len(self.wants) < before, f"nobody goes on: {self.wants}"
+            assert len(self.wants) < before, f"no progress: {self.wants}"
 
 
 TestWorld = World.TestCase
@@ -184,14 +184,14 @@ def sources(plan: ReplicationPlan, key: bytes, *nodes: int) -> list[int | None]:
     return [plan.source(node, key) for node in nodes]
 
 
-def test_a_broadcast_is_a_chain_that_leaves_the_client_once() -> None:
+def test_broadcast_is_a_chain_that_leaves_the_client_once() -> None:
     plan = opened(*range(8))
     effects = [effect for node in range(8) for effect in plan.want(node, b"a")]
     assert [type(effect) for effect in effects] == [Transfer, *[Pull] * 7]
     assert sources(plan, b"a", *range(8)) == [CLIENT, 0, 1, 2, 3, 4, 5, 6]
 
 
-def test_those_that_have_it_share_the_work() -> None:
+def test_holders_share_the_transfers() -> None:
     plan = opened(*range(6))
     for node in (0, 1):
         for effect in plan.want(node, b"a"):
@@ -205,15 +205,15 @@ def test_those_that_have_it_share_the_work() -> None:
     assert sources(plan, b"a", 4, 5) == [2, 3]
 
 
-def test_what_a_node_has_from_before_is_not_sent_again() -> None:
-    """As after `sky.attach`: its blobs came from another client."""
+def test_existing_blob_is_not_sent_again() -> None:
+    """As after `sky.attach`: another client sent its blobs."""
     plan = opened(0, 1)
     plan.has(1, b"a")
     assert [type(effect) for effect in plan.want(0, b"a")] == [Pull]
     assert plan.source(0, b"a") == 1
 
 
-def test_a_chain_that_loses_a_link_is_joined_again() -> None:
+def test_chain_is_repaired_after_the_loss_of_a_link() -> None:
     plan = opened(*range(5))
     for node in range(5):
         plan.want(node, b"a")
@@ -223,7 +223,7 @@ def test_a_chain_that_loses_a_link_is_joined_again() -> None:
     assert sources(plan, b"a", 0, 1, 3, 4) == [CLIENT, 0, 1, 3]
 
 
-def test_the_loss_of_the_first_makes_the_client_send_it_to_the_next_alone() -> None:
+def test_client_resends_only_to_the_next_node_after_the_loss_of_the_first() -> None:
     plan = opened(*range(5))
     for node in range(5):
         plan.want(node, b"a")
@@ -231,52 +231,52 @@ def test_the_loss_of_the_first_makes_the_client_send_it_to_the_next_alone() -> N
     assert sources(plan, b"a", 1, 2, 3, 4) == [CLIENT, 1, 2, 3]
 
 
-def test_what_fails_at_the_client_moves_those_who_wait_for_it() -> None:
+def test_failed_transfer_moves_the_nodes_behind_it() -> None:
     plan = opened(0, 1)
     plan.want(0, b"a")
     plan.want(1, b"a")
     assert plan.sent(0, b"a", "the link is down") == [GiveUp(0, b"a", "the link is down"), Transfer(1, b"a")]
 
 
-def test_a_node_whose_others_fail_it_gets_it_from_the_client() -> None:
+def test_node_falls_back_to_the_client_after_failed_pulls() -> None:
     plan = opened(*range(6))
     for node in range(6):
         plan.want(node, b"a")
         plan.sent(node, b"a")
-    (told,) = plan.want(5, b"a")
+    (effect,) = plan.want(5, b"a")
     for _ in range(MOST_TRIED):
-        assert isinstance(told, Pull)
-        (told,) = plan.fetched(5, b"a", told.attempt, "it broke")
-    assert told == Transfer(5, b"a")
+        assert isinstance(effect, Pull)
+        (effect,) = plan.fetched(5, b"a", effect.attempt, "it broke")
+    assert effect == Transfer(5, b"a")
 
 
-def test_a_node_that_reaches_no_other_is_asked_to_no_more() -> None:
-    """As behind a NAT: it would wait in vain for each blob."""
+def test_unreachable_node_pulls_no_more() -> None:
+    """As behind a NAT, where it would wait in vain for each blob."""
     plan = opened(*range(4))
     plan.want(0, b"a")
     plan.sent(0, b"a")
     for node in (1, 2):
         plan.want(node, b"a")
         plan.hurry(node, b"a")
-    (told,) = plan.want(3, b"a")
+    (effect,) = plan.want(3, b"a")
     for _ in range(2):
-        assert isinstance(told, Pull)
-        (told,) = plan.fetched(3, b"a", told.attempt, "no route", reached=False)
-    assert told == Transfer(3, b"a")
+        assert isinstance(effect, Pull)
+        (effect,) = plan.fetched(3, b"a", effect.attempt, "no route", reached=False)
+    assert effect == Transfer(3, b"a")
     plan.want(0, b"b")
     assert plan.want(3, b"b") == [Transfer(3, b"b")]
 
 
-def test_while_ports_are_closed_the_others_wait() -> None:
+def test_nodes_wait_while_ports_are_closed() -> None:
     plan = ReplicationPlan()
     assert plan.want(0, b"a") == [Transfer(0, b"a")]
     assert plan.want(1, b"a") == [Wait(1, b"a")]
     assert plan.opened(1) == []
-    (told,) = plan.opened(0)
-    assert (type(told), told.node, plan.source(1, b"a")) == (Pull, 1, 0)
+    (effect,) = plan.opened(0)
+    assert (type(effect), effect.node, plan.source(1, b"a")) == (Pull, 1, 0)
 
 
-def test_a_node_that_has_waited_for_too_long_is_sent_it() -> None:
+def test_client_sends_the_blob_after_a_long_wait() -> None:
     plan = ReplicationPlan()
     plan.want(0, b"a")
     plan.want(1, b"a")
@@ -284,7 +284,7 @@ def test_a_node_that_has_waited_for_too_long_is_sent_it() -> None:
     assert plan.hurry(1, b"a") == []
 
 
-def test_nobody_waits_for_a_node_that_cannot_open_its_port() -> None:
+def test_no_node_waits_for_one_that_cannot_open_its_port() -> None:
     plan = ReplicationPlan()
     plan.want(0, b"a")
     plan.want(1, b"a")
@@ -292,8 +292,8 @@ def test_nobody_waits_for_a_node_that_cannot_open_its_port() -> None:
     assert plan.want(2, b"a") == [Wait(2, b"a")]  # from 1
 
 
-def test_a_node_that_others_get_it_from_does_not_wait() -> None:
-    """Node 3, whose port is closed still, has it soon; but 4 would wait behind 2."""
+def test_node_with_dependents_does_not_wait() -> None:
+    """Node 3, whose port is still closed, will have it soon, but 4 would wait behind 2."""
     plan = opened(1, 2, 4)
     plan.want(3, b"a")
     plan.want(1, b"a")
@@ -304,7 +304,7 @@ def test_a_node_that_others_get_it_from_does_not_wait() -> None:
     assert plan.lost(1)[1:] == [Transfer(2, b"a")]
 
 
-def test_what_is_dropped_while_others_get_it_comes_from_elsewhere() -> None:
+def test_dropped_blob_is_pulled_from_another_source() -> None:
     plan = opened(0, 1)
     plan.want(0, b"a")
     plan.sent(0, b"a")

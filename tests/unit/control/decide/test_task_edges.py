@@ -1,4 +1,4 @@
-"""The task manager at its edges: turns, retries, what is sent ahead, broadcasts while nodes come and go."""
+"""Edge cases of the task manager: round robin, retries, prefetch, and broadcasts while nodes come and go."""
 
 from collections.abc import Iterable
 
@@ -37,7 +37,7 @@ GPU = Needs({"GPU": 1})
 
 
 def manager_with(*slots: int, retries: int = 3) -> TaskManager:
-    """A manager with a node for each of `slots`."""
+    """Return a manager with a node for each of `slots`."""
     manager = TaskManager(retries=retries)
     for rank, count in enumerate(slots):
         manager.handle(NodeJoined(rank, count), 0.0)
@@ -59,7 +59,7 @@ def settled(effects: Iterable[Effect]) -> list[tuple[int, str, str]]:
     return [(effect.task, effect.outcome, effect.reason) for effect in effects if isinstance(effect, Settle)]
 
 
-def test_tasks_go_to_the_nodes_in_turn() -> None:
+def test_tasks_are_dispatched_round_robin() -> None:
     manager = manager_with(2, 2, 2)
     tasks, effects = submit(manager, 4)
     assert sent(effects) == list(zip(tasks, (0, 1, 2, 0), strict=True))
@@ -67,7 +67,7 @@ def test_tasks_go_to_the_nodes_in_turn() -> None:
     assert [rank for _, rank in sent(effects)] == [1]
 
 
-def test_a_task_for_a_node_waits_for_that_node_and_holds_up_no_other() -> None:
+def test_pinned_task_waits_for_its_node_and_blocks_no_other() -> None:
     manager = manager_with(1, 1)
     (first,), _ = submit(manager, 1, 1)
     (pinned,), effects = submit(manager, 1, 1)
@@ -77,7 +77,7 @@ def test_a_task_for_a_node_waits_for_that_node_and_holds_up_no_other() -> None:
     assert sent(manager.handle(Ended(first, 1, "value", 1.0), 1.0)) == [(pinned, 1)]
 
 
-def test_a_task_that_fits_nowhere_does_not_hold_up_those_of_another_shape() -> None:
+def test_task_that_fits_nowhere_blocks_no_other_shape() -> None:
     manager = TaskManager()
     manager.handle(NodeJoined(0, 2, "", {"GPU": 1}), 0.0)
     (first, second), effects = submit(manager, 2, needs=GPU)
@@ -88,7 +88,7 @@ def test_a_task_that_fits_nowhere_does_not_hold_up_those_of_another_shape() -> N
     assert sent(manager.handle(Ended(first, 0, "value", 1.0), 1.0)) == [(second, 0)]
 
 
-def test_between_shapes_the_oldest_goes_first() -> None:
+def test_oldest_shape_goes_first() -> None:
     manager = TaskManager()
     (old,), _ = submit(manager, 1, needs=GPU)
     (new,), _ = submit(manager, 1)
@@ -96,7 +96,7 @@ def test_between_shapes_the_oldest_goes_first() -> None:
     assert sent(manager.handle(Ended(old, 0, "value", 1.0), 0.0)) == [(new, 0)]
 
 
-def test_a_task_is_sent_again_as_often_as_it_may_be_and_then_is_lost() -> None:
+def test_task_is_requeued_up_to_its_retries_and_then_lost() -> None:
     manager = manager_with(1, retries=2)
     (task,), effects = submit(manager, 1)
     for attempt in range(3):
@@ -108,18 +108,18 @@ def test_a_task_is_sent_again_as_often_as_it_may_be_and_then_is_lost() -> None:
     assert settled(effects) == [(task, "lost", "crash 2")]
 
 
-def test_task_that_may_run_once_only_is_not_sent_ahead() -> None:
-    """Where it waits behind another, it may have run before its node dies, or not: nobody can tell."""
+def test_task_that_may_run_once_only_is_not_prefetched() -> None:
+    """Behind another task it may or may not have run before its node dies: nobody can tell."""
     manager = manager_with(1, retries=0)
     (first,), _ = submit(manager, 1)
-    manager.handle(Ended(first, 0, "value", 0.0), 0.0)  # tasks are short: others would be sent ahead from now on
+    manager.handle(Ended(first, 0, "value", 0.0), 0.0)  # tasks are short: others would be prefetched from now on
     (runs, waits), effects = submit(manager, 2)
     assert sent(effects) == [(runs, 0)]
     assert settled(manager.handle(NodeLost(0, "crash"), 0.0)) == [(runs, "lost", "crash")]
     assert manager.handle(NodeJoined(0, 1), 0.0) == [Dispatch(waits, 0, 0)]
 
 
-def test_task_sent_ahead_counts_as_run_and_is_not_sent_ahead_again() -> None:
+def test_prefetched_task_counts_as_run_and_is_not_prefetched_again() -> None:
     manager = manager_with(1, retries=1)
     (first,), _ = submit(manager, 1)
     manager.handle(Ended(first, 0, "value", 0.0), 0.0)
@@ -131,21 +131,21 @@ def test_task_sent_ahead_counts_as_run_and_is_not_sent_ahead_again() -> None:
     assert settled(manager.handle(NodeLost(0, "crash 2"), 0.0)) == [(ahead, "lost", "crash 2")]
 
 
-def test_what_was_delivered_is_not_made_again() -> None:
+def test_partly_delivered_stream_is_not_replayed() -> None:
     manager = manager_with(1)
     (task,), _ = submit(manager, 1)
     manager.handle(Delivered(task), 0.0)
     assert settled(manager.handle(NodeLost(0, "crash"), 0.0)) == [(task, "lost", "crash")]
 
 
-def test_a_lost_task_goes_before_those_that_wait() -> None:
+def test_lost_task_is_requeued_at_the_head() -> None:
     manager = manager_with(2)
     (first, second, third), _ = submit(manager, 3)
     manager.handle(NodeLost(0, "crash"), 0.0)
     assert [task for task, _ in sent(manager.handle(NodeJoined(0, 3), 0.0))] == [first, second, third]
 
 
-def test_as_much_is_sent_ahead_as_takes_the_horizon_to_run() -> None:
+def test_prefetch_covers_the_horizon() -> None:
     manager = manager_with(1)
     (first,), _ = submit(manager, 1)
     manager.handle(Ended(first, 0, "value", PREFETCH_HORIZON / 3.5), 0.0)
@@ -156,7 +156,7 @@ def test_as_much_is_sent_ahead_as_takes_the_horizon_to_run() -> None:
     assert len(sent(submit(manager, 100)[1])) == 1 + PREFETCH_MOST
 
 
-def test_what_waits_behind_a_long_task_is_taken_back_for_a_node_that_is_free() -> None:
+def test_prefetched_task_behind_a_long_task_is_recalled_for_a_free_node() -> None:
     manager = manager_with(1)
     (first,), _ = submit(manager, 1)
     manager.handle(Ended(first, 0, "value", 0.0), 0.0)
@@ -164,12 +164,12 @@ def test_what_waits_behind_a_long_task_is_taken_back_for_a_node_that_is_free() -
     manager.handle(NodeJoined(1, 1), 0.0)
     assert manager.handle(CheckDeadlines(), RECALL_AFTER / 2) == []
     assert manager.handle(CheckDeadlines(), RECALL_AFTER) == [Recall(third, 0)]
-    assert manager.handle(CheckDeadlines(), 2 * RECALL_AFTER) == [Recall(second, 0)]  # not the first again
+    assert manager.handle(CheckDeadlines(), 2 * RECALL_AFTER) == [Recall(second, 0)]  # the first is recalled already
     assert sent(manager.handle(Ended(third, 0, "returned", 0.0), 1.0)) == [(third, 1)]
     assert manager.node_of(long) == 0
 
 
-def test_a_node_that_drains_gives_back_what_it_has_not_begun() -> None:
+def test_draining_node_returns_tasks_that_have_not_started() -> None:
     manager = manager_with(1)
     (first,), _ = submit(manager, 1)
     manager.handle(Ended(first, 0, "value", 0.0), 0.0)
@@ -177,7 +177,7 @@ def test_a_node_that_drains_gives_back_what_it_has_not_begun() -> None:
     assert manager.handle(NodeDraining(0), 0.0) == [Recall(third, 0), Recall(second, 0)]
 
 
-def test_a_task_is_stopped_once_and_ends_when_its_node_has_stopped() -> None:
+def test_task_is_stopped_once_and_ends_with_its_node_s_answer() -> None:
     manager = manager_with(1)
     (runs, waits), _ = submit(manager, 2)
     assert manager.handle(Cancel((runs, waits)), 0.0) == [Stop(runs, 0), Settle(waits, "cancelled")]
@@ -185,12 +185,12 @@ def test_a_task_is_stopped_once_and_ends_when_its_node_has_stopped() -> None:
     assert settled(manager.handle(NodeLost(0, "crash"), 0.0)) == [(runs, "cancelled", "crash")]
 
 
-def test_tasks_for_a_node_that_is_removed_are_lost_and_say_why() -> None:
+def test_tasks_of_a_removed_node_are_lost_with_the_reason() -> None:
     manager = manager_with(1, 1)
     (runs, waits), _ = submit(manager, 2, 1)
-    assert settled(manager.handle(NodeRemoved(1, "scaled away"), 0.0)) == [
-        (runs, "lost", "scaled away"),
-        (waits, "lost", "scaled away"),
+    assert settled(manager.handle(NodeRemoved(1, "scaled down"), 0.0)) == [
+        (runs, "lost", "scaled down"),
+        (waits, "lost", "scaled down"),
     ]
 
 
@@ -205,20 +205,20 @@ def shares(effects: Iterable[Effect]) -> list[tuple[int, int] | None]:
     return [effect.share for effect in effects if isinstance(effect, Dispatch)]
 
 
-def test_the_nodes_at_the_start_share_the_data_and_those_that_join_later_get_none() -> None:
+def test_nodes_at_the_start_share_the_data_and_later_ones_get_none() -> None:
     manager = manager_with(1, 1)
     assert shares(manager.handle(Broadcast(manager.number()), 0.0)) == [(0, 2), (1, 2)]
     assert shares(manager.handle(NodeJoined(2, 1), 0.0)) == [(2, 2)]
 
 
-def test_the_first_node_of_an_empty_pool_gets_all_the_data() -> None:
+def test_first_node_of_an_empty_pool_gets_all_the_data() -> None:
     manager = manager_with()
     assert manager.handle(Broadcast(manager.number()), 0.0) == []
     assert shares(manager.handle(NodeJoined(0, 1), 0.0)) == [(0, 1)]
     assert shares(manager.handle(NodeJoined(1, 1), 0.0)) == [(1, 1)]
 
 
-def test_a_broadcast_that_is_cancelled_before_it_has_a_node_is_over() -> None:
+def test_broadcast_cancelled_before_its_first_node_ends() -> None:
     manager = manager_with()
     broadcast = manager.number()
     manager.handle(Broadcast(broadcast), 0.0)
@@ -228,7 +228,7 @@ def test_a_broadcast_that_is_cancelled_before_it_has_a_node_is_over() -> None:
     assert manager.handle(CancelBroadcast(broadcast), 0.0) == []
 
 
-def test_a_node_that_joins_takes_no_part_in_a_broadcast_that_is_being_cancelled() -> None:
+def test_joining_node_takes_no_part_in_a_cancelled_broadcast() -> None:
     manager = manager_with(1)
     broadcast = manager.number()
     ((task, _),) = sent(manager.handle(Broadcast(broadcast), 0.0))
@@ -237,7 +237,7 @@ def test_a_node_that_joins_takes_no_part_in_a_broadcast_that_is_being_cancelled(
     assert BroadcastEnded(broadcast) in manager.handle(Ended(task, 0, "cancelled", 1.0), 0.0)
 
 
-def test_a_node_whose_drain_is_taken_back_does_not_run_a_broadcast_twice() -> None:
+def test_node_with_a_cancelled_drain_runs_a_broadcast_once() -> None:
     manager = manager_with(1, 1)
     effects = manager.handle(Broadcast(manager.number()), 0.0)
     task = next(task for task, rank in sent(effects) if rank == 1)
@@ -246,7 +246,7 @@ def test_a_node_whose_drain_is_taken_back_does_not_run_a_broadcast_twice() -> No
     assert manager.handle(NodeJoined(1, 1), 2.0) == []
 
 
-def test_a_node_that_still_runs_one_broadcast_takes_part_in_another_when_its_drain_is_taken_back() -> None:
+def test_node_with_a_cancelled_drain_joins_a_second_broadcast() -> None:
     manager = manager_with(2, 2)
     manager.handle(Broadcast(manager.number()), 0.0)
     manager.handle(NodeDraining(1), 0.0)
@@ -254,7 +254,7 @@ def test_a_node_that_still_runs_one_broadcast_takes_part_in_another_when_its_dra
     assert members(manager.handle(NodeJoined(1, 2), 0.0)) == [1]
 
 
-def test_a_node_that_takes_the_place_of_a_lost_one_takes_over_its_share() -> None:
+def test_replacement_node_inherits_the_share_of_the_lost_one() -> None:
     manager = manager_with(1, 1)
     effects = manager.handle(Broadcast(manager.number()), 0.0)
     task = next(task for task, rank in sent(effects) if rank == 1)
@@ -262,7 +262,7 @@ def test_a_node_that_takes_the_place_of_a_lost_one_takes_over_its_share() -> Non
     assert manager.handle(NodeJoined(1, 1), 0.0) == [Dispatch(task, 1, 1, (1, 2))]
 
 
-def test_what_raises_runs_again_as_often_as_its_retries_say_and_losses_are_counted_apart() -> None:
+def test_raising_task_is_retried_and_losses_are_counted_separately() -> None:
     manager = manager_with(1, retries=1)
     (task,) = [manager.number()]
     manager.handle(Submitted((task,), retries=2), 0.0)
@@ -275,14 +275,14 @@ def test_what_raises_runs_again_as_often_as_its_retries_say_and_losses_are_count
     assert settled(manager.handle(raised, 0.0)) == [(task, "error", "")]
 
 
-def test_what_raises_goes_before_what_waits() -> None:
+def test_raising_task_is_requeued_at_the_head() -> None:
     manager = manager_with(1)
     first, second = manager.number(), manager.number()
     manager.handle(Submitted((first, second), retries=1), 0.0)
     assert sent(manager.handle(Ended(first, 0, "error", 1.0, "it raised"), 0.0)) == [(first, 0)]
 
 
-def test_a_stream_that_has_been_delivered_in_part_does_not_run_again() -> None:
+def test_raising_stream_that_was_partly_delivered_is_not_retried() -> None:
     manager = manager_with(1)
     task = manager.number()
     manager.handle(Submitted((task,), retries=5), 0.0)
@@ -290,7 +290,7 @@ def test_a_stream_that_has_been_delivered_in_part_does_not_run_again() -> None:
     assert settled(manager.handle(Ended(task, 0, "error", 1.0, "it raised"), 0.0)) == [(task, "error", "")]
 
 
-def test_the_members_of_a_broadcast_have_its_retries() -> None:
+def test_members_of_a_broadcast_have_its_retries() -> None:
     manager = manager_with(1, 1)
     effects = manager.handle(Broadcast(manager.number(), retries=1), 0.0)
     task = next(task for task, rank in sent(effects) if rank == 1)
@@ -298,7 +298,7 @@ def test_the_members_of_a_broadcast_have_its_retries() -> None:
     assert settled(manager.handle(Ended(task, 1, "error", 1.0, "it raised"), 0.0)) == [(task, "error", "")]
 
 
-def test_what_is_withheld_has_no_slot_and_asks_for_none() -> None:
+def test_withheld_task_has_no_slot_and_no_demand() -> None:
     manager = manager_with(1)
     (first, second), _ = submit(manager, 2)
     assert sent(manager.handle(Withheld(first, 0), 0.0)) == [(second, 0)]
@@ -310,15 +310,15 @@ def test_what_is_withheld_has_no_slot_and_asks_for_none() -> None:
     assert manager.handle(Released(first), 0.0) == [Dispatch(first, 0, 1)]
 
 
-def test_what_was_withheld_for_a_node_ends_with_that_node() -> None:
+def test_withheld_task_pinned_to_a_node_ends_with_it() -> None:
     manager = manager_with(1, 1)
     (task,), _ = submit(manager, 1, target=1)
     manager.handle(Withheld(task, 1), 0.0)
-    assert settled(manager.handle(NodeRemoved(1, "scaled away"), 0.0)) == [(task, "lost", "scaled away")]
+    assert settled(manager.handle(NodeRemoved(1, "scaled down"), 0.0)) == [(task, "lost", "scaled down")]
     assert manager.handle(Released(task), 0.0) == []
 
 
-def test_a_node_with_results_that_are_nowhere_else_is_not_empty() -> None:
+def test_node_with_unique_results_is_not_empty() -> None:
     manager = manager_with(1)
     assert manager.is_empty(0)
     manager.handle(Holding(0, 2), 0.0)

@@ -1,4 +1,4 @@
-"""The task manager against a model of it: tasks end once, in order, on nodes that have room for them."""
+"""The task manager against a model: tasks end once, in order, on nodes that fit."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ ranks = st.sampled_from(RANKS)
 
 @dataclass
 class Task:
-    """What the model knows of a task."""
+    """Model of a task."""
 
     target: int | None
     replayable: bool
@@ -64,7 +64,7 @@ class Task:
 
 @dataclass
 class Node:
-    """What the model knows of a node. It runs the first of its tasks, as many as it has slots."""
+    """Model of a node. It runs the first of its tasks, as many as it has slots."""
 
     slots: int
     gpus: int
@@ -72,7 +72,7 @@ class Node:
 
 
 class TaskQueue(RuleBasedStateMachine):
-    """Tells the manager what may happen, in any order, and holds what it answers against a model."""
+    """Sends the manager messages in any order, and checks its effects against the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,10 +89,10 @@ class TaskQueue(RuleBasedStateMachine):
         self.stopped: list[tuple[int, int]] = []
         self.withheld: set[int] = set()
 
-    # The step: what the model expects, and what the manager says.
+    # The step: expected and actual effects.
 
     def tell(self, message: Message, settled: dict[int, Outcome] | None = None, members: Any = ()) -> None:
-        """Tell the manager; exactly these tasks must end, and these (broadcast, rank) must become members."""
+        """Send a message; exactly these tasks must end, and these (broadcast, rank) must become members."""
         expected = settled or {}
         ended = {self.tasks[task].broadcast for task in expected} - {None}
         seen: dict[int, Outcome] = {}
@@ -131,7 +131,7 @@ class TaskQueue(RuleBasedStateMachine):
     def was_sent(self, send: Dispatch) -> None:
         task, node = self.tasks[send.task], self.nodes[send.rank]
         queue = self.waiting[task.needs, task.target]
-        assert queue[0] == send.task, "tasks of one kind go in the order they came"
+        assert queue[0] == send.task, "tasks of one shape go in FIFO order"
         assert send.attempt == task.sent
         assert task.losses <= RETRIES
         assert task.target == send.rank if task.target is not None else node.takes
@@ -140,7 +140,7 @@ class TaskQueue(RuleBasedStateMachine):
             ahead = min(PREFETCH_MOST, int(PREFETCH_HORIZON / max(self.manager.task_seconds, 1e-6)))
         assert len(self.on[send.rank]) < node.slots + ahead
         if len(self.on[send.rank]) >= node.slots and task.target is None:
-            assert task.replayable, "it may be lost with the node before it has run"
+            assert task.replayable, "a prefetched task must be replayable: it may be lost before it has run"
             assert not task.losses
         queue.popleft()
         self.on[send.rank].append(send.task)
@@ -171,7 +171,7 @@ class TaskQueue(RuleBasedStateMachine):
     def open_broadcasts(self) -> Iterable[int]:
         return [broadcast for broadcast in self.covered if broadcast not in self.ended]
 
-    # What may happen.
+    # Messages.
 
     @initialize(slots=st.integers(1, 3))
     def first_node(self, slots: int) -> None:
@@ -230,7 +230,7 @@ class TaskQueue(RuleBasedStateMachine):
         if removed:
             settled |= dict.fromkeys(self.waiting.get((NOTHING, rank), ()), "lost")
             settled |= {task: "lost" for task in self.withheld if self.tasks[task].target == rank}
-        for covered in self.covered.values():  # another node of this rank has to be covered anew
+        for covered in self.covered.values():  # the next node of this rank needs a share again
             covered.discard(rank)
         for number in (*self.waiting.get((NOTHING, rank), ()), *self.withheld):
             if self.tasks[number].target != rank:
@@ -306,7 +306,7 @@ class TaskQueue(RuleBasedStateMachine):
         task = self.tasks[number]
         held = self.on[rank]
         if number not in held or task.sent != sent or held.index(number) < self.nodes[rank].slots:
-            return  # it runs by now, or is over: the node does not answer
+            return  # it runs already, or has ended: the node does not answer
         held.remove(number)
         settled: dict[int, Outcome] = {number: "cancelled"} if task.cancelled else {}
         if not settled:
@@ -326,8 +326,8 @@ class TaskQueue(RuleBasedStateMachine):
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data(), rank=ranks)
-    def late_news(self, data: st.DataObject, rank: int) -> None:
-        """An end that is told twice, or by a node that does not have the task any more, changes nothing."""
+    def late_report(self, data: st.DataObject, rank: int) -> None:
+        """A duplicate end, or one from a node that no longer has the task, changes nothing."""
         task = data.draw(st.sampled_from(sorted(self.tasks)))
         if task in self.over or self.tasks[task].node != rank:
             self.tell(Ended(task, rank, "value", 0.1))
@@ -376,7 +376,7 @@ class TaskQueue(RuleBasedStateMachine):
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data(), rank=ranks)
-    def late_news_of_what_is_withheld(self, data: st.DataObject, rank: int) -> None:
+    def late_report_of_a_withheld_task(self, data: st.DataObject, rank: int) -> None:
         task = data.draw(st.sampled_from(sorted(self.tasks)))
         if task not in self.withheld:
             self.tell(Released(task))
@@ -388,7 +388,7 @@ class TaskQueue(RuleBasedStateMachine):
         self.now += seconds
         self.tell(CheckDeadlines())
 
-    # What must always hold.
+    # Invariants.
 
     @invariant()
     def no_task_is_lost(self) -> None:
@@ -406,12 +406,12 @@ class TaskQueue(RuleBasedStateMachine):
                     assert len(self.on[rank]) >= node.slots or not has_gpu
 
     @invariant()
-    def every_node_has_its_share_of_every_broadcast(self) -> None:
+    def every_node_is_a_member_of_every_broadcast(self) -> None:
         for broadcast in self.open_broadcasts():
             assert {rank for rank, node in self.nodes.items() if node.takes} <= self.covered[broadcast]
 
     @invariant()
-    def the_counts_are_right(self) -> None:
+    def counts_are_consistent(self) -> None:
         assert self.manager.running == len(self.running())
         left = len(self.tasks) - len(self.over) - len(self.running())
         assert (self.manager.queued, self.manager.withheld) == (left - len(self.withheld), len(self.withheld))
@@ -422,7 +422,7 @@ class TaskQueue(RuleBasedStateMachine):
         assert self.manager.waits() == ahead
 
     def teardown(self) -> None:
-        """With nodes that live, everything comes to an end."""
+        """With live nodes, every task and broadcast ends."""
         for task in sorted(self.withheld):
             self.withheld.discard(task)
             self.wait_for(task, first=True)

@@ -1,4 +1,4 @@
-"""What tasks and cells cost, as far as their times and their nodes tell."""
+"""Costs of tasks and cells, from their times and nodes."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ FIRST, SECOND = Origin(1, "a", "train()"), Origin(2, "b", "test()")
 
 
 def work(task: int = 1, **state: Any) -> Work:
-    """A task on a dear node, or what `state` makes of it."""
+    """Return a task on an expensive node, changed by `state`."""
     nothing = Outgoing(Payload(b""), {})
     work = Work(PreparedCode(b"", nothing, "train"), nothing, TaskFuture(), None, task=task)  # type: ignore[arg-type]  # it prints nothing
     work.terms, work.sent_at, work.nodes = DEAR, 100.0, [0]
@@ -32,19 +32,19 @@ def work(task: int = 1, **state: Any) -> Work:
 @pytest.mark.parametrize(
     ("state", "cost"),
     [
-        ({"seconds": 8.0, "ended_at": 150.0}, 2.0),  # as its node says, whatever else passed
-        ({}, 5.0),  # it runs
-        ({"ended_at": 104.0}, 1.0),  # its node never said
-        ({"sent_at": None}, 0.0),  # it waits
+        ({"seconds": 8.0, "ended_at": 150.0}, 2.0),  # the node's report counts
+        ({}, 5.0),  # running
+        ({"ended_at": 104.0}, 1.0),  # without a report of its node
+        ({"sent_at": None}, 0.0),  # pending
         ({"terms": Terms("local", 0.0, 4)}, 0.0),
-        ({"sent_at": 130.0}, 0.0),  # a clock that goes back is no income
+        ({"sent_at": 130.0}, 0.0),  # no negative costs when the clock goes back
     ],
 )
-def test_a_task_costs_its_share_of_its_machine(state: dict[str, Any], cost: float) -> None:
+def test_task_costs_its_share_of_its_machine(state: dict[str, Any], cost: float) -> None:
     assert cost_of(work(**state), 120.0) == pytest.approx(cost)
 
 
-def test_cells_are_charged_for_what_is_over_and_for_what_runs() -> None:
+def test_cells_are_charged_for_ended_and_running_tasks() -> None:
     accounts = CellAccounts()
     accounts.charge(FIRST, 2.0)
     accounts.charge(SECOND, 0.5)
@@ -54,10 +54,10 @@ def test_cells_are_charged_for_what_is_over_and_for_what_runs() -> None:
         (FIRST, 2, 3.0),
         (SECOND, 2, 1.5),
     ]
-    assert accounts.look([])[1].cost == 0.5, "to look changes nothing"
+    assert accounts.look([])[1].cost == 0.5, "reading changes nothing"
 
 
-def test_the_accounts_are_bounded() -> None:
+def test_accounts_are_bounded() -> None:
     accounts = CellAccounts()
     for number in range(1000):
         accounts.charge(Origin(number), 1.0)
@@ -66,7 +66,7 @@ def test_the_accounts_are_bounded() -> None:
     assert cells[-1].origin.number == 999
 
 
-def test_the_record_tells_the_cost_of_each_task_and_of_its_cell() -> None:
+def test_record_has_the_cost_of_each_task_and_of_its_cell() -> None:
     there = {2: work(2, seconds=8.0, origin=FIRST), 3: work(3, sent_at=None, nodes=[], origin=FIRST)}
     record = TaskHistory(there, {2: 0}.get)
     record.ended(work(1, seconds=4.0, origin=FIRST), "value", "")
@@ -74,7 +74,7 @@ def test_the_record_tells_the_cost_of_each_task_and_of_its_cell() -> None:
     assert [(cell.tasks, cell.cost) for cell in record.cells()] == [(2, 3.0)]
 
 
-def test_a_run_sums_up_its_tasks() -> None:
+def test_run_sums_up_its_tasks() -> None:
     members = [work(1, seconds=4.0), work(2, seconds=8.0, nodes=[1])]
     run: Run[Any] = Run(TaskFuture(), lambda: members, None)
     assert (run.cost, run.hardware, run.nodes) == (3.0, ["A100"], [0, 1])

@@ -1,4 +1,4 @@
-"""How long the phases of starts usually take, and what is kept of each start."""
+"""Usual durations of phases, and the logs and failures of starts."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PoolReco
     record.end()
 
 
-def test_the_usual_time_is_the_median_of_the_latest_and_outlives_the_process(record: PoolRecord) -> None:
+def test_usual_time_is_the_median_of_the_latest_and_outlives_the_process(record: PoolRecord) -> None:
     usual = UsualTimes(record)
     assert usual.of("aws", "abc", "deps") is None
     for seconds in (1000.0, 30.0, 50.0):
@@ -37,12 +37,12 @@ def test_the_usual_time_is_the_median_of_the_latest_and_outlives_the_process(rec
         assert journal.took("aws", "abc") == {"deps": [40.0] * 9, "worker": [1.0] * 3}, "the latest nine are kept"
 
 
-def test_a_pool_of_many_nodes_writes_a_few_of_its_starts_down(record: PoolRecord) -> None:
+def test_large_pool_records_a_few_of_its_starts(record: PoolRecord) -> None:
     usual = UsualTimes(record)
     for number in range(1000):
         usual.add("aws", "abc", {"deps": float(number)})
     assert record.took("aws", "abc") == {"deps": [float(number) for number in range(9)]}
-    assert usual.of("aws", "abc", "deps") == 995.0, "what it has seen itself counts all the same"
+    assert usual.of("aws", "abc", "deps") == 995.0, "its own starts count all the same"
 
 
 class _Unwritable:
@@ -55,7 +55,7 @@ class _Unwritable:
         raise JournalError("It cannot be written.")
 
 
-def test_a_journal_that_cannot_be_written_keeps_no_node_from_starting() -> None:
+def test_unwritable_journal_does_not_prevent_starts() -> None:
     boots, boot = StartupTracker(_Unwritable()), Boot(0, 1)
     boot.took = {"deps": 3.0}
     boots.up(boot, "aws")
@@ -63,10 +63,10 @@ def test_a_journal_that_cannot_be_written_keeps_no_node_from_starting() -> None:
     entered = Boot(1, 2)
     entered.took = {"deps": 90.0}
     boots.up(entered, "aws", was_there=True)
-    assert boots.usual.of("aws", "", "deps") == 3.0, "a node that was there says nothing of how long a start takes"
+    assert boots.usual.of("aws", "", "deps") == 3.0, "a recovered node does not count for usual durations"
 
 
-def test_a_start_says_each_phase_and_its_failure_whole(record: PoolRecord) -> None:
+def test_log_of_a_start_has_each_phase_and_the_full_failure(record: PoolRecord) -> None:
     boots, boot = StartupTracker(record), Boot(3, 7)
     boots.begin(boot)
     boot.enter("connecting")
@@ -89,7 +89,7 @@ def test_a_start_says_each_phase_and_its_failure_whole(record: PoolRecord) -> No
     assert boots.failures == {}
 
 
-def test_what_is_kept_of_starts_is_bounded(record: PoolRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_of_starts_are_bounded(record: PoolRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(booting, "LOGS", 10_000)
     boots = StartupTracker(record)
     for rank in range(50):
