@@ -15,7 +15,7 @@ from unittest.mock import Mock
 from skyward.control.act.report import view
 from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.task import TaskFuture, Work
-from skyward.control.observe.costs import Terms
+from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.origin import Origin
 from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
 from skyward.simulator.runner import Runner
@@ -85,7 +85,7 @@ def _work(number: int, cell: Origin) -> Work:
     """A running task."""
     nothing = encode_value(None)
     work = Work(PreparedCode(b"", nothing, "run_cell"), nothing, TaskFuture(), Mock(), origin=cell)
-    work.task, work.nodes, work.terms = number, [0], Terms(hourly_price=PRICE, slots=SLOTS)
+    work.task, work.nodes, work.terms = number, [0], SlotPrice(hourly_price=PRICE, slots=SLOTS)
     work.sent_at = work.queued_at
     return work
 

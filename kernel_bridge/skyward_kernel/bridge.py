@@ -19,7 +19,7 @@ from skyward_kernel.pools import PoolManager
 from skyward_kernel.projection import encode
 from skyward_kernel.protocol import (
     COMMAND_TARGET,
-    QUESTIONS,
+    QUERIES,
     STATE_COMM,
     Answer,
     Attach,
@@ -142,7 +142,7 @@ class PanelBridge:
 
     def _do(self, command: Command) -> None:
         def do() -> Reply:
-            if isinstance(command, QUESTIONS):
+            if isinstance(command, QUERIES):
                 return self._run_query(command)
             return Answer(command.id, "done", self._run_command(command))
 

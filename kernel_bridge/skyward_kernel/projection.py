@@ -257,7 +257,7 @@ def _gauge(pool: str, view: NodeView) -> GaugeRow:
         memory=_share(metrics.memory, metrics.memory_total),
         gpu=_share(sum(gpu.busy for gpu in gpus), len(gpus)),
         gpu_memory=_share(sum(gpu.memory for gpu in gpus), sum(gpu.memory_total for gpu in gpus)),
-        gpu_bytes=round(sum(gpu.memory for gpu in gpus) / 2**30, 1) * 2**30 if gpus else None,
+        gpu_bytes=int(round(sum(gpu.memory for gpu in gpus) / 2**30, 1) * 2**30) if gpus else None,
     )
 
 

@@ -18,7 +18,7 @@ __all__ = [
     "COMMAND_TARGET",
     "MESSAGES",
     "PARTS",
-    "QUESTIONS",
+    "QUERIES",
     "REPLIES",
     "STATE_COMM",
     "VERSION",
@@ -39,7 +39,7 @@ __all__ = [
     "OfferView",
     "Price",
     "Printed",
-    "Question",
+    "Query",
     "Reap",
     "Refresh",
     "Reply",
@@ -301,16 +301,14 @@ class AskStartLog(_ToNode):
     kind: Literal["ask-start-log"] = "ask-start-log"
 
 
-type Question = AskPrice | AskShell | AskOutput | AskStartLog
+type Query = AskPrice | AskShell | AskOutput | AskStartLog
 
-QUESTIONS = (AskPrice, AskShell, AskOutput, AskStartLog)
+QUERIES = (AskPrice, AskShell, AskOutput, AskStartLog)
 """Commands that change nothing."""
 
-type Command = (
-    Refresh | CancelTask | CancelCell | Scale | Drain | StopPool | StopAll | NewPool | Attach | Reap | Question
-)
+type Command = Refresh | CancelTask | CancelCell | Scale | Drain | StopPool | StopAll | NewPool | Attach | Reap | Query
 
 COMMANDS = (
     *(Refresh, CancelTask, CancelCell, Scale, Drain, StopPool, StopAll, NewPool, Attach, Reap),
-    *QUESTIONS,
+    *QUERIES,
 )

@@ -16,7 +16,7 @@ from skyward_kernel.protocol import (
     OfferView,
     Price,
     Printed,
-    Question,
+    Query,
     Reply,
     Shell,
     StartLog,
@@ -44,7 +44,7 @@ class QueryHandler:
         self._pools = pools
         self._read = read
 
-    def __call__(self, question: Question) -> Reply:
+    def __call__(self, question: Query) -> Reply:
         """Answer a query.
 
         Raises:

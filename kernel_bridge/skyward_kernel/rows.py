@@ -123,7 +123,7 @@ class GaugeRow:
     memory: float | None = None
     gpu: float | None = None
     gpu_memory: float | None = None
-    gpu_bytes: float | None = None
+    gpu_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

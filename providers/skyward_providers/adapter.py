@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from skyward.errors import NoOffersError, ProvisioningError, SpecError
-from skyward.link.adapters.book import SILENCE, Wanted
+from skyward.link.adapters.book import SILENCE, GroupRequirements
 from skyward.link.adapters.server import AdapterServer
 from skyward.providers.protocol import (
     SETUP_FIELDS,
@@ -247,7 +247,7 @@ class _AdapterProvider:
         """Start groups on the adapters with such nodes, the cheapest first; wait for an adapter if there is none."""
         server = self._servers[cluster.id]
         needs = Needs(cluster.spec.node_resources, cluster.spec.node_capabilities)
-        wanted = Wanted(needs, cluster.offer.on_demand_price)
+        wanted = GroupRequirements(needs, cluster.offer.on_demand_price)
         await server.adapters(wanted, self._settings.connect_timeout)
         starts = [asyncio.create_task(_start(server, wanted)) for _ in range(count)]
         try:
@@ -287,7 +287,7 @@ class _AdapterProvider:
             await _release(self._settings, 0.0)
 
 
-async def _start(server: AdapterServer, wanted: Wanted) -> Instance:
+async def _start(server: AdapterServer, wanted: GroupRequirements) -> Instance:
     instance = await server.start(wanted)
     wrong = await asyncio.to_thread(_problem, instance)
     if wrong:

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 from skyward.errors import SkywardError, SpecError
 from skyward.link.adapters.book import SILENCE
-from skyward.link.adapters.server import Lines, RefusedError, dial
-from skyward.offers import Asked, no_offer_fits, rank
+from skyward.link.adapters.server import AuthenticationError, MessageStream, dial
+from skyward.offers import SpecOffers, no_offer_fits, rank
 from skyward.providers.protocol import ProviderConfig, acts_on, find_provider
 from skyward.specs import Spec
 from skyward.values.validation import FrozenMap, shown
@@ -80,7 +80,7 @@ async def serve(
     """
     host, port = parse_address(connect, "connect")
     client, spec = provider.create_provider(), spec or Spec()
-    asked = [Asked(spec, provider.name, [each async for each in client.offers()], acts_on(provider).fields)]
+    asked = [SpecOffers(spec, provider.name, [each async for each in client.offers()], acts_on(provider).fields)]
     ranking = rank(asked)
     if not ranking.candidates:
         raise no_offer_fits(asked, ranking, {})
@@ -130,7 +130,7 @@ class _Session:
         self._grace = grace
         self._heartbeat = heartbeat
         self._say = say
-        self._lines: Lines | None = None
+        self._lines: MessageStream | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._heard = 0.0
         self._over = False
@@ -154,7 +154,7 @@ class _Session:
             await asyncio.sleep(wait)
             wait = min(wait * 1.5, _RETRY_MOST)
 
-    async def _talk(self, lines: Lines) -> None:
+    async def _talk(self, lines: MessageStream) -> None:
         """Serve one connection until it ends."""
         loop = asyncio.get_running_loop()
         self._lines, self._heard, self._over = lines, loop.time(), False
@@ -180,7 +180,7 @@ class _Session:
             await lines.close()
         self._say(f"the connection to the controller ended: {why}")
 
-    async def _beat(self, lines: Lines) -> None:
+    async def _beat(self, lines: MessageStream) -> None:
         while True:
             lines.send(replace(self._announcement, worker_group_ids=self._groups.ids))
             await asyncio.sleep(self._heartbeat)
@@ -253,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         provider = find_provider(given.provider)(**_values(given.setting, "--setting"))
         spec = Spec(**_values(given.spec, "--spec"))
         return asyncio.run(_keep(given, provider, spec)) if given.keep else _front(words)
-    except (SkywardError, RefusedError) as error:
+    except (SkywardError, AuthenticationError) as error:
         _say(str(error))
         return 2
 

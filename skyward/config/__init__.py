@@ -8,7 +8,7 @@
 The files are read whenever a pool is opened or a cell is run, so edits apply from the next cell on.
 """
 
-from skyward.config.files import File, Found, find_files
+from skyward.config.files import ConfigValue, File, find_files
 from skyward.config.merged import Config, load
 
-__all__ = ["Config", "File", "Found", "find_files", "load"]
+__all__ = ["Config", "ConfigValue", "File", "find_files", "load"]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from skyward.errors import SpecError
 
-__all__ = ["PROJECT_FILE", "USER_FILE", "File", "Found", "find_files"]
+__all__ = ["PROJECT_FILE", "USER_FILE", "ConfigValue", "File", "find_files"]
 
 PROJECT_FILE: Final = "skyward.toml"
 """Name of a project's file: the nearest one, from the working directory upwards, applies."""
@@ -125,7 +125,7 @@ def _short(path: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ConfigValue:
     """Value in a file.
 
     Attributes:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from skyward.config.files import File, Found, find_files
+from skyward.config.files import ConfigValue, File, find_files
 from skyward.config.providers import make_provider
 from skyward.config.values import GROUPS, PROVIDER, is_of_nodes, read_field, unknown_field
 from skyward.errors import SpecError
@@ -33,7 +33,7 @@ class Config:
     def __post_init__(self) -> None:
         for file in self.files:
             for name, table in file.tables.items():
-                found = Found(table, file, (name,))
+                found = ConfigValue(table, file, (name,))
                 if name not in TABLES:
                     raise found.wrong(f"there is no such table; {closest(name, TABLES)}")
                 _table(found)
@@ -56,17 +56,17 @@ class Config:
         """
         return self._provider(name) if name in self.providers else read_field(PROVIDER, name, Path())
 
-    def cells(self) -> dict[str, Found]:
+    def cells(self) -> dict[str, ConfigValue]:
         """Return the fields of `[cells]` by name, as written."""
         return {name: found for file in self.files for name, found in _below(_get(file, "cells"))}
 
-    def pool(self, name: str) -> dict[str, Found]:
+    def pool(self, name: str) -> dict[str, ConfigValue]:
         """Return the fields of a pool: values by dotted path of a field of `Compute`, such as "nodes" or "image.pip".
 
         Raises:
             SpecError: a key is unknown, or its value is not allowed; the message has the file, the line and the key.
         """
-        leaves: dict[str, Found] = {}
+        leaves: dict[str, ConfigValue] = {}
         for above in (("defaults",), ("pools", name)):
             for file in self.files:
                 leaves |= dict(_fields(_get(file, *above)))
@@ -74,11 +74,11 @@ class Config:
         found = {path: self._checked(path, leaf) for path, leaf in leaves.items()}
         return found if groups is None else self._grouped(groups, found)
 
-    def _grouped(self, groups: Found, pool: Mapping[str, Found]) -> dict[str, Found]:
+    def _grouped(self, groups: ConfigValue, pool: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
         """Return the fields of a pool with groups; its own fields about nodes are defaults of each group."""
         above = {path: found.value for path, found in pool.items() if is_of_nodes(path)}
 
-        def spec(table: Found) -> Spec:
+        def spec(table: ConfigValue) -> Spec:
             own = {path: self._checked(path, leaf).value for path, leaf in _fields(table, of_group=True)}
             try:
                 return Spec(**compute_fields({**above, **own}))
@@ -93,11 +93,11 @@ class Config:
         rest = {path: found for path, found in pool.items() if not is_of_nodes(path)}
         return {**rest, GROUPS: replace(groups, value=value)}
 
-    def _checked(self, path: str, leaf: Found) -> Found:
+    def _checked(self, path: str, leaf: ConfigValue) -> ConfigValue:
         if path == PROVIDER and leaf.value in self._provider_names():
-            return Found(self._provider(leaf.value), leaf.file, leaf.key)
+            return ConfigValue(self._provider(leaf.value), leaf.file, leaf.key)
         try:
-            return Found(read_field(path, leaf.value, leaf.file.path.parent), leaf.file, leaf.key)
+            return ConfigValue(read_field(path, leaf.value, leaf.file.path.parent), leaf.file, leaf.key)
         except SpecError as error:
             raise leaf.wrong(str(error)) from None
 
@@ -119,35 +119,35 @@ def load(start: Path | None = None) -> Config:
     return Config(find_files(start))
 
 
-def _get(file: File, *key: str) -> Found:
+def _get(file: File, *key: str) -> ConfigValue:
     """Return a table of a file; an empty one if it is missing."""
     value: Any = file.tables
     for depth, part in enumerate(key):
-        value = _table(Found(value, file, key[:depth])).get(part, {})
-    return Found(value, file, key)
+        value = _table(ConfigValue(value, file, key[:depth])).get(part, {})
+    return ConfigValue(value, file, key)
 
 
-def _table(found: Found) -> Mapping[str, Any]:
+def _table(found: ConfigValue) -> Mapping[str, Any]:
     if not isinstance(found.value, Mapping):
         raise found.wrong(f"it must be a table, with `[{found.name}]` above its keys.")
     return found.value
 
 
-def _below(found: Found) -> Iterator[tuple[str, Found]]:
+def _below(found: ConfigValue) -> Iterator[tuple[str, ConfigValue]]:
     for name, value in _table(found).items():
-        yield name, Found(value, found.file, (*found.key, name))
+        yield name, ConfigValue(value, found.file, (*found.key, name))
 
 
-def _each(found: Found) -> Iterator[Found]:
+def _each(found: ConfigValue) -> Iterator[ConfigValue]:
     """Yield the tables of a list of tables, or a single table."""
     if not isinstance(found.value, list):
         yield found
         return
     for position, value in enumerate(found.value):
-        yield Found(value, found.file, (*found.key, position))
+        yield ConfigValue(value, found.file, (*found.key, position))
 
 
-def _fields(table: Found, *, of_group: bool = False) -> Iterator[tuple[str, Found]]:
+def _fields(table: ConfigValue, *, of_group: bool = False) -> Iterator[tuple[str, ConfigValue]]:
     """Yield the fields of a pool or a group, with `image` and `worker` field by field."""
     for name, found in _below(table):
         if name in _NESTED:
@@ -157,7 +157,7 @@ def _fields(table: Found, *, of_group: bool = False) -> Iterator[tuple[str, Foun
             yield _known(name, found, of_group)
 
 
-def _known(path: str, leaf: Found, of_group: bool) -> tuple[str, Found]:
+def _known(path: str, leaf: ConfigValue, of_group: bool) -> tuple[str, ConfigValue]:
     if why := unknown_field(path, of_group=of_group):
         raise leaf.wrong(why)
     return path, leaf

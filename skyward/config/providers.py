@@ -10,12 +10,12 @@ from skyward.values.validation import closest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skyward.config.files import Found
+    from skyward.config.files import ConfigValue
 
 __all__ = ["make_provider"]
 
 
-def make_provider(name: str, table: "Mapping[str, Found]") -> object:
+def make_provider(name: str, table: "Mapping[str, ConfigValue]") -> object:
     """Return the settings that the table describes.
 
     Raises:
@@ -45,6 +45,6 @@ def make_provider(name: str, table: "Mapping[str, Found]") -> object:
     return settings
 
 
-def _key_in(given: "Mapping[str, Found]", text: str, kind: "Found") -> "Found":
+def _key_in(given: "Mapping[str, ConfigValue]", text: str, kind: "ConfigValue") -> "ConfigValue":
     """Return the key that an error message mentions."""
     return next((found for key, found in given.items() if key in text), kind)

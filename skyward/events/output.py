@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self, overload
 
-__all__ = ["Follower", "LogEntry", "Logs", "StreamName", "Wanted", "cut"]
+__all__ = ["Follower", "LogEntry", "Logs", "OutputFilter", "StreamName", "cut"]
 
 type StreamName = Literal["stdout", "stderr"]
 
@@ -52,7 +52,7 @@ class LogEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class OutputFilter:
     """Filter of entries; None for any. `since`: the first offset in each stream."""
 
     task: int | None = None
@@ -120,7 +120,7 @@ class Follower:
         dropped: characters that it missed.
     """
 
-    wanted: Wanted
+    wanted: OutputFilter
     leave: Callable[["Follower"], None]
     dropped: int = 0
     _waiting: deque[LogEntry] = field(default_factory=deque)

@@ -11,14 +11,14 @@ from typing import Literal
 
 from skyward.files.patterns import aside
 
-__all__ = ["Found", "Landing", "Placing", "bring", "land", "place", "spread", "sync"]
+__all__ = ["FilePlacement", "FileVersions", "Landing", "bring", "land", "place", "spread", "sync"]
 
 type Version = bytes | None
-type Placing = Literal["keep", "write", "replace", "set aside", "remove"]
+type FilePlacement = Literal["keep", "write", "replace", "set aside", "remove"]
 type Landing = Literal["same", "write", "set aside"]
 
 
-def place(here: Version, there: Version, base: Version, taken: Collection[bytes] = ()) -> Placing:
+def place(here: Version, there: Version, base: Version, taken: Collection[bytes] = ()) -> FilePlacement:
     """Decide about a file that the node should have as it is here (`--file`).
 
     Args:
@@ -37,7 +37,7 @@ def place(here: Version, there: Version, base: Version, taken: Collection[bytes]
 
 def sync(
     here: Version, there: Version, base: Version, taken: Collection[bytes] = (), *, is_gone: bool = False
-) -> Placing:
+) -> FilePlacement:
     """Decide about a file of a synced folder (`--sync`), before the cell runs.
 
     Args:
@@ -105,7 +105,7 @@ def land(now: Version, then: Version, came: bytes, *, may_replace: bool, is_sync
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileVersions:
     """One version of a file, as one run of a cell left it.
 
     Attributes:
@@ -126,7 +126,7 @@ class Found:
     is_synced: bool = False
 
 
-def spread(path: str, found: Sequence[Found], labels: Sequence[str]) -> Mapping[int, str]:
+def spread(path: str, found: Sequence[FileVersions], labels: Sequence[str]) -> Mapping[int, str]:
     """Name the versions of one file that several runs have left.
 
     A single version, or equal versions, keep the name of the file. Otherwise each name includes the label of its run.
@@ -148,7 +148,7 @@ def spread(path: str, found: Sequence[Found], labels: Sequence[str]) -> Mapping[
     return {each.run: aside(path, f"node{each.node}" if synced else labels[each.run]) for each in kept}
 
 
-def _outdates(later: Found, earlier: Found) -> bool:
+def _outdates(later: FileVersions, earlier: FileVersions) -> bool:
     """Return whether `later` is the same file at a later time, because both runs used the same folder."""
     if later.node != earlier.node or (later.ended, later.run) <= (earlier.ended, earlier.run):
         return False

@@ -7,7 +7,7 @@ from skyward.files.disk import Content
 from skyward.files.patterns import Excludes, Glob, is_inside
 from skyward.wire.payloads.payload import Packed
 
-__all__ = ["SMALL", "Brought", "FilesRequest", "FilesResult", "Packing", "Root", "Span", "pieces"]
+__all__ = ["SMALL", "FetchedFile", "FilesRequest", "FilesResult", "Packing", "Root", "Span", "pieces"]
 
 SMALL = 256 * 1024
 """Bytes up to which a file shares a blob with others: each blob costs a round trip."""
@@ -105,7 +105,7 @@ class FilesRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class FetchedFile:
     """A fetched file.
 
     Attributes:
@@ -138,7 +138,7 @@ class FilesResult:
 
     folder: str
     is_shared: bool = False
-    files: tuple[Brought, ...] = ()
+    files: tuple[FetchedFile, ...] = ()
     blobs: tuple[Packed, ...] = ()
     deleted: tuple[str, ...] = ()
     made: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from skyward.errors import KeptLostError, UsageError
 from skyward.formatting import joined, nodes_text
 from skyward.kept.keep import KeptInfo
 
-__all__ = ["KeptBook", "KeptEntry", "check_nodes", "nodes_for", "nodes_of_all"]
+__all__ = ["KeptEntry", "KeptRegistry", "check_nodes", "nodes_for", "nodes_of_all"]
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +57,7 @@ class KeptEntry:
 
 
 @dataclass
-class KeptBook:
+class KeptRegistry:
     """The values that the nodes of a pool keep."""
 
     entries: dict[str, KeptEntry] = field(default_factory=dict)

@@ -109,7 +109,7 @@ def kept_value(keys: tuple[str, ...], name: str) -> Any:
     return Kept.of(keys, name) if here is None else here.get(keys, name)
 
 
-class Noted(Protocol):
+class HandleLike(Protocol):
     """A handle, on the client or on a node."""
 
     @property
@@ -135,7 +135,7 @@ def noting() -> Iterator[dict[int, Any]]:
         _noted.reset(token)
 
 
-def noted(handles: Iterable[Noted]) -> None:
+def noted(handles: Iterable[HandleLike]) -> None:
     """Record handles that are part of what is pickled, in a form that was made earlier."""
     found = _noted.get()
     if found is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    *("CONTAINERS", "KEEP_FOR", "KeptInfo", "Shelf", "Surroundings"),
+    *("CONTAINERS", "KEEP_FOR", "KeptInfo", "KeptStore", "Surroundings"),
     *("keep", "keeps_containers", "set_shelf", "shelf", "stand_in", "the_shelf"),
 ]
 
@@ -62,7 +62,7 @@ class Surroundings(Protocol):
         """Return a packed copy of a value, for a receiver that has the classes of the ids `known`."""
 
 
-class Shelf(Protocol):
+class KeptStore(Protocol):
     """The kept values of a node, by key."""
 
     def keep(self, value: object, name: str, keep_for: float, cell: "Surroundings | None" = None) -> Any:
@@ -88,21 +88,21 @@ class Shelf(Protocol):
         """Return whether a value of one of `CONTAINERS` is kept here."""
 
 
-_shelf: Shelf | None = None
+_shelf: KeptStore | None = None
 
 
-def set_shelf(new: Shelf) -> None:
+def set_shelf(new: KeptStore) -> None:
     """Declare that this process is on a node, which keeps values on `new`."""
     global _shelf
     _shelf = new
 
 
-def the_shelf() -> Shelf | None:
+def the_shelf() -> KeptStore | None:
     """Return the shelf of this process; None off a node."""
     return _shelf
 
 
-def shelf() -> Shelf:
+def shelf() -> KeptStore:
     """Return the shelf of this node.
 
     Raises:

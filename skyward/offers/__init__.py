@@ -2,14 +2,14 @@
 
 from skyward.offers.asking import ask, reason_of
 from skyward.offers.filters import FILTERS, excluded_by
-from skyward.offers.ranking import Asked, Candidate, Excluded, Ranking, no_offer_fits, rank
+from skyward.offers.ranking import Candidate, Excluded, Ranking, SpecOffers, no_offer_fits, rank
 
 __all__ = [
     "FILTERS",
-    "Asked",
     "Candidate",
     "Excluded",
     "Ranking",
+    "SpecOffers",
     "ask",
     "excluded_by",
     "no_offer_fits",

@@ -16,11 +16,11 @@ from skyward.providers.protocol import PROVIDER_FIELDS, Market, Offer
 from skyward.specs import Spec
 from skyward.specs.options import Selection
 
-__all__ = ["Asked", "Candidate", "Excluded", "Ranking", "no_offer_fits", "rank"]
+__all__ = ["Candidate", "Excluded", "Ranking", "SpecOffers", "no_offer_fits", "rank"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SpecOffers:
     """One spec, with the offers of its provider.
 
     Attributes:
@@ -72,7 +72,7 @@ class Ranking:
     excluded: tuple[Excluded, ...] = ()
 
 
-def rank(asked: Sequence[Asked], selection: Selection = "cheapest", *, priced: bool = False) -> Ranking:
+def rank(asked: Sequence[SpecOffers], selection: Selection = "cheapest", *, priced: bool = False) -> Ranking:
     """Return the offers that fit any of the specs, best first.
 
     "cheapest" orders by price per hour over all specs, "first" by the position of the spec before that. Among the specs
@@ -98,7 +98,7 @@ def rank(asked: Sequence[Asked], selection: Selection = "cheapest", *, priced: b
     return Ranking(tuple(ordered), tuple(excluded))
 
 
-def _markets(asked: Asked, offer: Offer, *, priced: bool) -> tuple[list[Market], Mapping[str, str]]:
+def _markets(asked: SpecOffers, offer: Offer, *, priced: bool) -> tuple[list[Market], Mapping[str, str]]:
     """Return the markets in which the offer fits; if there is none, also the reasons."""
     spec = asked.spec
     reasons = excluded_by(spec, offer, asked.fields)
@@ -131,7 +131,7 @@ def _identity(provider: str, offer: Offer) -> tuple[str, ...]:
     return provider, offer.instance_type.name, offer.region, offer.id, repr(offer)
 
 
-def _spot_first(candidates: Sequence[Candidate], asked: Sequence[Asked]) -> list[Candidate]:
+def _spot_first(candidates: Sequence[Candidate], asked: Sequence[SpecOffers]) -> list[Candidate]:
     """Order candidates that are sorted by price so that "spot-if-available" falls back on on-demand last.
 
     Specs with that allocation are merged with the others by price, so neither kind of spec waits for the other.
@@ -142,7 +142,7 @@ def _spot_first(candidates: Sequence[Candidate], asked: Sequence[Asked]) -> list
     return list(heapq.merge(preferring, others, key=_order))
 
 
-def no_offer_fits(asked: Sequence[Asked], ranking: Ranking, failed: Mapping[int, str]) -> NoOffersError:
+def no_offer_fits(asked: Sequence[SpecOffers], ranking: Ranking, failed: Mapping[int, str]) -> NoOffersError:
     """Return the error for a ranking without candidates: the exclusions by filter, and the nearest miss.
 
     `failed`: by position of the spec, why its provider did not list its offers.
@@ -154,7 +154,7 @@ def no_offer_fits(asked: Sequence[Asked], ranking: Ranking, failed: Mapping[int,
     return NoOffersError(f"No offer fits the spec: {'; '.join(details)}; {fix}.")
 
 
-def _of_spec(position: int, asked: Asked, ranking: Ranking, failure: str | None) -> str:
+def _of_spec(position: int, asked: SpecOffers, ranking: Ranking, failure: str | None) -> str:
     if failure is not None:
         return f"provider {asked.provider!r} did not list its offers ({failure})"
     excluded = [one for one in ranking.excluded if one.position == position]

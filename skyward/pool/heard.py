@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from skyward.errors import UsageError
 from skyward.events.metrics import NodeMetrics
-from skyward.events.output import Follower, Logs, StreamName, Wanted
+from skyward.events.output import Follower, Logs, OutputFilter, StreamName
 from skyward.process import background
 from skyward.values.validation import shown
 
@@ -87,7 +87,7 @@ class Telemetry(ABC):
         return usage if node is None else {rank: history for rank, history in usage.items() if rank == node}
 
 
-def _wanted(task: int | None, node: int | None, stream: StreamName | None, since: int) -> Wanted:
+def _wanted(task: int | None, node: int | None, stream: StreamName | None, since: int) -> OutputFilter:
     if stream is not None and not (isinstance(stream, str) and stream in ("stdout", "stderr")):
         raise UsageError(f"stream must be 'stdout' or 'stderr', but got {shown(stream)}.")
     if since and (stream is None or not (task or (task == 0 and node is not None))):
@@ -95,4 +95,4 @@ def _wanted(task: int | None, node: int | None, stream: StreamName | None, since
             "since= is an offset in one stream: name it, `task=N, stream='stdout'`, or `task=0, node=N, stream=...` "
             "for output of the node itself."
         )
-    return Wanted(task, node, stream, since)
+    return OutputFilter(task, node, stream, since)

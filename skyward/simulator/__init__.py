@@ -1,7 +1,7 @@
 """Simulator: the control plane of real pools under virtual time, against a simulated cloud."""
 
 from skyward.simulator.bound import Bound, lower_bound
-from skyward.simulator.faults import CALM, PRESETS, Faults, find_faults
+from skyward.simulator.faults import NO_FAULTS, PRESETS, Faults, find_faults
 from skyward.simulator.invariants import InvariantError
 from skyward.simulator.measures import Result, Sample
 from skyward.simulator.runner import simulate
@@ -10,7 +10,7 @@ from skyward.simulator.trace import read_trace, write_trace
 from skyward.simulator.workload import WORKLOADS, Distribution, Task, Workload
 
 __all__ = [
-    "CALM",
+    "NO_FAULTS",
     "PRESETS",
     "WORKLOADS",
     "Act",

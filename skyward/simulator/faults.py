@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from skyward.errors import SpecError
 from skyward.values.validation import closest
 
-__all__ = ["CALM", "PRESETS", "Faults", "find_faults"]
+__all__ = ["NO_FAULTS", "PRESETS", "Faults", "find_faults"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Faults:
         return f"Faults({', '.join(parts)})"
 
 
-CALM = Faults()
+NO_FAULTS = Faults()
 """No faults."""
 
 PRESETS = {
-    "calm": CALM,
+    "calm": NO_FAULTS,
     "rough": Faults(
         silent=0.2,
         partial=0.05,

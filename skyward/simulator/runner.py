@@ -183,7 +183,7 @@ class Runner:
             self.tell(tasks.Cancel(left))
             self.advance(self.clock.now + STOPPING, lambda: self._open_tasks > 0)
         self.closing = True
-        self._execute(tasks.CheckDeadlines(), self.plane.close(self.clock.now))
+        self._execute(tasks.CheckPrefetched(), self.plane.close(self.clock.now))
         self.advance(self.clock.now + CLOSING, lambda: bool(self.cloud.living) or not self.plane.reconciler.empty)
         if self._watcher is not None:
             self._watcher.ended(self)

@@ -8,7 +8,7 @@ from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.settings import PlaneSettings
 from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group
-from skyward.simulator.faults import CALM, Faults
+from skyward.simulator.faults import NO_FAULTS, Faults
 from skyward.simulator.workload import Distribution, Task, Workload
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Scenario:
     boot: Distribution = field(default_factory=lambda: Distribution(60, 20))
     seed: int = 0
     budget: float | None = None
-    faults: Faults = CALM
+    faults: Faults = NO_FAULTS
     cooldown: float = 30.0
     idle_timeout: float = 60.0
     grace: float = 24 * HOUR

@@ -22,7 +22,7 @@ from skyward.kept.keep import KEEP_FOR
 from skyward.values.validation import shown
 from skyward.wire.kinds.arrays import Extent, View, extent_of, shared_views, view_in_bytes
 from skyward.wire.objects.contents import is_plain, is_shared_visibly
-from skyward.wire.objects.notebook import Shared, Side, pack_shared
+from skyward.wire.objects.notebook import CellEnd, Shared, pack_shared
 from skyward.wire.objects.process_wide import generators_used_by, settings_used_by, title_of
 from skyward.wire.payloads.modules import is_local_file
 from skyward.wire.payloads.payload import Packed, pack
@@ -289,7 +289,7 @@ class _Part:
         return Entry(", ".join(names), ", ".join(kinds), (self.shared.packed,), reason, where)
 
 
-def _pack_together(values: Sequence[_Value], side: Side, views: Mapping[int, View]) -> Shared:
+def _pack_together(values: Sequence[_Value], side: CellEnd, views: Mapping[int, View]) -> Shared:
     value = values[0].value if len(values) == 1 else [each.value for each in values]
     name = next((name for each in values for name in each.names), "the value")
     return pack_shared(value, side, name, whole={each.key for each in values if each.key}, views=views)
@@ -320,7 +320,7 @@ class _Collector:
 
     def __post_init__(self) -> None:
         self.scope: Mapping[str, Any] = {**self.user_ns, **self.variables} if self.variables else self.user_ns
-        self._side = Side(self.user_ns, is_home=True)
+        self._side = CellEnd(self.user_ns, is_home=True)
 
     def names(self, code: CellCode, given: Collection[str]) -> None:
         """Capture the names that `code` reads, and those that functions among them use."""

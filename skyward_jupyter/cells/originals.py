@@ -5,8 +5,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from skyward.wire.objects.changes import Likeness, Location, number_to_compare
-from skyward.wire.objects.notebook import Side, digest_of
+from skyward.wire.objects.changes import Location, StandInComparison, number_to_compare
+from skyward.wire.objects.notebook import CellEnd, digest_of
 
 __all__ = ["Originals", "not_shared"]
 
@@ -79,7 +79,7 @@ class Originals:
             self._known_as_sent[part] = part < len(self._as_sent) and self._as_sent[part]()
         return self._known_as_sent[part]
 
-    def likeness(self, part: int, side: Side) -> Likeness:
+    def likeness(self, part: int, side: CellEnd) -> StandInComparison:
         """Return a comparison of the notebook's values with stand-ins for values of a pickle."""
 
         def number_of(value: Any) -> int | None:
@@ -88,7 +88,9 @@ class Originals:
         def original(place: Location) -> Any:
             return self._part(place.part)[place.number]
 
-        return Likeness(original, partial(digest_of, side=side, number_of=number_of, content_of=lambda view: view))
+        return StandInComparison(
+            original, partial(digest_of, side=side, number_of=number_of, content_of=lambda view: view)
+        )
 
     def release(self) -> None:
         """Drop all references once the cell has ended. Idempotent."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from skyward.files.disk import Versions, write
 from skyward.files.patterns import aside, is_inside, is_relative, parents
-from skyward.files.plan import Found, land, spread
-from skyward.files.request import Brought, FilesRequest, FilesResult, pieces
+from skyward.files.plan import FileVersions, land, spread
+from skyward.files.request import FetchedFile, FilesRequest, FilesResult, pieces
 from skyward.formatting import joined, nodes_text, size_text
 
 if TYPE_CHECKING:
@@ -76,15 +76,15 @@ class Arrival:
         self._make_folders([result for _, result in runs.values()])
         self._tell(runs.values())
 
-    def _by_path(self, runs: "Mapping[int, _Source]") -> dict[str, list[tuple[Found, Brought]]]:
-        found: dict[str, list[tuple[Found, Brought]]] = {}
+    def _by_path(self, runs: "Mapping[int, _Source]") -> dict[str, list[tuple[FileVersions, FetchedFile]]]:
+        found: dict[str, list[tuple[FileVersions, FetchedFile]]] = {}
         for run, (node, result) in runs.items():
             for brought in result.files:
                 path = brought.span.path
                 if not (is_relative(path) and self._request.allows(path)):
                     self.problems.append(f"Node {node} sent {path!r}, which was not requested: it was not written.")
                     continue
-                one = Found(
+                one = FileVersions(
                     run,
                     node,
                     result.began,
@@ -96,7 +96,7 @@ class Arrival:
                 found.setdefault(path, []).append((one, brought))
         return found
 
-    def _write_own(self, brought: Brought, source: "_Source") -> None:
+    def _write_own(self, brought: FetchedFile, source: "_Source") -> None:
         """Write one file under its own name, or another one if the local version must not be replaced."""
         node, result = source
         span, path = brought.span, brought.span.path
@@ -129,7 +129,7 @@ class Arrival:
                     )
             self._note(where, span.version, is_here=True)
 
-    def _write_copy(self, brought: Brought, source: "_Source", name: str, label: str) -> None:
+    def _write_copy(self, brought: FetchedFile, source: "_Source", name: str, label: str) -> None:
         """Write one of several versions under a labelled name, which may replace only an earlier such version."""
         node, result = source
         span = brought.span
@@ -155,7 +155,7 @@ class Arrival:
             reason = getattr(error, "strerror", None) or error
             self.problems.append(f"{name} of node {node} could not be written here: {reason}.")
 
-    def _write(self, name: str, brought: Brought, result: FilesResult) -> None:
+    def _write(self, name: str, brought: FetchedFile, result: FilesResult) -> None:
         """Write a file, unless this version exists."""
         span, where = brought.span, self._place(name)
         if (old := self._version(where)) == span.version:

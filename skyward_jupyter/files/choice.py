@@ -14,7 +14,7 @@ from skyward.files.patterns import NEVER_SYNCED, Excludes, Glob, is_inside, is_p
 from skyward.files.request import Root
 from skyward.formatting import option_text, size_text
 
-__all__ = ["FILE_LIMIT", "IGNORE_FILE", "Asked", "Choice", "choose", "sizes"]
+__all__ = ["FILE_LIMIT", "IGNORE_FILE", "Choice", "FileOptions", "choose", "sizes"]
 
 FILE_LIMIT = 1 << 30
 """Default limit on the bytes of files that a cell sends, and on those that it returns."""
@@ -30,7 +30,7 @@ _LOOKED_AT = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FileOptions:
     """The options for files on the line of a cell.
 
     Attributes:
@@ -81,7 +81,7 @@ class Choice:
         return sum(status.st_size for status in self.sent.values())
 
 
-def choose(asked: Asked, folder: str) -> Choice:
+def choose(asked: FileOptions, folder: str) -> Choice:
     """Resolve the options in the notebook's folder.
 
     Raises:
@@ -158,7 +158,7 @@ def _hint(path: str, folder: str) -> str:
     return f"Did you mean {' or '.join(close)}?"
 
 
-def _roots(asked: Asked, folder: str) -> tuple[Root, ...]:
+def _roots(asked: FileOptions, folder: str) -> tuple[Root, ...]:
     """Return the folders of `--sync`, without those inside another one."""
     roots: dict[str, Root] = {}
     for text in chain.from_iterable(_split(given, folder) for given in asked.sync):

@@ -12,7 +12,7 @@ from skyward.files.request import SMALL, FilesRequest, Packing
 from skyward.wire.payloads.digest import remember_address
 from skyward.wire.protocol.text import encodable
 from skyward_jupyter.files.arrival import Arrival
-from skyward_jupyter.files.choice import Asked, Choice, choose, sizes
+from skyward_jupyter.files.choice import Choice, FileOptions, choose, sizes
 from skyward_jupyter.files.missing import missing_note
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Trip:
         quiet: True to report problems only.
     """
 
-    asked: Asked
+    asked: FileOptions
     folder: str
     taken: Taken
     shape: "Shape"

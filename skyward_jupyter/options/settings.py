@@ -13,7 +13,7 @@ from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:
     from skyward.config import Config
-    from skyward.config.files import Found
+    from skyward.config.files import ConfigValue
     from skyward.pool.compute import On
 
 __all__ = ["NAMES", "Settings", "Sourced", "settings_from"]
@@ -78,7 +78,7 @@ def settings_from(traits: Mapping[str, Any], given: Collection[str], config: "Co
     return settings
 
 
-def _read(name: str, found: "Found") -> Sourced:
+def _read(name: str, found: "ConfigValue") -> Sourced:
     """Parse a setting of a file. Strings are parsed like the values of the option."""
     if name not in _READERS:
         raise found.wrong(f"cells have no such setting; {closest(name.replace('-', '_'), NAMES)}")

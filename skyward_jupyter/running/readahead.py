@@ -8,7 +8,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from skyward.process.thread_events import ThreadEvent
-from skyward.wire.objects.notebook import Side
+from skyward.wire.objects.notebook import CellEnd
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
 from skyward_jupyter.display.elements import Elements, counted, weight
@@ -81,7 +81,7 @@ class ReadAhead:
             self.future.set_result(result)
 
     def _take_all(self) -> CellResult:
-        side, items = Side(self._user_ns, is_home=True), self._run.items()
+        side, items = CellEnd(self._user_ns, is_home=True), self._run.items()
         with ExitStack() as drawn:
             plot = None if self.plot is None else drawn.enter_context(self.plot)
             redrawing = drawn.enter_context(Redrawing(self._redraw_line))

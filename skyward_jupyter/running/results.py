@@ -20,7 +20,7 @@ from skyward.wire.objects.changes import (
     renew_hashes,
 )
 from skyward.wire.objects.contents import is_shared_visibly
-from skyward.wire.objects.notebook import Side, seeds_used, unpack_shared, unpack_tracked
+from skyward.wire.objects.notebook import CellEnd, seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.object_graph import Together
@@ -160,7 +160,7 @@ def stream_items(
     Raises:
         BaseException: the exception of the cell, after its last element.
     """
-    side = Side(user_ns, is_home=True)
+    side = CellEnd(user_ns, is_home=True)
     while True:
         try:
             item = next(items)
@@ -179,7 +179,7 @@ class _Binder:
         self._user_ns = user_ns
         self._result = result
         self._originals = originals
-        self._side = Side(user_ns, is_home=True)
+        self._side = CellEnd(user_ns, is_home=True)
         self._conflicts: dict[str, None] = {}
         self._replaced: list[tuple[str, Any]] = []
         self._steps: set[int] = set()
@@ -380,7 +380,7 @@ def _is_of_user(holder: Any) -> bool:
     return not (isinstance(holder, dict) and ("_oh" in holder or "_ih" in holder))
 
 
-def opened(packed: Packed, side: Side, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
+def opened(packed: Packed, side: CellEnd, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
     """Return the value of `packed`; an `UnopenedValue` if it cannot be unpickled here."""
     try:
         return unpack_shared(packed, side)

@@ -22,7 +22,7 @@ from skyward.reporting.screen import screen
 from skyward.specs.placement import target_of
 from skyward.specs.retries import Retries
 from skyward.values.validation import FrozenMap
-from skyward.wire.objects.notebook import Side, unpack_shared
+from skyward.wire.objects.notebook import CellEnd, unpack_shared
 from skyward_jupyter.cells.capture import Capture, capture, elements_of
 from skyward_jupyter.cells.cell import CellCode, Shape, analyse, blank_lines, transform_cell
 from skyward_jupyter.cells.manifest import SHOWN_FROM
@@ -35,7 +35,7 @@ from skyward_jupyter.display.sections import NodeSections
 from skyward_jupyter.display.sink import CellSink
 from skyward_jupyter.failures.presentation import interrupted
 from skyward_jupyter.failures.tracebacks import as_of_the_cell
-from skyward_jupyter.files.choice import Asked
+from skyward_jupyter.files.choice import FileOptions
 from skyward_jupyter.files.trip import Taken, Trip
 from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_jupyter.options.shown_config import shown_value
@@ -317,7 +317,7 @@ class CellRunner:
 
     def _trip(self, options: "CellOptions") -> Trip:
         """Resolve the options for files."""
-        asked = Asked(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
+        asked = FileOptions(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
         return Trip(asked, os.getcwd(), self._taken, _shape(options), _notify, options.quiet)
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
@@ -510,7 +510,7 @@ class CellRunner:
 
 def _unpickle_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
     """Unpickle a fetched value with the classes of the notebook."""
-    return unpack_shared(packed, Side({} if shell is None else shell.user_ns, is_home=True))
+    return unpack_shared(packed, CellEnd({} if shell is None else shell.user_ns, is_home=True))
 
 
 def _shape(options: "CellOptions") -> Shape:

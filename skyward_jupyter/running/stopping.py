@@ -16,7 +16,7 @@ from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.running.results import apply_result, apply_results
 
 if TYPE_CHECKING:
-    from skyward.control.act.tasks.run import Remains, Run
+    from skyward.control.act.tasks.run import Run, TaskOutcome
 
 __all__ = ["Stop", "bind_remains", "came_back", "meanwhile", "stop_runs", "was_cancelled"]
 
@@ -127,7 +127,7 @@ def meanwhile(runs: "Sequence[Run[Any]]", grace: float) -> Callable[[], str]:
 
 
 def bind_remains(
-    remains: "Sequence[Remains]",
+    remains: "Sequence[TaskOutcome]",
     user_ns: dict[str, Any],
     originals: Originals,
     notify: Callable[[str], None],
@@ -193,5 +193,5 @@ def was_cancelled(run: "Run[Any]") -> bool:
     return future.cancelled() or (future.done() and isinstance(future.exception(), TaskCancelledError))
 
 
-def _ranks(remains: "Iterable[Remains]") -> tuple[int, ...]:
+def _ranks(remains: "Iterable[TaskOutcome]") -> tuple[int, ...]:
     return tuple(sorted({each.node for each in remains if each.node is not None}))

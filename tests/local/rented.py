@@ -20,7 +20,7 @@ from skyward.specs import Spec
 
 
 @dataclass(frozen=True, slots=True)
-class Rented:
+class FakeCloud:
     """The cloud, in a directory."""
 
     directory: str

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.link.adapters.book import Wanted
+from skyward.link.adapters.book import GroupRequirements
 from skyward.link.adapters.server import AdapterServer
 from skyward.providers.protocol import Instance
 from skyward.values.needs import Needs
@@ -76,13 +76,13 @@ def test_only_adapters_with_the_requested_capabilities_are_asked() -> None:
     async def test() -> None:
         gpu = sky.Spec(capabilities={"gpu"}, resources={"GPU": 2})
         async with controller() as (server, address), serving(address, spec=gpu), serving(address):
-            wanted = Wanted(Needs({"GPU": 2}, {"gpu"}))
+            wanted = GroupRequirements(Needs({"GPU": 2}, {"gpu"}))
             (log_lines,) = await server.adapters(wanted, 20)
             assert (set(log_lines.capabilities), log_lines.resources["GPU"]) == ({"gpu"}, 2.0)
             instance = await server.start(wanted)
             assert instance.id.startswith(log_lines.adapter_id)
             with pytest.raises(sky.ProvisioningError, match="no adapter has nodes with 3 GPU"):
-                await server.start(Wanted(Needs({"GPU": 3})))
+                await server.start(GroupRequirements(Needs({"GPU": 3})))
             await server.shutdown(instance.id)
 
     run(test)
@@ -136,7 +136,7 @@ def test_broken_connection_loses_no_group_and_no_command() -> None:
             cable = Cable(address)
             async with cable as through, serving(through) as log_lines:
                 await server.adapters(None, 20)
-                kept = await server.start(Wanted())
+                kept = await server.start(GroupRequirements())
                 cable.plugged.clear()
                 cable.cut()
                 await until(lambda: any("ended" in each for each in log_lines))
@@ -146,7 +146,7 @@ def test_broken_connection_loses_no_group_and_no_command() -> None:
                 cable.plugged.set()
                 await ending
                 assert there()
-                another = await server.start(Wanted())
+                another = await server.start(GroupRequirements())
                 cable.cut()
                 await until(lambda: sum("is connected" in each for each in log_lines) == 3)
                 assert server.instance(another.id) == another
@@ -167,12 +167,12 @@ def test_adapter_that_is_silent_too_long_is_lost_and_may_return() -> None:
             cable = Cable(address)
             async with cable as through, serving(through, heartbeat=0.05):
                 await server.adapters(None, 20)
-                kept = await server.start(Wanted())
+                kept = await server.start(GroupRequirements())
                 cable.plugged.clear()
                 cable.cut()
                 await until(lambda: server.instance(kept.id) is None)
                 with pytest.raises(sky.ProvisioningError, match="no adapter is connected"):
-                    await server.start(Wanted())
+                    await server.start(GroupRequirements())
                 cable.plugged.set()
                 await until(lambda: server.instance(kept.id) == kept)
                 await server.shutdown(kept.id)
@@ -202,7 +202,7 @@ def test_unauthenticated_connections_are_closed_without_effect(sent: bytes) -> N
                 assert len(await reader.read()) < 1000
             writer.close()
             await server.adapters(None, 20)
-            await server.shutdown((await server.start(Wanted())).id)
+            await server.shutdown((await server.start(GroupRequirements())).id)
 
     run(test)
 
@@ -215,7 +215,7 @@ def test_line_that_a_relay_adds_ends_the_connection() -> None:
             cable = Cable(address)
             async with cable as through, serving(through, heartbeat=0.05) as log_lines:
                 await server.adapters(None, 20)
-                kept = await server.start(Wanted())
+                kept = await server.start(GroupRequirements())
                 for writer in tuple(cable._writers):
                     writer.write(b'{"v":2,"type":"goodbye","reason":"go","ends_groups":true}\n')
                 await until(lambda: sum("is connected" in each for each in log_lines) == 2)
@@ -236,7 +236,7 @@ def test_adapter_connects_past_many_silent_connections(monkeypatch: pytest.Monke
                 strangers.callback(writer.close)
             async with serving(address):
                 assert await server.adapters(None, 20)
-                await server.shutdown((await server.start(Wanted())).id)
+                await server.shutdown((await server.start(GroupRequirements())).id)
 
     run(test)
 
@@ -246,12 +246,12 @@ def test_abandoned_start_leaves_no_machine() -> None:
         async with controller() as (server, address), serving(address):
             await server.adapters(None, 20)
             for turns in range(12):  # abandoned at each step
-                start = asyncio.create_task(server.start(Wanted()))
+                start = asyncio.create_task(server.start(GroupRequirements()))
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 start.cancel()
                 await asyncio.wait([start])
-            last = await server.start(Wanted())
+            last = await server.start(GroupRequirements())
             await until(lambda: there(last))
             await server.shutdown(last.id)
 

@@ -13,7 +13,7 @@ from skyward.journal import Journal, Seal
 from skyward.process import background
 from tests.local import tasks
 from tests.local.conftest import Wait
-from tests.local.rented import Rented
+from tests.local.rented import FakeCloud
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
@@ -24,8 +24,8 @@ def _journal_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.fixture
-def cloud(tmp_path: Path) -> Rented:
-    return Rented(str(tmp_path))
+def cloud(tmp_path: Path) -> FakeCloud:
+    return FakeCloud(str(tmp_path))
 
 
 def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
@@ -44,7 +44,7 @@ def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseEx
 
 
 def test_machines_are_terminated_when_opening_is_interrupted(
-    cloud: Rented, monkeypatch: pytest.MonkeyPatch, wait_for: Wait
+    cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch, wait_for: Wait
 ) -> None:
     """Ctrl-C, while the machines are up and closing takes time."""
     run = background.run
@@ -69,7 +69,7 @@ def test_machines_are_terminated_when_opening_is_interrupted(
     assert cloud.left == []
 
 
-def test_pool_closed_while_it_opens(cloud: Rented, wait_for: Wait) -> None:
+def test_pool_closed_while_it_opens(cloud: FakeCloud, wait_for: Wait) -> None:
     held = cloud.hold("after prepare")
     pool = sky.Compute(provider=cloud, nodes=1, name="hasty")
     opener, errors = in_thread(pool.open)
@@ -87,7 +87,7 @@ def test_pool_closed_while_it_opens(cloud: Rented, wait_for: Wait) -> None:
         sky.attach("hasty")
 
 
-def test_machines_of_a_request_with_a_lost_answer_are_terminated(cloud: Rented) -> None:
+def test_machines_of_a_request_with_a_lost_answer_are_terminated(cloud: FakeCloud) -> None:
     cloud.fail("after create", times=2)
     with sky.Compute(provider=cloud, nodes=1) as pool:
         assert tasks.pid() >> pool
@@ -96,7 +96,7 @@ def test_machines_of_a_request_with_a_lost_answer_are_terminated(cloud: Rented) 
     assert cloud.left == []
 
 
-def test_machines_of_another_group_are_not_taken_for_a_lost_answer(cloud: Rented, wait_for: Wait) -> None:
+def test_machines_of_another_group_are_not_taken_for_a_lost_answer(cloud: FakeCloud, wait_for: Wait) -> None:
     """A cloud lists the machines of all groups of a pool."""
     groups = {name: sky.Spec(provider=cloud, nodes=1, vcpus=1) for name in ("one", "other")}
     with sky.Compute(groups=groups) as pool:
@@ -109,7 +109,7 @@ def test_machines_of_another_group_are_not_taken_for_a_lost_answer(cloud: Rented
     assert cloud.left == []
 
 
-def test_taking_over_one_group_leaves_another_its_machines(cloud: Rented) -> None:
+def test_taking_over_one_group_leaves_another_its_machines(cloud: FakeCloud) -> None:
     groups = {name: sky.Spec(provider=cloud, nodes=1, vcpus=1) for name in ("one", "other")}
     with sky.Compute(groups=groups) as pool:
         assert pool._pool is not None
@@ -124,7 +124,7 @@ def test_taking_over_one_group_leaves_another_its_machines(cloud: Rented) -> Non
         assert cloud.left == machines
 
 
-def test_partly_prepared_resources_are_removed(cloud: Rented) -> None:
+def test_partly_prepared_resources_are_removed(cloud: FakeCloud) -> None:
     cloud.fail("after prepare")
     with pytest.raises(OSError, match="the cloud is down after prepare"):
         sky.Compute(provider=cloud, nodes=1).open()
@@ -132,7 +132,7 @@ def test_partly_prepared_resources_are_removed(cloud: Rented) -> None:
 
 
 def test_unreachable_cloud_does_not_block_termination_on_another(tmp_path: Path) -> None:
-    clouds = {name: Rented(str(tmp_path / name)) for name in ("up", "down")}
+    clouds = {name: FakeCloud(str(tmp_path / name)) for name in ("up", "down")}
     for cloud in clouds.values():
         Path(cloud.directory).mkdir()
     pool = sky.Compute(
@@ -150,7 +150,7 @@ def test_unreachable_cloud_does_not_block_termination_on_another(tmp_path: Path)
 
 
 def test_reaping_continues_after_an_unreachable_cloud(tmp_path: Path) -> None:
-    clouds = [Rented(str(tmp_path / name)) for name in ("one", "two")]
+    clouds = [FakeCloud(str(tmp_path / name)) for name in ("one", "two")]
     for cloud in clouds:
         Path(cloud.directory).mkdir()
     pool = sky.Compute(

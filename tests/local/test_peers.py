@@ -17,7 +17,7 @@ from skyward.wire.protocol.messages import Blob
 from skyward.wire.transport.peers import LENGTH, REQUEST, STREAM, contexts
 from skyward.wire.transport.trust import Authority
 from skyward.worker.blobs.incoming import IncomingBlobs
-from skyward.worker.blobs.peers import Getting, stream
+from skyward.worker.blobs.peers import BlobFetch, stream
 from skyward.worker.blobs.store import BlobStore
 from tests.local import tasks
 
@@ -72,7 +72,7 @@ def arrivals(monkeypatch: pytest.MonkeyPatch) -> Iterator[IncomingBlobs]:
 
 def get(arrivals: IncomingBlobs, serve: Callable[[ssl.SSLSocket], None], superseded: bool = False) -> None:
     with another_node(serve) as connection:
-        Getting(arrivals, BLOB, lambda: superseded).get(connection, near=False)
+        BlobFetch(arrivals, BLOB, lambda: superseded).get(connection, near=False)
 
 
 def test_blob_arrives_in_frames_of_any_length(arrivals: IncomingBlobs) -> None:

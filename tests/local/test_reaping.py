@@ -17,7 +17,7 @@ from skyward.journal import data_directory
 from skyward.pool.reap import orphans
 from tests.killed_client import count_points, has_ended, kill_at
 from tests.local.conftest import Wait
-from tests.local.rented import Rented
+from tests.local.rented import FakeCloud
 from tests.scale import SCALE
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
@@ -64,18 +64,18 @@ def _journal_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.fixture
-def cloud(tmp_path: Path) -> Rented:
-    return Rented(str(tmp_path))
+def cloud(tmp_path: Path) -> FakeCloud:
+    return FakeCloud(str(tmp_path))
 
 
-def kill_client(cloud: Rented, *, point: str = "", phase: str = "") -> None:
+def kill_client(cloud: FakeCloud, *, point: str = "", phase: str = "") -> None:
     """Run a client that opens and closes a pool of two nodes, and that dies at a point, or in a phase of a node."""
     env = {**os.environ, "PYTHONPATH": ROOT, "RENTED_KILL": point}
     client = subprocess.run([sys.executable, "-c", CLIENT, cloud.directory, phase], env=env, check=False)
     assert client.returncode == -signal.SIGKILL
 
 
-def workers(cloud: Rented) -> list[psutil.Process]:
+def workers(cloud: FakeCloud) -> list[psutil.Process]:
     """Return the processes that run on the machines of a cloud."""
     found = []
     for process in psutil.process_iter():
@@ -88,7 +88,7 @@ def workers(cloud: Rented) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_client_killed_at_a_call_of_the_cloud_leaves_nothing(cloud: Rented, wait_for: Wait, point: str) -> None:
+def test_client_killed_at_a_call_of_the_cloud_leaves_nothing(cloud: FakeCloud, wait_for: Wait, point: str) -> None:
     kill_client(cloud, point=point)
     (done,) = sky.reap()
     assert (done.orphan.name, done.error) == ("doomed", "")
@@ -98,7 +98,7 @@ def test_client_killed_at_a_call_of_the_cloud_leaves_nothing(cloud: Rented, wait
 
 
 @pytest.mark.parametrize("phase", ["worker", "joining", "ready"])
-def test_client_killed_while_a_node_starts_leaves_nothing(cloud: Rented, wait_for: Wait, phase: str) -> None:
+def test_client_killed_while_a_node_starts_leaves_nothing(cloud: FakeCloud, wait_for: Wait, phase: str) -> None:
     kill_client(cloud, phase=phase)
     (orphan,) = orphans()
     assert orphan.machines == 2
@@ -107,7 +107,7 @@ def test_client_killed_while_a_node_starts_leaves_nothing(cloud: Rented, wait_fo
     wait_for(lambda: not workers(cloud), "the workers to end")
 
 
-def test_only_pools_past_their_lease_are_reaped_automatically(cloud: Rented) -> None:
+def test_only_pools_past_their_lease_are_reaped_automatically(cloud: FakeCloud) -> None:
     kill_client(cloud, point="before terminate")
     assert sky.reap(due=True) == []
     (key,) = (data_directory() / "pools").iterdir()
@@ -117,7 +117,7 @@ def test_only_pools_past_their_lease_are_reaped_automatically(cloud: Rented) -> 
     assert cloud.left == []
 
 
-def test_refused_termination_is_retried(cloud: Rented) -> None:
+def test_refused_termination_is_retried(cloud: FakeCloud) -> None:
     kill_client(cloud, point="before terminate")
     away = Path(cloud.directory, "machines")
     kept = away.rename(away.with_name("kept"))
@@ -130,7 +130,7 @@ def test_refused_termination_is_retried(cloud: Rented) -> None:
     assert cloud.left == []
 
 
-def test_launch_that_cannot_be_journalled_is_refused(cloud: Rented, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_that_cannot_be_journalled_is_refused(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(Path(cloud.directory, "file", "within")))
     Path(cloud.directory, "file").touch()
     with pytest.raises(sky.JournalError, match="name another directory in the environment variable SKYWARD_DATA_DIR"):
@@ -138,7 +138,7 @@ def test_launch_that_cannot_be_journalled_is_refused(cloud: Rented, monkeypatch:
     assert cloud.left == []
 
 
-def test_command_lists_what_it_terminated(cloud: Rented, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_lists_what_it_terminated(cloud: FakeCloud, capsys: pytest.CaptureFixture[str]) -> None:
     kill_client(cloud, point="before terminate")
     assert main(["reap", "--dry-run"]) == 0
     assert "doomed" in capsys.readouterr().out
@@ -150,7 +150,7 @@ def test_command_lists_what_it_terminated(cloud: Rented, capsys: pytest.CaptureF
     assert cloud.left == []
 
 
-def test_local_pool_that_ended_with_its_client_cannot_be_attached(cloud: Rented) -> None:
+def test_local_pool_that_ended_with_its_client_cannot_be_attached(cloud: FakeCloud) -> None:
     kill_client(cloud, phase="ready")
     with pytest.raises(sky.UsageError, match="Pool 'doomed' has no nodes left to attach to"):
         sky.attach("doomed")
@@ -173,7 +173,7 @@ def test_local_pool_whose_client_is_killed_while_opening_leaves_nothing(tmp_path
         assert not list((data_directory() / "pools").iterdir())
 
 
-def test_reap_takes_one_name_as_a_name_and_not_as_a_sequence(cloud: Rented) -> None:
+def test_reap_takes_one_name_as_a_name_and_not_as_a_sequence(cloud: FakeCloud) -> None:
     kill_client(cloud, point="after create")
     assert sky.reap("doomed and more") == []
     assert [reaped.orphan.name for reaped in sky.reap("doomed")] == ["doomed"]

@@ -12,7 +12,7 @@ from skyward.control.decide.machines.messages import Allocated, Failed, Gone, Jo
 from skyward.control.decide.tasks.messages import Ended
 from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import Group
-from skyward.simulator.faults import CALM, Faults
+from skyward.simulator.faults import NO_FAULTS, Faults
 from skyward.simulator.invariants import Invariants
 from skyward.simulator.runner import Runner
 from skyward.simulator.scenario import Act, Scenario
@@ -75,7 +75,7 @@ class Pool(RuleBasedStateMachine):
 
     @rule(trouble=st.booleans())
     def change_faults(self, trouble: bool) -> None:
-        self.runner.cloud.faults = TROUBLE if trouble else CALM
+        self.runner.cloud.faults = TROUBLE if trouble else NO_FAULTS
 
     @precondition(lambda self: self.runner.cloud.living)
     @rule(which=st.integers(0, 5), silent=st.booleans())

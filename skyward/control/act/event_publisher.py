@@ -13,10 +13,10 @@ from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.observe.startup import Boot, StartupTracker
+from skyward.control.observe.startup import NodeStartup, StartupTracker
 from skyward.events.bus import EventBus
 
-__all__ = ["FAILURES", "Observer"]
+__all__ = ["FAILURES", "EventPublisher"]
 
 LINES = 20
 """Maximum number of log lines in the event of a node that failed to start."""
@@ -38,7 +38,7 @@ FAILED_WITH: Mapping[tasks.Outcome, str] = {
 """Error type of a task that could not be run, as raised by `skyward.control.act.tasks.settle`."""
 
 
-class Observer:
+class EventPublisher:
     """Publisher of the events of one control plane. Runs on the same loop.
 
     Args:
@@ -80,7 +80,7 @@ class Observer:
             case tasks.Submitted(numbers):
                 for number in numbers:
                     self._queued(number, self._works[number].code.name)
-            case tasks.Found(numbers, rank):
+            case tasks.TasksFound(numbers, rank):
                 for number in numbers:
                     self._emit(events.TaskRecovered, number, self._works[number].code.name, rank)
             case machines.Allocated(machine) if machine in self._ranks and machine in self._book.machines:
@@ -189,7 +189,7 @@ class Observer:
             self._ranks[machine] = rank = self._book.machines[machine].rank
             self._emit(events.NodeRequested, rank, machine, group, kind, price)
 
-    def _phase(self, boot: Boot, phase: str, elapsed: float | None) -> None:
+    def _phase(self, boot: NodeStartup, phase: str, elapsed: float | None) -> None:
         if elapsed is not None:
             self._emit(events.NodePhaseCompleted, boot.rank, boot.machine, phase, elapsed)
         elif phase != READY:

@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from skyward.control.act.tasks.remote_blobs import ResultLostError
 from skyward.control.act.tasks.remote_results import NOTICED_WITHIN, RemoteResult
-from skyward.control.act.tasks.task import Arrived, Work, handles_in
+from skyward.control.act.tasks.task import EncodedResult, Work, handles_in
 from skyward.control.decide import messages as plane
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.observe.log import Log
@@ -27,16 +27,16 @@ from skyward.wire.protocol.messages import (
     Cancel,
     Display,
     Drop,
-    Ending,
     Event,
     Finished,
-    Leaving,
     Need,
     Output,
+    PartialResultPending,
     Paused,
     Payload,
     Started,
     ValueKept,
+    WorkerClosing,
     Yielded,
 )
 
@@ -87,7 +87,7 @@ class EventRouter:
         kept: "Callable[[Node, KeptInfo, int], None]",
     ) -> None:
         self.works = works
-        self.arrived: dict[int, Arrived | RemoteResult] = {}
+        self.arrived: dict[int, EncodedResult | RemoteResult] = {}
         self.sink = ConsoleSink(label=True)
         self._failed: WeakSet[Sink] = WeakSet()
         self.log = Log()
@@ -133,13 +133,13 @@ class EventRouter:
                 work.yielded += len(items)
                 work.stream.arrive(items)
                 self._delivered(event.task)
-            case Leaving() if work is not None:
+            case PartialResultPending() if work is not None:
                 work.is_leaving = True
             case Paused(_, credited) if work is not None and work.stream is not None:
                 work.stream.pause(credited)
             case Started():
                 self._tell(tasks.Started(event.task))
-            case Ending():
+            case WorkerClosing():
                 self._tell(tasks.NodeDraining(node.rank))
             case Need(_, index, count) if work is not None and work.feeders:
                 work.feeders[index].grant(count)
@@ -219,7 +219,7 @@ class EventRouter:
             event = self._timed_out(node, event, work)
         payload = event.payload
         if not (isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload]))):
-            self._ended(node, event, Arrived(payload, kept=handles_in(payload)), work)
+            self._ended(node, event, EncodedResult(payload, kept=handles_in(payload)), work)
         elif work is not None and (left := self._leave(node, event, work)) is not None:
             self._ended(node, event, left, work)
         else:
@@ -256,9 +256,9 @@ class EventRouter:
             if event.outcome in ("value", "error"):
                 event, arrived = replace(event, outcome="error", error="RemoteError"), _fetch_failed(error)
             else:
-                arrived = Arrived(Payload(b""))
+                arrived = EncodedResult(Payload(b""))
         else:
-            arrived = Arrived(event.payload, fetched, handles_in(event.payload))
+            arrived = EncodedResult(event.payload, fetched, handles_in(event.payload))
         work, keys = self.works.get(event.task), tuple(blob.key for blob in blobs)
         if work is not None and event.outcome == "value" and work.future.is_lent:
             node.keep_result(blobs)  # other tasks take it, perhaps on this node
@@ -267,12 +267,12 @@ class EventRouter:
             node.tell(Drop(keys))
         self._ended(node, event, arrived, work)
 
-    def _ended(self, node: "Node", event: Finished, arrived: Arrived | RemoteResult, work: Work | None) -> None:
+    def _ended(self, node: "Node", event: Finished, arrived: EncodedResult | RemoteResult, work: Work | None) -> None:
         retry = ""
         if work is not None:
             work.seconds, work.error = event.seconds, event.error
             self.arrived[event.task] = arrived
-            if event.outcome == "error" and work.retries.times and isinstance(arrived, Arrived):
+            if event.outcome == "error" and work.retries.times and isinstance(arrived, EncodedResult):
                 retry = _retry_reason(work, arrived)
             elif event.outcome == "value" and event.error and work.retries.times:  # a cell: its result has the error
                 kind = event.error.rpartition(".")[2]
@@ -280,7 +280,7 @@ class EventRouter:
         self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
 
 
-def _retry_reason(work: Work, arrived: Arrived) -> str:
+def _retry_reason(work: Work, arrived: EncodedResult) -> str:
     """Return the reason for a retry, if the task's retries cover what it raised; empty otherwise."""
     try:
         failure = arrived.decode()
@@ -291,7 +291,7 @@ def _retry_reason(work: Work, arrived: Arrived) -> str:
     return ""
 
 
-def _fetch_failed(error: Exception) -> Arrived:
+def _fetch_failed(error: Exception) -> EncodedResult:
     """Return the error of a task whose result exists and cannot be fetched. A retry would fail the same way."""
     kind = type(error).__name__
     failed = RemoteError(f"Could not fetch the task's result: {kind}: {error}.", kind)
@@ -299,6 +299,6 @@ def _fetch_failed(error: Exception) -> Arrived:
     return _failed(failed)
 
 
-def _failed(error: Exception) -> Arrived:
+def _failed(error: Exception) -> EncodedResult:
     outgoing = encode(capture_failure(error))
-    return Arrived(outgoing.payload, outgoing.blobs)
+    return EncodedResult(outgoing.payload, outgoing.blobs)

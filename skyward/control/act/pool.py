@@ -14,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward import events
-from skyward.control.act.event_publisher import FAILURES, Observer
+from skyward.control.act.event_publisher import FAILURES, EventPublisher
 from skyward.control.act.event_router import EventRouter
 from skyward.control.act.feeding import Feeding
 from skyward.control.act.kept_values import KeptValues, keys_of
-from skyward.control.act.nodes.cluster import Clustering
+from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.control.act.nodes.fleet import Fleet
 from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
@@ -31,7 +31,7 @@ from skyward.control.act.tasks.inputs import Inputs, with_note
 from skyward.control.act.tasks.prerequisites import Prerequisites
 from skyward.control.act.tasks.remote_results import RemoteResult, RemoteResults
 from skyward.control.act.tasks.settle import final, settle
-from skyward.control.act.tasks.task import Arrived, BroadcastWork, Work
+from skyward.control.act.tasks.task import BroadcastWork, EncodedResult, Work
 from skyward.control.act.timer import Timer
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
@@ -47,11 +47,11 @@ from skyward.journal import ClusterEntry, PoolRecord
 from skyward.process.lifespan import Lifespan, Say
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
-from skyward.wire.protocol.messages import NOTHING_LEFT, Blob, Credit, Drop, Reported
+from skyward.wire.protocol.messages import NOTHING_LEFT, Blob, Credit, Drop, NodeReport
 
 if TYPE_CHECKING:
     from skyward.events.metrics import NodeMetrics
-    from skyward.events.output import Follower, Wanted
+    from skyward.events.output import Follower, OutputFilter
     from skyward.values.needs import Needs
 
 __all__ = ["Pool"]
@@ -75,7 +75,7 @@ class Pool:
     ) -> None:
         self.name = name
         self._bus = bus
-        self._observer: Observer | None = None
+        self._observer: EventPublisher | None = None
         self._began = 0.0
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
@@ -85,7 +85,7 @@ class Pool:
         self.clustering = (
             None
             if options.cluster is False
-            else Clustering(name, record.derive("authority"), self._use_node, self._note)
+            else ClusterManager(name, record.derive("authority"), self._use_node, self._note)
         )
         self._works: dict[int, Work] = {}
         self.task_record = TaskHistory(self._works, self._rank_of)
@@ -170,7 +170,7 @@ class Pool:
             self._bus.emit(events.PoolNote, note)
         self._life.move("provisioning", _now())
         self._plane = control = plane_of(self._launchers, self._options)
-        self._observer = Observer(self._bus, control, self._works, self._broadcasts, self.boots)
+        self._observer = EventPublisher(self._bus, control, self._works, self._broadcasts, self.boots)
         self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
         self._tell(plane.Open())
         while self._entering or not (self._plane.ready or self._fleet.entered):
@@ -399,7 +399,7 @@ class Pool:
     def _holds_results(self, node: Node, count: int) -> None:
         """Tell the control plane how many results exist only on a node."""
         if self._fleet.nodes.get(node.rank) is node:
-            self._tell(tasks.Holding(node.rank, count))
+            self._tell(tasks.UniqueResults(node.rank, count))
 
     def _withhold(self, node: Node, work: Work, result: RemoteResult) -> None:
         """Hold a task back until a lost result among its inputs is restored."""
@@ -577,7 +577,7 @@ class Pool:
         as_is = work is not None and work.as_is and not recall
         if node is not None and not node.stop_task(task, recall=recall, as_is=as_is):
             if outcome == "cancelled":
-                self._arrived[task] = Arrived(NOTHING_LEFT)
+                self._arrived[task] = EncodedResult(NOTHING_LEFT)
             asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))
 
     def _delivered(self, task: int) -> None:
@@ -615,7 +615,7 @@ class Pool:
         self.task_record.ended(work, outcome, reason)
         arrived = self._arrived.pop(work.task, None)
         if outcome not in ("value", "raised") and self._ready().kept.entries:
-            left = keys_of(arrived.kept) if isinstance(arrived, Arrived) else ()
+            left = keys_of(arrived.kept) if isinstance(arrived, EncodedResult) else ()
             asyncio.get_running_loop().call_soon(self.kept_values.task_failed, work.task, left)
         settle(work, outcome, reason, arrived)
 
@@ -634,7 +634,7 @@ class Pool:
 
     # Tasks that another process sent.
 
-    def _reported(self, node: Node, report: Reported) -> None:
+    def _reported(self, node: Node, report: NodeReport) -> None:
         found = [RecoveredTask(known, self) for known in report.tasks]
         for recovered in found:
             work = recovered.work
@@ -642,7 +642,7 @@ class Pool:
             work.nodes.append(node.rank)
             work.sent_at, work.terms = _now(), node.terms
         self.recovered += found
-        self._tell(tasks.Found(tuple(each.work.task for each in found), node.rank, report.last))
+        self._tell(tasks.TasksFound(tuple(each.work.task for each in found), node.rank, report.last))
         for known in report.tasks:
             end_inputs(node, known)
         for info in report.kept:
@@ -698,7 +698,7 @@ class Pool:
         """Return the ranks of the nodes that hold a blob."""
         return frozenset(rank for rank, node in tuple(self._fleet.nodes.items()) if node.holds(key))
 
-    def follow(self, wanted: "Wanted", tail: int | None) -> "Follower":
+    def follow(self, wanted: "OutputFilter", tail: int | None) -> "Follower":
         """Return a follower of the output, which starts with the last `tail` pieces of what was printed so far."""
         over = self.state == "closed" or (wanted.task is not None and wanted.task not in self._works)
         return self.log.follow(wanted, tail, ended=over)

@@ -12,7 +12,7 @@ from skyward.process.scratch import ScratchFile
 from skyward.wire.failures.failure import capture_failure
 from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import Outgoing, encode
-from skyward.wire.protocol.messages import Feed, Known, Payload
+from skyward.wire.protocol.messages import Feed, KnownTask, Payload
 
 if TYPE_CHECKING:
     from skyward.control.act.nodes.node import Node
@@ -92,7 +92,7 @@ class RecoveredTask:
             results = [task.result() for task in pool.recovered]
     """
 
-    def __init__(self, known: Known, runner: Runner) -> None:
+    def __init__(self, known: KnownTask, runner: Runner) -> None:
         self.name, self.number = known.name, known.task
         self._printed = _Printed()
         nothing = Outgoing(Payload(b""), {})
@@ -149,7 +149,7 @@ class RecoveredTask:
         return f"<RecoveredTask {self.name}(...) on node {self.node}: {self.state}>"
 
 
-def end_inputs(node: "Node", known: Known) -> None:
+def end_inputs(node: "Node", known: KnownTask) -> None:
     """End the input streams that the task's former client fed with `InputLostError`.
 
     The task has the elements that arrived before: these may be enough, or it may want to save its progress.

@@ -9,7 +9,7 @@ from skyward.control.decide.tasks.manager import TaskManager
 from skyward.events.decisions import Inputs
 from skyward.scaling.snapshot import Counts, Group, NodeLoad
 
-__all__ = ["View"]
+__all__ = ["PlaneView"]
 
 
 class _Nodes(Sequence[NodeLoad]):
@@ -29,7 +29,7 @@ class _Nodes(Sequence[NodeLoad]):
         return len(self._made)
 
 
-class View:
+class PlaneView:
     """Read-only view of the parts of a control plane."""
 
     def __init__(self, groups: Mapping[str, Group], tasks: TaskManager, book: MachineTable, ledger: Ledger) -> None:

@@ -87,12 +87,12 @@ class Tick:
     """Report that time has passed."""
 
 
-type WorldMessage = (
+type MachineMessage = (
     machines.Allocated | machines.Refused | machines.Joined | machines.Failed | machines.Lost | machines.Gone
 )
 type TaskMessage = (
     tasks.Submitted
-    | tasks.Found
+    | tasks.TasksFound
     | tasks.Broadcast
     | tasks.Started
     | tasks.Delivered
@@ -101,7 +101,7 @@ type TaskMessage = (
     | tasks.Ended
     | tasks.Withheld
     | tasks.Released
-    | tasks.Holding
+    | tasks.UniqueResults
     | tasks.Overdue
     | tasks.Cancel
     | tasks.CancelBroadcast
@@ -109,7 +109,7 @@ type TaskMessage = (
     | tasks.NodeDraining
 )
 type Message = (
-    Open | Resize | DrainNode | SetFloor | SetBudget | Use | Keep | Release | Tick | WorldMessage | TaskMessage
+    Open | Resize | DrainNode | SetFloor | SetBudget | Use | Keep | Release | Tick | MachineMessage | TaskMessage
 )
 
 # Effects.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from skyward.control.decide.autoscaler import Autoscaler
-from skyward.control.decide.load import View
+from skyward.control.decide.load import PlaneView
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import LAST, LEAD, Ledger
 from skyward.control.decide.machines.reconciler import Reconciler
@@ -34,7 +34,7 @@ from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
-from skyward.kept.book import KeptBook
+from skyward.kept.book import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot, Staying
 from skyward.values.needs import NOTHING, Needs
@@ -64,8 +64,8 @@ class ControlPlane:
         self.reconciler = Reconciler(settings.places, self.ledger, settings.limits)
         self.autoscaler = Autoscaler(policy, settings.cooldown)
         self.decisions = DecisionLog()
-        self.kept = KeptBook()
-        self._view = View(self.groups, self.tasks, self.reconciler.book, self.ledger)
+        self.kept = KeptRegistry()
+        self._view = PlaneView(self.groups, self.tasks, self.reconciler.book, self.ledger)
         self.ready = False
         self.failure = ""
         self.budget_exhausted = False
@@ -91,11 +91,11 @@ class ControlPlane:
                 self._do_task(message, now, effects)
             case (
                 tasks.Submitted()
-                | tasks.Found()
+                | tasks.TasksFound()
                 | tasks.Ended()
                 | tasks.Withheld()
                 | tasks.Released()
-                | tasks.Holding()
+                | tasks.UniqueResults()
                 | tasks.Overdue()
                 | tasks.Started()
                 | tasks.Delivered()
@@ -435,7 +435,7 @@ class ControlPlane:
     def _tick(self, now: float, effects: list[Effect]) -> None:
         if self.tasks.waits() and now >= self._recalled_at + RECALL_TICK:
             self._recalled_at = now
-            self._do_task(tasks.CheckDeadlines(), now, effects)
+            self._do_task(tasks.CheckPrefetched(), now, effects)
         retry_at = self.reconciler.requester.retry_at
         if now >= self._reconciled_at + self.settings.tick or (retry_at is not None and now >= retry_at):
             self._reconciled_at = now

@@ -12,14 +12,14 @@ from typing import Protocol
 
 from skyward.control.observe.origin import Origin
 
-__all__ = ["FREE", "CellAccounts", "CellCost", "Terms", "cost_of"]
+__all__ = ["FREE", "CellAccounts", "CellCost", "SlotPrice", "cost_of"]
 
 KEPT = 300
 """Cells without running tasks that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SlotPrice:
     """Hardware of a node, and the price of one of its slots.
 
     Attributes:
@@ -37,7 +37,7 @@ class Terms:
         return self.hourly_price / self.slots * max(0.0, seconds) / 3600
 
 
-FREE = Terms()
+FREE = SlotPrice()
 """Terms of a task that was not sent to any node."""
 
 
@@ -62,7 +62,7 @@ class Charged(Protocol):
     @property
     def origin(self) -> Origin | None: ...
     @property
-    def terms(self) -> Terms: ...
+    def terms(self) -> SlotPrice: ...
     @property
     def sent_at(self) -> float | None: ...
     @property

@@ -9,7 +9,7 @@ import contextlib
 from collections import deque
 from dataclasses import replace
 
-from skyward.events.output import Follower, LogEntry, Logs, Wanted, cut
+from skyward.events.output import Follower, LogEntry, Logs, OutputFilter, cut
 from skyward.wire.protocol.messages import NOWHERE, Output
 
 __all__ = ["Log"]
@@ -106,7 +106,7 @@ class Log:
         self._size -= len(oldest.text) + _OVERHEAD
         self._dropped += len(oldest.text)
 
-    def read(self, wanted: Wanted, tail: int | None = None) -> Logs:
+    def read(self, wanted: OutputFilter, tail: int | None = None) -> Logs:
         """Return the matching entries, at most the last `tail`."""
         found: list[LogEntry] = []
         for entry in reversed(self._entries):
@@ -116,7 +116,7 @@ class Log:
                 found.append(part)
         return Logs(tuple(reversed(found)), self._dropped)
 
-    def follow(self, wanted: Wanted, tail: int | None, *, ended: bool) -> Follower:
+    def follow(self, wanted: OutputFilter, tail: int | None, *, ended: bool) -> Follower:
         """Return a follower with at most `tail` matching entries, and later ones unless `ended`."""
         follower = Follower(wanted, self._remove)
         for entry in self.read(wanted, tail):

@@ -14,7 +14,7 @@ from typing import Protocol
 from skyward.bootstrap import PhaseEvent
 from skyward.errors import JournalError
 
-__all__ = ["REQUESTED", "Boot", "Failure", "StartupTracker", "UsualTimes"]
+__all__ = ["REQUESTED", "Failure", "NodeStartup", "StartupTracker", "UsualTimes"]
 
 SAMPLES = 9
 """Latest starts that count for usual durations; also the maximum that one pool adds to the record."""
@@ -77,11 +77,11 @@ class UsualTimes:
                 self._record.add_took(provider, image, seconds, SAMPLES)
 
 
-type OnPhase = Callable[["Boot", str, float | None], object]
+type OnPhase = Callable[["NodeStartup", str, float | None], object]
 """Callback for a phase of a start: None when it begins, its seconds when it completes."""
 
 
-class Boot:
+class NodeStartup:
     """The start of one machine.
 
     Attributes:
@@ -187,28 +187,28 @@ class StartupTracker:
         self.usual = UsualTimes(record)
         self.failures: dict[int, Failure] = {}
         self.on_phase: OnPhase | None = None
-        self._starts: OrderedDict[int, deque[Boot]] = OrderedDict()
+        self._starts: OrderedDict[int, deque[NodeStartup]] = OrderedDict()
 
-    def begin(self, boot: Boot) -> None:
+    def begin(self, boot: NodeStartup) -> None:
         """Add the start of a machine."""
         boot.on_phase = self.on_phase
         self._starts.setdefault(boot.rank, deque(maxlen=STARTS)).append(boot)
         self._starts.move_to_end(boot.rank)
 
-    def _all(self) -> Iterator[Boot]:
+    def _all(self) -> Iterator[NodeStartup]:
         return (boot for starts in self._starts.values() for boot in starts)
 
     def came(self, provider: str, seconds: float) -> None:
         """Record that a machine was allocated, `seconds` after its request."""
         self.usual.add(provider, "", {REQUESTED: seconds})
 
-    def up(self, boot: Boot, provider: str, *, was_there: bool = False) -> None:
+    def up(self, boot: NodeStartup, provider: str, *, was_there: bool = False) -> None:
         """Record that a node is active; a node that another process had started does not count for usual durations."""
         self.failures.pop(boot.rank, None)
         if not was_there:
             self.usual.add(provider, boot.image, boot.took)
 
-    def failed(self, boot: Boot, error: Exception) -> None:
+    def failed(self, boot: NodeStartup, error: Exception) -> None:
         """Record that a machine failed to become a node."""
         reason = str(error) or type(error).__name__
         boot.failed(reason, getattr(error, "log", ""))
@@ -216,7 +216,7 @@ class StartupTracker:
 
     def refused(self, rank: int, reason: str) -> None:
         """Record that no machine could be launched for a rank."""
-        boot = Boot(rank, 0)
+        boot = NodeStartup(rank, 0)
         boot.enter(REQUESTED)
         boot.failed(reason, "")
         self.begin(boot)

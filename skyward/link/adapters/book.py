@@ -30,10 +30,10 @@ __all__ = [
     "GroupEnded",
     "GroupLost",
     "GroupRefused",
+    "GroupRequirements",
     "GroupReturned",
     "GroupStarted",
     "SendFrame",
-    "Wanted",
 ]
 
 SILENCE = 10.0
@@ -126,7 +126,7 @@ type Effect = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GroupRequirements:
     """Requirements on a group. `most`: the highest hourly price, USD; None for any."""
 
     needs: Needs = NOTHING
@@ -182,7 +182,7 @@ class AdapterBook:
 
     # Queries.
 
-    def adapters(self, wanted: Wanted | None = None) -> Sequence[Heartbeat]:
+    def adapters(self, wanted: GroupRequirements | None = None) -> Sequence[Heartbeat]:
         """Return the last heartbeats of the connected adapters with groups as wanted, the cheapest first."""
         connected = [each.heartbeat for each in self._adapters.values() if each.link is not None]
         return sorted(
@@ -195,7 +195,7 @@ class AdapterBook:
         found = self._groups.get(group)
         return None if found is None or found.lost else found.instance
 
-    def why_none(self, wanted: Wanted) -> str:
+    def why_none(self, wanted: GroupRequirements) -> str:
         """Explain in half a sentence reason no wanted group can be started now."""
         connected, fitting = self.adapters(), self.adapters(wanted)
         if not connected:
@@ -223,7 +223,7 @@ class AdapterBook:
 
     # Requests of the pool.
 
-    def start(self, wanted: Wanted, now: float) -> tuple[str | None, list[Effect]]:
+    def start(self, wanted: GroupRequirements, now: float) -> tuple[str | None, list[Effect]]:
         """Request one group; return the id of the request, or None if no adapter with such groups has room."""
         for each in self.adapters(wanted):
             adapter = self._adapters[each.adapter_id]

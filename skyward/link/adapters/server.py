@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from skyward.errors import ProvisioningError
 from skyward.link.adapters import book
-from skyward.link.adapters.book import SILENCE, AdapterBook, Wanted
+from skyward.link.adapters.book import SILENCE, AdapterBook, GroupRequirements
 from skyward.providers.protocol import Instance
 from skyward.wire.protocol.adapter import (
     CODE_BYTES,
@@ -32,7 +32,7 @@ from skyward.wire.protocol.adapter import (
     proof_of,
 )
 
-__all__ = ["AdapterServer", "Lines", "RefusedError", "dial"]
+__all__ = ["AdapterServer", "AuthenticationError", "MessageStream", "dial"]
 
 _HANDSHAKE = 5.0
 _MOST_STRANGERS = 64
@@ -42,11 +42,11 @@ _MOST_UNSENT = 1024 * 1024
 _logger = logging.getLogger(__name__)
 
 
-class RefusedError(Exception):
+class AuthenticationError(Exception):
     """Raised when the other end refuses us, or is not the expected one. The message says why."""
 
 
-class Lines:
+class MessageStream:
     """One connection, as a stream of messages. Lives on one loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,7 +102,7 @@ class Lines:
         self._writer.transport.abort()
 
 
-async def dial(host: str, port: int, token: str) -> Lines:
+async def dial(host: str, port: int, token: str) -> MessageStream:
     """Connect to a controller; both ends are authenticated by the token.
 
     Raises:
@@ -110,7 +110,7 @@ async def dial(host: str, port: int, token: str) -> Lines:
         OSError: there is no controller, or the connection ended.
     """
     reader, writer = await asyncio.open_connection(host, port, limit=_LIMIT)
-    lines, nonce = Lines(reader, writer), secrets.token_hex(16)
+    lines, nonce = MessageStream(reader, writer), secrets.token_hex(16)
     try:
         async with asyncio.timeout(_HANDSHAKE):
             challenge = await lines.read()
@@ -119,10 +119,10 @@ async def dial(host: str, port: int, token: str) -> Lines:
             lines.send(Proof(proof_of(token, "adapter", challenge.nonce, nonce), nonce))
             welcome = await lines.read()
         if isinstance(welcome, Goodbye):
-            raise RefusedError(welcome.reason)
+            raise AuthenticationError(welcome.reason)
         expected = proof_of(token, "controller", nonce, challenge.nonce)
         if not isinstance(welcome, Welcome) or not hmac.compare_digest(welcome.proof.encode(), expected.encode()):
-            raise RefusedError("the peer does not know the token")
+            raise AuthenticationError("the peer does not know the token")
         nonces = (challenge.nonce, nonce)
         lines.seal(Seal(token, "adapter", *nonces), Seal(token, "controller", *nonces))
     except BaseException as error:
@@ -145,7 +145,7 @@ class AdapterServer:
         self._token = token
         self._book = AdapterBook(secrets.token_hex(8), silence)
         self._numbers = itertools.count(1)
-        self._links: dict[int, Lines] = {}
+        self._links: dict[int, MessageStream] = {}
         self._serving: set[asyncio.Task[None]] = set()
         self._strangers: dict[int, asyncio.StreamWriter] = {}
         self._closed = False
@@ -179,7 +179,7 @@ class AdapterServer:
 
     # Requests of the provider.
 
-    async def adapters(self, wanted: Wanted | None, within: float) -> Sequence[Heartbeat]:
+    async def adapters(self, wanted: GroupRequirements | None, within: float) -> Sequence[Heartbeat]:
         """Return the heartbeats of adapters with such groups, waiting up to `within` seconds for the first one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -187,7 +187,7 @@ class AdapterServer:
                     await self._changed.wait()
         return self._book.adapters(wanted)
 
-    async def start(self, wanted: Wanted) -> Instance:
+    async def start(self, wanted: GroupRequirements) -> Instance:
         """Start a group and return its machine.
 
         Raises:
@@ -272,7 +272,7 @@ class AdapterServer:
         self._perform(self._book.tick(_now()))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        lines, task, link = Lines(reader, writer), asyncio.current_task(), next(self._numbers)
+        lines, task, link = MessageStream(reader, writer), asyncio.current_task(), next(self._numbers)
         if task is None or self._closed:
             writer.transport.abort()
             return
@@ -297,7 +297,7 @@ class AdapterServer:
             await lines.close()
             self._serving.discard(task)
 
-    async def _authenticate(self, link: int, lines: Lines) -> bool:
+    async def _authenticate(self, link: int, lines: MessageStream) -> bool:
         """Authenticate a new connection; return whether its peer knows the token. Other messages are refused."""
         nonce = secrets.token_hex(16)
         try:

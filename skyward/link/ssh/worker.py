@@ -35,7 +35,7 @@ from skyward.link.ssh.connect import SSHLink
 from skyward.link.ssh.disk import full_disk
 from skyward.providers.protocol import RemoteAccess, SSHAccess
 
-__all__ = ["SSHWorker", "StrayWorkerError", "end_stray", "end_workers"]
+__all__ = ["OrphanWorkerError", "SSHWorker", "end_stray", "end_workers"]
 
 LEASE_BEYOND_GRACE = 30.0
 """Seconds that a worker's lease exceeds the client's own grace for the machine, at least."""
@@ -196,7 +196,7 @@ end
 """
 
 
-class StrayWorkerError(NodeStartError):
+class OrphanWorkerError(NodeStartError):
     """Raised when the machine was lost while its worker started, so that the worker may still run there.
 
     Attributes:
@@ -256,7 +256,7 @@ class SSHWorker:
                 raise
             timed_out = f"the worker on {access.target} did not come up within {within:.0f} s"
             message = timed_out if isinstance(error, TimeoutError) else str(error)
-            raise (NodeStartError(message) if ended else StrayWorkerError(message, "", node)) from None
+            raise (NodeStartError(message) if ended else OrphanWorkerError(message, "", node)) from None
 
     @classmethod
     async def enter(cls, access: RemoteAccess, worker: WorkerEntry, within: float) -> Self:

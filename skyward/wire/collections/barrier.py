@@ -8,7 +8,7 @@ from casty import Askable, Context, Ref, actor
 from skyward.process.clock import clock
 from skyward.wire.collections.ask import REASK, Address, fresh_id
 
-__all__ = ["Barrier", "Meeting", "barrier"]
+__all__ = ["Barrier", "BarrierClient", "barrier"]
 
 _GONE = 4 * REASK
 """Seconds after which a waiting party that has not repeated its request counts as lost."""
@@ -84,7 +84,7 @@ async def barrier(ctx: Context[Barrier, Arrive | Withdraw | Break]) -> None:
                 message.reply_to.tell(None)
 
 
-class Meeting:
+class BarrierClient:
     """Client of a barrier, for one process in the cluster."""
 
     def __init__(self, address: "Address[Arrive | Withdraw | Break]") -> None:

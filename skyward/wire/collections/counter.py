@@ -11,7 +11,7 @@ from skyward.wire.collections.batches import Batches
 if TYPE_CHECKING:
     from skyward.wire.collections.ask import Address
 
-__all__ = ["Count", "Counting", "counter_eventual", "counter_strong", "remember"]
+__all__ = ["Count", "CounterClient", "counter_eventual", "counter_strong", "remember"]
 
 CLIENTS = 1024
 """Processes whose last message an actor remembers."""
@@ -88,7 +88,7 @@ async def counter_eventual(ctx: Context[Count, Apply | Read]) -> None:
     await _serve(ctx)
 
 
-class Counting:
+class CounterClient:
     """Client of a counter, for one process in the cluster."""
 
     def __init__(self, address: "Address[Apply | Read]", client: bytes) -> None:

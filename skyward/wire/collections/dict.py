@@ -9,7 +9,7 @@ from casty import Askable, Context, actor
 
 from skyward.wire.collections.ask import Address, fresh_id
 
-__all__ = ["Entries", "entry_eventual", "entry_strong"]
+__all__ = ["DictClient", "entry_eventual", "entry_strong"]
 
 _RECENT = 32
 """Last writes of a key that are recognised when they are repeated."""
@@ -95,7 +95,7 @@ async def entry_eventual(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
     await _serve(ctx)
 
 
-class Entries:
+class DictClient:
     """Client of a dict, for one process in the cluster. Keys and values are bytes; a value is never empty.
 
     Args:

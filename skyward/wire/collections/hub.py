@@ -12,12 +12,12 @@ from casty.collections import MISSING, Set
 from skyward.errors import SpecError
 from skyward.wire.collections import queue as queueing
 from skyward.wire.collections.ask import Address, fresh_id, persist
-from skyward.wire.collections.barrier import Meeting, barrier
-from skyward.wire.collections.counter import Counting, counter_eventual, counter_strong
-from skyward.wire.collections.dict import Entries, entry_eventual, entry_strong
-from skyward.wire.collections.lock import Locking, lock
+from skyward.wire.collections.barrier import BarrierClient, barrier
+from skyward.wire.collections.counter import CounterClient, counter_eventual, counter_strong
+from skyward.wire.collections.dict import DictClient, entry_eventual, entry_strong
+from skyward.wire.collections.lock import LockClient, lock
 from skyward.wire.collections.lost import Name, name_of, writes
-from skyward.wire.collections.queue_client import Queueing
+from skyward.wire.collections.queue_client import QueueClient
 from skyward.wire.collections.requests import Consistency, Request
 
 __all__ = ["DEAD_AFTER", "HEARTBEAT", "LIMITS", "REMOVE_AFTER", "SUSPECT_AFTER", "Hub"]
@@ -41,7 +41,7 @@ _WRITES: dict[Consistency, Write] = {"strong": "majority", "eventual": "one"}
 
 _logger = logging.getLogger(__name__)
 
-type _Thing = Entries | _Members | Counting | Queueing | Meeting | Locking
+type _Thing = DictClient | _Members | CounterClient | QueueClient | BarrierClient | LockClient
 
 
 class Hub:
@@ -112,23 +112,25 @@ class Hub:
         match request.kind:
             case "dict":
                 entry = entry_eventual if eventual else entry_strong
-                return Entries(lambda key: Address(what, lambda: system.ref(entry, f"{len(name)}:{name}:{key.hex()}")))
+                return DictClient(
+                    lambda key: Address(what, lambda: system.ref(entry, f"{len(name)}:{name}:{key.hex()}"))
+                )
             case "set":
                 return _Members(what, name, system, _WRITES[level])
             case "counter":
                 counter = counter_eventual if eventual else counter_strong
-                return Counting(Address(what, lambda: system.ref(counter, name)), self._client)
+                return CounterClient(Address(what, lambda: system.ref(counter, name)), self._client)
             case "queue":
-                return Queueing(
+                return QueueClient(
                     Address(what, lambda: system.ref(queueing.queue, name)),
                     lambda end: Address(what, lambda: system.ref(queueing.page, f"{name}:{end}")),
                     self._client,
                     self._spawn,
                 )
             case "barrier":
-                return Meeting(Address(what, lambda: system.ref(barrier, name)))
+                return BarrierClient(Address(what, lambda: system.ref(barrier, name)))
             case "lock":
-                return Locking(Address(what, lambda: system.ref(lock, name)))
+                return LockClient(Address(what, lambda: system.ref(lock, name)))
             case _:
                 assert_never(request.kind)
 
@@ -145,13 +147,13 @@ class Hub:
     async def release_of(self, owner: int) -> None:
         """Release the locks that a task still holds."""
         for _, thing in tuple(self._things.values()):
-            if isinstance(thing, Locking):
+            if isinstance(thing, LockClient):
                 await thing.release_of(owner)
 
     def close(self) -> None:
         """Stop background work."""
         for _, thing in self._things.values():
-            if isinstance(thing, Locking):
+            if isinstance(thing, LockClient):
                 thing.close()
         for task in tuple(self._background):
             task.cancel()

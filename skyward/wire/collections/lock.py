@@ -10,7 +10,7 @@ from skyward.errors import CollectionUnavailableError
 from skyward.process.clock import clock
 from skyward.wire.collections.ask import Address, fresh_id
 
-__all__ = ["REMEMBERED", "TTL", "Held", "Locking", "lock"]
+__all__ = ["REMEMBERED", "TTL", "Held", "LockClient", "lock"]
 
 TTL = 20.0
 """Seconds without a renewal after which a lock is free."""
@@ -114,7 +114,7 @@ class _Holding:
     lost: bool = False
 
 
-class Locking:
+class LockClient:
     """Client of a lock, shared by the callers of one process in the cluster."""
 
     def __init__(self, address: "Address[Acquire | Renew | Release]") -> None:

@@ -8,7 +8,7 @@ from skyward.wire.collections.ask import Address, fresh_id
 from skyward.wire.collections.batches import Batches
 from skyward.wire.collections.queue import Forget, Got, Load, Put, Size, Take, Withdraw, Write
 
-__all__ = ["Queueing"]
+__all__ = ["QueueClient"]
 
 _INLINE = 4096
 """Bytes up to which an item is stored in the queue itself; a larger one has a page of its own."""
@@ -18,7 +18,7 @@ _ACKNOWLEDGE_AFTER = 0.05
 _IN_QUEUE, _ON_PAGE = b"\0", b"\1"
 
 
-class Queueing:
+class QueueClient:
     """Client of a queue.
 
     Args:

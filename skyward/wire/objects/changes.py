@@ -32,10 +32,10 @@ from skyward.wire.objects.process_wide import state_of
 __all__ = [
     "Change",
     "Comparison",
-    "Likeness",
+    "Digests",
     "Location",
     "Opaque",
-    "Prints",
+    "StandInComparison",
     "array_change",
     "has_own_hash",
     "is_array_overwritten",
@@ -87,7 +87,7 @@ class Change(NamedTuple):
     before: Any
 
 
-class Prints(Protocol):
+class Digests(Protocol):
     """Digests of values: equal for equal values; None if there is none."""
 
     def now(self, value: Any) -> bytes | None:
@@ -115,7 +115,7 @@ class Comparison:
         part: int,
         numbers: Mapping[int, int],
         before: Mapping[int, int],
-        prints: Prints,
+        prints: Digests,
     ) -> None:
         self._part = part
         self._numbers = numbers
@@ -311,7 +311,7 @@ class Comparison:
         return tuple(found)
 
 
-class Likeness:
+class StandInComparison:
     """Compares values of the notebook with the stand-ins of values as they were sent.
 
     Args:
@@ -361,7 +361,7 @@ def number_to_compare(numbers: Mapping[int, int], value: Any) -> int | None:
     return None if type(value) in _COPIED or is_array(value) or is_fixed(value) else numbers.get(id(value))
 
 
-def put_change(value: Any, change: Change, likeness: Likeness) -> bool:
+def put_change(value: Any, change: Change, likeness: StandInComparison) -> bool:
     """Apply a change to an object of the notebook.
 
     Returns:
@@ -389,7 +389,7 @@ def is_array_overwritten(value: Any, change: Change) -> bool:
     return False
 
 
-def is_whole_different(value: Any, change: Change, likeness: Likeness) -> bool:
+def is_whole_different(value: Any, change: Change, likeness: StandInComparison) -> bool:
     """Return whether an object of the notebook that is replaced as a whole differs from what was sent.
 
     Call it before any change is applied: the object may contain others that change. An object with code of its own,

@@ -2,8 +2,9 @@
 
 cloudpickle alone gives every pickled function a private copy of the globals that it uses. A cell would then not see the
 changes of its functions, nor they those of the cell, and a large array would be sent once for each function that names
-it. So a function of the notebook is pickled without its globals and rebuilt on the namespace of the other `Side`; the
-names that it needs are reported, to be sent once each. A class that is sent and returned is the same, unchanged class.
+it. So a function of the notebook is pickled without its globals and rebuilt on the namespace of the other `CellEnd`;
+the names that it needs are reported, to be sent once each. A class that is sent and returned is the same, unchanged
+class.
 
 Values of installed and local modules are pickled by reference: the sources of local modules are sent along
 (`skyward.wire.payloads.sources`), so that a captured object and the cell's own import share one class.
@@ -54,7 +55,7 @@ from skyward.wire.payloads.pickler import Pickler
 from skyward.wire.payloads.unpicklable import not_picklable
 
 __all__ = [
-    *("Nested", "Shared", "Side", "digest_of", "objects_used", "open_nested", "pack_shared", "seeds_used"),
+    *("Nested", "Shared", "CellEnd", "digest_of", "objects_used", "open_nested", "pack_shared", "seeds_used"),
     *("unpack_shared", "unpack_tracked"),
 ]
 
@@ -62,7 +63,7 @@ _NO_VIEWS: Mapping[int, View] = MappingProxyType({})
 
 
 @dataclass(slots=True)
-class Side:
+class CellEnd:
     """One end of a cell.
 
     Attributes:
@@ -121,11 +122,13 @@ class Side:
             known = inner._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
         return known
 
-    def without(self, keys: Iterable[str]) -> "Side":
+    def without(self, keys: Iterable[str]) -> "CellEnd":
         """Return a side for a trial: an empty namespace, and the same classes except those of `keys`."""
         classes = {key: kind for key, kind in self.classes.items() if key not in keys}
         ids = {id(kind): key for key, kind in classes.items()}
-        return Side({}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True)
+        return CellEnd(
+            {}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ class Shared:
 
 def pack_shared(
     value: object,
-    side: Side,
+    side: CellEnd,
     name: str,
     *,
     whole: Collection[str] = (),
@@ -218,7 +221,7 @@ def pack_shared(
 
 
 def objects_used(
-    value: object, side: Side, name: str, is_there: Callable[[Any], bool], *, views: Mapping[int, View] = _NO_VIEWS
+    value: object, side: CellEnd, name: str, is_there: Callable[[Any], bool], *, views: Mapping[int, View] = _NO_VIEWS
 ) -> list[object]:
     """Return the objects in `value` that the other end has, according to `is_there`: the `seeds` for `pack_shared`.
 
@@ -237,7 +240,7 @@ def objects_used(
 
 def digest_of(
     value: object,
-    side: Side,
+    side: CellEnd,
     number_of: Callable[[Any], int | None],
     content_of: Callable[[memoryview], Buffer | None],
 ) -> bytes | None:
@@ -269,12 +272,12 @@ def digest_of(
     return found.digest()
 
 
-def unpack_shared(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> Any:
+def unpack_shared(packed: Packed, side: CellEnd, seeds: Sequence[object] = ()) -> Any:
     """Return the value of `packed`, its functions on the namespace of `side`; `seeds`: see `pack_shared`."""
     return unpack_tracked(packed, side, seeds)[0]
 
 
-def unpack_tracked(packed: Packed, side: Side, seeds: Sequence[object] = ()) -> tuple[Any, Any]:
+def unpack_tracked(packed: Packed, side: CellEnd, seeds: Sequence[object] = ()) -> tuple[Any, Any]:
     """Return the value of `packed` and the memo of its pickle, whose `copy()` gives the objects by their numbers."""
     # Each seed takes the first free place of the memo: the next "buffer", memoize, pop.
     data = _SEED * len(seeds) + bytes(packed.data) if seeds else packed.data
@@ -331,11 +334,11 @@ def seeds_used(packed: Packed, seeds: Sequence[object]) -> tuple[object, ...]:
     return tuple(seed if number in used else None for number, seed in enumerate(seeds))
 
 
-_side: ContextVar[Side] = ContextVar("skyward_side")
+_side: ContextVar[CellEnd] = ContextVar("skyward_side")
 
 
 @contextmanager
-def _at(side: Side) -> Iterator[None]:
+def _at(side: CellEnd) -> Iterator[None]:
     token = _side.set(side)
     try:
         yield
@@ -347,7 +350,7 @@ class _Pickler(Pickler):
     def __init__(
         self,
         sink: io.BytesIO,
-        side: Side,
+        side: CellEnd,
         collect: Callable[[pickle.PickleBuffer], object],
         whole: Collection[str],
         views: Mapping[int, View],

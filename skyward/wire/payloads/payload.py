@@ -19,7 +19,7 @@ from skyward.wire.payloads.copies import unchanging
 from skyward.wire.payloads.digest import content_address
 from skyward.wire.payloads.modules import travelling_by_value
 from skyward.wire.payloads.pickler import Pickler
-from skyward.wire.payloads.unpicklable import Way, not_picklable
+from skyward.wire.payloads.unpicklable import Direction, not_picklable
 from skyward.wire.protocol.messages import INLINE_LIMIT, Blob, Payload
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _repack(data: Buffer, *buffers: Buffer) -> Packed:
     return Packed(data, buffers)
 
 
-def pack(value: object, name: str | None = None, way: Way = "to a node") -> Packed:
+def pack(value: object, name: str | None = None, way: Direction = "to a node") -> Packed:
     """Pickle `value` on its own.
 
     Raises:
@@ -135,7 +135,7 @@ def dumps(
     value: object,
     collect: Callable[[pickle.PickleBuffer], object] | None = None,
     name: str | None = None,
-    way: Way = "to a node",
+    way: Direction = "to a node",
 ) -> bytes:
     """Return the pickle of `value`; buffers go to `collect`. Local functions and classes are pickled by value.
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from skyward.errors import NotPicklableError
 from skyward.wire.payloads.pickler import Pickler
 
-__all__ = ["Way", "not_picklable"]
+__all__ = ["Direction", "not_picklable"]
 
-type Way = Literal["to a node", "back from the node"]
+type Direction = Literal["to a node", "back from the node"]
 
 _DEPTH = 12
 _BREADTH = 200
@@ -48,7 +48,7 @@ _KNOWN = {
 """Advice for objects of these types, or of derived types: first on the way to a node, then back."""
 
 
-def not_picklable(value: object, name: str, error: Exception, way: Way = "to a node") -> NotPicklableError:
+def not_picklable(value: object, name: str, error: Exception, way: Direction = "to a node") -> NotPicklableError:
     """Return the error for `value`. It has `name`, the path inside it, the type of the culprit, and advice."""
     path, culprit, reason = name, value, error
     seen: set[int] = set()

@@ -35,7 +35,6 @@ __all__ = [
     "Credit",
     "Display",
     "Drop",
-    "Ending",
     "Event",
     "Exchange",
     "Farewell",
@@ -48,24 +47,25 @@ __all__ = [
     "Keep",
     "Kept",
     "KeptRef",
-    "Known",
+    "KnownTask",
     "Leave",
-    "Leaving",
+    "LossReported",
     "Losses",
     "Metrics",
     "Need",
+    "NodeReport",
     "Output",
+    "PartialResultPending",
     "Paused",
     "Payload",
     "Peered",
     "Peering",
-    "Reported",
     "Shutdown",
     "Started",
     "Submit",
-    "Told",
     "Topology",
     "ValueKept",
+    "WorkerClosing",
     "Yielded",
 ]
 
@@ -359,7 +359,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class PartialResultPending:
     """The task was stopped, and its state is being packed, which may take a while."""
 
     task: int
@@ -400,7 +400,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LossReported:
     """A task was informed that this collection lost its content."""
 
     kind: str
@@ -437,7 +437,7 @@ class ValueKept:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTask:
     """A task that a node has, or whose end it has not been able to report.
 
     Attributes:
@@ -455,13 +455,13 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class NodeReport:
     """Inventory of a node: its first event for a client that did not start it. `last`: the highest task number so far.
 
     `kept`: its kept values.
     """
 
-    tasks: tuple[Known, ...]
+    tasks: tuple[KnownTask, ...]
     blobs: tuple[Blob, ...]
     last: int
     kept: tuple[KeptInfo, ...] = ()
@@ -484,16 +484,16 @@ class Farewell:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class WorkerClosing:
     """The worker's process will end, because a task did not stop. No more tasks start there."""
 
     task: int = 0
 
 
-OfNode = Clustered | Kept | Told | Reported | Peered | Fetched | Metrics | Ending | Farewell
+OfNode = Clustered | Kept | LossReported | NodeReport | Peered | Fetched | Metrics | WorkerClosing | Farewell
 """Events that belong to no task."""
 
-type Event = Started | Output | Display | Yielded | Paused | Need | ValueKept | Leaving | Finished | OfNode
+type Event = Started | Output | Display | Yielded | Paused | Need | ValueKept | PartialResultPending | Finished | OfNode
 
 
 @dataclass(frozen=True)
@@ -509,7 +509,9 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands received so far."""
 
     first: int
-    events: tuple[Started | Output | Display | Yielded | Paused | Need | ValueKept | Leaving | Finished | OfNode, ...]
+    events: tuple[
+        Started | Output | Display | Yielded | Paused | Need | ValueKept | PartialResultPending | Finished | OfNode, ...
+    ]
     received: int
 
 
@@ -521,7 +523,7 @@ class Exchange(Askable[Batch]):
         acknowledged: number of the last event that has arrived; those up to it can be dropped.
         again: whether later events may have been lost and must be resent.
         first, items: as in `Commands`. `first` is 0 for a new client, which knows no numbers yet: it is answered with
-            `Reported`.
+            `NodeReport`.
     """
 
     acknowledged: int = 0

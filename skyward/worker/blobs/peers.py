@@ -21,7 +21,7 @@ from skyward.worker.blobs.gate import Gate
 from skyward.worker.blobs.incoming import Arrival, IncomingBlobs, Source
 from skyward.worker.blobs.store import BlobLocation
 
-__all__ = ["Getting", "Peers", "share", "stream"]
+__all__ = ["BlobFetch", "Peers", "share", "stream"]
 
 CONNECT_WITHIN = 3.0
 SILENCE = 10.0
@@ -94,7 +94,7 @@ class Peers:
 
     def _fetch(self, fetch: Fetch) -> None:
         key, attempt = fetch.blob.key, fetch.attempt
-        getting = Getting(self._arrivals, fetch.blob, lambda: self._attempts.get(key) != attempt)
+        getting = BlobFetch(self._arrivals, fetch.blob, lambda: self._attempts.get(key) != attempt)
         failure = ""
         try:
             if not self._arrivals.retain(key):
@@ -144,7 +144,7 @@ def stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
 
 
 @dataclass(slots=True)
-class Getting:
+class BlobFetch:
     """One attempt to fetch a blob.
 
     Attributes:

@@ -15,7 +15,7 @@ from typing import Any
 from skyward.errors import PayloadError
 from skyward.wire.kinds.arrays import is_array
 from skyward.wire.objects.contents import OF_FUNCTIONS, is_fixed, of_user, parts_of, registered_with
-from skyward.wire.objects.notebook import Shared, Side, pack_shared, unpack_tracked
+from skyward.wire.objects.notebook import CellEnd, Shared, pack_shared, unpack_tracked
 from skyward.wire.objects.process_wide import name_of, state_test, title_of
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.finalizers import Departing
@@ -64,7 +64,7 @@ class Part:
     memo: Any = None
     watches: tuple[Watch, ...] = ()
     unchanged: Callable[[], bool] | None = None
-    other: Side | None = None
+    other: CellEnd | None = None
     fresh: "Part | None" = None
     is_reopened: bool = False
     departing: Departing = field(default_factory=Departing)
@@ -81,7 +81,7 @@ class Part:
         own = (value.__qualname__ if isinstance(value, type) else title_of(value) for value in self.values)
         return tuple(named) or tuple(filter(None, own))
 
-    def open(self, side: Side) -> None:
+    def open(self, side: CellEnd) -> None:
         """Unpack the values, and record their state."""
         value, memo = unpack_tracked(self.packed, side)
         self.departing.add(side, lambda: memo.copy().values())
@@ -115,7 +115,7 @@ class Part:
         watches = self.watches
         return lambda: not any(each.written() for each in watches) and all(test() for test in known)
 
-    def pack(self, side: Side) -> Shared:
+    def pack(self, side: CellEnd) -> Shared:
         """Pack the current values.
 
         Raises:
@@ -124,7 +124,7 @@ class Part:
         value = self.values[0] if len(self.values) == 1 else list(self.values)
         return pack_shared(value, side, self.names[0] if self.names else "the value", whole=self.keys)
 
-    def changed(self, side: Side) -> Shared | None:
+    def changed(self, side: CellEnd) -> Shared | None:
         """Pack the current values; None if they are unchanged.
 
         Raises:
@@ -153,7 +153,7 @@ class Part:
         """Return the objects of the pickle by their memo numbers."""
         return self.memo.copy()  # type: ignore[no-any-return]  # untyped
 
-    def reopened(self, side: Side) -> "Part | None":
+    def reopened(self, side: CellEnd) -> "Part | None":
         """Return the values as they arrived, except for memory that was written to; None if opening them again fails.
 
         Their functions have a namespace of their own, see `other`.
@@ -224,7 +224,7 @@ class Captured:
         """Titles of the settings among the values, for messages."""
         return {title for part in self.parts for value in part.values if (title := title_of(value))}
 
-    def open(self, side: Side, node: int) -> None:
+    def open(self, side: CellEnd, node: int) -> None:
         """Bind the values in the namespace of `side`, on node `node`.
 
         Raises:
@@ -245,7 +245,7 @@ class Captured:
         for number in range(len(self.parts)):
             open_part(number)
 
-    def _open(self, part: Part, side: Side, node: int) -> None:
+    def _open(self, part: Part, side: CellEnd, node: int) -> None:
         try:
             part.open(side)
         except (ModuleNotFoundError, PayloadError):
@@ -270,7 +270,7 @@ class Captured:
                 side.namespace[name] = value
 
 
-def _raised_in(error: Exception, side: Side) -> str:
+def _raised_in(error: Exception, side: CellEnd) -> str:
     """Return the qualified name of the notebook's function that raised `error`; empty if none did."""
     found = ""
     trace = error.__traceback__

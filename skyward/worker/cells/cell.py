@@ -19,7 +19,7 @@ from skyward.errors import MissingModuleError
 from skyward.files.request import FilesRequest, FilesResult
 from skyward.kept.keep import KEEP_FOR, KeptInfo
 from skyward.wire.failures.failure import Failure, capture_failure
-from skyward.wire.objects.notebook import Side, pack_shared
+from skyward.wire.objects.notebook import CellEnd, pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Root
 from skyward.worker.cells.files import CellFiles
@@ -182,7 +182,7 @@ class _Cell:
         shell = NodeShell(self.namespace)
         self.namespace["get_ipython"] = lambda: shell
         self.namespace["display"] = display
-        self.side = Side(self.namespace, salt=request.run)
+        self.side = CellEnd(self.namespace, salt=request.run)
         self.files = CellFiles(request.files, request.run, self.node)
         self._initial = dict(self.namespace)
         self._figures: frozenset[int] = frozenset()

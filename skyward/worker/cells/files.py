@@ -19,8 +19,8 @@ from typing import Any
 from skyward.errors import PayloadError
 from skyward.files.disk import Content, Listing, TooManyFilesError, Versions, below, matching, read, signature, write
 from skyward.files.patterns import Excludes, Glob, aside, is_inside, literal, parents
-from skyward.files.plan import Placing, bring, place, sync
-from skyward.files.request import Brought, FilesRequest, FilesResult, Packing, Span, pieces
+from skyward.files.plan import FilePlacement, bring, place, sync
+from skyward.files.request import FetchedFile, FilesRequest, FilesResult, Packing, Span, pieces
 from skyward.formatting import option_text
 from skyward.process.clock import clock
 from skyward.worker.machine.hardware import free_memory
@@ -207,7 +207,9 @@ class CellFiles:
     def _is_met(self, text: str, request: FilesRequest, after: Listing) -> bool:
         return any(map(Glob(text).matches, self._written if request.only_written else after))
 
-    def _brought(self, request: FilesRequest, root: str, after: Listing) -> tuple[tuple[Brought, ...], tuple[Any, ...]]:
+    def _brought(
+        self, request: FilesRequest, root: str, after: Listing
+    ) -> tuple[tuple[FetchedFile, ...], tuple[Any, ...]]:
         if not (request.fetch or request.roots):
             return (), ()
         with self._recorded() as record:
@@ -220,7 +222,7 @@ class CellFiles:
             content = self._content(os.path.join(root, path), path)
             if content is not None:
                 span = packing.add(path, content, status.st_mtime_ns)
-                found.append(Brought(span, may_replace, path in self._written))
+                found.append(FetchedFile(span, may_replace, path in self._written))
         return tuple(found), packing.blobs()
 
     def _chosen(self, request: FilesRequest, root: str, after: Listing, record: _Record) -> list[tuple[str, bool]]:
@@ -351,12 +353,12 @@ class _Placement:
                     self._write(span, steps[path])
                 self._record.base[path] = span.version
 
-    def _steps(self, *, is_first: bool) -> dict[str, Placing]:
+    def _steps(self, *, is_first: bool) -> dict[str, FilePlacement]:
         request, record = self._request, self._record
         with _placing(", ".join(each.path for each in request.roots), self._node):
             synced = {path for each in request.roots for path in below(self._root, each.path, each.excludes)}
         synced |= {path for path in self._spans if request.syncs(path)}
-        steps: dict[str, Placing] = {}
+        steps: dict[str, FilePlacement] = {}
         for path in sorted(self._spans.keys() | synced):
             span = self._spans.get(path)
             here, base = None if span is None else span.version, record.base.get(path)
@@ -371,7 +373,7 @@ class _Placement:
                 steps[path] = place(here, there, base, taken) if is_first else "keep"
         return steps
 
-    def _write(self, span: Span, step: Placing) -> None:
+    def _write(self, span: Span, step: FilePlacement) -> None:
         path, is_synced = span.path, self._request.syncs(span.path)
         target = os.path.join(self._root, path)
         self._clear(path, is_synced=is_synced)

@@ -13,7 +13,7 @@ from typing import Any
 
 from cloudpickle import cloudpickle as inner
 
-from skyward.wire.objects.notebook import Side
+from skyward.wire.objects.notebook import CellEnd
 from skyward.wire.payloads.modules import local_modules
 from skyward.worker.cells.imports import installed_names
 
@@ -26,7 +26,7 @@ class Departing:
     def __init__(self) -> None:
         self._objects: list[Any] = []
 
-    def add(self, side: Side, objects: Callable[[], Iterable[Any]]) -> None:
+    def add(self, side: CellEnd, objects: Callable[[], Iterable[Any]]) -> None:
         """Keep the objects that have a finalizer alive until `release`.
 
         Args:
@@ -67,7 +67,7 @@ def _is_watched(value: object) -> bool:
     return isinstance(value, TemporaryDirectory) or (value is not None and _is_of_user(type(value)))
 
 
-def _kinds_of_user(side: Side) -> Iterator[type]:
+def _kinds_of_user(side: CellEnd) -> Iterator[type]:
     yield from side.classes.values()
     for module in map(sys.modules.get, _local_names()):
         yield from (each for each in list(vars(module).values() if module else ()) if isinstance(each, type))

@@ -21,7 +21,7 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.errors import SkywardError
 from skyward.kept.keep import KeptInfo, shelf, stand_in, the_shelf
-from skyward.wire.objects.notebook import Side, pack_shared
+from skyward.wire.objects.notebook import CellEnd, pack_shared
 from skyward.wire.payloads.code import looked_up
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Part
@@ -56,7 +56,7 @@ class CellSurroundings:
         held: ids of the objects in the value at the end of the cell.
     """
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: CellEnd) -> None:
         self.side = side
         self.held: frozenset[int] = frozenset()
 
@@ -72,7 +72,7 @@ class CellSurroundings:
         Raises:
             NotPicklableError: the value cannot be pickled.
         """
-        side = Side(self.side.namespace, salt=self.side.salt, from_home=set(known), kin=_namespaces())
+        side = CellEnd(self.side.namespace, salt=self.side.salt, from_home=set(known), kin=_namespaces())
         for key, kind in (*self.side.classes.items(), *_classes.items()):
             side.remember(key, kind)
         packed = pack_shared(value, side, name).packed
@@ -85,12 +85,12 @@ _classes: "WeakValueDictionary[str, type]" = WeakValueDictionary()
 """By id, the classes of the notebook that kept objects may be instances of."""
 _sent: dict[str, bytes] = {}
 """By id of such a class, the digest of its last version from the notebook."""
-_running: dict[int, tuple[Side, bool]] = {}
+_running: dict[int, tuple[CellEnd, bool]] = {}
 """The running cells, and whether each keeps values, by the `id` of their sides."""
 
 
 @contextmanager
-def among_cells(side: Side, *, keeps: bool) -> Iterator[None]:
+def among_cells(side: CellEnd, *, keeps: bool) -> Iterator[None]:
     """Register a running cell, because its classes may be shared with running cells and with kept values.
 
     Args:
@@ -112,7 +112,7 @@ def _has_kept() -> bool:
     return keeps or any(keeps for _, keeps in tuple(_running.values()))
 
 
-def note_classes(side: Side) -> None:
+def note_classes(side: CellEnd) -> None:
     """Record the classes of a cell for later cells, if kept values may have instances of them."""
     if not _has_kept():
         return
@@ -131,7 +131,7 @@ def _namespaces() -> dict[int, dict[str, Any]]:
     return {id(each): each for each in found if each.get("__name__") == "__main__"}
 
 
-def keep_names(names: Collection[str], keep_for: float, side: Side) -> tuple[dict[str, Any], dict[str, str]]:
+def keep_names(names: Collection[str], keep_for: float, side: CellEnd) -> tuple[dict[str, Any], dict[str, str]]:
     """Keep the values of these names; return a stand-in for each, and the reasons for those that failed, by name."""
     kept: dict[str, Any] = {}
     failed: dict[str, str] = {}
@@ -154,7 +154,7 @@ def _kept_by_cells() -> list[tuple[Entry, CellSurroundings]]:
     return [(entry, entry.cell) for entry in entries if isinstance(entry.cell, CellSurroundings)]
 
 
-def find_kept(side: Side, parts: Iterable[Part]) -> None:
+def find_kept(side: CellEnd, parts: Iterable[Part]) -> None:
     """Tell a cell which classes kept values use, before its captured values are opened.
 
     A class is updated to its version in the notebook. A class that another running cell uses is updated only if the
@@ -181,7 +181,7 @@ def find_kept(side: Side, parts: Iterable[Part]) -> None:
                 _sent[key] = digest
 
 
-def opened_all(side: Side, used: Iterable[Entry]) -> None:
+def opened_all(side: CellEnd, used: Iterable[Entry]) -> None:
     """Record the classes of a cell, and rebind names in the namespaces of cells that have kept values.
 
     A name that no longer exists in the notebook, say after a restart, is copied from the cell that kept the value.
@@ -199,7 +199,7 @@ def opened_all(side: Side, used: Iterable[Entry]) -> None:
                 side.namespace[name] = before[name]
 
 
-def look_again(used: Iterable[Entry], side: Side) -> tuple[tuple[KeptInfo, ...], dict[str, frozenset[int]]]:
+def look_again(used: Iterable[Entry], side: CellEnd) -> tuple[tuple[KeptInfo, ...], dict[str, frozenset[int]]]:
     """Inspect kept values at the end of a cell: those that the cell has kept, and those that it has used.
 
     Returns:
@@ -220,7 +220,7 @@ def look_again(used: Iterable[Entry], side: Side) -> tuple[tuple[KeptInfo, ...],
     return tuple(found), held
 
 
-def let_go(side: Side) -> None:
+def let_go(side: CellEnd) -> None:
     """Drop everything of a finished cell, except what functions that are still referenced may use.
 
     A cell's namespace lives as long as any of its functions, in a kept value or in a class of one.
@@ -254,7 +254,7 @@ class Search:
         held: ids of the objects that the value refers to, without those of its classes.
     """
 
-    def __init__(self, value: object, side: Side) -> None:
+    def __init__(self, value: object, side: CellEnd) -> None:
         self._side = side
         self._namespaces = {id(side.namespace): side.namespace, **side.kin}
         self.names: set[str] = set()

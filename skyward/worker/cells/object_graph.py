@@ -32,7 +32,7 @@ from skyward.wire.objects.contents import (
     is_shared_visibly,
     parts_of,
 )
-from skyward.wire.objects.notebook import Shared, Side, digest_of, objects_used, pack_shared
+from skyward.wire.objects.notebook import CellEnd, Shared, digest_of, objects_used, pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Part
 from skyward.worker.cells.write_detection import address_of
@@ -183,7 +183,7 @@ def _has_views(group: list[Bound]) -> bool:
 class Differences:
     """The changes of a cell to the objects of one part."""
 
-    def __init__(self, changed: Changed, objects: Objects, side: Side) -> None:
+    def __init__(self, changed: Changed, objects: Objects, side: CellEnd) -> None:
         self._objects = objects
         self._side = side
         self._part = changed.number
@@ -367,7 +367,7 @@ class ObjectGraph:
 
     def __init__(
         self,
-        side: Side,
+        side: CellEnd,
         homes: Homes,
         bound: Sequence[Bound],
         changed: Sequence[Changed],

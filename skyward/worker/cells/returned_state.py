@@ -17,7 +17,7 @@ from skyward.formatting import size_text
 from skyward.kept.keep import CONTAINERS, stand_in
 from skyward.wire.kinds.arrays import extent_of, is_array
 from skyward.wire.objects.contents import is_plain, is_shared_visibly
-from skyward.wire.objects.notebook import Side, pack_shared
+from skyward.wire.objects.notebook import CellEnd, pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Part
 from skyward.worker.cells.imports import Forgotten
@@ -77,7 +77,7 @@ class ReturnedState:
 
 
 def harvest(
-    side: Side,
+    side: CellEnd,
     captured: Captured,
     initial: Mapping[str, Any],
     *,
@@ -112,7 +112,7 @@ def harvest(
 class _Collector:
     def __init__(
         self,
-        side: Side,
+        side: CellEnd,
         captured: Captured,
         initial: Mapping[str, Any],
         limit: int,

@@ -22,7 +22,6 @@ from skyward.wire.protocol.messages import (
     Commands,
     Credit,
     Drop,
-    Ending,
     Event,
     Exchange,
     Farewell,
@@ -36,13 +35,14 @@ from skyward.wire.protocol.messages import (
     Losses,
     Metrics,
     Need,
+    NodeReport,
     Output,
     Peering,
-    Reported,
     Shutdown,
     Started,
     Submit,
     Topology,
+    WorkerClosing,
 )
 from skyward.worker.blobs.incoming import IncomingBlobs
 from skyward.worker.blobs.peers import Peers
@@ -191,7 +191,7 @@ class Agent:
         """Exit once the client has all events. Where no client listens, stay: unacknowledged results are worth more."""
         if not self.replies.has_listener:
             return False
-        self.replies.put(Ending())  # first, so that the client dispatches no other task to this process
+        self.replies.put(WorkerClosing())  # first, so that the client dispatches no other task to this process
         self._finished(finished)
 
         def leave() -> None:
@@ -319,11 +319,11 @@ class Agent:
             self._ticking = True
             self._loop.call_later(TICK, self._tick)
 
-    def _report(self) -> Reported:
+    def _report(self) -> NodeReport:
         self._codes.clear()  # a new client does not know which codes are here
         known = self._recent.known([*self._executor.tasks, *self._outbox.ended])
         blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())
-        return Reported(known, blobs, self._recent.last, self._values.report())
+        return NodeReport(known, blobs, self._recent.last, self._values.report())
 
     def _tick(self) -> None:
         self._executor.tick()

@@ -18,7 +18,7 @@ from skyward.errors import CollectionUnavailableError
 from skyward.wire.collections.hub import DEAD_AFTER, HEARTBEAT, LIMITS, REMOVE_AFTER, SUSPECT_AFTER, Hub
 from skyward.wire.collections.lost import Loss, Name, name_of, reads
 from skyward.wire.collections.requests import Request
-from skyward.wire.protocol.messages import Clustered, Join, Keep, Kept, Leave, Losses, Told
+from skyward.wire.protocol.messages import Clustered, Join, Keep, Kept, Leave, Losses, LossReported
 from skyward.wire.transport.trust import Credentials, presented
 from skyward.worker.tasks.forked import ForkedProcessError, is_forked
 
@@ -37,7 +37,9 @@ class Membership:
         tell: sends a message to the client.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[Clustered | Kept | Told], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, tell: Callable[[Clustered | Kept | LossReported], None]
+    ) -> None:
         self._loop = loop
         self._tell = tell
         self._hub: asyncio.Future[Hub] = loop.create_future()
@@ -98,7 +100,7 @@ class Membership:
 
     def _raise_loss(self, request: Request) -> None:
         if (loss := self._lost.pop(name_of(request), None)) is not None:
-            self._tell(Told(loss.kind, loss.name))
+            self._tell(LossReported(loss.kind, loss.name))
             raise loss.error()
 
     def _wrote(self, name: Name) -> None:

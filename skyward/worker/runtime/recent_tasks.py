@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable
 
-from skyward.wire.protocol.messages import Code, Feed, Known, Submit
+from skyward.wire.protocol.messages import Code, Feed, KnownTask, Submit
 
 __all__ = ["Recent"]
 
@@ -34,8 +34,8 @@ class Recent:
         """The highest task number; 0 if there is none."""
         return max(self._tasks, default=0)
 
-    def known(self, wanted: Iterable[int]) -> tuple[Known, ...]:
+    def known(self, wanted: Iterable[int]) -> tuple[KnownTask, ...]:
         """Return those of the `wanted` tasks that are remembered, in order of arrival."""
         wanted = set(wanted)
         tasks = ((task, *record) for task, record in self._tasks.items() if task in wanted)
-        return tuple(Known(task, name, stream, tuple(fed), label) for task, name, stream, fed, label in tasks)
+        return tuple(KnownTask(task, name, stream, tuple(fed), label) for task, name, stream, fed, label in tasks)

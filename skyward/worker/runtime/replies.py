@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from skyward.errors import PayloadError
 from skyward.process.clock import clock
-from skyward.wire.protocol.messages import Batch, Event, Exchange, Finished, Output, Reported
+from skyward.wire.protocol.messages import Batch, Event, Exchange, Finished, NodeReport, Output
 from skyward.wire.protocol.text import with_encodable_text
 from skyward.worker.events.backlog import Backlog
 from skyward.worker.events.outbox import Outbox
@@ -51,7 +51,7 @@ class Replies:
         outbox: the events.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: Backlog, report: Callable[[], Reported]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: Backlog, report: Callable[[], NodeReport]) -> None:
         self.received = 0
         self.outbox = Outbox(self._wake, lambda: self.has_listener, backlog)
         self._loop = loop

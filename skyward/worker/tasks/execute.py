@@ -26,8 +26,8 @@ from skyward.wire.protocol.messages import (
     Code,
     Finished,
     KeptRef,
-    Leaving,
     Output,
+    PartialResultPending,
     Paused,
     Payload,
     Yielded,
@@ -130,7 +130,7 @@ def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:
         return Payload(b"") if own.leaves else NOTHING_LEFT
     job.leaving = True
     try:
-        own.port.emit(Leaving(own.task))
+        own.port.emit(PartialResultPending(own.task))
         return _payload(stop.take(), own.port, "the partial result of the task")
     except BaseException as error:  # user objects, or no memory: the task is stopped all the same
         reason = f"{type(error).__name__}: {error}"

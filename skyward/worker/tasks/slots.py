@@ -10,7 +10,17 @@ from typing import Any
 from skyward.process.clock import clock
 from skyward.wire.collections.requests import Request
 from skyward.wire.payloads.payload import blobs_of
-from skyward.wire.protocol.messages import CODES, Code, Credit, Event, Feed, Finished, Leaving, Output, Payload
+from skyward.wire.protocol.messages import (
+    CODES,
+    Code,
+    Credit,
+    Event,
+    Feed,
+    Finished,
+    Output,
+    PartialResultPending,
+    Payload,
+)
 from skyward.worker.blobs.store import BlobLocation, BlobStore
 from skyward.worker.events.context import Port
 from skyward.worker.events.output import Pump
@@ -152,7 +162,7 @@ class ProcessSlot:
             case ("take back", number):
                 if (withdrawn := self._operations.pop(number, None)) is not None:
                     withdrawn.cancel()
-            case Leaving() if self._job is not None:
+            case PartialResultPending() if self._job is not None:
                 self._job.leaving = True
                 self._emit(message)
             case Output():

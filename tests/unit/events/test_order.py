@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyward import events as ev
-from skyward.control.act.event_publisher import Observer
+from skyward.control.act.event_publisher import EventPublisher
 from skyward.control.act.tasks.task import BroadcastWork, TaskFuture, Work
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machines
@@ -92,7 +92,7 @@ class Observed(World):
         self.works: dict[int, Work] = {}
         self.broadcasts: dict[int, BroadcastWork] = {}
         boots = StartupTracker(NoRecord())
-        self.observer = Observer(self.bus, self.plane, self.works, self.broadcasts, boots, lambda: 0.0)
+        self.observer = EventPublisher(self.bus, self.plane, self.works, self.broadcasts, boots, lambda: 0.0)
         self.buffer = self.bus.subscribe(ev.BaseEvent)
 
     def tell(self, message: plane.Message) -> list[plane.Effect]:

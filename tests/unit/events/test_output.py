@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skyward.control.observe.log import _OVERHEAD, Log
 from skyward.errors import UsageError
-from skyward.events.output import WAITING, LogEntry, Logs, Wanted
+from skyward.events.output import WAITING, LogEntry, Logs, OutputFilter
 from skyward.link.channel import Channel
 from skyward.pool.heard import _wanted
 from skyward.wire.protocol.messages import NOWHERE, Event, Output
@@ -20,7 +20,7 @@ from tests.unit.link.lossy_link import NOBODYS, Link, run
 
 pytestmark = pytest.mark.unit
 
-EVERYTHING = Wanted()
+EVERYTHING = OutputFilter()
 
 
 def said(text: str, offset: int = NOWHERE, task: int = 1, stream: Any = "stdout") -> Output:
@@ -68,7 +68,7 @@ def test_line_in_pieces_is_one_entry() -> None:
 
 def test_line_continued_after_output_on_the_other_stream_keeps_its_offset() -> None:
     log = filled(said("\r 88%", stream="stderr"), said("x", task=2), said("end\n"), said("\r100%\n", stream="stderr"))
-    assert log.read(Wanted(task=1)).text == "\r 88%end\n\r100%\n"
+    assert log.read(OutputFilter(task=1)).text == "\r 88%end\n\r100%\n"
     streams(log.read(EVERYTHING))
 
 
@@ -201,7 +201,7 @@ def test_entry_larger_than_the_log_is_kept_alone() -> None:
 
 def test_line_with_a_dropped_beginning_continues_at_its_offset() -> None:
     log = filled(said("begun "), *(said("x" * 99 + "\n", task=2) for _ in range(20)), said("ended\n"), kept=2000)
-    (entry,) = log.read(Wanted(task=1))
+    (entry,) = log.read(OutputFilter(task=1))
     assert (entry.offset, entry.text) == (6, "ended\n")
 
 
@@ -221,27 +221,27 @@ def log() -> Log:
 @pytest.mark.parametrize(
     ("wanted", "texts"),
     [
-        (Wanted(task=10), ["one\ntwo\n", "oops\n"]),
-        (Wanted(task=10, stream="stdout"), ["one\ntwo\n"]),
-        (Wanted(task=10, stream="stdout", since=4), ["two\n"]),
-        (Wanted(task=10, stream="stdout", since=8), []),
-        (Wanted(task=10, node=1), []),
-        (Wanted(task=0), ["by itself\n", "by itself\n"]),
-        (Wanted(node=1, stream="stderr"), ["oops\n"]),
+        (OutputFilter(task=10), ["one\ntwo\n", "oops\n"]),
+        (OutputFilter(task=10, stream="stdout"), ["one\ntwo\n"]),
+        (OutputFilter(task=10, stream="stdout", since=4), ["two\n"]),
+        (OutputFilter(task=10, stream="stdout", since=8), []),
+        (OutputFilter(task=10, node=1), []),
+        (OutputFilter(task=0), ["by itself\n", "by itself\n"]),
+        (OutputFilter(node=1, stream="stderr"), ["oops\n"]),
     ],
 )
-def test_read_filters_entries(log: Log, wanted: Wanted, texts: list[str]) -> None:
+def test_read_filters_entries(log: Log, wanted: OutputFilter, texts: list[str]) -> None:
     assert [entry.text for entry in log.read(wanted)] == texts
 
 
 def test_tail_counts_matching_entries(log: Log) -> None:
     assert [entry.task for entry in log.read(EVERYTHING, 2)] == [11, 11]
-    assert [entry.text for entry in log.read(Wanted(task=10), 1)] == ["oops\n"]
+    assert [entry.text for entry in log.read(OutputFilter(task=10), 1)] == ["oops\n"]
     assert len(log.read(EVERYTHING, 0)) == 0
 
 
 def test_logs_show_the_writer_of_each_line(log: Log) -> None:
-    assert str(log.read(Wanted(node=0))).splitlines() == [
+    assert str(log.read(OutputFilter(node=0))).splitlines() == [
         "[node 0] by itself",
         "[node 0, task 10] one",
         "[node 0, task 10] two",
@@ -262,15 +262,15 @@ def test_logs_are_a_sequence(log: Log) -> None:
 def test_since_requires_one_stream(task: int | None, node: int | None, stream: Any) -> None:
     with pytest.raises(UsageError, match=r"^since= is an offset in one stream: name it, `task=N, stream='stdout'`"):
         _wanted(task, node, stream, 5)
-    assert _wanted(1, None, "stdout", 5) == Wanted(1, None, "stdout", 5)
-    assert _wanted(0, 2, "stdout", 5) == Wanted(0, 2, "stdout", 5)
+    assert _wanted(1, None, "stdout", 5) == OutputFilter(1, None, "stdout", 5)
+    assert _wanted(0, 2, "stdout", 5) == OutputFilter(0, 2, "stdout", 5)
 
 
 # Following.
 
 
 def test_follower_gets_existing_and_new_entries(log: Log) -> None:
-    follower = log.follow(Wanted(task=10, stream="stdout", since=4), None, ended=False)
+    follower = log.follow(OutputFilter(task=10, stream="stdout", since=4), None, ended=False)
     log.add(0, 0, said("thr", 8, 10), 1.0)
     log.add(0, 0, said("ee\n", 11, 10), 1.0)
     log.add(1, 1, said("not this\n", 8, 11), 1.0)
@@ -280,7 +280,7 @@ def test_follower_gets_existing_and_new_entries(log: Log) -> None:
 
 
 def test_follower_of_an_ended_log_ends_at_once(log: Log) -> None:
-    assert len(list(log.follow(Wanted(task=10), None, ended=True))) == 2
+    assert len(list(log.follow(OutputFilter(task=10), None, ended=True))) == 2
 
 
 def test_all_followers_end_with_the_pool(log: Log) -> None:

@@ -15,7 +15,7 @@ from skyward.worker.cells.files import CellFiles
 from skyward.worker.cells.returned_state import ReturnedState
 from skyward.worker.tasks import folder as folders
 from skyward.worker.tasks.folder import Directories
-from skyward_jupyter.files.choice import Asked
+from skyward_jupyter.files.choice import FileOptions
 from skyward_jupyter.files.trip import Taken, Trip
 
 __all__ = ["Sides", "contents"]
@@ -58,7 +58,7 @@ class Sides:
     def trip(self, shape: str = "single", *, quiet: bool = False, **asked: object) -> Trip:
         """Return the trip of a cell's files, with the files chosen."""
         self.here.mkdir(exist_ok=True)
-        given = Asked(**asked)  # type: ignore[arg-type]  # as the test gives them
+        given = FileOptions(**asked)  # type: ignore[arg-type]  # as the test gives them
         return Trip(given, str(self.here), self.taken, shape, self.notices.append, quiet)  # type: ignore[arg-type]
 
     def run(

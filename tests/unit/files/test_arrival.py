@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from skyward.files.disk import Content, Versions
-from skyward.files.request import Brought, FilesRequest, FilesResult, Packing, Root
+from skyward.files.request import FetchedFile, FilesRequest, FilesResult, Packing, Root
 from skyward_jupyter.files.arrival import Arrival
 
 pytestmark = pytest.mark.unit
@@ -15,7 +15,7 @@ def arrive(folder: Path, *paths: str, fetch: tuple[str, ...] = ("**",), deleted:
     """Have a node send files of these paths. Return the reported problems."""
     packing = Packing()
     spans = [packing.add(path, Content((b"1",), (b"",), b"v" * 32, 1), 10**18) for path in paths]
-    files = tuple(Brought(span, may_replace=True, is_written=True) for span in spans)
+    files = tuple(FetchedFile(span, may_replace=True, is_written=True) for span in spans)
     result = FilesResult("/there", files=files, blobs=packing.blobs(), deleted=deleted)
     roots = (Root("."),) if deleted else ()
     request = FilesRequest(str(folder), fetch=fetch, roots=roots, here=dict.fromkeys(deleted, b"v"))
@@ -66,7 +66,7 @@ def test_link_in_place_of_file_is_left_unchanged(tmp_path: Path) -> None:
 def test_incomplete_file_is_not_written(tmp_path: Path) -> None:
     packing = Packing()
     span = packing.add("a", Content((b"12",), (b"",), b"v" * 32, 2), 0)
-    result = FilesResult("/there", files=(Brought(span, may_replace=True, is_written=True),))
+    result = FilesResult("/there", files=(FetchedFile(span, may_replace=True, is_written=True),))
     arrival = Arrival(FilesRequest(str(tmp_path), fetch=("a",)), Versions(), lambda *_, **__: None, {})
     arrival.take([(0, result)], "single")
     assert arrival.problems == ["a of node 0 could not be written here: a is incomplete."]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import SkywardError, TooLargeError, UsageError
-from skyward_jupyter.files.choice import IGNORE_FILE, Asked, choose
+from skyward_jupyter.files.choice import IGNORE_FILE, FileOptions, choose
 
 pytestmark = pytest.mark.unit
 
@@ -34,63 +34,63 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_file_option_selects_files(folder: Path, texts: tuple[str, ...], files: list[str]) -> None:
-    assert sorted(choose(Asked(texts), str(folder)).files) == files
+    assert sorted(choose(FileOptions(texts), str(folder)).files) == files
 
 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (Asked(("dtaa.csv",)), "--file dtaa.csv: no such file in {0}. Did you mean data.csv or data/a.csv?"),
-        (Asked(("a.csv",)), "--file a.csv: no such file in {0}. Did you mean data/a.csv or data.csv?"),
+        (FileOptions(("dtaa.csv",)), "--file dtaa.csv: no such file in {0}. Did you mean data.csv or data/a.csv?"),
+        (FileOptions(("a.csv",)), "--file a.csv: no such file in {0}. Did you mean data/a.csv or data.csv?"),
         (
-            Asked(("nothing",)),
+            FileOptions(("nothing",)),
             "--file nothing: no such file in {0}. Paths are taken from the notebook's folder; %cd changes it.",
         ),
         (
-            Asked(("*.parquet",)),
+            FileOptions(("*.parquet",)),
             "--file *.parquet: no file matches it in {0}. Paths are taken from the notebook's folder; %cd changes it.",
         ),
-        (Asked(("data",)), "--file data: it is a folder, but --file sends files: write --sync data."),
-        (Asked((".",)), "--file .: it is a folder, but --file sends files: write --sync ."),
+        (FileOptions(("data",)), "--file data: it is a folder, but --file sends files: write --sync data."),
+        (FileOptions((".",)), "--file .: it is a folder, but --file sends files: write --sync ."),
         (
-            Asked(("../outside.csv",)),
+            FileOptions(("../outside.csv",)),
             "--file ../outside.csv: it is outside the notebook's folder {0}, and cannot be part of a cell's "
             "folder: copy or link it into the folder.",
         ),
         (
-            Asked(("{0}/data.csv",)),
+            FileOptions(("{0}/data.csv",)),
             "--file {0}/data.csv: write the path relative to the notebook's folder, as in the cell: --file data.csv.",
         ),
         (
-            Asked(("/etc/passwd",)),
+            FileOptions(("/etc/passwd",)),
             "--file /etc/passwd: it is outside the notebook's folder {0}, and cannot be part of a cell's folder: "
             "copy or link it into the folder.",
         ),
-        (Asked(sync=("dat",)), "--sync dat: no such folder in {0}. Did you mean data?"),
+        (FileOptions(sync=("dat",)), "--sync dat: no such folder in {0}. Did you mean data?"),
         (
-            Asked(sync=("data.csv",)),
+            FileOptions(sync=("data.csv",)),
             "--sync data.csv: it is a file, but --sync takes a folder: write --file data.csv.",
         ),
         (
-            Asked(sync=("..",)),
+            FileOptions(sync=("..",)),
             "--sync ..: it is outside the notebook's folder {0}, and cannot be part of a cell's folder: "
             "copy it into the folder, or change to a folder above it with %cd.",
         ),
         (
-            Asked(fetch=("/tmp/*.png",)),
+            FileOptions(fetch=("/tmp/*.png",)),
             "--fetch /tmp/*.png: it is outside the notebook's folder {0}, and cannot be part of a cell's folder: "
             "let the cell write below its working folder.",
         ),
         (
-            Asked(("data.csv", "data/a.csv"), limit=3),
+            FileOptions(("data.csv", "data/a.csv"), limit=3),
             "the files of the cell are 4 B, which is over the limit of 3 B; the largest is data.csv (2 B). "
             "Leave it out, or raise the limit with --file-limit.",
         ),
     ],
 )
-def test_invalid_choice_raises_with_advice(folder: Path, asked: Asked, words: str) -> None:
+def test_invalid_choice_raises_with_advice(folder: Path, asked: FileOptions, words: str) -> None:
     here = str(folder)
-    asked = Asked(tuple(text.format(here) for text in asked.files), asked.sync, asked.fetch, (), asked.limit)
+    asked = FileOptions(tuple(text.format(here) for text in asked.files), asked.sync, asked.fetch, (), asked.limit)
     with pytest.raises(SkywardError) as raised:
         choose(asked, here)
     assert isinstance(raised.value, TooLargeError if asked.limit else UsageError)
@@ -98,17 +98,17 @@ def test_invalid_choice_raises_with_advice(folder: Path, asked: Asked, words: st
 
 
 def test_option_takes_several_folders_and_patterns(folder: Path) -> None:
-    choice = choose(Asked(sync=("data, out",), fetch=("out/*.png,model.pt",)), str(folder))
+    choice = choose(FileOptions(sync=("data, out",), fetch=("out/*.png,model.pt",)), str(folder))
     assert [root.path for root in choice.roots] == ["data", "out"]
     assert choice.fetch == ("out/*.png", "model.pt")
 
 
 def test_link_out_of_the_folder_is_read_but_never_written(folder: Path) -> None:
     (folder / "linked.csv").symlink_to(folder.parent / "outside.csv")
-    assert list(choose(Asked(("linked.csv",)), str(folder)).files) == ["linked.csv"]
+    assert list(choose(FileOptions(("linked.csv",)), str(folder)).files) == ["linked.csv"]
     (folder.parent / "results").mkdir()
     (folder / "results").symlink_to(folder.parent / "results")
-    for asked in (Asked(fetch=("results/*.png",)), Asked(sync=("results",))):
+    for asked in (FileOptions(fetch=("results/*.png",)), FileOptions(sync=("results",))):
         with pytest.raises(UsageError, match="is a link to .*, outside the notebook's folder"):
             choose(asked, str(folder))
 
@@ -117,19 +117,19 @@ def test_link_out_of_the_folder_is_read_but_never_written(folder: Path) -> None:
 def test_unreadable_file_is_refused(folder: Path) -> None:
     (folder / "data.csv").chmod(0)
     with pytest.raises(UsageError, match="--file data.csv: it cannot be read; check its permissions."):
-        choose(Asked(("data.csv",)), str(folder))
+        choose(FileOptions(("data.csv",)), str(folder))
 
 
 def test_special_file_is_refused(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with pytest.raises(UsageError, match="--file pipe: it is neither a file nor a folder"):
-        choose(Asked(("pipe",)), str(folder))
-    assert "pipe" not in choose(Asked(sync=(".",)), str(folder)).synced
+        choose(FileOptions(("pipe",)), str(folder))
+    assert "pipe" not in choose(FileOptions(sync=(".",)), str(folder)).synced
 
 
 def test_synced_folder_applies_excludes(folder: Path) -> None:
     (folder / IGNORE_FILE).write_text("# mine\n\n*.txt\ndata/deep/\n")
-    choice = choose(Asked(("data.csv", "a,b.txt"), sync=(".", "data"), excludes=("b.csv",)), str(folder))
+    choice = choose(FileOptions(("data.csv", "a,b.txt"), sync=(".", "data"), excludes=("b.csv",)), str(folder))
     assert [root.path for root in choice.roots] == ["."]
     assert sorted(choice.synced) == [IGNORE_FILE, "data.csv", "data/a.csv", "out/x"]
     assert sorted(choice.files) == ["a,b.txt"]  # selected by name, although the folder excludes it
@@ -138,10 +138,10 @@ def test_synced_folder_applies_excludes(folder: Path) -> None:
 def test_ignore_file_with_negated_pattern_is_refused(folder: Path) -> None:
     (folder / IGNORE_FILE).write_text("*.txt\n!a.txt\n")
     with pytest.raises(UsageError, match=r"!a.txt is a negated pattern, which is not supported: remove the line."):
-        choose(Asked(sync=(".",)), str(folder))
+        choose(FileOptions(sync=(".",)), str(folder))
 
 
 def test_folder_with_too_many_files_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(choose.__globals__, "_MOST", 3)
     with pytest.raises(UsageError, match=r"^--sync .: the folder has more than 3 files. Name a smaller one"):
-        choose(Asked(sync=(".",)), str(folder))
+        choose(FileOptions(sync=(".",)), str(folder))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are another package
 import pytest
 
-from skyward_jupyter.files.choice import Asked, choose
+from skyward_jupyter.files.choice import FileOptions, choose
 from skyward_jupyter.files.missing import missing_note
 from skyward_jupyter.options.options import parse_cell
 
@@ -65,7 +65,7 @@ def test_suggested_option_sends_file_of_any_name(tmp_path: Path, name: str) -> N
     assert note is not None
     line = note.partition("send it with ")[2].removesuffix(".")
     files = parse_cell(line).files
-    assert list(choose(Asked(files=files), str(tmp_path)).files) == [name]
+    assert list(choose(FileOptions(files=files), str(tmp_path)).files) == [name]
 
 
 def test_option_for_name_with_dash_has_equals_sign(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_suggested_option_syncs_folder_of_any_name(tmp_path: Path, name: str) ->
     note = missing_note(not_found(name), str(tmp_path), THERE, 0)
     assert note is not None
     line = note.partition("send it with ")[2].removesuffix(".")
-    assert [root.path for root in choose(Asked(sync=parse_cell(line).sync), str(tmp_path)).roots] == [name]
+    assert [root.path for root in choose(FileOptions(sync=parse_cell(line).sync), str(tmp_path)).roots] == [name]
 
 
 def test_absolute_path_is_suggested_as_relative_path(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skyward.files.plan import Found, bring, land, place, spread, sync
+from skyward.files.plan import FileVersions, bring, land, place, spread, sync
 
 pytestmark = pytest.mark.unit
 
@@ -86,8 +86,8 @@ def test_landing_of_fetched_file(now: bytes | None, then: bytes | None, may_repl
     assert land(now, then, A, may_replace=may_replace) == landing
 
 
-def found(run: int, version: bytes, node: int = 0, began: float = 0, ended: float = 1, **more: bool) -> Found:
-    return Found(run, node, began, ended, version, **more)
+def found(run: int, version: bytes, node: int = 0, began: float = 0, ended: float = 1, **more: bool) -> FileVersions:
+    return FileVersions(run, node, began, ended, version, **more)
 
 
 def test_single_version_keeps_its_name() -> None:

@@ -15,7 +15,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from skyward.control.act.tasks.run import Remains
+from skyward.control.act.tasks.run import TaskOutcome
 from skyward.errors import TaskCancelledError
 from skyward.events.decisions import DecisionEvent
 from skyward.functions.pending import PendingFunction
@@ -102,13 +102,13 @@ class FakeRun:
                 return end.value
         return self.future.result()
 
-    def remains(self) -> list[Remains]:
+    def remains(self) -> list[TaskOutcome]:
         """Return the result of the run on each node, or what it left."""
         if not self.future.done():
-            return [Remains(node, is_over=False) for node in self.nodes]
+            return [TaskOutcome(node, is_over=False) for node in self.nodes]
         value = self.left if self.future.exception() else self._returned()
         values = value if isinstance(value, list) else [value]
-        return [Remains(node, True, value) for node, value in zip(self.nodes, values, strict=True)]
+        return [TaskOutcome(node, True, value) for node, value in zip(self.nodes, values, strict=True)]
 
     def cancel(self) -> bool:
         if self.future.done():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skyward.control.act.tasks.run import Remains
+from skyward.control.act.tasks.run import TaskOutcome
 from skyward.errors import NodeLostError, TaskCancelledError
 from skyward_jupyter.running import cell_run as sent
 from skyward_jupyter.running.stopping import Stop, came_back, meanwhile, stop_runs, was_cancelled
@@ -171,8 +171,8 @@ class Run:
         self.asked.set()
         return True
 
-    def remains(self) -> list[Remains]:
-        return [Remains(3, self.future.done(), is_lost=self.future.done())]
+    def remains(self) -> list[TaskOutcome]:
+        return [TaskOutcome(3, self.future.done(), is_lost=self.future.done())]
 
 
 def stop(run: Run, grace: float = 0.0) -> Stop:

@@ -9,7 +9,7 @@ from skyward.control.decide.messages import DrainNode, Forget, Keep, Release, Se
 from skyward.control.decide.plane import undrainable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import KeptLostError, UsageError
-from skyward.kept.book import KeptBook, KeptEntry, check_nodes, nodes_for, nodes_of_all
+from skyward.kept.book import KeptEntry, KeptRegistry, check_nodes, nodes_for, nodes_of_all
 from skyward.kept.keep import KeptInfo
 from skyward.scaling.snapshot import Group
 from tests.unit.control.decide.plane_world import World
@@ -30,7 +30,7 @@ def lost(entry: KeptEntry, why: str = "node 1 is gone: it died") -> KeptEntry:
 
 class TestRegistry:
     def test_node_counts_as_busy_until_keep_for_after_last_use(self) -> None:
-        book = KeptBook()
+        book = KeptRegistry()
         book.add(kept("a", 1, keep_for=10))
         assert book.holding(9) == {1: "model"}
         assert book.holding(10) == {}
@@ -41,7 +41,7 @@ class TestRegistry:
         assert book.holding(1010) == {}
 
     def test_drop_returns_keys_by_node(self) -> None:
-        book = KeptBook()
+        book = KeptRegistry()
         first, second = kept("a", 1), kept("b", 2)
         book.add(first)
         book.add(second)
@@ -50,7 +50,7 @@ class TestRegistry:
         assert not book.entries
 
     def test_values_of_lost_node_are_lost(self) -> None:
-        book = KeptBook()
+        book = KeptRegistry()
         gone, left = kept("a", 1), kept("b", 2)
         book.add(gone)
         book.add(left)
@@ -60,7 +60,7 @@ class TestRegistry:
         assert book.leave(1, "again") == ()
 
     def test_names_are_listed_once(self) -> None:
-        book = KeptBook()
+        book = KeptRegistry()
         for key, name in [("a", "model"), ("b", "conn"), ("c", "model")]:
             book.add(kept(key, 1, name))
         assert book.holding(0) == {1: "model and conn"}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyward.link.adapters import book
-from skyward.link.adapters.book import RESEND, SILENCE, AdapterBook, Effect, Wanted
+from skyward.link.adapters.book import RESEND, SILENCE, AdapterBook, Effect, GroupRequirements
 from skyward.providers.protocol import Instance
 from skyward.values.needs import Needs
 from skyward.values.validation import FrozenMap
@@ -45,7 +45,7 @@ def joined(name: str = "a", most: int = -1) -> AdapterBook:
 
 def test_group_is_started_and_shut_down() -> None:
     found = joined()
-    request, effects = found.start(Wanted(), 1.0)
+    request, effects = found.start(GroupRequirements(), 1.0)
     assert request
     assert effects == [book.SendFrame(1, StartWorkerGroup(request))]
     machine = Instance("g", "running")
@@ -63,7 +63,7 @@ def test_group_is_started_and_shut_down() -> None:
 
 def test_commands_are_sent_again_until_they_are_answered() -> None:
     found = joined()
-    _, effects = found.start(Wanted(), 0.0)
+    _, effects = found.start(GroupRequirements(), 0.0)
     assert found.next_tick() == RESEND
     assert found.tick(RESEND - 0.1) == []
     assert found.tick(RESEND) == effects
@@ -75,14 +75,14 @@ def test_commands_are_sent_again_until_they_are_answered() -> None:
 
 def test_starting_groups_count_against_the_limit() -> None:
     found = joined(most=2)
-    assert found.start(Wanted(), 0.0)[0]
-    second = found.start(Wanted(), 0.0)[0]
+    assert found.start(GroupRequirements(), 0.0)[0]
+    second = found.start(GroupRequirements(), 0.0)[0]
     assert second
-    assert found.start(Wanted(), 0.0) == (None, [])
-    assert found.why_none(Wanted()) == "the adapters have no room (a has 2 at most)"
+    assert found.start(GroupRequirements(), 0.0) == (None, [])
+    assert found.why_none(GroupRequirements()) == "the adapters have no room (a has 2 at most)"
     refusal = Answer(second, "", "start", "too_much")
     assert found.heard(1, refusal, 1.0) == [book.GroupRefused(second, "adapter a: too much")]
-    assert found.start(Wanted(), 1.0)[0]
+    assert found.start(GroupRequirements(), 1.0)[0]
 
 
 def test_cheapest_adapter_that_fits_is_asked() -> None:
@@ -94,24 +94,24 @@ def test_cheapest_adapter_that_fits_is_asked() -> None:
         found.heard(link, Heartbeat(name, -1, 1, frozenset(able), resources, price), 0.0)
     gpu = Needs(capabilities={"gpu"})
 
-    def asked(wanted: Wanted) -> list[int]:
+    def asked(wanted: GroupRequirements) -> list[int]:
         return [effect.link for effect in found.start(wanted, 0.0)[1] if isinstance(effect, book.SendFrame)]
 
-    assert asked(Wanted()) == [2]
-    assert asked(Wanted(gpu)) == [1]
-    assert asked(Wanted(Needs({"CPU": 4}, {"gpu"}))) == [0]
-    assert asked(Wanted(Needs({"CPU": 4}, {"gpu"}), most=2.0)) == []
+    assert asked(GroupRequirements()) == [2]
+    assert asked(GroupRequirements(gpu)) == [1]
+    assert asked(GroupRequirements(Needs({"CPU": 4}, {"gpu"}))) == [0]
+    assert asked(GroupRequirements(Needs({"CPU": 4}, {"gpu"}), most=2.0)) == []
     assert "no adapter has nodes with 4 CPU and capability 'gpu' for at most $2/h" in found.why_none(
-        Wanted(Needs({"CPU": 4}, {"gpu"}), most=2.0)
+        GroupRequirements(Needs({"CPU": 4}, {"gpu"}), most=2.0)
     )
 
 
 def test_silent_adapter_is_lost_and_returns_with_its_groups() -> None:
     found = joined()
-    request, _ = found.start(Wanted(), 0.0)
+    request, _ = found.start(GroupRequirements(), 0.0)
     assert request
     found.heard(1, started(request, "g"), 0.0)
-    pending, _ = found.start(Wanted(), 0.0)
+    pending, _ = found.start(GroupRequirements(), 0.0)
     assert pending
     assert found.tick(SILENCE - 0.1) != []
     reason = "it was silent for 10 s"
@@ -134,7 +134,7 @@ def test_silent_adapter_is_lost_and_returns_with_its_groups() -> None:
 
 def test_unrequested_groups_are_shut_down() -> None:
     found = joined()
-    request, _ = found.start(Wanted(), 0.0)
+    request, _ = found.start(GroupRequirements(), 0.0)
     assert request
     found.abandon(request)
     (end,) = sent(found.heard(1, started(request, "g"), 1.0))
@@ -148,7 +148,7 @@ def test_unrequested_groups_are_shut_down() -> None:
 
 def test_group_with_a_pending_answer_is_not_shut_down() -> None:
     found = joined()
-    request, effects = found.start(Wanted(), 0.0)
+    request, effects = found.start(GroupRequirements(), 0.0)
     assert request
     found.disconnected(1)
     found.connected(2, 1.0)
@@ -158,7 +158,7 @@ def test_group_with_a_pending_answer_is_not_shut_down() -> None:
 
 def test_group_missing_from_a_heartbeat_is_lost() -> None:
     found = joined()
-    request, _ = found.start(Wanted(), 0.0)
+    request, _ = found.start(GroupRequirements(), 0.0)
     assert request
     found.heard(1, started(request, "g"), 1.0)
     assert book.GroupLost("g", "adapter a no longer has it") in found.heard(1, beat(), 2.0)
@@ -167,7 +167,7 @@ def test_group_missing_from_a_heartbeat_is_lost() -> None:
 
 def test_failed_shutdown_is_requested_again() -> None:
     found = joined()
-    request, _ = found.start(Wanted(), 0.0)
+    request, _ = found.start(GroupRequirements(), 0.0)
     assert request
     found.heard(1, started(request, "g"), 0.0)
     (end,) = sent(found.shutdown("g", 0.0))
@@ -185,7 +185,7 @@ def test_adapter_that_violates_the_protocol_is_disconnected() -> None:
     found.connected(3, 1.0)
     assert book.Close(3, "no heartbeat identified the adapter") in found.tick(1.0 + SILENCE)
     found = joined()
-    first, second = found.start(Wanted(), 0.0)[0], found.start(Wanted(), 0.0)[0]
+    first, second = found.start(GroupRequirements(), 0.0)[0], found.start(GroupRequirements(), 0.0)[0]
     assert first
     assert second
     found.heard(1, started(first, "g"), 0.0)
@@ -275,7 +275,7 @@ class World:
         link = choose.choice(sorted(self.links)) if self.links else None
         match choose.randrange(12):
             case 0 | 1:
-                request, effects = self.book.start(Wanted(), self.now)
+                request, effects = self.book.start(GroupRequirements(), self.now)
                 if request is not None:
                     self.asked.add(request)
                     self.do(effects)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import skyward as sky
 from skyward.accelerators import describe, names
-from skyward.control.act.nodes.offers import Found, find_offers
-from skyward.offers import Asked, Candidate, excluded_by, no_offer_fits, rank
+from skyward.control.act.nodes.offers import FoundOffers, find_offers
+from skyward.offers import Candidate, SpecOffers, excluded_by, no_offer_fits, rank
 from skyward.providers.protocol import InstanceType, Offer, Provider
 from skyward.specs import Spec
 
@@ -28,7 +28,7 @@ def offer(name: str = "m", spot: float | None = None, on_demand: float | None = 
 
 
 def ranked(spec: Spec, *offers: Offer, **settings: Any) -> list[tuple[str, str]]:
-    ranking = rank([Asked(spec, "cloud", offers)], **settings)
+    ranking = rank([SpecOffers(spec, "cloud", offers)], **settings)
     return [(one.offer.instance_type.name, one.market) for one in ranking.candidates]
 
 
@@ -55,7 +55,7 @@ class Cloud:
             raise self.error
 
 
-def found(*specs: Spec, **settings: Any) -> Found:
+def found(*specs: Spec, **settings: Any) -> FoundOffers:
     return asyncio.run(find_offers(specs, settings.pop("selection", "cheapest"), **settings))
 
 
@@ -112,7 +112,7 @@ def test_unknown_hardware_excludes_nothing() -> None:
 
 
 def test_filter_applies_only_to_fields_that_the_provider_supports() -> None:
-    ranking = rank([Asked(Spec(vcpus=64), "local", [offer()], frozenset())])
+    ranking = rank([SpecOffers(Spec(vcpus=64), "local", [offer()], frozenset())])
     assert len(ranking.candidates) == 1
 
 
@@ -298,7 +298,7 @@ SPECS = st.builds(
     allocation=st.sampled_from(["spot", "on-demand", "spot-if-available", "cheapest"]),
     max_hourly_cost=st.none() | st.floats(0.01, 1000),
 )
-ASKED = st.lists(st.builds(Asked, SPECS, st.sampled_from(["p", "q"]), OFFERS), min_size=1, max_size=3)
+ASKED = st.lists(st.builds(SpecOffers, SPECS, st.sampled_from(["p", "q"]), OFFERS), min_size=1, max_size=3)
 SELECTIONS = st.sampled_from(["cheapest", "first"])
 
 
@@ -307,7 +307,7 @@ def price(one: Candidate) -> float:
 
 
 @given(ASKED, SELECTIONS, st.booleans())
-def test_every_candidate_meets_every_filter(asked: list[Asked], selection: Any, priced: bool) -> None:
+def test_every_candidate_meets_every_filter(asked: list[SpecOffers], selection: Any, priced: bool) -> None:
     ranking = rank(asked, selection, priced=priced)
     for one in ranking.candidates:
         spec = asked[one.position].spec
@@ -329,14 +329,14 @@ def test_every_candidate_meets_every_filter(asked: list[Asked], selection: Any, 
 
 @given(ASKED, SELECTIONS, st.randoms(use_true_random=False))
 def test_order_does_not_depend_on_how_offers_are_listed(
-    asked: list[Asked], selection: Any, shuffling: random.Random
+    asked: list[SpecOffers], selection: Any, shuffling: random.Random
 ) -> None:
     shuffled = [replace(each, offers=shuffling.sample(each.offers, len(each.offers))) for each in asked]
     assert repr(rank(shuffled, selection)) == repr(rank(asked, selection))
 
 
 @given(ASKED)
-def test_earlier_specs_win_with_first(asked: list[Asked]) -> None:
+def test_earlier_specs_win_with_first(asked: list[SpecOffers]) -> None:
     positions = [one.position for one in rank(asked, "first").candidates]
     assert positions == sorted(positions)
 
@@ -346,7 +346,7 @@ def in_order(candidates: Sequence[Candidate]) -> bool:
 
 
 @given(ASKED)
-def test_candidates_are_in_the_order_of_their_hourly_price(asked: list[Asked]) -> None:
+def test_candidates_are_in_the_order_of_their_hourly_price(asked: list[SpecOffers]) -> None:
     candidates = rank(asked).candidates
     preferring = [one for one in candidates if asked[one.position].spec.allocation == "spot-if-available"]
     others = [one for one in candidates if asked[one.position].spec.allocation != "spot-if-available"]

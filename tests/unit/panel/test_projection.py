@@ -72,12 +72,12 @@ def test_costs_are_rounded_as_they_are_shown() -> None:
 
 
 def test_utilization_is_a_share_of_capacity() -> None:
-    gpus = (GPUMetrics("A100", 0.5, 10 * 10**9, 40 * 10**9), GPUMetrics("A100", 1.0, 30 * 10**9, 40 * 10**9))
+    gpus = (GPUMetrics("A100", 0.5, 10 * 2**30, 40 * 2**30), GPUMetrics("A100", 1.0, 30 * 2**30, 40 * 2**30))
     used = NodeMetrics("machine", 2.0, 8.0, 3, 4, gpus=gpus)
     unknown = NodeMetrics("processes", 0.1, 8.0)
     state = project(PoolReport(snapshot(nodes=(node(0, metrics=used), node(1, metrics=unknown), node(2)))))
     assert state["gauges"] == {
-        "p/1": GaugeRow("p", 1, 0.25, 0.75, 0.75, 0.5, 40),
+        "p/1": GaugeRow("p", 1, 0.25, 0.75, 0.75, 0.5, 40 * 2**30),
         "p/2": GaugeRow("p", 2, 0.01, None, None, None, None),
     }
 

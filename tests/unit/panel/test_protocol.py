@@ -18,7 +18,7 @@ from skyward_kernel.decoding import LONGEST, decode
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import (
     COMMANDS,
-    QUESTIONS,
+    QUERIES,
     AskOutput,
     AskPrice,
     AskShell,
@@ -147,7 +147,7 @@ def test_equivalent_line_does_the_same_as_the_command(case: dict[str, Any], note
         if run == "command":
             execute = CommandHandler(manager, partial(open_pool, manager))
             command: Any = decode({"id": "1", **case["command"]})
-            if isinstance(command, QUESTIONS):
+            if isinstance(command, QUERIES):
                 QueryHandler(manager, read_options)(command)
             else:
                 execute(command)

@@ -9,7 +9,7 @@ import pytest
 
 import skyward as sky
 from skyward.control.act.tasks.streams import RemoteIterator, StreamBuffer
-from skyward.control.act.tasks.task import Arrived, TaskFuture
+from skyward.control.act.tasks.task import EncodedResult, TaskFuture
 from skyward.pool.future_arguments import Taken, may_hold_futures
 from skyward.wire.payloads.arguments import ResultMarker
 from skyward.wire.payloads.payload import encode
@@ -34,7 +34,7 @@ def pending() -> TaskFuture[Any]:
 def done(value: object) -> TaskFuture[Any]:
     future: TaskFuture[Any] = TaskFuture()
     outgoing = encode(value)
-    future.set_result(Arrived(outgoing.payload, outgoing.blobs))
+    future.set_result(EncodedResult(outgoing.payload, outgoing.blobs))
     return future
 
 
@@ -108,7 +108,7 @@ def test_lent_result_is_sent_unchanged() -> None:
     taken.replace((a,), {})
     a.result()["x"][0] = 7
     raw = Future.result(a)
-    assert isinstance(raw, Arrived)
+    assert isinstance(raw, EncodedResult)
     assert raw.decode()["x"][0] == 0
     assert a.result()["x"][0] == 7
     later = Taken()

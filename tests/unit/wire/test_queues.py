@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from skyward.wire.collections.queue import Forget, Got, Load, Put, Take, Write
-from skyward.wire.collections.queue_client import Queueing
+from skyward.wire.collections.queue_client import QueueClient
 
 pytestmark = pytest.mark.unit
 
 LARGE = bytes(5000)
 
 
-class Shelf:
+class KeptStore:
     """A fake queue with its pages; it records the messages in order."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Shelf:
 
 
 class Page:
-    def __init__(self, shelf: Shelf, name: str) -> None:
+    def __init__(self, shelf: KeptStore, name: str) -> None:
         self._shelf, self._name = shelf, name
 
     async def ask(self, message: Any) -> Any:
@@ -56,17 +56,17 @@ class Page:
         self._shelf.messages.append(message)
 
 
-def queueing(shelf: Shelf, spawned: list[asyncio.Task[Any]]) -> Queueing:
+def queueing(shelf: KeptStore, spawned: list[asyncio.Task[Any]]) -> QueueClient:
     def spawn(coroutine: Coroutine[Any, Any, Any]) -> None:
         spawned.append(asyncio.get_running_loop().create_task(coroutine))
 
     address: Any = shelf
-    return Queueing(address, shelf.page, b"client", spawn)
+    return QueueClient(address, shelf.page, b"client", spawn)
 
 
 def test_page_of_item_is_deleted_after_acknowledgement() -> None:
     async def scene() -> None:
-        shelf, spawned = Shelf(), list[asyncio.Task[Any]]()
+        shelf, spawned = KeptStore(), list[asyncio.Task[Any]]()
         queue = queueing(shelf, spawned)
         await queue.put(LARGE)
         assert await queue.get(None) == LARGE
@@ -83,7 +83,7 @@ def test_page_of_item_is_deleted_after_acknowledgement() -> None:
 @pytest.mark.parametrize("within", [None, 0.0, 20.0])
 def test_item_taken_by_another_caller_is_skipped(within: float | None) -> None:
     async def scene() -> None:
-        shelf, spawned = Shelf(), list[asyncio.Task[Any]]()
+        shelf, spawned = KeptStore(), list[asyncio.Task[Any]]()
         shelf.may_answer.set()
         queue = queueing(shelf, spawned)
         await queue.put(LARGE)

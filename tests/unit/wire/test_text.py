@@ -12,12 +12,12 @@ from skyward.events.metrics import NodeMetrics
 from skyward.wire.protocol.messages import (
     Clustered,
     Fetched,
-    Known,
+    KnownTask,
     Metrics,
+    NodeReport,
     Output,
     Payload,
     Peered,
-    Reported,
     Yielded,
 )
 from skyward.wire.protocol.text import encodable, plain_json, with_encodable_text
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.unit
 TEXTS = st.text(st.one_of(st.characters(), st.sampled_from("\udc80\ud800\udfff\x00\x1b\r\n")))
 """Arbitrary strings, including lone surrogates."""
 
-KNOWN = st.builds(Known, st.integers(), TEXTS, st.booleans(), st.tuples(), TEXTS)
+KNOWN = st.builds(KnownTask, st.integers(), TEXTS, st.booleans(), st.tuples(), TEXTS)
 EVENTS = st.one_of(
     st.builds(Output, st.integers(), st.sampled_from(["stdout", "stderr"]), TEXTS),
     st.builds(Clustered, TEXTS, TEXTS),
     st.builds(Peered, TEXTS, TEXTS),
     st.builds(Fetched, st.binary(), st.integers(), TEXTS),
-    st.builds(Reported, st.lists(KNOWN).map(tuple), st.just(()), st.integers()),
+    st.builds(NodeReport, st.lists(KNOWN).map(tuple), st.just(()), st.integers()),
 )
 
 

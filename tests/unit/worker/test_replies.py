@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from skyward.wire.protocol.messages import Batch, Code, Commands, Exchange, Finished, Payload, Reported, Started, Submit
+from skyward.wire.protocol.messages import (
+    Batch,
+    Code,
+    Commands,
+    Exchange,
+    Finished,
+    NodeReport,
+    Payload,
+    Started,
+    Submit,
+)
 from skyward.worker.events.backlog import Backlog
 from skyward.worker.runtime.agent import Agent
 from skyward.worker.runtime.replies import Replies
@@ -49,7 +59,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 @pytest.mark.usefixtures("frequent_switches")
 def test_answers_of_many_threads_are_sent_in_order(loop: asyncio.AbstractEventLoop) -> None:
     """Otherwise the client takes the later one for lost, and requests everything again."""
-    replies = Replies(loop, Backlog(0, None), lambda: Reported((), (), 0))
+    replies = Replies(loop, Backlog(0, None), lambda: NodeReport((), (), 0))
     client = FakeClient()
     threads, each = 4, 500
 

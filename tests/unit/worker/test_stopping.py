@@ -16,8 +16,8 @@ from skyward.wire.protocol.messages import (
     Code,
     Event,
     Finished,
-    Leaving,
     Output,
+    PartialResultPending,
     Payload,
     Submit,
     Yielded,
@@ -115,7 +115,7 @@ def test_stopped_task_announces_and_sends_its_partial_result(reason: Reason) -> 
     job = job_of(leaves)
     finished, port = run(job, reason)
     assert (finished.outcome, left_by(finished)) == (reason, {"loss": 0.25})
-    assert port.events == [Leaving(7)]
+    assert port.events == [PartialResultPending(7)]
     assert job.leaving
 
 

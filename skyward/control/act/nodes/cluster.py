@@ -14,14 +14,14 @@ from skyward.errors import CollectionLostError, CollectionUnavailableError, Pool
 from skyward.process import background
 from skyward.wire.collections.lost import Loss, Name, name_of, reads
 from skyward.wire.collections.requests import Request
-from skyward.wire.protocol.messages import Clustered, Fetched, Join, Keep, Kept, Leave, Losses, Peered, Told
+from skyward.wire.protocol.messages import Clustered, Fetched, Join, Keep, Kept, Leave, Losses, LossReported, Peered
 
 if TYPE_CHECKING:
     from skyward.control.act.nodes.node import Node
     from skyward.link.collections import ClusterClient
     from skyward.wire.transport.trust import Authority
 
-__all__ = ["Clustering"]
+__all__ = ["ClusterManager"]
 
 _RETRY_DELAY = 1.0
 _LEAVE_WITHIN = 12.0
@@ -36,7 +36,7 @@ _REACH_WITHIN = 10.0
 _logger = logging.getLogger(__name__)
 
 
-class Clustering:
+class ClusterManager:
     """The cluster of a pool's nodes. Runs on the library's loop; `ask` may be called from any thread.
 
     It forms in the background: the pool becomes ready without it. The first node starts the cluster and the others
@@ -118,14 +118,14 @@ class Clustering:
         members = tuple(self._members.values())
         node.tell(Join(self._pool, node.instance.address, members, mine.cert, mine.key, mine.ca, self._lost))
 
-    def handle(self, node: "Node", event: Clustered | Kept | Told | Peered | Fetched) -> None:
+    def handle(self, node: "Node", event: Clustered | Kept | LossReported | Peered | Fetched) -> None:
         """Handle an event of a node about its membership, collections or blobs."""
         match event:
             case Clustered():
                 self._on_membership(node, event)
             case Kept(names):
                 self._contents.write(names)
-            case Told(kind, name):
+            case LossReported(kind, name):
                 if self._contents.tell((kind, name)) is not None:
                     self._tell_of_losses()
             case _:

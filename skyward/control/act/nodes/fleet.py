@@ -5,16 +5,16 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skyward.control.act.nodes.cluster import Clustering
+from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.control.act.nodes.launching import Launcher
 from skyward.control.act.nodes.node import Node
-from skyward.control.act.nodes.version_differences import Differences
+from skyward.control.act.nodes.version_differences import VersionDifferences
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.sources import MachineSource
-from skyward.control.decide.messages import WorldMessage
+from skyward.control.decide.messages import MachineMessage
 from skyward.control.decide.tasks.messages import Dropped, Overdue, Stored
 from skyward.errors import ProvisioningError
-from skyward.wire.protocol.messages import Clustered, Event, Fetched, Kept, Peered, Reported, Told, Topology
+from skyward.wire.protocol.messages import Clustered, Event, Fetched, Kept, LossReported, NodeReport, Peered, Topology
 
 if TYPE_CHECKING:
     from skyward.providers.protocol import Instance
@@ -46,10 +46,10 @@ class Fleet:
     def __init__(
         self,
         launchers: Mapping[str, Launcher],
-        tell: Callable[[WorldMessage | Overdue | Stored | Dropped], None],
+        tell: Callable[[MachineMessage | Overdue | Stored | Dropped], None],
         route: Callable[[Node, Event], None],
-        clustering: Clustering | None,
-        reported: Callable[[Node, Reported], None],
+        clustering: ClusterManager | None,
+        reported: Callable[[Node, NodeReport], None],
     ) -> None:
         self.nodes: dict[int, Node] = {}
         self.clustering = clustering
@@ -59,7 +59,7 @@ class Fleet:
         self._tell = tell
         self._route = route
         self._reported = reported
-        self._differences = Differences()
+        self._differences = VersionDifferences()
         self._owners: dict[int, Launcher] = {}
         self._instances: dict[int, Instance] = {}
         self._brought_up: dict[int, Node] = {}
@@ -210,9 +210,9 @@ class Fleet:
         self._tell(machines.Gone(machine))
 
     def _on_event(self, node: Node, event: Event) -> None:
-        if isinstance(event, Reported):
+        if isinstance(event, NodeReport):
             self._reported(node, event)
-        elif not isinstance(event, Clustered | Kept | Told | Peered | Fetched):
+        elif not isinstance(event, Clustered | Kept | LossReported | Peered | Fetched):
             self._route(node, event)
         elif self.clustering is not None:
             self.clustering.handle(node, event)

@@ -24,7 +24,7 @@ from skyward.bootstrap import (
 from skyward.control.act.nodes.node import Node, OnEvent, OnLost
 from skyward.control.act.nodes.offers import ASK_WITHIN, Offered, find_offers, provider_config
 from skyward.control.decide.machines.sources import MachineSource
-from skyward.control.observe.costs import Terms
+from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.startup import StartupTracker
 from skyward.errors import ProvisioningError, SkywardError
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
@@ -308,9 +308,9 @@ class Launcher:
         node.terms = self._terms(instance)
         return node
 
-    def _terms(self, instance: Instance) -> Terms:
+    def _terms(self, instance: Instance) -> SlotPrice:
         place, slots = self._instances[instance.id], self._options.worker.concurrency
-        return Terms(self._offers[place].accelerators or place.provider, place.hourly_price, slots)
+        return SlotPrice(self._offers[place].accelerators or place.provider, place.hourly_price, slots)
 
     def _with_options(self, access: Access | None) -> Access | None:
         """Return the access to a machine, with the timeouts of the options where these are set."""

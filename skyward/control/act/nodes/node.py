@@ -17,7 +17,7 @@ from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
 from skyward.control.act.tasks.task import Work
 from skyward.control.decide.tasks.deadlines import LOOK, UNHEARD, Deadlines
 from skyward.control.observe.costs import FREE
-from skyward.control.observe.startup import Boot
+from skyward.control.observe.startup import NodeStartup
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
 from skyward.link.blob_inventory import BlobInventory
@@ -25,7 +25,7 @@ from skyward.link.bulk import BulkPath, NodeFullError
 from skyward.link.channel import Channel
 from skyward.link.connection.hello import WorkerProcess
 from skyward.link.launch import enter_worker, start_worker
-from skyward.link.ssh.worker import StrayWorkerError
+from skyward.link.ssh.worker import OrphanWorkerError
 from skyward.providers.protocol import Instance, LocalAccess, SSHAccess
 from skyward.wire.protocol.flow import WINDOW
 from skyward.wire.protocol.messages import (
@@ -38,9 +38,9 @@ from skyward.wire.protocol.messages import (
     Event,
     Farewell,
     Finished,
-    Leaving,
     Metrics,
-    Reported,
+    NodeReport,
+    PartialResultPending,
     Shutdown,
     Submit,
 )
@@ -118,7 +118,7 @@ class Node:
         self.machine = machine
         self.instance = instance
         self.address = ""
-        self.boot = Boot(rank, machine)
+        self.boot = NodeStartup(rank, machine)
         self.phase = "requested"
         self.received = self.sent = 0
         self.replicator: Replicator | None = None
@@ -172,7 +172,7 @@ class Node:
         else:
             try:
                 self._worker = await start_worker(access, {**environment, **own}, within, plan, self.report)
-            except StrayWorkerError as error:
+            except OrphanWorkerError as error:
                 if isinstance(access, SSHAccess) and access.lent:
                     self.stray = error.directory
                 raise
@@ -205,7 +205,7 @@ class Node:
                 self._keep(replace(now, at=time.time()))
             case Farewell():
                 self._silent.set()
-            case Leaving(task) if self._deadlines is not None:
+            case PartialResultPending(task) if self._deadlines is not None:
                 self._deadlines.leaving(task, time.monotonic())
                 self._pass_on(event)
             case Finished(task) if self._deadlines is not None:
@@ -229,7 +229,7 @@ class Node:
         """Pass on the buffered events of tasks that another process sent."""
         buffered, self._buffered = self._buffered or [], None
         for event in buffered:
-            if isinstance(event, Reported):
+            if isinstance(event, NodeReport):
                 self._holdings.adopt((blob.key, blob.size) for blob in event.blobs)
                 self._tell_blobs(stored=tuple(blob.key for blob in event.blobs))
             self._on_event(self, event)

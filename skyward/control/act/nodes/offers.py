@@ -9,12 +9,12 @@ from typing import Any
 
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.errors import ProviderMissingError, SkywardError, SpecError
-from skyward.offers import Asked, Candidate, ask, excluded_by, no_offer_fits, rank, reason_of
+from skyward.offers import Candidate, SpecOffers, ask, excluded_by, no_offer_fits, rank, reason_of
 from skyward.providers.protocol import Offer, Provider, ProviderConfig, acts_on, find_provider, not_acted_on
 from skyward.specs import Spec
 from skyward.specs.options import Selection
 
-__all__ = ["ASK_WITHIN", "Found", "Offered", "find_offers", "provider_config"]
+__all__ = ["ASK_WITHIN", "FoundOffers", "Offered", "find_offers", "provider_config"]
 
 ASK_WITHIN = 120.0
 """Default timeout of a provider's listing of offers in seconds; `provision_timeout` overrides it."""
@@ -90,7 +90,7 @@ def _restored(place: MachineSource, spec: Spec, offer: Offer, config: ProviderCo
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundOffers:
     """Offers for one group.
 
     Attributes:
@@ -113,14 +113,14 @@ class _Answer:
     error: Exception | None = None
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> SpecOffers:
         """The answer in the form that `rank` takes."""
-        return Asked(self.spec, self.config.name, self.offers, acts_on(self.config).fields)
+        return SpecOffers(self.spec, self.config.name, self.offers, acts_on(self.config).fields)
 
 
 async def find_offers(
     specs: Sequence[Spec], selection: Selection, *, priced: bool = False, within: float = ASK_WITHIN
-) -> Found:
+) -> FoundOffers:
     """Find the offers that fit any of `specs`, best first; see `skyward.offers.rank` for the order.
 
     With "cheapest", the providers of all specs are queried concurrently; with "first", one after another, until one
@@ -147,7 +147,7 @@ async def find_offers(
             raise error
         raise no_offer_fits([each.asked for each in answers], ranking, reasons) from error
     notes = tuple(dict.fromkeys(_left_out(answers[number].config, reason) for number, reason in reasons.items()))
-    return Found(tuple(_places(answers, ranking.candidates)), notes)
+    return FoundOffers(tuple(_places(answers, ranking.candidates)), notes)
 
 
 async def _ask(spec: Spec, config: ProviderConfig, within: float) -> _Answer:

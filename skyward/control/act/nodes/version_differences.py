@@ -9,7 +9,7 @@ from skyward.control.act.nodes.node import Node
 from skyward.control.act.tasks.task import Work
 from skyward.providers.protocol import SSHAccess
 
-__all__ = ["Differences"]
+__all__ = ["VersionDifferences"]
 
 _LONGEST = 1024 * 1024
 """Maximum size in bytes of a pickle that is searched: a larger one would block the interpreter for up to a second."""
@@ -17,7 +17,7 @@ _LONGEST = 1024 * 1024
 _logger = logging.getLogger(__name__)
 
 
-class Differences:
+class VersionDifferences:
     """Version differences of the nodes of one pool; warns once per library. Runs on the library's loop."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from skyward.wire.protocol.messages import Payload
 if TYPE_CHECKING:
     from skyward.kept.handles import Kept
 
-__all__ = ["HomeValue", "Inputs", "Value", "with_note"]
+__all__ = ["Inputs", "LocalValue", "Value", "with_note"]
 
 
 class Value(Protocol):
@@ -41,7 +41,7 @@ class Value(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HomeValue:
+class LocalValue:
     """A result in the memory of the client."""
 
     payload: Payload
@@ -160,6 +160,6 @@ def with_note(error: BaseException, note: str) -> BaseException:
     return copy
 
 
-def _pickled(future: Future[Any], name: str) -> HomeValue:
+def _pickled(future: Future[Any], name: str) -> LocalValue:
     outgoing = encode(future.result(), f"a result that {name}() takes")
-    return HomeValue(outgoing.payload, outgoing.blobs, outgoing.kept)
+    return LocalValue(outgoing.payload, outgoing.blobs, outgoing.kept)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-from skyward.control.act.tasks.inputs import HomeValue, Inputs, Value
+from skyward.control.act.tasks.inputs import Inputs, LocalValue, Value
 from skyward.control.act.tasks.remote_results import RemoteResult
-from skyward.control.act.tasks.task import Arrived, TaskFuture, handles_in
+from skyward.control.act.tasks.task import EncodedResult, TaskFuture, handles_in
 
 __all__ = ["Prerequisites"]
 
@@ -82,6 +82,6 @@ def _undecoded(future: Future[Any]) -> Value | None:
     arrived = Future.result(future)
     if isinstance(arrived, RemoteResult):
         return arrived
-    if isinstance(future, TaskFuture) and isinstance(arrived, Arrived):
-        return HomeValue(arrived.payload, arrived.blobs, tuple(handles_in(arrived.payload)))
+    if isinstance(future, TaskFuture) and isinstance(arrived, EncodedResult):
+        return LocalValue(arrived.payload, arrived.blobs, tuple(handles_in(arrived.payload)))
     return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
-from skyward.control.act.tasks.task import Arrived, TaskFuture, Work
+from skyward.control.act.tasks.task import EncodedResult, TaskFuture, Work
 from skyward.errors import NodeLostError, PoolClosedError, TaskCancelledError
 from skyward.formatting import joined, size_text
 from skyward.process import background
@@ -57,7 +57,7 @@ class RemoteResult:
     def __init__(self, owner: "RemoteResults", recipe: Work) -> None:
         self.payload = Payload(b"")
         self.node: Node | None = None
-        self.home: Arrived | None = None
+        self.home: EncodedResult | None = None
         self.recipe = recipe
         self.failure: BaseException | None = None
         self.restoring: asyncio.Task[None] | None = None
@@ -87,7 +87,7 @@ class RemoteResult:
             return self.home.blobs
         return {blob.key: RemoteBlob(blob, self) for blob in blobs_of([self.payload])}
 
-    def coming(self) -> Future[Arrived]:
+    def coming(self) -> Future[EncodedResult]:
         """Return a future of the result in the client's memory, as a copy of the caller's own.
 
         It fails with the exception of the task's second run, or the reason why the result cannot be restored.
@@ -245,7 +245,7 @@ class RemoteResults:
 
     # On the client.
 
-    async def bring(self, result: RemoteResult) -> Arrived:
+    async def bring(self, result: RemoteResult) -> EncodedResult:
         """Return the result in memory of its own; runs its task again if needed.
 
         Raises:
@@ -255,11 +255,11 @@ class RemoteResults:
             await self.restore(result)
             if result.home is not None:
                 copies = {key: memoryview(bytearray(view)) for key, view in result.home.blobs.items()}
-                return Arrived(result.home.payload, copies)
+                return EncodedResult(result.home.payload, copies)
             with contextlib.suppress(ResultLostError):
                 return await self.fetch(result)
 
-    async def fetch(self, result: RemoteResult) -> Arrived:
+    async def fetch(self, result: RemoteResult) -> EncodedResult:
         """Fetch a result from its node.
 
         Raises:
@@ -270,7 +270,7 @@ class RemoteResults:
             if node is None or not node.is_up:
                 raise ConnectionError("it is on no node")
             fetched = [(blob.key, asyncio.wrap_future(node.fetch(blob))) for blob in blobs_of([payload])]
-            return Arrived(payload, {key: await coming for key, coming in fetched})
+            return EncodedResult(payload, {key: await coming for key, coming in fetched})
         except ConnectionError:
             if node is not None and node.is_up:
                 await node.lost_within(NOTICED_WITHIN)
@@ -336,7 +336,7 @@ class RemoteResults:
             result.failure = TaskCancelledError(f"{name} was cancelled as it ran again, since its result was lost.")
         elif (error := Future.exception(future)) is not None:
             result.failure = error
-        elif isinstance(arrived := Future.result(future), Arrived):
+        elif isinstance(arrived := Future.result(future), EncodedResult):
             result.payload, result.home = arrived.payload, arrived
         if not result.is_wanted:
             self.forget(result)

@@ -13,7 +13,7 @@ from skyward.errors import OperatorError
 from skyward.process import background
 from skyward.wire.protocol.messages import Blob
 
-__all__ = ["Remains", "Run", "Runner", "follow"]
+__all__ = ["Run", "Runner", "TaskOutcome", "follow"]
 
 
 class Runner(Protocol):
@@ -51,7 +51,7 @@ def follow(runner: Runner, work: Work) -> "Run[Any]":
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class TaskOutcome:
     """Final or partial outcome of one task.
 
     Attributes:
@@ -125,7 +125,7 @@ class Run[T]:
         """Bytes of results that are being transferred to the client."""
         return sum(work.coming for work in self._works() if not work.future.done())
 
-    def remains(self) -> list[Remains]:
+    def remains(self) -> list[TaskOutcome]:
         """Return the outcome of each of its tasks so far, by rank. Does not wait."""
         return [_remains_of(work) for work in self._works()]
 
@@ -182,15 +182,15 @@ class Run[T]:
         return max(known) if known and len(known) == len(times) else None
 
 
-def _remains_of(work: Work) -> Remains:
+def _remains_of(work: Work) -> TaskOutcome:
     future, node = work.future, work.nodes[-1] if work.nodes else None
     if not future.done():
-        return Remains(node, is_over=False)
+        return TaskOutcome(node, is_over=False)
     if not future.cancelled() and future.exception() is None:
-        return Remains(node, True, future.result())
+        return TaskOutcome(node, True, future.result())
     if work.left is not None:
-        return Remains(node, True, work.left.decode())
-    return Remains(node, True, is_lost=node is not None)
+        return TaskOutcome(node, True, work.left.decode())
+    return TaskOutcome(node, True, is_lost=node is not None)
 
 
 def _has_failed(work: Work) -> bool:

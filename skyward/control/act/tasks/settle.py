@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.control.act.tasks.remote_results import RemoteResult
-from skyward.control.act.tasks.task import Arrived, Work
+from skyward.control.act.tasks.task import EncodedResult, Work
 from skyward.control.decide.tasks.messages import Outcome, Settle
 from skyward.errors import (
     BudgetExhaustedError,
@@ -43,7 +43,7 @@ def settle(
     work: Work,
     outcome: Outcome | BaseException,
     reason: str = "",
-    arrived: Arrived | RemoteResult | None = None,
+    arrived: EncodedResult | RemoteResult | None = None,
 ) -> None:
     """End `work`, unless it has ended before."""
     if work.future.done():
@@ -58,17 +58,19 @@ def settle(
 _NOTHING = Outgoing(Payload(b""))
 
 
-def _settle(work: Work, outcome: Outcome | BaseException, reason: str, arrived: Arrived | RemoteResult | None) -> None:
+def _settle(
+    work: Work, outcome: Outcome | BaseException, reason: str, arrived: EncodedResult | RemoteResult | None
+) -> None:
     work.running = False
     work.ended_at = time.monotonic()
     for feeder in work.feeders:
         feeder.stop()
     if outcome in ("value", "raised") and arrived is not None:
-        if work.stream is not None and isinstance(arrived, Arrived):
+        if work.stream is not None and isinstance(arrived, EncodedResult):
             work.stream.finish(arrived.decode)
         work.future.set_result(arrived)
         return
-    if outcome in ("cancelled", "timeout") and isinstance(arrived, Arrived) and arrived.payload.data:
+    if outcome in ("cancelled", "timeout") and isinstance(arrived, EncodedResult) and arrived.payload.data:
         work.left = arrived
     if outcome == "cancelled":
         work.future.end_cancelled(f"{work.code.name}() was cancelled{work.unwanted or _where(work)}.")
@@ -82,7 +84,7 @@ def _error(
     work: Work,
     outcome: Outcome | BaseException,
     reason: str,
-    arrived: Arrived | RemoteResult | None,
+    arrived: EncodedResult | RemoteResult | None,
 ) -> BaseException:
     name = work.code.name
     match outcome:
@@ -118,7 +120,7 @@ def _error(
         case "unfunded":
             return BudgetExhaustedError(f"{name}() did not run: {reason}.")
         case _:
-            failure = arrived.decode() if isinstance(arrived, Arrived) else None
+            failure = arrived.decode() if isinstance(arrived, EncodedResult) else None
             if isinstance(failure, Failure):
                 try:
                     error = with_fix(failure.rebuild())

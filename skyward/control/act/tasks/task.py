@@ -14,7 +14,7 @@ from skyward.control.act.tasks import stopping
 from skyward.control.act.tasks.inputs import Inputs
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer
-from skyward.control.observe.costs import FREE, Terms
+from skyward.control.observe.costs import FREE, SlotPrice
 from skyward.control.observe.origin import Origin
 from skyward.errors import RemoteError, TaskCancelledError, UsageError
 from skyward.kept.handles import Kept
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from skyward.control.act.tasks.remote_blobs import RemoteBlob
     from skyward.control.act.tasks.remote_results import RemoteResult  # circular: a result knows the task that made it
 
-__all__ = ["Arrived", "BroadcastWork", "Sink", "TaskFuture", "Undecoded", "Work", "handles_in"]
+__all__ = ["BroadcastWork", "EncodedResult", "Sink", "TaskFuture", "Undecoded", "Work", "handles_in"]
 
 
 class Sink(Protocol):
@@ -60,7 +60,7 @@ class Undecoded(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class EncodedResult:
     """A result that a node sent, with its blobs, and the handles of kept values inside it."""
 
     payload: Payload
@@ -85,10 +85,10 @@ class Arrived:
 
 
 @runtime_checkable
-class Away(Protocol):
+class PendingResult(Protocol):
     """A result that is not on the client, and is fetched on request."""
 
-    def coming(self) -> "Future[Arrived]":
+    def coming(self) -> "Future[EncodedResult]":
         """Fetch the result; return a future of it."""
 
 
@@ -305,11 +305,11 @@ class TaskFuture[T](Future[T]):
         self._decode(arrived)
         return self._error
 
-    def _away(self, arrived: object) -> Away | None:
+    def _away(self, arrived: object) -> PendingResult | None:
         """Return a result that is still to be fetched; None for any other."""
-        if isinstance(arrived, Arrived) or self._decoded:
+        if isinstance(arrived, EncodedResult) or self._decoded:
             return None
-        return arrived if isinstance(arrived, Away) else None
+        return arrived if isinstance(arrived, PendingResult) else None
 
     @property
     def is_lent(self) -> bool:
@@ -334,7 +334,7 @@ class TaskFuture[T](Future[T]):
         """Release the handles in a result that the caller has extracted."""
         if self.done() and not self.cancelled() and super().exception(0) is None:
             arrived = super().result(0)
-            if isinstance(arrived, Arrived):
+            if isinstance(arrived, EncodedResult):
                 arrived.kept.clear()
 
     def _decode(self, arrived: object, *, own: bool = False) -> None:
@@ -343,7 +343,7 @@ class TaskFuture[T](Future[T]):
             if self._decoded:
                 return
             try:
-                if self._lent and not own and isinstance(arrived, Arrived):
+                if self._lent and not own and isinstance(arrived, EncodedResult):
                     self._value = arrived.decode_copy()
                 else:
                     self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
@@ -380,7 +380,7 @@ def _wait_in_pieces(future: Future[Any], deadline: float | None) -> None:
             raise TimeoutError
 
 
-def _bring(coming: Future[Arrived], deadline: float | None) -> Arrived:
+def _bring(coming: Future[EncodedResult], deadline: float | None) -> EncodedResult:
     """Wait for a result that is being fetched, and return it."""
     if background.on_loop():
         coming.cancel()
@@ -453,7 +453,7 @@ class Work:
     queued_at: float = field(default_factory=time.monotonic)
     sent_at: float | None = None
     ended_at: float | None = None
-    terms: Terms = FREE
+    terms: SlotPrice = FREE
     yielded: int = 0
     error: str = ""
     group_limit: float | None = None
@@ -461,7 +461,7 @@ class Work:
     grace: float = 0.0
     is_leaving: bool = False
     coming: int = 0
-    left: Arrived | None = None
+    left: EncodedResult | None = None
     inputs: Inputs | None = None
     broken: BaseException | None = None
     unwanted: str = ""

@@ -24,14 +24,12 @@ from skyward.control.decide.tasks.messages import (
     BroadcastEnded,
     Cancel,
     CancelBroadcast,
-    CheckDeadlines,
+    CheckPrefetched,
     Delivered,
     Dispatch,
     Dropped,
     Effect,
     Ended,
-    Found,
-    Holding,
     Member,
     Message,
     NodeDraining,
@@ -48,6 +46,8 @@ from skyward.control.decide.tasks.messages import (
     Stop,
     Stored,
     Submitted,
+    TasksFound,
+    UniqueResults,
     Withheld,
 )
 from skyward.control.decide.tasks.queue import WaitingTasks
@@ -215,7 +215,7 @@ class TaskManager:
                 self._open_broadcast(message, effects)
             case NodeJoined():
                 self._join(message, now, effects)
-            case Found():
+            case TasksFound():
                 self._take_over(message, now)
             case NodeDraining(rank):
                 self._drain(rank, effects)
@@ -261,7 +261,7 @@ class TaskManager:
                     self._withheld.discard(task)
                     record.life.move("queued", now, "its inputs are available again")
                     self._waiting.put_back(task, record.needs, record.target)
-            case Holding(rank, count):
+            case UniqueResults(rank, count):
                 self._holding[rank] = count
             case Cancel(tasks):
                 self._cancel(tasks, effects)
@@ -281,7 +281,7 @@ class TaskManager:
                     if shapes is None or self._broadcasts[broadcast].needs in shapes:
                         del self._broadcasts[broadcast]
                         effects.append(BroadcastEnded(broadcast))
-            case CheckDeadlines():
+            case CheckPrefetched():
                 self._recall(now, effects)
         self._dispatch(now, effects)
         if not self._tasks and (self.idle_since is None or effects):
@@ -342,7 +342,7 @@ class TaskManager:
                 record.size = max(1, record.size)
                 self._add_member(broadcast, rank, share, effects)
 
-    def _take_over(self, found: Found, now: float) -> None:
+    def _take_over(self, found: TasksFound, now: float) -> None:
         self._numbers = itertools.count(max(next(self._numbers), found.last + 1))
         for task in found.tasks:
             self._tasks[task] = TaskState(task, found.rank, replayable=False, node=found.rank)

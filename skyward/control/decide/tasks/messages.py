@@ -12,14 +12,12 @@ __all__ = [
     "BroadcastEnded",
     "Cancel",
     "CancelBroadcast",
-    "CheckDeadlines",
+    "CheckPrefetched",
     "Delivered",
     "Dispatch",
     "Dropped",
     "Effect",
     "Ended",
-    "Found",
-    "Holding",
     "Member",
     "Message",
     "NodeDraining",
@@ -36,6 +34,8 @@ __all__ = [
     "Stop",
     "Stored",
     "Submitted",
+    "TasksFound",
+    "UniqueResults",
     "Withheld",
 ]
 
@@ -96,7 +96,7 @@ class NodeJoined:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TasksFound:
     """Report tasks that a joined node already has, which cannot be replayed; numbers up to `last` are taken."""
 
     tasks: tuple[int, ...]
@@ -200,7 +200,7 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class UniqueResults:
     """Report the number of results that only this node has, which keep it from being terminated as empty."""
 
     rank: int
@@ -231,7 +231,7 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckDeadlines:
+class CheckPrefetched:
     """Report that time has passed."""
 
 
@@ -239,7 +239,7 @@ type Message = (
     Submitted
     | Broadcast
     | NodeJoined
-    | Found
+    | TasksFound
     | NodeDraining
     | NodeLost
     | NodeRemoved
@@ -251,11 +251,11 @@ type Message = (
     | Ended
     | Withheld
     | Released
-    | Holding
+    | UniqueResults
     | Cancel
     | CancelBroadcast
     | Abandon
-    | CheckDeadlines
+    | CheckPrefetched
 )
 
 type Outcome = Literal[

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import pytest
 
 from skyward.control.act.nodes import cluster as cluster_module
-from skyward.control.act.nodes.cluster import Clustering
+from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.errors import CollectionLostError, CollectionUnavailableError
 from skyward.link import collections
 from skyward.wire.collections.requests import Request
-from skyward.wire.protocol.messages import Clustered, Command, Join, Kept, Leave, Losses, Told
+from skyward.wire.protocol.messages import Clustered, Command, Join, Kept, Leave, Losses, LossReported
 
 pytestmark = pytest.mark.unit
 
@@ -49,15 +49,15 @@ class Member:
             self.asked.set()
 
 
-def cluster_of(count: int) -> tuple[Clustering, list[Any]]:
-    clustering = Clustering("pool", bytes(32))
+def cluster_of(count: int) -> tuple[ClusterManager, list[Any]]:
+    clustering = ClusterManager("pool", bytes(32))
     members: list[Any] = [Member(rank) for rank in range(count)]
     for member in members:
         clustering.handle(member, Clustered(member.address))
     return clustering, members
 
 
-async def certified(clustering: Clustering) -> None:
+async def certified(clustering: ClusterManager) -> None:
     """Start, and wait for the certificates."""
     clustering.start()
     making = clustering._making
@@ -81,7 +81,7 @@ async def told_to_join(member: Member) -> Join:
 
 def test_next_node_joins_after_all_earlier_ones_and_knows_them() -> None:
     async def scene() -> None:
-        clustering = Clustering("pool", bytes(32))
+        clustering = ClusterManager("pool", bytes(32))
         newcomers: list[Any] = [Member(rank) for rank in range(3)]
         for newcomer in newcomers:
             clustering.add(newcomer)
@@ -312,7 +312,7 @@ def test_client_enters_the_new_cluster_after_all_members_were_lost(made: list[Cl
         assert newcomer.losses == [("queue", "q")]
         assert await clustering._perform(REQUEST) == "answer"
         assert [client.seeds for client in made] == [(only.address,), (newcomer.address,)]
-        clustering.handle(newcomer, Told("queue", "q"))
+        clustering.handle(newcomer, LossReported("queue", "q"))
         assert newcomer.losses == []
         await clustering.close()
 
@@ -330,7 +330,7 @@ def test_operation_requests_a_node_and_waits_while_it_boots(
         return ""
 
     async def scene() -> None:
-        clustering = Clustering("pool", bytes(32), need_node)
+        clustering = ClusterManager("pool", bytes(32), need_node)
         await certified(clustering)
         operation = asyncio.get_running_loop().create_task(clustering._perform(REQUEST))
         async with asyncio.timeout(20):
@@ -349,7 +349,7 @@ def test_operation_requests_a_node_and_waits_while_it_boots(
 
 def test_operation_fails_at_once_without_any_possible_node(made: list[Client]) -> None:
     async def scene() -> None:
-        clustering = Clustering("pool", bytes(32), lambda: "pool 'pool' has spent its budget")
+        clustering = ClusterManager("pool", bytes(32), lambda: "pool 'pool' has spent its budget")
         await certified(clustering)
         with pytest.raises(CollectionUnavailableError, match="cannot be reached: pool 'pool' has spent its budget.$"):
             await clustering._perform(REQUEST)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skyward.control.act.event_router import EventRouter
-from skyward.control.act.tasks.task import Arrived
+from skyward.control.act.tasks.task import EncodedResult
 from skyward.control.decide.tasks.messages import Ended
 from skyward.errors import RemoteError
 from skyward.link.bulk import NodeFullError
@@ -56,10 +56,10 @@ def ended(error: Exception, outcome: Any = "value", **task: float) -> tuple[obje
     return end, router, node
 
 
-def arrived(router: EventRouter, task: int) -> Arrived:
+def arrived(router: EventRouter, task: int) -> EncodedResult:
     """Return the result of a task."""
     found = router.arrived[task]
-    assert isinstance(found, Arrived)
+    assert isinstance(found, EncodedResult)
     return found
 
 

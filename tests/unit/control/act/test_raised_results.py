@@ -8,7 +8,7 @@ from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.run import Run
 from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.streams import StreamBuffer
-from skyward.control.act.tasks.task import Arrived, TaskFuture, Work
+from skyward.control.act.tasks.task import EncodedResult, TaskFuture, Work
 from skyward.control.decide.tasks.messages import Settle
 from skyward.wire.payloads.code import PreparedCode, prepare_code
 from skyward.wire.payloads.payload import dumps, encode_call
@@ -30,7 +30,7 @@ def ended(error: str, stream: StreamBuffer | None = None) -> tuple[Work, Settle]
     work = Work(CODE, encode_call((), {}, "cell"), TaskFuture(), sink, stream=stream, task=7, nodes=[1])
     work.error, work.seconds = error, 0.5
     end = final(work, Settle(7, "value"))
-    settle(work, end.outcome, end.reason, Arrived(Payload(dumps(42))))
+    settle(work, end.outcome, end.reason, EncodedResult(Payload(dumps(42))))
     return work, end
 
 

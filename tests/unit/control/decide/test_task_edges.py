@@ -10,12 +10,11 @@ from skyward.control.decide.tasks.messages import (
     BroadcastEnded,
     Cancel,
     CancelBroadcast,
-    CheckDeadlines,
+    CheckPrefetched,
     Delivered,
     Dispatch,
     Effect,
     Ended,
-    Holding,
     Member,
     NodeDraining,
     NodeJoined,
@@ -27,6 +26,7 @@ from skyward.control.decide.tasks.messages import (
     Settle,
     Stop,
     Submitted,
+    UniqueResults,
     Withheld,
 )
 from skyward.values.needs import NOTHING, Needs
@@ -162,9 +162,9 @@ def test_prefetched_task_behind_a_long_task_is_recalled_for_a_free_node() -> Non
     manager.handle(Ended(first, 0, "value", 0.0), 0.0)
     (long, second, third), _ = submit(manager, 3)
     manager.handle(NodeJoined(1, 1), 0.0)
-    assert manager.handle(CheckDeadlines(), RECALL_AFTER / 2) == []
-    assert manager.handle(CheckDeadlines(), RECALL_AFTER) == [Recall(third, 0)]
-    assert manager.handle(CheckDeadlines(), 2 * RECALL_AFTER) == [Recall(second, 0)]  # the first is recalled already
+    assert manager.handle(CheckPrefetched(), RECALL_AFTER / 2) == []
+    assert manager.handle(CheckPrefetched(), RECALL_AFTER) == [Recall(third, 0)]
+    assert manager.handle(CheckPrefetched(), 2 * RECALL_AFTER) == [Recall(second, 0)]  # the first is recalled already
     assert sent(manager.handle(Ended(third, 0, "returned", 0.0), 1.0)) == [(third, 1)]
     assert manager.node_of(long) == 0
 
@@ -321,10 +321,10 @@ def test_withheld_task_pinned_to_a_node_ends_with_it() -> None:
 def test_node_with_unique_results_is_not_empty() -> None:
     manager = manager_with(1)
     assert manager.is_empty(0)
-    manager.handle(Holding(0, 2), 0.0)
+    manager.handle(UniqueResults(0, 2), 0.0)
     assert not manager.is_empty(0)
-    manager.handle(Holding(0, 0), 0.0)
+    manager.handle(UniqueResults(0, 0), 0.0)
     assert manager.is_empty(0)
-    manager.handle(Holding(0, 1), 0.0)
+    manager.handle(UniqueResults(0, 1), 0.0)
     manager.handle(NodeLost(0, "crash"), 0.0)
     assert manager.is_empty(0), "they are lost with it"

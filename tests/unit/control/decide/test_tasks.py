@@ -16,7 +16,7 @@ from skyward.control.decide.tasks.messages import (
     Broadcast,
     BroadcastEnded,
     Cancel,
-    CheckDeadlines,
+    CheckPrefetched,
     Delivered,
     Dispatch,
     Ended,
@@ -386,7 +386,7 @@ class TaskQueue(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.01, RECALL_AFTER * 2]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        self.tell(CheckDeadlines())
+        self.tell(CheckPrefetched())
 
     # Invariants.
 

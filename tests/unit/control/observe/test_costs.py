@@ -7,13 +7,13 @@ import pytest
 from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.run import Run
 from skyward.control.act.tasks.task import TaskFuture, Work
-from skyward.control.observe.costs import CellAccounts, Terms, cost_of
+from skyward.control.observe.costs import CellAccounts, SlotPrice, cost_of
 from skyward.control.observe.origin import Origin
 from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import Outgoing
 from skyward.wire.protocol.messages import Payload
 
-DEAR = Terms("A100", 3600.0, 4)
+DEAR = SlotPrice("A100", 3600.0, 4)
 """A slot of it costs 0.25 USD a second."""
 
 FIRST, SECOND = Origin(1, "a", "train()"), Origin(2, "b", "test()")
@@ -36,7 +36,7 @@ def work(task: int = 1, **state: Any) -> Work:
         ({}, 5.0),  # running
         ({"ended_at": 104.0}, 1.0),  # without a report of its node
         ({"sent_at": None}, 0.0),  # pending
-        ({"terms": Terms("local", 0.0, 4)}, 0.0),
+        ({"terms": SlotPrice("local", 0.0, 4)}, 0.0),
         ({"sent_at": 130.0}, 0.0),  # no negative costs when the clock goes back
     ],
 )

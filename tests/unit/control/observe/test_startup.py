@@ -7,7 +7,7 @@ import pytest
 
 from skyward.bootstrap import PhaseEvent
 from skyward.control.observe import startup as booting
-from skyward.control.observe.startup import Boot, StartupTracker, UsualTimes
+from skyward.control.observe.startup import NodeStartup, StartupTracker, UsualTimes
 from skyward.errors import JournalError, NodeStartError
 from skyward.journal import Journal, PoolRecord
 
@@ -56,18 +56,18 @@ class _Unwritable:
 
 
 def test_unwritable_journal_does_not_prevent_starts() -> None:
-    boots, boot = StartupTracker(_Unwritable()), Boot(0, 1)
+    boots, boot = StartupTracker(_Unwritable()), NodeStartup(0, 1)
     boot.took = {"deps": 3.0}
     boots.up(boot, "aws")
     assert boots.usual.of("aws", "", "deps") == 3.0
-    entered = Boot(1, 2)
+    entered = NodeStartup(1, 2)
     entered.took = {"deps": 90.0}
     boots.up(entered, "aws", was_there=True)
     assert boots.usual.of("aws", "", "deps") == 3.0, "a recovered node does not count for usual durations"
 
 
 def test_log_of_a_start_has_each_phase_and_the_full_failure(record: PoolRecord) -> None:
-    boots, boot = StartupTracker(record), Boot(3, 7)
+    boots, boot = StartupTracker(record), NodeStartup(3, 7)
     boots.begin(boot)
     boot.enter("connecting")
     boot.heard(PhaseEvent("skipped", "env"))
@@ -85,7 +85,7 @@ def test_log_of_a_start_has_each_phase_and_the_full_failure(record: PoolRecord) 
         "failed: bootstrap phase 'deps' failed (status 1):",
         *"abcde",
     ]
-    boots.up(Boot(3, 8), "aws")
+    boots.up(NodeStartup(3, 8), "aws")
     assert boots.failures == {}
 
 
@@ -93,7 +93,7 @@ def test_logs_of_starts_are_bounded(record: PoolRecord, monkeypatch: pytest.Monk
     monkeypatch.setattr(booting, "LOGS", 10_000)
     boots = StartupTracker(record)
     for rank in range(50):
-        boot = Boot(rank, rank)
+        boot = NodeStartup(rank, rank)
         boots.begin(boot)
         boots.failed(boot, NodeStartError("it failed", "x" * 2000))
     assert [rank for rank in range(50) if boots.log(rank)] == [46, 47, 48, 49]
