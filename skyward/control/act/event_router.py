@@ -80,7 +80,7 @@ class EventRouter:
         node_at: "Callable[[int], Node | None]",
         tell: Callable[[plane.Message], None],
         delivered: Callable[[int], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
         wrote: Callable[[int, int, Literal["stdout", "stderr"], str], None],
         leave: "Callable[[Node, Finished, Work], RemoteResult | None]",
         lost: "Callable[[Node, Work, RemoteResult], None]",

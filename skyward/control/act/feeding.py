@@ -28,7 +28,7 @@ class Feeding:
         node_of: Callable[[int], Node | None],
         not_fed: Callable[[Node, Work, ConnectionError | NodeFullError], None],
         delivered: Callable[[int], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._node_of = node_of
         self._not_fed = not_fed

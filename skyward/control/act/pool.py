@@ -44,6 +44,7 @@ from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, R
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
 from skyward.journal import ClusterEntry, PoolRecord
+from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
@@ -87,6 +88,7 @@ class Pool:
             if options.cluster is False
             else ClusterManager(name, record.derive("authority"), self._use_node, self._note)
         )
+        self._background = BackgroundTasks()
         self._works: dict[int, Work] = {}
         self.task_record = TaskHistory(self._works, self._rank_of)
         wrote = self.task_record.wrote
@@ -98,14 +100,14 @@ class Pool:
             self._holds_results,
             self._note,
             lambda: self._fleet.nodes.values(),
-            self._spawn,
+            self._background.spawn,
         )
         self._router = EventRouter(
             self._works,
             lambda rank: self._fleet.nodes.get(rank),
             self._tell,
             self._delivered,
-            self._spawn,
+            self._background.spawn,
             wrote,
             self._results.leave,
             self._withhold,
@@ -114,11 +116,10 @@ class Pool:
         self._arrived, self.log = self._router.arrived, self._router.log
         self._fleet = Fleet(self._launchers, self._tell, self._router.handle, self.clustering, self._reported)
         self.boots = self._fleet.boots
-        self._feeding = Feeding(self._node_of, self._router.not_fed, self._delivered, self._spawn)
-        self._prerequisites = Prerequisites(self._spawn)
+        self._feeding = Feeding(self._node_of, self._router.not_fed, self._delivered, self._background.spawn)
+        self._prerequisites = Prerequisites(self._background.spawn)
         self._cancelling: list[Work] = []
         self._broadcasts: dict[int, BroadcastWork] = {}
-        self._background: set[asyncio.Task[None]] = set()
         self._timer = Timer(lambda: self._tell(plane.Tick()))
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._close, say)
@@ -148,11 +149,11 @@ class Pool:
         self._keep_machines = bool(earlier)
         for group, launcher in self._launchers.items():
             launcher.adopt([entry for entry in earlier if entry.group == group])
-        self._spawn(self._renew_record())
+        self._background.spawn(self._renew_record())
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
         self._bus.emit(events.PoolReady, len(self._ready().tasks.ranks), _now() - self._began)
-        self._spawn(DeadlockDetector(self.name, self._works, self.cancel).watch(self._ready()))
+        self._background.spawn(DeadlockDetector(self.name, self._works, self.cancel).watch(self._ready()))
         if self.clustering is not None:
             self.clustering.start()
 
@@ -201,9 +202,7 @@ class Pool:
         self._bus.emit(events.PoolStopping)
         self._router.closing = True
         self._timer.stop()
-        for task in tuple(self._background):
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._background.cancel()
         closed = f"Pool {self.name!r} was closed before this task ended. Open it and send it again."
         if self._observer is not None and not self._keep_machines:
             self._observer.stopping(closed)
@@ -416,7 +415,7 @@ class Pool:
                 work.broken, work.error = with_note(error, note), type(error).__name__
             self._tell(tasks.Released(work.task, broken=work.broken is not None))
 
-        self._spawn(restore())
+        self._background.spawn(restore())
 
     def cancel(self, works: Iterable[Work]) -> None:
         """Cancel tasks, later on the loop: many calls make one step. Each ends once its node has stopped it."""
@@ -588,11 +587,6 @@ class Pool:
         work.running, work.sent_at, work.terms = True, _now(), node.terms
         node.submit(work, attempt, share, partial(self._router.not_sent, node, work))
         self._feeding.begin(work)
-
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
     def _settle(self, task: int, outcome: tasks.Outcome, reason: str) -> None:
         work = self._works.pop(task, None)

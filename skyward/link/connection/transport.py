@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from skyward.process.background_tasks import BackgroundTasks
+
 if TYPE_CHECKING:
     from skyward.providers.protocol import SSHAccess
 
@@ -42,15 +44,12 @@ CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 """Preferred ciphers: a tunnel has about twice the throughput that it has with ChaCha20."""
 
 
-_ending: set[asyncio.Task[Any]] = set()
+_ending = BackgroundTasks()
 
 
 async def run_to_completion[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, also if the caller is cancelled; return its result."""
-    task = asyncio.get_running_loop().create_task(coroutine)
-    _ending.add(task)
-    task.add_done_callback(_ending.discard)
-    return await asyncio.shield(task)
+    return await asyncio.shield(_ending.spawn(coroutine))
 
 
 class LinkError(ConnectionError):

@@ -28,6 +28,7 @@ from skyward.link.connection.transport import (
     is_path,
     run_to_completion,
 )
+from skyward.process.background_tasks import BackgroundTasks
 from skyward.providers.protocol import ExecAccess
 
 __all__ = ["ExecTransport"]
@@ -94,7 +95,7 @@ class ExecTransport:
         self._unanswered = 0
         self._pinging = loop.create_task(self._ping())
         self._watching = loop.create_task(self._watch())
-        self._tunnels: set[asyncio.Task[None]] = set()
+        self._tunnels = BackgroundTasks()
 
     @classmethod
     async def connect(cls, access: ExecAccess) -> Self:
@@ -188,23 +189,14 @@ class ExecTransport:
             raise LinkError(f"no tunnel to {self._access.target}: {error}") from None
         listening.setblocking(False)
         command = (*self._access.command, python, "-ISc", _RELAY, host, str(remote))
-        self._keep(_accept(listening, command, self._keep))
-
-    def _keep(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tunnels.add(task)
-        task.add_done_callback(self._tunnels.discard)
-        return task
+        self._tunnels.spawn(_accept(listening, command, self._tunnels.spawn))
 
     async def close(self) -> None:
         """See `Transport`."""
         await run_to_completion(self._close())
 
     async def _close(self) -> None:
-        tunnels = tuple(self._tunnels)
-        for task in tunnels:
-            task.cancel()
-        await asyncio.gather(*tunnels, return_exceptions=True)
+        await self._tunnels.cancel()
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(TimeoutError):

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -12,6 +12,7 @@ from skyward.control.act.nodes.replication import Replicator
 from skyward.control.decide.collections import Contents
 from skyward.errors import CollectionLostError, CollectionUnavailableError, PoolClosedError
 from skyward.process import background
+from skyward.process.background_tasks import BackgroundTasks
 from skyward.wire.collections.lost import Loss, Name, name_of, reads
 from skyward.wire.collections.requests import Request
 from skyward.wire.protocol.messages import Clustered, Fetched, Join, Keep, Kept, Leave, Losses, LossReported, Peered
@@ -81,7 +82,7 @@ class ClusterManager:
         self._users = 0
         self._using: asyncio.Task[None] | None = None
         self._leaving = asyncio.Lock()
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background = BackgroundTasks()
         self._closed = False
 
     def add(self, node: "Node") -> None:
@@ -97,7 +98,7 @@ class ClusterManager:
     def start(self) -> None:
         """Start forming the cluster. Its certificates are made on another thread."""
         if self._making is None and not self._closed:
-            self._making = self._spawn(self._make())
+            self._making = self._background.spawn(self._make())
 
     async def _make(self) -> None:
         def make() -> "Authority":
@@ -141,7 +142,7 @@ class ClusterManager:
         if event.address:
             self._members[node] = event.address
             if self._client is not None:
-                self._spawn(self._keep_reaching(self._client, node, event.address))
+                self._background.spawn(self._keep_reaching(self._client, node, event.address))
         elif was_joining:
             _logger.warning("node %s did not join the cluster of its pool: %s; trying again", node.rank, event.why)
             asyncio.get_running_loop().call_later(_RETRY_DELAY, self._try_again, node)
@@ -176,7 +177,7 @@ class ClusterManager:
             self._era += 1
             client, self._client = self._client, None
             if client is not None:
-                self._spawn(client.close())  # this ends the operations that are under way
+                self._background.spawn(client.close())  # this ends the operations that are under way
 
     @property
     def _lost(self) -> tuple[Loss, ...]:
@@ -263,7 +264,7 @@ class ClusterManager:
     def _use(self) -> None:
         """Request a node, now and for as long as operations are under way."""
         if self._using is None:
-            self._using = self._spawn(self._keep_using())
+            self._using = self._background.spawn(self._keep_using())
             self._need_node()
 
     async def _keep_using(self) -> None:
@@ -283,7 +284,7 @@ class ClusterManager:
         if self._client is not None:
             return self._client
         if self._entering is None or self._entering.done():
-            self._entering = self._spawn(self._enter())
+            self._entering = self._background.spawn(self._enter())
         entering = self._entering
         await asyncio.wait([entering])
         self._check_open()
@@ -335,7 +336,7 @@ class ClusterManager:
             return None
         for node, address in self._members.items():
             if address not in seeds:
-                self._spawn(self._keep_reaching(client, node, address))
+                self._background.spawn(self._keep_reaching(client, node, address))
         return client
 
     async def _reach_all(self, client: "ClusterClient") -> tuple[str, ...]:
@@ -362,17 +363,9 @@ class ClusterManager:
         self._closed = True
         self.replicator.close()
         self._changed.set()
-        for task in tuple(self._background):
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._background.cancel()
         if self._client is not None:
             await self._client.close()
-
-    def _spawn[T](self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
 
 
 async def _reach(client: "ClusterClient", node: "Node", address: str) -> str:

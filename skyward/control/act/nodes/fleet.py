@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.control.act.nodes.launching import Launcher
@@ -14,6 +14,7 @@ from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.messages import MachineMessage
 from skyward.control.decide.tasks.messages import Dropped, Overdue, Stored
 from skyward.errors import ProvisioningError
+from skyward.process.background_tasks import BackgroundTasks
 from skyward.wire.protocol.messages import Clustered, Event, Fetched, Kept, LossReported, NodeReport, Peered, Topology
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class Fleet:
         self._brought_up: dict[int, Node] = {}
         self._asked: set[int] = set()
         self._starting: dict[int, asyncio.Task[None]] = {}
-        self._background: set[asyncio.Task[None]] = set()
-        self._strays: set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
+        self._strays = BackgroundTasks()
 
     def do(self, effect: machines.Effect, total: int) -> None:
         """Execute an effect. `total`: desired number of nodes."""
@@ -74,16 +75,16 @@ class Fleet:
             case machines.Request(group, place, numbers):
                 self._asked.update(numbers)
                 self._owners.update(dict.fromkeys(numbers, self._launchers[group]))
-                self._spawn(self._request(self._launchers[group], place, numbers))
+                self._background.spawn(self._request(self._launchers[group], place, numbers))
             case machines.Install(machine, rank):
-                self._starting[machine] = self._spawn(self._bring_up(machine, rank))
+                self._starting[machine] = self._background.spawn(self._bring_up(machine, rank))
             case machines.Activate():
                 self.announce(total)
             case machines.Left(rank, reason, again):
                 if self.nodes.pop(rank, None) is None and again:
                     self.boots.refused(rank, reason)
             case machines.Terminate(machine, reason):
-                self._spawn(self._terminate(machine, reason))
+                self._background.spawn(self._terminate(machine, reason))
             case _:
                 pass  # concerns a rank: the task manager handles it
 
@@ -99,9 +100,7 @@ class Fleet:
         Raises:
             ProvisioningError: some machines may be left. All others are terminated.
         """
-        for task in tuple(self._background):
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._background.cancel()
         await self._differences.close()
         if self.clustering is not None:
             await self.clustering.close()
@@ -122,30 +121,21 @@ class Fleet:
     def _end_stray(self, machine: int, node: Node) -> None:
         """End the worker of a closed node that was unreachable, as soon as its machine can be reached again."""
         if node.stray:
-            task = asyncio.get_running_loop().create_task(self._owners[machine].end_stray(node))
-            self._strays.add(task)
-            task.add_done_callback(self._strays.discard)
+            self._strays.spawn(self._owners[machine].end_stray(node))
 
     async def _end_strays(self) -> None:
         """Wait up to `STRAYS_WITHIN` for unreachable machines, so that a short outage leaves no worker behind."""
         if self._strays:
-            await asyncio.wait(self._strays, timeout=STRAYS_WITHIN)
-        for task in tuple(self._strays):
-            task.cancel()
+            await asyncio.wait(list(self._strays), timeout=STRAYS_WITHIN)
+        for _ in self._strays:
             _logger.warning("a worker is unreachable and may still run; it exits when its lease expires")
-        await asyncio.gather(*self._strays, return_exceptions=True)
+        await self._strays.cancel()
 
     async def _tear_down(self) -> None:
         launchers = self._launchers.values()
         ends = await asyncio.gather(*(launcher.teardown() for launcher in launchers), return_exceptions=True)
         if errors := [end for end in ends if end is not None]:
             raise ProvisioningError("; ".join(str(error) or type(error).__name__ for error in errors))
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
 
     async def _request(self, launcher: Launcher, place: MachineSource, numbers: Sequence[int]) -> None:
         instances: Sequence[Instance] = ()

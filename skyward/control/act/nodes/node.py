@@ -26,6 +26,7 @@ from skyward.link.channel import Channel
 from skyward.link.connection.hello import WorkerProcess
 from skyward.link.launch import enter_worker, start_worker
 from skyward.link.ssh.worker import OrphanWorkerError
+from skyward.process.background_tasks import BackgroundTasks
 from skyward.providers.protocol import Instance, LocalAccess, SSHAccess
 from skyward.wire.protocol.flow import WINDOW
 from skyward.wire.protocol.messages import (
@@ -146,7 +147,7 @@ class Node:
         self._bulk: BulkPath | None = None
         self._watching: asyncio.Task[None] | None = None
         self._buffered: list[Event] | None = None
-        self._shipping: set[asyncio.Task[None]] = set()
+        self._shipping = BackgroundTasks()
         self._closing: asyncio.Task[None] | None = None
         self._silent = asyncio.Event()
         self._gone = asyncio.Event()
@@ -348,9 +349,7 @@ class Node:
                     self._settle_unsent(work.task, sent=False)
                     failed(error)
 
-        task = asyncio.get_running_loop().create_task(ship())
-        self._shipping.add(task)
-        task.add_done_callback(self._shipping.discard)
+        self._shipping.spawn(ship())
 
     def _settle_unsent(self, task: int, *, sent: bool) -> None:
         self._unsent.pop(task).set_result(sent)
@@ -575,7 +574,7 @@ class Node:
                     await self._silent.wait()
 
     async def _close(self, *, leave: bool) -> None:
-        for task in tuple(self._shipping):
+        for task in self._shipping:
             task.cancel()
         for number in tuple(self._unsent):
             self._settle_unsent(number, sent=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
 from skyward.control.decide.replication import GiveUp, Have, Pull, ReplicationPlan, Transfer, Wait
 from skyward.link.bulk import NodeFullError
+from skyward.process.background_tasks import BackgroundTasks
 from skyward.providers.protocol import LocalAccess
 from skyward.wire.protocol.messages import Blob, Fetch, Fetched, Peered, Peering
 
@@ -47,7 +48,7 @@ class Replicator:
         self._ports: dict[int, str] = {}
         self._transfers: dict[tuple[int, bytes], _InTransfer] = {}
         self._refused: dict[tuple[int, bytes], NodeFullError | ResultLostError] = {}
-        self._fetching: set[asyncio.Task[None]] = set()
+        self._fetching = BackgroundTasks()
 
     # The nodes.
 
@@ -156,9 +157,7 @@ class Replicator:
         if isinstance(view, memoryview):
             self._put(number, key, view)
             return
-        fetching = asyncio.get_running_loop().create_task(self._fetch(number, key, view))
-        self._fetching.add(fetching)
-        fetching.add_done_callback(self._fetching.discard)
+        self._fetching.spawn(self._fetch(number, key, view))
 
     async def _fetch(self, number: int, key: bytes, blob: RemoteBlob) -> None:
         """Fetch a blob that a node cannot get from its peer, and send it to that node."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from skyward.bootstrap import Mismatches, words_in
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.tasks.task import Work
+from skyward.process.background_tasks import BackgroundTasks
 from skyward.providers.protocol import SSHAccess
 
 __all__ = ["VersionDifferences"]
@@ -23,7 +24,7 @@ class VersionDifferences:
     def __init__(self) -> None:
         self._warned: set[str] = set()
         self._of: dict[Node, asyncio.Task[tuple[Mismatches, Mapping[str, frozenset[str]]] | None]] = {}
-        self._looking: set[asyncio.Task[None]] = set()
+        self._checks = BackgroundTasks()
 
     def look(self, node: Node, work: Work) -> None:
         """Check the function and arguments of a task whose function is new to the node."""
@@ -32,9 +33,7 @@ class VersionDifferences:
             return  # no differences, the usual case
         parts = (work.code.outgoing.payload.data, work.call.payload.data)
         pickles = [part for part in parts if isinstance(part, bytes | bytearray) and len(part) <= _LONGEST]
-        task = asyncio.get_running_loop().create_task(self._look(node, pickles))
-        self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
+        self._checks.spawn(self._look(node, pickles))
 
     async def _look(self, node: Node, pickles: Sequence[bytes | bytearray]) -> None:
         if node not in self._of:
@@ -56,10 +55,10 @@ class VersionDifferences:
 
     async def close(self) -> None:
         """Cancel all checks."""
-        under_way = [*self._looking, *self._of.values()]
-        for task in under_way:
+        for task in self._of.values():
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await self._checks.cancel()
+        await asyncio.gather(*self._of.values(), return_exceptions=True)
 
 
 async def _found(node: Node) -> tuple[Mismatches, Mapping[str, frozenset[str]]] | None:

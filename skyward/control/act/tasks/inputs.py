@@ -78,7 +78,7 @@ class Inputs:
         """All futures, each once."""
         return tuple(dict.fromkeys((*self.takes, *self.after)))
 
-    def wait(self, callback: Callable[[Future[Any] | None], None]) -> None:
+    def wait(self, callback: Callable[[Future[Any] | None], object]) -> None:
         """Call `callback` once, on the loop: with the first future that fails, or with None once all have succeeded."""
         left = len(self.futures)
         over = False

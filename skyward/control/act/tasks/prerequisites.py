@@ -18,7 +18,7 @@ class Prerequisites:
         spawn: runs a coroutine for as long as the pool is open.
     """
 
-    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         self._spawn = spawn
         self._waiting: set[int] = set()
 

@@ -138,7 +138,7 @@ class RemoteResults:
         holds: "Callable[[Node, int], None]",
         note: Callable[[str], None],
         nodes: "Callable[[], Iterable[Node]]",
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._name = name
         self._retries = retries
