@@ -1,8 +1,7 @@
 """Projection of pools to the rows that the panel shows, and the differences between two states. No I/O, no clock."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from skyward.control.observe.costs import CellCost
@@ -168,20 +167,6 @@ def encode(value: Row | FormField | Snapshot | Delta | Reply) -> dict[str, Any]:
     return {name: getattr(value, name) for name in _NAMES[type(value)]}
 
 
-def _same_names(kind: type, but: Mapping[str, str], left: int = 0) -> Callable[[object], Iterable[Any]]:
-    """Return a getter of the attributes of a view that have the names of a row's fields.
-
-    It leaves out the first field (the pool) and the `left` last ones. `but` has the fields with another name.
-    """
-    names = _NAMES[kind][1:]
-    return attrgetter(*(but.get(name, name) for name in names[: len(names) - left]))
-
-
-_of_node = _same_names(NodeRow, {"price": "hourly_price"}, left=2)
-_of_trouble = _same_names(StartupFailureRow, {})
-_of_task = _same_names(TaskRow, {}, left=5)
-
-
 def _pool(snapshot: PoolSnapshot, recovered: int) -> PoolRow:
     return PoolRow(
         name=snapshot.name,
@@ -219,8 +204,24 @@ def _steady(pool: PoolRow, before: Row | None) -> PoolRow:
 
 
 def _node(pool: str, view: NodeView) -> NodeRow:
-    values = (*_of_node(view), _way_in(view.access), _kept(view.kept))
-    return NodeRow(pool, *values)
+    return NodeRow(
+        pool=pool,
+        machine=view.machine,
+        rank=view.rank,
+        state=view.state,
+        phase=view.phase,
+        group=view.group,
+        kind=view.kind,
+        address=view.address,
+        price=view.hourly_price,
+        slots=view.slots,
+        busy=view.busy,
+        asked_at=view.asked_at,
+        phase_at=view.phase_at,
+        usual=view.usual,
+        way_in=_way_in(view.access),
+        kept=_kept(view.kept),
+    )
 
 
 def _kept(views: tuple[KeptView, ...]) -> tuple[str, ...]:
@@ -241,8 +242,19 @@ def _way_in(access: Access | None) -> Literal["", "here", "ssh", "exec"]:
 
 
 def _trouble(pool: str, view: StartupFailureView) -> StartupFailureRow:
-    values = _of_trouble(view)
-    return StartupFailureRow(pool, *values)
+    return StartupFailureRow(
+        pool=pool,
+        rank=view.rank,
+        group=view.group,
+        phase=view.phase,
+        reason=view.reason,
+        lines=view.lines,
+        at=view.at,
+        attempt=view.attempt,
+        attempts=view.attempts,
+        retry_at=view.retry_at,
+        gave_up=view.gave_up,
+    )
 
 
 def _gauge(pool: str, view: NodeView) -> GaugeRow:
@@ -268,9 +280,24 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 def _task(pool: str, view: TaskView) -> TaskRow:
     origin = view.origin
-    cell = (None, "", "", False) if origin is None else (origin.number, origin.cell, origin.code, origin.former)
-    values = (*_of_task(view), 0.0 if view.ended_at is None else _cents(view.cost), *cell)
-    return TaskRow(pool, *values)
+    return TaskRow(
+        pool=pool,
+        number=view.number,
+        name=view.name,
+        state=view.state,
+        node=view.node,
+        queued_at=view.queued_at,
+        started_at=view.started_at,
+        ended_at=view.ended_at,
+        seconds=view.seconds,
+        yielded=view.yielded,
+        reason=view.reason,
+        cost=0.0 if view.ended_at is None else _cents(view.cost),
+        cell=None if origin is None else origin.number,
+        cell_id="" if origin is None else origin.cell,
+        code="" if origin is None else origin.code,
+        former=origin is not None and origin.former,
+    )
 
 
 def _cell(pool: str, account: CellCost) -> CellRow:
