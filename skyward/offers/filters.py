@@ -69,7 +69,7 @@ def _vcpus(spec: Spec, offer: Offer) -> str:
 
 
 def _memory(spec: Spec, offer: Offer) -> str:
-    return _too_few(spec.memory_gb, offer.instance_type.memory_gb, "GB of memory")
+    return _too_few(spec.memory_gb, offer.instance_type.memory_gb, "GiB of memory")
 
 
 def _too_few(asked: float | None, sold: float, what: str) -> str:

@@ -135,7 +135,7 @@ class Worker(Value):
     def __post_init__(self) -> None:
         whole(self.concurrency, "Worker concurrency", least=1, most=limits.CONCURRENCY)
         choice(self.executor, "Worker executor", Executor)
-        number(self.backlog_gb, "Worker backlog_gb", zero=True, most=limits.GB)
+        number(self.backlog_gb, "Worker backlog_gb", zero=True, most=limits.GIB)
 
     @property
     def resolved_executor(self) -> Literal["thread", "process"]:

@@ -7,7 +7,7 @@ __all__ = [
     "AMOUNT",
     "ATTEMPTS",
     "CONCURRENCY",
-    "GB",
+    "GIB",
     "INTERVAL",
     "NODES",
     "SECONDS",
@@ -31,7 +31,7 @@ INTERVAL: Final = 0.01
 VCPUS: Final = 100_000
 """Virtual CPUs of one node."""
 
-GB: Final = 1_000_000
+GIB: Final = 1_000_000
 """GiB of memory or disk of one node."""
 
 ACCELERATORS: Final = 10_000

@@ -97,18 +97,18 @@ OPTIONS: tuple[Option, ...] = (
     _pool(
         "--memory",
         to="memory_gb",
-        metavar="GB",
+        metavar="GIB",
         help="memory of each node",
         read=reading.gigabytes,
-        takes="a number of GB, such as 32",
+        takes="a number of GiB, such as 32",
     ),
     _pool(
         "--disk",
         to="disk_gb",
-        metavar="GB",
+        metavar="GIB",
         help="disk of each node",
         read=reading.gigabytes,
-        takes="a number of GB, such as 100",
+        takes="a number of GiB, such as 100",
     ),
     _choice("--arch", to="architecture", choices=("x86_64", "arm64"), help="architecture of the CPUs"),
     _choice(

@@ -74,13 +74,13 @@ def size(text: str) -> int:
     if unit and prefix and not binary:
         scale = 1000 ** (scale.bit_length() // 10)
     found = float(number) * scale
-    if found > limits.GB * 1e9:
-        raise SpecError(f"a size must be at most {limits.GB:,} GB, but got {text}: lower it.")
+    if found > limits.GIB * 2**30:
+        raise SpecError(f"a size must be at most {limits.GIB:,} GiB, but got {text}: lower it.")
     return int(found)
 
 
 def gigabytes(text: str) -> float:
-    """Parse a positive number of GB: `16`, `16GB`."""
+    """Parse a positive number of GiB: `16`, `16GiB`; `16GB` means the same, as providers use it."""
     return _above_zero(float(_parts(_GIGABYTES, text)[0]))
 
 

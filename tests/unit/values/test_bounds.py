@@ -107,7 +107,7 @@ def test_invalid_numbers_are_refused(make: Callable[..., object], name: str, kin
             "groups start with 12,000 nodes, and a pool has 10,000 at most: lower `nodes`.",
         ),
         (lambda: reading.duration("99999999d"), "a duration must be at most 315,360,000, but got"),
-        (lambda: reading.size("9" * 400), "a size must be at most 1,000,000 GB, but got"),
+        (lambda: reading.size("9" * 400), "a size must be at most 1,000,000 GiB, but got"),
     ],
 )
 def test_error_names_the_limit(make: Callable[[], object], said: str) -> None:
@@ -117,7 +117,7 @@ def test_error_names_the_limit(make: Callable[[], object], said: str) -> None:
 
 
 def test_numbers_at_the_limits_are_accepted() -> None:
-    assert sky.Spec(nodes=limits.NODES, ttl=limits.SECONDS, vcpus=limits.VCPUS, memory_gb=limits.GB)
+    assert sky.Spec(nodes=limits.NODES, ttl=limits.SECONDS, vcpus=limits.VCPUS, memory_gb=limits.GIB)
     assert sky.Worker(concurrency=limits.CONCURRENCY)
     assert sky.Options(reconcile_tick_interval=limits.INTERVAL, budget=limits.USD)
 
