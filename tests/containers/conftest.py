@@ -1,8 +1,7 @@
 """The engine of the tests of this tier, and pools of its containers."""
 
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,8 +9,6 @@ import pytest
 import skyward as sky
 from tests.containers.engine import IMAGE, Engine, why_not
 from tests.required import leave_out_for
-
-type Wait = Callable[[Callable[[], object], str], None]
 
 
 @pytest.fixture(scope="session")
@@ -46,17 +43,3 @@ def pool(shared_engine: Engine) -> Iterator[sky.Compute]:
     provider = containers(shared_engine)
     with sky.Compute(name="two", provider=provider, nodes=2, vcpus=1, memory_gb=1.5) as compute:
         yield compute
-
-
-@pytest.fixture
-def wait_for() -> Wait:
-    """Return a function that waits until a condition holds, and fails with its description otherwise."""
-
-    def wait(condition: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + 90
-        while not condition():
-            if time.monotonic() > deadline:
-                pytest.fail(f"waited 90 s for {what}")
-            time.sleep(0.05)
-
-    return wait

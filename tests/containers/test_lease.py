@@ -12,8 +12,9 @@ import skyward as sky
 from skyward.providers.protocol import Cluster, InstanceType, Offer
 from skyward.specs import Spec
 from skyward_providers import container
-from tests.containers.conftest import Wait, containers
+from tests.containers.conftest import containers
 from tests.containers.engine import IMAGE, Engine
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(180)]
 
@@ -53,7 +54,7 @@ def killed_client(engine: Engine, pool: str) -> str:
     return name
 
 
-def test_container_of_a_killed_client_is_removed_after_its_lease(engine: Engine, wait_for: Wait) -> None:
+def test_container_of_a_killed_client_is_removed_after_its_lease(engine: Engine) -> None:
     """The lease is 31 s: the grace of 1 s, and 30 s. The connection's processes end at once."""
     name = killed_client(engine, "orphan")
     wait_for(lambda: not engine.entering(name), "the `docker exec` of the client to end")
@@ -74,9 +75,7 @@ def test_container_of_a_killed_client_can_be_attached_to(engine: Engine) -> None
         assert engine.of("left") == [name]
 
 
-def test_container_that_is_never_used_is_removed(
-    engine: Engine, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_container_that_is_never_used_is_removed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that was killed between the start of a container and the first connection."""
     monkeypatch.setattr(container, "_FIRST_PROCESS", container._FIRST_PROCESS.replace("patience=60", "patience=10"))
     cluster = Cluster("c", "unheard-0", Spec(), OFFER, {"image": IMAGE, "network": "skyward-unheard-0"})

@@ -7,8 +7,9 @@ import signal
 import pytest
 
 import skyward as sky
-from tests.containers.conftest import Wait, containers
+from tests.containers.conftest import containers
 from tests.containers.engine import Engine
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(180)]
 
@@ -24,7 +25,7 @@ def attempt(seconds: float) -> str:
     return socket.gethostname()
 
 
-def test_killed_container_is_replaced_and_its_task_is_retried(engine: Engine, wait_for: Wait) -> None:
+def test_killed_container_is_replaced_and_its_task_is_retried(engine: Engine) -> None:
     with sky.Compute(provider=containers(engine), nodes=1, reconcile_tick_interval=1) as pool:
         (first,) = engine.of(pool.name)
         run = pool.start(attempt(2))
@@ -42,7 +43,7 @@ def packages_are_known(pool: sky.Compute) -> bool:
     return bool(looks) and all(look.done() for look in looks)
 
 
-def test_frozen_container_is_replaced_after_the_grace(engine: Engine, wait_for: Wait) -> None:
+def test_frozen_container_is_replaced_after_the_grace(engine: Engine) -> None:
     with sky.Compute(provider=containers(engine, grace=2), nodes=1, reconcile_tick_interval=1) as pool:
         (first,) = engine.of(pool.name)
         attempt(0) >> pool
@@ -56,7 +57,7 @@ def test_frozen_container_is_replaced_after_the_grace(engine: Engine, wait_for: 
         assert len(engine.of(pool.name)) == 1
 
 
-def test_broken_connection_loses_nothing(engine: Engine, wait_for: Wait, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_connection_loses_nothing(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     """Every `docker exec` is killed during a task: the client reconnects, and the task continues."""
     with sky.Compute(provider=containers(engine), nodes=1) as pool:
         (first,) = engine.of(pool.name)

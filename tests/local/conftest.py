@@ -1,14 +1,12 @@
 """Pools of real worker processes for the tests of this tier."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 import skyward as sky
-
-type Wait = Callable[[Callable[[], object], str], None]
 
 
 class Recorder:
@@ -49,14 +47,6 @@ def each_executor(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
 
 
 @pytest.fixture
-def wait_for() -> Wait:
-    """Wait until a condition holds; fail with the description of the condition."""
-
-    def wait(condition: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            if time.monotonic() > deadline:
-                pytest.fail(f"waited 60 s for {what}")
-            time.sleep(0.005)
-
-    return wait
+def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the test a journal, and all other data of the user, of its own."""
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))

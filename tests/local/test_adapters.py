@@ -14,7 +14,7 @@ import pytest
 
 import skyward as sky
 from tests.free_port import free_port
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -76,7 +76,7 @@ def directories() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob("skyward-*"))
 
 
-def test_nodes_of_a_pool_are_launched_by_an_adapter(adapters: sky.Adapter, start: Start, wait_for: Wait) -> None:
+def test_nodes_of_a_pool_are_launched_by_an_adapter(adapters: sky.Adapter, start: Start) -> None:
     adapter = start(adapters.address, adapters.token, "--max-groups", "2")
     for _ in range(2):  # the adapter serves several pools in turn, with one connection each
         with sky.Compute(provider=adapters, nodes=2) as pool:
@@ -89,7 +89,7 @@ def test_nodes_of_a_pool_are_launched_by_an_adapter(adapters: sky.Adapter, start
 
 
 def test_killed_adapter_leaves_no_machine_and_another_one_replaces_the_nodes(
-    adapters: sky.Adapter, start: Start, wait_for: Wait, caplog: pytest.LogCaptureFixture
+    adapters: sky.Adapter, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = start(adapters.address, adapters.token)
     with sky.Compute(provider=adapters, nodes=2) as pool:
@@ -110,7 +110,7 @@ def test_killed_adapter_leaves_no_machine_and_another_one_replaces_the_nodes(
 
 
 def test_tasks_run_again_when_an_adapter_stops(
-    adapters: sky.Adapter, start: Start, wait_for: Wait, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    adapters: sky.Adapter, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started, gate = tmp_path / "started", tmp_path / "gate"
 
@@ -136,7 +136,7 @@ def test_tasks_run_again_when_an_adapter_stops(
         assert future.result(20)
 
 
-def test_killed_client_leaves_no_machine(start: Start, wait_for: Wait, tmp_path: Path) -> None:
+def test_killed_client_leaves_no_machine(start: Start, tmp_path: Path) -> None:
     """Its workers end with it, and the adapter terminates the machines after the grace period."""
     program = """
 import sys, pathlib, skyward as sky
@@ -162,9 +162,7 @@ with sky.Adapter(token=sys.argv[1]) as adapters:
     assert [done.error for done in sky.reap(["killed"])] == [""]
 
 
-def test_wrong_token_is_refused(
-    adapters: sky.Adapter, start: Start, caplog: pytest.LogCaptureFixture, wait_for: Wait
-) -> None:
+def test_wrong_token_is_refused(adapters: sky.Adapter, start: Start, caplog: pytest.LogCaptureFixture) -> None:
     good = start(adapters.address, adapters.token)
     with sky.Compute(provider=adapters, nodes=1, cluster=False) as pool:
         stranger = start(adapters.address, "another token of no worth")
@@ -212,7 +210,7 @@ def test_invalid_command_line_is_reported(start: Start, options: list[str], expe
     assert len(adapter.output.read_text().splitlines()) == 1
 
 
-def test_death_of_the_child_process_is_reported(start: Start, wait_for: Wait) -> None:
+def test_death_of_the_child_process_is_reported(start: Start) -> None:
     adapter = start("127.0.0.1:9", TOKEN)
     wait_for(lambda: psutil.Process(adapter.popen.pid).children(), "the second process")
     adapter.keeper().kill()

@@ -12,7 +12,7 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -136,9 +136,7 @@ def test_output_of_a_coroutine_belongs_to_its_task(
     assert capfd.readouterr().out == "said\nin a thread\n"
 
 
-def test_cancel_cancels_the_coroutine_which_may_clean_up(
-    each_executor: sky.Compute, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_cancel_cancels_the_coroutine_which_may_clean_up(each_executor: sky.Compute, tmp_path: Path) -> None:
     started, outcome = tmp_path / "started", tmp_path / "told"
     future = wait_and_tell(str(started), str(outcome)) > each_executor
     wait_for(started.exists, "the coroutine to run")
@@ -155,7 +153,7 @@ def test_timeout_cancels_the_coroutine(each_executor: sky.Compute, tmp_path: Pat
     assert outcome.read_text() == "CancelledError"
 
 
-def test_closing_the_stream_ends_an_async_generator(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_closing_the_stream_ends_an_async_generator(each_executor: sky.Compute, tmp_path: Path) -> None:
     started, outcome = tmp_path / "started", tmp_path / "told"
     with stream_and_tell(str(started), str(outcome)) >> each_executor as stream:
         assert next(stream) == 1
@@ -164,7 +162,7 @@ def test_closing_the_stream_ends_an_async_generator(each_executor: sky.Compute, 
     assert tasks.add(1, 2) >> each_executor == 3
 
 
-def test_coroutine_that_does_not_stop_is_ended_by_force(tmp_path: Path, wait_for: Wait) -> None:
+def test_coroutine_that_does_not_stop_is_ended_by_force(tmp_path: Path) -> None:
     started = tmp_path / "started"
     with sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool:
         future = stubborn(str(started)) > pool

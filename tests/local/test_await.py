@@ -10,9 +10,9 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
 from tests.local.kernel import Kernel, started
 from tests.local.test_stopping import stands_still
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -46,7 +46,7 @@ def test_await_raises_the_error_of_the_task(pool: sky.Compute) -> None:
     asyncio.run(ask())
 
 
-def test_cancelled_coroutine_stops_its_task(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_cancelled_coroutine_stops_its_task(pool: sky.Compute, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
 
     async def ask() -> None:
@@ -91,7 +91,7 @@ def test_error_of_a_stream_follows_its_elements(pool: sky.Compute) -> None:
     assert taken == [0, 1, 2]
 
 
-def test_leaving_a_stream_stops_its_generator(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_leaving_a_stream_stops_its_generator(pool: sky.Compute, tmp_path: Path) -> None:
     closed, again = tmp_path / "closed", tmp_path / "again"
 
     async def read() -> None:
@@ -117,7 +117,7 @@ def test_streamed_group_is_read_with_async_for(pool: sky.Compute) -> None:
     assert asyncio.run(read()) == [list(range(20)), [2, 4, "slept"]]
 
 
-def test_leaving_a_streamed_group_stops_the_others(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_leaving_a_streamed_group_stops_the_others(pool: sky.Compute, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
 
     async def read() -> None:
@@ -131,7 +131,7 @@ def test_leaving_a_streamed_group_stops_the_others(pool: sky.Compute, tmp_path: 
     wait_for(lambda: stands_still(beat), "the other task to stop")
 
 
-def test_first_error_of_a_streamed_group_stops_the_others(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_first_error_of_a_streamed_group_stops_the_others(pool: sky.Compute, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
 
     async def read() -> None:
@@ -144,7 +144,7 @@ def test_first_error_of_a_streamed_group_stops_the_others(pool: sky.Compute, tmp
     wait_for(lambda: not beat.exists() or stands_still(beat), "the other task to stop")
 
 
-def test_running_is_true_while_a_node_has_the_task(tmp_path: Path, wait_for: Wait) -> None:
+def test_running_is_true_while_a_node_has_the_task(tmp_path: Path) -> None:
     go = tmp_path / "go"
     with sky.Compute(nodes=1) as pool:
         first = tasks.wait_for_file(str(go)) > pool

@@ -14,7 +14,7 @@ import pytest
 
 import skyward as sky
 from skyward.link import blob_inventory as holdings
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -98,9 +98,7 @@ def test_element_without_room_fails_only_its_task(small: sky.Compute) -> None:
         assert firsts(array(number, MB) for number in range(start, start + 10)) >> small == [*range(start, start + 10)]
 
 
-def test_queued_task_keeps_its_argument_during_evictions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for: Wait
-) -> None:
+def test_queued_task_keeps_its_argument_during_evictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyward.control.act.nodes.node.BLOB_BUDGET", 2 * MB)
     gate = tmp_path / "gate"
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=4)) as pool:
@@ -122,7 +120,7 @@ def test_evicted_and_resent_blobs_are_never_mixed_up(monkeypatch: pytest.MonkeyP
         assert sky.gather(*(first(arrays[pick]) for pick in picks)) >> pool == tuple(picks), f"seed {seed}"
 
 
-def test_node_lost_during_the_transfer_of_an_argument(wait_for: Wait) -> None:
+def test_node_lost_during_the_transfer_of_an_argument() -> None:
     large = array(5, 150 * MB)
     with sky.Compute(nodes=1) as pool:
         pid = os_pid() >> pool

@@ -11,8 +11,8 @@ from skyward import events as ev
 from skyward_jupyter.magics.magics import SkyMagics
 from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
-from tests.local.conftest import Wait
 from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
@@ -141,9 +141,7 @@ def test_large_result_is_returned_with_the_failure(notebook: Notebook, counted: 
     assert (found["events"], found["yields"]) == ([FAILED], [1])
 
 
-def test_background_cell_has_failed_before_its_result_is_requested(
-    notebook: Notebook, counted: Counted, wait_for: Wait
-) -> None:
+def test_background_cell_has_failed_before_its_result_is_requested(notebook: Notebook, counted: Counted) -> None:
     handle = notebook("%%sky --noblock\n1 / 0").result
     wait_for(handle.done, "the cell to end")
     assert handle.status == "failed"

@@ -13,8 +13,8 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
 from tests.scale import SCALE
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -34,9 +34,7 @@ def work(number: int, log: str, process: bool) -> int:
 
 @pytest.mark.timeout(60 + 60 * SCALE)
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_killed_workers_lose_no_task_and_run_none_more_often_than_its_retries(
-    tmp_path: Path, wait_for: Wait, executor: Any
-) -> None:
+def test_killed_workers_lose_no_task_and_run_none_more_often_than_its_retries(tmp_path: Path, executor: Any) -> None:
     """SIGKILL a worker repeatedly while thousands of tasks run: each returns its own result, once."""
     chosen = random.Random(seed := random.randrange(2**32))
 
@@ -71,7 +69,7 @@ def test_killed_workers_lose_no_task_and_run_none_more_often_than_its_retries(
     print(f"{len(killed)} kills, {TASKS} tasks, {sum(runs.values())} runs, at most {max(runs.values())} of one task")
 
 
-def test_scaling_down_ends_no_running_task(tmp_path: Path, wait_for: Wait) -> None:
+def test_scaling_down_ends_no_running_task(tmp_path: Path) -> None:
     log, gate = tmp_path / "log", tmp_path / "gate"
 
     @sky.function
@@ -95,7 +93,7 @@ def test_scaling_down_ends_no_running_task(tmp_path: Path, wait_for: Wait) -> No
         assert len(log.read_text().splitlines()) == 4, "a task ran twice"
 
 
-def test_drain_is_cancelled_when_the_node_is_needed_again(tmp_path: Path, wait_for: Wait) -> None:
+def test_drain_is_cancelled_when_the_node_is_needed_again(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
 
     @sky.function
@@ -119,7 +117,7 @@ def test_drain_is_cancelled_when_the_node_is_needed_again(tmp_path: Path, wait_f
         assert set(tasks.pid() @ pool) == before, "a node was replaced"
 
 
-def test_fixed_pool_replaces_lost_nodes_without_tasks(wait_for: Wait) -> None:
+def test_fixed_pool_replaces_lost_nodes_without_tasks() -> None:
     with sky.Compute(nodes=3) as pool:
         before = tasks.pid() @ pool
         for victim in before[1:]:

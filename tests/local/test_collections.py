@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import skyward as sky
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -236,7 +236,7 @@ def test_get_waits_for_an_item(each_executor: sky.Compute) -> None:
     assert future.result(20) == "item"
 
 
-def test_interrupted_get_takes_nothing(each_executor: sky.Compute, wait_for: Wait) -> None:
+def test_interrupted_get_takes_nothing(each_executor: sky.Compute) -> None:
     future = next_of("interrupted") > each_executor
     wait_for(lambda: running(future, each_executor), "it to run")
     assert future.cancel()
@@ -263,7 +263,7 @@ def test_barrier_wait_has_a_timeout(each_executor: sky.Compute) -> None:
     assert future.result(20) in (0, 1)
 
 
-def test_barrier_reset_and_separate_barriers(pool: sky.Compute, wait_for: Wait) -> None:
+def test_barrier_reset_and_separate_barriers(pool: sky.Compute) -> None:
     future = meet("broken", 3) > pool
     wait_for(lambda: one_waits(pool), "it to wait")
     with pytest.raises(sky.SpecError, match="this call asks for 2 parties, and the waiting ones for 3"):
@@ -283,7 +283,7 @@ def one_waits(pool: sky.Compute) -> bool:
     return False
 
 
-def test_interrupt_ends_a_wait_at_a_barrier(each_executor: sky.Compute, wait_for: Wait) -> None:
+def test_interrupt_ends_a_wait_at_a_barrier(each_executor: sky.Compute) -> None:
     future = meet("never", 2) > each_executor
     wait_for(lambda: running(future, each_executor), "it to run")
     assert future.cancel()

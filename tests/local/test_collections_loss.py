@@ -14,7 +14,7 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
@@ -89,7 +89,7 @@ class Busy:
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2])
-def test_loss_of_one_of_three_nodes_loses_nothing(three: sky.Compute, wait_for: Wait, victim: int) -> None:
+def test_loss_of_one_of_three_nodes_loses_nothing(three: sky.Compute, victim: int) -> None:
     cache, steps, seen, work = three.dict("cache"), three.counter("steps"), three.set("seen"), three.queue("work")
     for number in range(50):
         cache["before", number] = number
@@ -118,7 +118,7 @@ def test_loss_of_one_of_three_nodes_loses_nothing(three: sky.Compute, wait_for: 
     assert work.empty()
 
 
-def test_takers_get_each_item_once_while_a_node_is_lost(three: sky.Compute, wait_for: Wait) -> None:
+def test_takers_get_each_item_once_while_a_node_is_lost(three: sky.Compute) -> None:
     work = three.queue("work")
     numbers = iter(range(10_000))
 
@@ -139,7 +139,7 @@ def test_takers_get_each_item_once_while_a_node_is_lost(three: sky.Compute, wait
     assert work.empty()
 
 
-def test_barrier_waiters_survive_the_loss_of_another_node(three: sky.Compute, wait_for: Wait) -> None:
+def test_barrier_waiters_survive_the_loss_of_another_node(three: sky.Compute) -> None:
     """Two wait on each of two nodes; the replica of their barrier may be on the lost one."""
     waits = [three.start(meet(f"gate-{number}", 2), on=rank).future for number, rank in enumerate((0, 0, 2))]
     wait_for(lambda: three.snapshot().running == len(waits), "them to wait")
@@ -149,7 +149,7 @@ def test_barrier_waiters_survive_the_loss_of_another_node(three: sky.Compute, wa
     assert [future.result(30) for future in waits] == [0, 0, 2]
 
 
-def test_replacement_joins_the_same_cluster(three: sky.Compute, wait_for: Wait) -> None:
+def test_replacement_joins_the_same_cluster(three: sky.Compute) -> None:
     steps = three.counter("after")
     steps.increment(10)
     for victim in (0, 1):  # one after another, until most of the first three are replaced
@@ -160,7 +160,7 @@ def test_replacement_joins_the_same_cluster(three: sky.Compute, wait_for: Wait) 
         assert steps.increment() == 11 + victim
 
 
-def test_pool_of_two_waits_for_the_replacement(wait_for: Wait) -> None:
+def test_pool_of_two_waits_for_the_replacement() -> None:
     with sky.Compute(nodes=2) as pool:
         everyone_is_in(pool)
         cache = pool.dict("cache")
@@ -170,7 +170,7 @@ def test_pool_of_two_waits_for_the_replacement(wait_for: Wait) -> None:
         assert [cache[number] for number in range(30)] == [-number for number in range(30)]
 
 
-def test_nodes_hand_over_their_replicas_when_the_pool_shrinks(wait_for: Wait) -> None:
+def test_nodes_hand_over_their_replicas_when_the_pool_shrinks() -> None:
     with sky.Compute(nodes=4) as pool:
         everyone_is_in(pool)
         cache, steps = pool.dict("cache"), pool.counter("steps")
@@ -209,7 +209,7 @@ def on_thread(call: Callable[[], Any]) -> "Future[Any]":
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_strong_collections_lost_with_all_nodes_raise_once_and_work_again(nodes: int, wait_for: Wait) -> None:
+def test_strong_collections_lost_with_all_nodes_raise_once_and_work_again(nodes: int) -> None:
     with sky.Compute(nodes=nodes) as pool:
         everyone_is_in(pool)
         steps, full, never = pool.counter("steps"), pool.queue("full"), pool.queue("never")
@@ -257,7 +257,7 @@ def test_lock_lost_with_all_nodes_is_not_released_for_its_next_holder() -> None:
         holding.result(60)
 
 
-def test_client_operation_wakes_a_pool_without_nodes(wait_for: Wait) -> None:
+def test_client_operation_wakes_a_pool_without_nodes() -> None:
     with sky.Compute(nodes=(0, 2), autoscale_idle_timeout=2, autoscale_cooldown=0) as pool:
         steps = pool.counter("steps")
         assert steps.increment() == 1
@@ -269,7 +269,7 @@ def test_client_operation_wakes_a_pool_without_nodes(wait_for: Wait) -> None:
         assert steps.value == 1, "the pool counts as idle while the client waits"
 
 
-def test_strong_collections_raise_when_three_nodes_of_more_are_lost_at_once(wait_for: Wait) -> None:
+def test_strong_collections_raise_when_three_nodes_of_more_are_lost_at_once() -> None:
     with sky.Compute(nodes=4) as pool:
         everyone_is_in(pool)
         cache = pool.dict("cache")
@@ -283,7 +283,7 @@ def test_strong_collections_raise_when_three_nodes_of_more_are_lost_at_once(wait
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux")
-def test_attached_client_learns_of_content_that_the_former_client_wrote(wait_for: Wait) -> None:
+def test_attached_client_learns_of_content_that_the_former_client_wrote() -> None:
     script = (
         "import os, skyward as sky\n"
         "pool = sky.Compute(provider=sky.Local(outlives=True), nodes=1, name='left-shared', ttl=60).open()\n"

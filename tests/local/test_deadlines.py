@@ -10,7 +10,7 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
@@ -66,7 +66,7 @@ def test_result_that_arrives_after_the_deadline_is_a_timeout(node: sky.Compute) 
     assert tasks.pid() >> node == before
 
 
-def test_cancel_ends_a_task_that_holds_the_gil(node: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_cancel_ends_a_task_that_holds_the_gil(node: sky.Compute, tmp_path: Path) -> None:
     log = tmp_path / "log"
     future = holds_gil(600, str(log)) > node
     wait_for(log.exists, "the task to run")
@@ -92,7 +92,7 @@ def test_timeout_of_a_stream_that_holds_the_gil_reaches_its_reader(node: sky.Com
         next(stream)
 
 
-def test_task_beside_one_that_holds_the_gil_runs_again(tmp_path: Path, wait_for: Wait) -> None:
+def test_task_beside_one_that_holds_the_gil_runs_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     @sky.function
@@ -112,7 +112,7 @@ def test_task_beside_one_that_holds_the_gil_runs_again(tmp_path: Path, wait_for:
         assert beside.result(25) == 2
 
 
-def test_broadcast_that_holds_the_gil_ends_and_runs_once_on_each_node(tmp_path: Path, wait_for: Wait) -> None:
+def test_broadcast_that_holds_the_gil_ends_and_runs_once_on_each_node(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with sky.Compute(nodes=2, worker=sky.Worker(executor="thread")) as pool:
         with pytest.raises(sky.TaskTimeoutError):

@@ -17,7 +17,7 @@ from skyward.providers.protocol import LocalAccess
 from skyward.wire.transport.secrets import PASS_VARIABLE
 from skyward.wire.transport.trust import passes
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.local,
@@ -91,7 +91,7 @@ def test_closing_a_pool_ends_processes_of_tasks(pool: sky.Compute) -> None:
 
 
 @pytest.mark.parametrize("victim", ["worker", "inner supervisor", "outer supervisor"])
-def test_death_of_a_worker_ends_processes_of_tasks(pool: sky.Compute, victim: str, wait_for: Wait) -> None:
+def test_death_of_a_worker_ends_processes_of_tasks(pool: sky.Compute, victim: str) -> None:
     found = escapes() >> pool
     worker = worker_of(found[0])
     inner, outer = worker.parents()[:2]
@@ -157,9 +157,7 @@ time.sleep(600)
         ("thread", signal.SIGKILL, "forked"),
     ],
 )
-def test_death_of_the_client_ends_processes_of_tasks(
-    executor: str, number: signal.Signals, state: str, wait_for: Wait
-) -> None:
+def test_death_of_the_client_ends_processes_of_tasks(executor: str, number: signal.Signals, state: str) -> None:
     """Also if the worker cannot notice it, because a task holds the GIL, and if the client has forked."""
     root = str(Path(__file__).parents[2])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}

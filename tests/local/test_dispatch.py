@@ -9,7 +9,7 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -109,7 +109,7 @@ def test_shards_of_a_broadcast_add_up_to_the_data(each_executor: sky.Compute) ->
     assert tasks.shared(list(range(11))) @ each_executor == [[0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9]]
 
 
-def test_node_that_becomes_ready_joins_an_open_broadcast(tmp_path: Path, wait_for: Wait) -> None:
+def test_node_that_becomes_ready_joins_an_open_broadcast(tmp_path: Path) -> None:
     go = tmp_path / "go"
     with sky.Compute(nodes=2) as pool:
         run = pool.start(tasks.shared_slowly(list(range(6)), str(go)), on="all")
@@ -147,7 +147,7 @@ def test_instance_info_is_complete(pool: sky.Compute) -> None:
     assert zero.network.interface == "lo"
 
 
-def test_instance_info_in_process_slots(wait_for: Wait) -> None:
+def test_instance_info_in_process_slots() -> None:
     worker = sky.Worker(concurrency=2, executor="process")
     with sky.Compute(nodes=1, worker=worker, accelerator="A100:2") as pool:
 
@@ -181,7 +181,7 @@ def test_snapshot_of_a_pool(pool: sky.Compute) -> None:
     assert (snapshot.min, snapshot.max, snapshot.desired) == (2, 2, 2)
 
 
-def test_resize_changes_the_number_of_nodes(wait_for: Wait) -> None:
+def test_resize_changes_the_number_of_nodes() -> None:
     with sky.Compute(nodes=1) as pool:
         pool.resize(3)
         wait_for(lambda: len(tasks.pid() @ pool) == 3, "three nodes")

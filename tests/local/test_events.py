@@ -17,9 +17,9 @@ import skyward as sky
 from skyward import events as ev
 from skyward.control.act.tasks import deadlock
 from tests.local import tasks
-from tests.local.conftest import Wait
 from tests.local.test_outliving import client_that_dies
 from tests.unit.events.test_order import ENDS, TASK
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
@@ -121,7 +121,7 @@ def test_event_of_a_task_names_the_error_that_its_caller_gets(monkeypatch: pytes
         assert failed.reason in str(refused.value)
 
 
-def test_killed_node_is_lost_and_replaced(wait_for: Wait) -> None:
+def test_killed_node_is_lost_and_replaced() -> None:
     with sky.Compute(nodes=2) as pool, pool.events(ev.NodeLost, ev.NodeReady) as stream:
         os.kill(pool.start(tasks.pid(), on=1).future.result(30), signal.SIGKILL)
         lost, ready = stream.get(30), stream.get(30)
@@ -133,7 +133,7 @@ def test_killed_node_is_lost_and_replaced(wait_for: Wait) -> None:
     assert ready.machine != lost.machine
 
 
-def test_scaling_events_match_the_decisions_of_the_pool(wait_for: Wait) -> None:
+def test_scaling_events_match_the_decisions_of_the_pool() -> None:
     with sky.Compute(nodes=(0, 2), autoscale_idle_timeout=0.2, autoscale_cooldown=0) as pool:
         stream = pool.events(ev.ScalingDecided)
         assert tasks.add(1, 1) >> pool == 2
@@ -207,7 +207,7 @@ def test_async_for_reads_events_without_blocking_the_loop() -> None:
     assert beats > 3
 
 
-def test_abandoned_stream_leaves_no_thread(wait_for: Wait) -> None:
+def test_abandoned_stream_leaves_no_thread() -> None:
     with sky.Compute(nodes=1) as pool:
         before = threading.active_count()
         for event in pool.events(replay=True):

@@ -17,7 +17,7 @@ import skyward as sky
 from benchmarks.kernel import bytes_sent
 from skyward.control.act.tasks.run import Run
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]
 
@@ -191,7 +191,7 @@ def test_nodes_without_a_cluster_are_each_sent_a_copy() -> None:
 
 @pytest.mark.parametrize("victim", [0, 1, 3])
 @pytest.mark.usefixtures("either_way")
-def test_node_is_lost_during_replication(gate: Gate, wait_for: Wait, victim: int) -> None:
+def test_node_is_lost_during_replication(gate: Gate, victim: int) -> None:
     with sky.Compute(nodes=4, retry_on_interruption=5, worker=TWO) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
@@ -206,7 +206,7 @@ def test_node_is_lost_during_replication(gate: Gate, wait_for: Wait, victim: int
 
 
 @pytest.mark.usefixtures("apart")
-def test_nodes_receive_it_while_it_is_still_being_sent(gate: Gate, wait_for: Wait) -> None:
+def test_nodes_receive_it_while_it_is_still_being_sent(gate: Gate) -> None:
     with sky.Compute(nodes=4) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
@@ -219,7 +219,7 @@ def test_nodes_receive_it_while_it_is_still_being_sent(gate: Gate, wait_for: Wai
 
 
 @pytest.mark.usefixtures("apart")
-def test_nodes_behind_a_lost_node_resume_where_they_were(gate: Gate, wait_for: Wait) -> None:
+def test_nodes_behind_a_lost_node_resume_where_they_were(gate: Gate) -> None:
     with sky.Compute(nodes=4, retry_on_interruption=5) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
@@ -232,7 +232,7 @@ def test_nodes_behind_a_lost_node_resume_where_they_were(gate: Gate, wait_for: W
 
 
 @pytest.mark.usefixtures("apart")
-def test_nodes_behind_a_stalled_node_pull_from_another(gate: Gate, wait_for: Wait) -> None:
+def test_nodes_behind_a_stalled_node_pull_from_another(gate: Gate) -> None:
     with sky.Compute(nodes=3, retry_on_interruption=5) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
@@ -249,7 +249,7 @@ def test_nodes_behind_a_stalled_node_pull_from_another(gate: Gate, wait_for: Wai
 
 
 @pytest.mark.usefixtures("either_way")
-def test_node_that_joins_during_replication_gets_it_from_the_others(gate: Gate, wait_for: Wait) -> None:
+def test_node_that_joins_during_replication_gets_it_from_the_others(gate: Gate) -> None:
     with sky.Compute(nodes=2, worker=TWO) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
@@ -265,7 +265,7 @@ def test_node_that_joins_during_replication_gets_it_from_the_others(gate: Gate, 
 
 
 @pytest.mark.usefixtures("either_way")
-def test_draining_nodes_forward_no_blobs(gate: Gate, wait_for: Wait) -> None:
+def test_draining_nodes_forward_no_blobs(gate: Gate) -> None:
     """The pool shrinks while the drained node has half of a blob that the others need."""
     with sky.Compute(nodes=3) as pool:
         everyone_is_in(pool)

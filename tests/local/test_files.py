@@ -14,11 +14,11 @@ from skyward.wire.payloads.digest import content_address
 from skyward_jupyter.magics.magics import SkyMagics
 from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
-from tests.local.conftest import Wait
 from tests.local.elsewhere import Elsewhere
 from tests.local.kernel import started
 from tests.unit.files.sides import contents
 from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
@@ -98,7 +98,7 @@ def test_chdir_ends_with_the_cell(local: Notebook, folder: Path) -> None:
     assert local["where"] == [str(folder)] * 2
 
 
-def test_concurrent_cells_in_one_process_have_their_own_folders(local: Notebook, folder: Path, wait_for: Wait) -> None:
+def test_concurrent_cells_in_one_process_have_their_own_folders(local: Notebook, folder: Path) -> None:
     """Each keeps its folder after the other has left it."""
     cell = """%%sky --noblock --on 0
 import os, time

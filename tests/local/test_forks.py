@@ -13,7 +13,7 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.local,
@@ -65,7 +65,7 @@ def forked(how: str) -> tuple[str, int]:
     ("how", "status"), [("return", 0), ("a large return", 0), ("exit", 3), ("raise", 1), ("_exit", 5)]
 )
 def test_forked_child_never_reports_for_its_task(
-    pool: sky.Compute, how: str, status: int, capfd: pytest.CaptureFixture[str], wait_for: Wait
+    pool: sky.Compute, how: str, status: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert forked(how) >> pool == ("task", status)
     output = Printed(capfd)
@@ -126,9 +126,7 @@ def helped_then_dies(path: str) -> str:
     return "never"
 
 
-def test_death_of_a_task_process_is_noticed_while_its_helper_lives(
-    pool: sky.Compute, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_death_of_a_task_process_is_noticed_while_its_helper_lives(pool: sky.Compute, tmp_path: Path) -> None:
     path = tmp_path / "helper"
     assert (helped_then_dies(str(path)) > pool).result(20) == "ran again"
     helper = int(path.read_text())
@@ -149,7 +147,7 @@ def helped_and_deaf(path: str) -> None:
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["timeout", "cancel"])
-def test_task_that_ignores_interrupts_ends_with_its_helper(tmp_path: Path, wait_for: Wait, cancelled: bool) -> None:
+def test_task_that_ignores_interrupts_ends_with_its_helper(tmp_path: Path, cancelled: bool) -> None:
     path = tmp_path / "helper"
     with sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool:
         future = helped_and_deaf(str(path)).with_timeout(60 if cancelled else 5) > pool
@@ -174,9 +172,7 @@ def leaves_a_daemon(go: str) -> int:
     return daemon
 
 
-def test_daemon_outlives_its_task_and_not_its_node(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], wait_for: Wait
-) -> None:
+def test_daemon_outlives_its_task_and_not_its_node(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     go = tmp_path / "go"
     with sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool:
         daemon = leaves_a_daemon(str(go)) >> pool

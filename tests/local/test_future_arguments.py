@@ -12,7 +12,7 @@ import pytest
 import skyward as sky
 from skyward import events as ev
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -61,7 +61,7 @@ def test_future_is_replaced_by_its_value(each_executor: sky.Compute) -> None:
     assert (a.result(), b.result()) == (3, 6)
 
 
-def test_task_waits_for_its_dependency_without_a_thread(tmp_path: Path, wait_for: Wait) -> None:
+def test_task_waits_for_its_dependency_without_a_thread(tmp_path: Path) -> None:
     go = tmp_path / "go"
     with sky.Compute(nodes=2) as pool:
         before = {thread.name for thread in threading.enumerate()}
@@ -179,7 +179,7 @@ def test_failed_future_fails_a_later_call(pool: sky.Compute) -> None:
         run.future.result(30)
 
 
-def test_cancel_propagates(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_cancel_propagates(pool: sky.Compute, tmp_path: Path) -> None:
     a = wait_and_give(str(tmp_path / "never"), 1) > pool
     b = same(a) > pool
     everywhere = pool.start(same(a), on="all").future
@@ -196,7 +196,7 @@ def test_cancel_propagates(pool: sky.Compute, tmp_path: Path, wait_for: Wait) ->
         everywhere.result(30)
 
 
-def test_waiting_task_can_be_cancelled_alone(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_waiting_task_can_be_cancelled_alone(pool: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
     a = wait_and_give(str(go), 1) > pool
     b = same(a) > pool
@@ -245,7 +245,7 @@ def test_closing_the_pool_ends_waiting_tasks(tmp_path: Path) -> None:
             future.result(30)
 
 
-def test_waiting_task_for_a_removed_node_fails_with_the_reason(tmp_path: Path, wait_for: Wait) -> None:
+def test_waiting_task_for_a_removed_node_fails_with_the_reason(tmp_path: Path) -> None:
     go = tmp_path / "go"
     with sky.Compute(nodes=2) as pool:
         a = pool.start(wait_and_give(str(go), 1), on=0).future
@@ -267,7 +267,7 @@ def test_value_is_available_to_a_retried_task(pool: sky.Compute, tmp_path: Path)
     assert total_once(a, str(tmp_path / "marker")) >> pool == 1_000_000
 
 
-def test_after_waits_for_the_end_without_the_value(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_after_waits_for_the_end_without_the_value(pool: sky.Compute, tmp_path: Path) -> None:
     go, log = tmp_path / "go", tmp_path / "log"
     a = wait_and_give(str(go), 1) > pool
     b = tasks.append(str(log), "b").after(a) > pool

@@ -12,15 +12,10 @@ from skyward.control.act.nodes.launching import launchers_of
 from skyward.journal import Journal, Seal
 from skyward.process import background
 from tests.local import tasks
-from tests.local.conftest import Wait
 from tests.local.rented import FakeCloud
+from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
-
-
-@pytest.fixture(autouse=True)
-def _journal_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
+pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal"), pytest.mark.timeout(120)]
 
 
 @pytest.fixture
@@ -43,9 +38,7 @@ def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseEx
     return thread, errors
 
 
-def test_machines_are_terminated_when_opening_is_interrupted(
-    cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch, wait_for: Wait
-) -> None:
+def test_machines_are_terminated_when_opening_is_interrupted(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C, while the machines are up and closing takes time."""
     run = background.run
     cloud.hold("before teardown")
@@ -69,7 +62,7 @@ def test_machines_are_terminated_when_opening_is_interrupted(
     assert cloud.left == []
 
 
-def test_pool_closed_while_it_opens(cloud: FakeCloud, wait_for: Wait) -> None:
+def test_pool_closed_while_it_opens(cloud: FakeCloud) -> None:
     held = cloud.hold("after prepare")
     pool = sky.Compute(provider=cloud, nodes=1, name="hasty")
     opener, errors = in_thread(pool.open)
@@ -96,7 +89,7 @@ def test_machines_of_a_request_with_a_lost_answer_are_terminated(cloud: FakeClou
     assert cloud.left == []
 
 
-def test_machines_of_another_group_are_not_taken_for_a_lost_answer(cloud: FakeCloud, wait_for: Wait) -> None:
+def test_machines_of_another_group_are_not_taken_for_a_lost_answer(cloud: FakeCloud) -> None:
     """A cloud lists the machines of all groups of a pool."""
     groups = {name: sky.Spec(provider=cloud, nodes=1, vcpus=1) for name in ("one", "other")}
     with sky.Compute(groups=groups) as pool:

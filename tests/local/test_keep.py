@@ -19,8 +19,8 @@ import pytest
 
 import skyward as sky
 from skyward import events
-from tests.local.conftest import Wait
 from tests.local.tasks import pid, place
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -88,7 +88,7 @@ def nodes() -> Iterator[sky.Compute]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_kept_longer_than_its_handle(request: pytest.FixtureRequest, wait_for: Wait) -> Iterator[None]:
+def _nothing_is_kept_longer_than_its_handle(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "nodes" in request.fixturenames:
         pool: sky.Compute = request.getfixturevalue("nodes")
@@ -224,7 +224,7 @@ def test_handles_of_one_node_are_not_joined(nodes: sky.Compute) -> None:
         sky.Kept.join([model, other])
 
 
-def test_unreferenced_value_is_freed_on_the_node(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_unreferenced_value_is_freed_on_the_node(nodes: sky.Compute, tmp_path: Path) -> None:
     model = load(marker=str(tmp_path / "ended")) >> nodes
     step(model) >> nodes
     del model
@@ -232,7 +232,7 @@ def test_unreferenced_value_is_freed_on_the_node(nodes: sky.Compute, tmp_path: P
     wait_for((tmp_path / "ended").exists, "the object to end on its node")
 
 
-def test_dropped_value_is_freed_despite_references(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_dropped_value_is_freed_despite_references(nodes: sky.Compute, tmp_path: Path) -> None:
     model = load(marker=str(tmp_path / "ended")) >> nodes
     model.drop()
     model.drop()
@@ -247,7 +247,7 @@ def test_dropped_value_is_freed_despite_references(nodes: sky.Compute, tmp_path:
         model.fetch()
 
 
-def test_task_with_the_value_keeps_it_to_its_end(nodes: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_task_with_the_value_keeps_it_to_its_end(nodes: sky.Compute, tmp_path: Path) -> None:
     """The handle is dropped while the task is queued behind another, and while it runs."""
     model = load() >> nodes
     first = step_when(model, str(tmp_path / "gate")) > nodes
@@ -259,7 +259,7 @@ def test_task_with_the_value_keeps_it_to_its_end(nodes: sky.Compute, tmp_path: P
     del first, second
 
 
-def test_handle_in_a_result_read_late_is_valid(nodes: sky.Compute, wait_for: Wait) -> None:
+def test_handle_in_a_result_read_late_is_valid(nodes: sky.Compute) -> None:
     model = load() >> nodes
     later = whole(model) > nodes
     wait_for(later.done, "the task")
@@ -269,7 +269,7 @@ def test_handle_in_a_result_read_late_is_valid(nodes: sky.Compute, wait_for: Wai
     del later
 
 
-def test_value_kept_by_a_failed_task_is_freed(nodes: sky.Compute, wait_for: Wait) -> None:
+def test_value_kept_by_a_failed_task_is_freed(nodes: sky.Compute) -> None:
     with pytest.raises(ValueError, match="after all"):
         keep_and_fail() >> nodes
     wait_for(lambda: not nodes.kept(), "it to be freed")
@@ -286,7 +286,7 @@ def test_future_of_a_handle_as_an_argument_is_the_object(nodes: sky.Compute) -> 
     assert (step(shards[2]) >> nodes)[:1] == (2,)
 
 
-def test_value_of_an_unread_future_is_freed_with_it(nodes: sky.Compute, wait_for: Wait) -> None:
+def test_value_of_an_unread_future_is_freed_with_it(nodes: sky.Compute) -> None:
     future = load() > nodes
     wait_for(future.done, "the task")
     assert nodes.kept()
@@ -365,7 +365,7 @@ def test_process_slots_cannot_keep_values() -> None:
         load() >> pool
 
 
-def test_lost_node_reports_its_kept_values_at_once_and_by_name(tmp_path: Path, wait_for: Wait) -> None:
+def test_lost_node_reports_its_kept_values_at_once_and_by_name(tmp_path: Path) -> None:
     with sky.Compute(nodes=2, name="loses") as pool:
         lost_values = pool.events(events.NodeValuesLost)
         model, other = pool.start(load(), on=1).future.result(), pool.start(load("other"), on=0).future.result()
@@ -391,7 +391,7 @@ def test_lost_node_reports_its_kept_values_at_once_and_by_name(tmp_path: Path, w
         lost_values.close()
 
 
-def test_lost_part_of_several_is_not_left_out(wait_for: Wait) -> None:
+def test_lost_part_of_several_is_not_left_out() -> None:
     with sky.Compute(nodes=2) as pool:
         models = sky.Kept.join(load() @ pool)
         os.kill(pool.start(pid(), on=1).future.result(), signal.SIGKILL)
@@ -411,7 +411,7 @@ def test_closed_pool_keeps_nothing() -> None:
     model.drop()
 
 
-def test_pool_is_not_made_smaller_than_its_nodes_with_kept_values(wait_for: Wait) -> None:
+def test_pool_is_not_made_smaller_than_its_nodes_with_kept_values() -> None:
     with sky.Compute(nodes=(1, 3), name="stays") as pool:
         pool.resize(3)
         wait_for(lambda: len(place() @ pool) == 3, "three nodes")

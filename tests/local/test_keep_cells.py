@@ -13,9 +13,9 @@ import skyward as sky
 from skyward_jupyter.magics.magics import SkyMagics
 from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
-from tests.local.conftest import Wait
 from tests.local.kernel import started
 from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -41,7 +41,7 @@ def pools() -> Iterator[PoolManager]:
 
 
 @pytest.fixture
-def notebook(pools: PoolManager, wait_for: Wait) -> Iterator[Notebook]:
+def notebook(pools: PoolManager) -> Iterator[Notebook]:
     """A separate notebook on a pool of three nodes, without kept values before and after."""
     with new_shell() as shell:
         magics = SkyMagics(shell, pools)
@@ -349,7 +349,7 @@ def test_failed_cell_keeps_its_values(notebook: Notebook) -> None:
     assert notebook("%%sky\nprint(model.w)").out == "2\n"
 
 
-def test_stopped_cell_keeps_its_values(notebook: Notebook, tmp_path: Path, wait_for: Wait) -> None:
+def test_stopped_cell_keeps_its_values(notebook: Notebook, tmp_path: Path) -> None:
     ran = notebook("%%sky --keep model --timeout 0.5s\nimport time\nmodel = Net()\nmodel.step()\ntime.sleep(60)")
     assert isinstance(ran.error, sky.TaskTimeoutError)
     assert notebook("%%sky\nprint(model.w)").out == "2\n"
@@ -422,9 +422,7 @@ def test_kept_values_are_listed_and_dropped(notebook: Notebook) -> None:
     assert notebook("%sky drop data2").shown_error.startswith("UsageError: No node keeps anything called 'data2'")
 
 
-def test_value_deleted_in_the_notebook_is_freed_on_the_node(
-    notebook: Notebook, pools: PoolManager, wait_for: Wait
-) -> None:
+def test_value_deleted_in_the_notebook_is_freed_on_the_node(notebook: Notebook, pools: PoolManager) -> None:
     notebook("%%sky --keep model\nmodel = Net()")
     pool = pools.find("default")
     assert pool is not None
@@ -452,7 +450,7 @@ def test_process_slots_cannot_keep_values(notebook: Notebook) -> None:
     notebook("%sky down processes")
 
 
-def test_lost_node_is_reported_at_once_and_on_use(notebook: Notebook, wait_for: Wait) -> None:
+def test_lost_node_is_reported_at_once_and_on_use(notebook: Notebook) -> None:
     notebook("%sky up fragile --nodes 2")
     notebook("%%sky --pool fragile --on 1 --keep model\nimport os\nmodel, pid = Net(), os.getpid()")
     os.kill(notebook["pid"], signal.SIGKILL)

@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.local.conftest import Wait
 from tests.local.kernel import Cell, Kernel, started
 from tests.local.test_stopping import stands_still
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.notebooks]
 
@@ -26,7 +26,7 @@ def beats(path: Path) -> str:
     return f"import time\nwhile True:\n    open({str(path)!r}, 'a').write('.')\n    time.sleep(0.01)"
 
 
-def test_output_is_streamed_while_the_cell_runs(kernel: Kernel, tmp_path: Path, wait_for: Wait) -> None:
+def test_output_is_streamed_while_the_cell_runs(kernel: Kernel, tmp_path: Path) -> None:
     go = tmp_path / "go"
     seen = []
 
@@ -77,7 +77,7 @@ def test_interrupt_stops_every_run_of_a_map(kernel: Kernel, tmp_path: Path) -> N
     assert cell.error[0] == "KeyboardInterrupt"
 
 
-def test_background_cell_writes_into_its_own_cell(kernel: Kernel, tmp_path: Path, wait_for: Wait) -> None:
+def test_background_cell_writes_into_its_own_cell(kernel: Kernel, tmp_path: Path) -> None:
     go = tmp_path / "go"
     cell = kernel(
         f"%%sky --noblock\nimport os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
@@ -130,7 +130,7 @@ def test_error_names_its_line_and_hides_internal_frames(kernel: Kernel) -> None:
     assert "skyward" not in text
 
 
-def test_kernel_that_ends_ends_its_workers(wait_for: Wait) -> None:
+def test_kernel_that_ends_ends_its_workers() -> None:
     with started() as kernel:
         kernel("pool = %sky up --nodes 2")
         pid = int(kernel("import os; os.getpid()").data[0])

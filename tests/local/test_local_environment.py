@@ -25,7 +25,7 @@ from skyward.bootstrap import PHASES, PhaseEvent, bootstrap, client_environment
 from skyward.bootstrap.client_environment import client_plan
 from skyward.link.connection.programs import ClientShell
 from tests.local.bootstrapping import make_wheel, repack
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]
 
@@ -138,9 +138,7 @@ def test_package_is_replaced_only_if_its_version_does_not_fit(capsys: pytest.Cap
     assert importlib.metadata.version("tqdm") != "0.1"
 
 
-def test_package_of_another_version_is_reported_when_it_is_used(
-    caplog: pytest.LogCaptureFixture, wait_for: Wait
-) -> None:
+def test_package_of_another_version_is_reported_when_it_is_used(caplog: pytest.LogCaptureFixture) -> None:
     @sky.function
     def older() -> str:
         import tqdm
@@ -245,9 +243,7 @@ def test_environment_that_takes_too_long_is_named(tmp_path: Path, monkeypatch: p
         pass
 
 
-def test_installation_ends_when_opening_is_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for: Wait
-) -> None:
+def test_installation_ends_when_opening_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noted = tmp_path / "pid"
     program(
         tmp_path, monkeypatch, f'case "$*" in *"pip install"*) echo $$ >{noted}; exec sleep 600;; esac; exec {UV} "$@"'

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 import skyward as sky
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 
 @sky.function
@@ -115,7 +115,7 @@ def test_command_of_a_variable_that_takes_too_long_is_named(project: Path) -> No
         pass
 
 
-def test_commands_of_variables_end_when_opening_is_interrupted(project: Path, wait_for: Wait) -> None:
+def test_commands_of_variables_end_when_opening_is_interrupted(project: Path) -> None:
     image = sky.Image(shell_vars={"SLOW": f"echo $$ >{project}/pid; exec sleep 600"})
     pool = sky.Compute(image=image, name="unopened")
     opening = threading.Thread(target=_open, args=(pool,))

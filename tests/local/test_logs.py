@@ -13,7 +13,7 @@ import pytest
 import skyward as sky
 from skyward.events.output import LogEntry
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
@@ -88,7 +88,7 @@ def test_broadcast_output_names_its_node(pool: sky.Compute) -> None:
     assert sorted(pool.logs(task=task)[0].node for task in run.tasks) == [0, 1]
 
 
-def test_output_of_the_node_belongs_to_task_0(one: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_output_of_the_node_belongs_to_task_0(one: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
     @sky.function
@@ -110,7 +110,7 @@ def test_output_of_the_node_belongs_to_task_0(one: sky.Compute, tmp_path: Path, 
     assert len(one.logs(task=run.tasks[0])) == 0
 
 
-def test_output_of_a_task_after_its_end_belongs_to_it(one: sky.Compute, wait_for: Wait) -> None:
+def test_output_of_a_task_after_its_end_belongs_to_it(one: sky.Compute) -> None:
     @sky.function
     def later() -> None:
         import contextvars
@@ -201,14 +201,14 @@ def check_nothing_is_lost(pool: sky.Compute, node: int) -> None:
     assert re.findall(r"said in a thread (\d+)", text) == [str(number) for number in range(2000)]
 
 
-def test_closing_a_pool_loses_no_output(one: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_closing_a_pool_loses_no_output(one: sky.Compute, tmp_path: Path) -> None:
     leaves_much_behind(str(tmp_path)) >> one
     wait_for(lambda: all_said(tmp_path), "the late output of the task")
     one.close()
     check_nothing_is_lost(one, 0)
 
 
-def test_scaling_down_loses_no_output(tmp_path: Path, wait_for: Wait) -> None:
+def test_scaling_down_loses_no_output(tmp_path: Path) -> None:
     with sky.Compute(nodes=(1, 2), autoscale_idle_timeout=600) as pool:
         pool.resize(2)
         wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 2, "two nodes")
@@ -219,7 +219,7 @@ def test_scaling_down_loses_no_output(tmp_path: Path, wait_for: Wait) -> None:
         check_nothing_is_lost(pool, 1)
 
 
-def test_closing_a_pool_interrupts_tasks_and_logs_their_last_output(one: sky.Compute, wait_for: Wait) -> None:
+def test_closing_a_pool_interrupts_tasks_and_logs_their_last_output(one: sky.Compute) -> None:
     @sky.function
     def work() -> None:
         import time
@@ -238,7 +238,7 @@ def test_closing_a_pool_interrupts_tasks_and_logs_their_last_output(one: sky.Com
         run.future.result(0)
 
 
-def test_queued_task_does_not_start_when_the_pool_is_closed(one: sky.Compute, wait_for: Wait) -> None:
+def test_queued_task_does_not_start_when_the_pool_is_closed(one: sky.Compute) -> None:
     @sky.function
     def work(name: str) -> None:
         import time
@@ -276,7 +276,7 @@ def test_output_of_a_process_that_dies_in_a_task_is_complete() -> None:
     assert texts[run.tasks[0], "stderr"].startswith("last words\nFatal Python error: Aborted")
 
 
-def test_output_of_a_replaced_worker_is_complete(wait_for: Wait) -> None:
+def test_output_of_a_replaced_worker_is_complete() -> None:
     """A task that ignores interrupts costs the process; its earlier output is still complete."""
 
     @sky.function
@@ -307,7 +307,7 @@ def test_output_of_a_replaced_worker_is_complete(wait_for: Wait) -> None:
         streams(pool.logs())
 
 
-def test_retried_task_continues_its_stream(tmp_path: Path, wait_for: Wait) -> None:
+def test_retried_task_continues_its_stream(tmp_path: Path) -> None:
     first = tmp_path / "first"
 
     @sky.function
@@ -343,7 +343,7 @@ def spin(seconds: float) -> None:
     del block
 
 
-def test_metrics_are_sent_periodically_and_follow_the_load(one: sky.Compute, wait_for: Wait) -> None:
+def test_metrics_are_sent_periodically_and_follow_the_load(one: sky.Compute) -> None:
     wait_for(lambda: one.snapshot().nodes[0].metrics is not None, "the first metrics")
     wait_for(lambda: one.metrics(0)[0][-1].cpu < 0.1, "the node to be idle")
     idle = one.metrics(0)[0][-1]
@@ -360,7 +360,7 @@ def test_metrics_are_sent_periodically_and_follow_the_load(one: sky.Compute, wai
     assert times == sorted(times)
 
 
-def test_metrics_can_be_turned_off(wait_for: Wait) -> None:
+def test_metrics_can_be_turned_off() -> None:
     with sky.Compute(nodes=1, metrics_interval=None) as pool:
 
         @sky.function

@@ -10,7 +10,7 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -40,7 +40,7 @@ def test_no_retry_if_retries_are_zero(tmp_path: Path) -> None:
         assert tasks.die_once(str(tmp_path / "marker")) >> pool == "alive"
 
 
-def test_killed_node_is_replaced_under_its_rank(wait_for: Wait) -> None:
+def test_killed_node_is_replaced_under_its_rank() -> None:
     with sky.Compute(nodes=2) as pool:
         victim = pool.start(tasks.pid(), on=1).future.result(30)
         os.kill(victim, signal.SIGKILL)
@@ -48,7 +48,7 @@ def test_killed_node_is_replaced_under_its_rank(wait_for: Wait) -> None:
         assert [rank for rank, _, _ in tasks.place() @ pool] == [0, 1]
 
 
-def test_results_are_complete_and_unique_while_nodes_die(tmp_path: Path, wait_for: Wait) -> None:
+def test_results_are_complete_and_unique_while_nodes_die(tmp_path: Path) -> None:
     """Kill nodes during a gather: every task has one result, in order."""
     log = tmp_path / "log"
 
@@ -67,7 +67,7 @@ def test_results_are_complete_and_unique_while_nodes_die(tmp_path: Path, wait_fo
         assert future.result(60) == tuple(number * number for number in range(600))
 
 
-def test_member_of_a_broadcast_runs_again_on_the_replacement(tmp_path: Path, wait_for: Wait) -> None:
+def test_member_of_a_broadcast_runs_again_on_the_replacement(tmp_path: Path) -> None:
     go, started = tmp_path / "go", tmp_path / "started"
 
     @sky.function
@@ -99,7 +99,7 @@ def test_frozen_node_does_not_block_the_others(pool: sky.Compute) -> None:
     assert pool.start(tasks.pid(), on=1).future.result(30) == frozen
 
 
-def test_nodes_end_when_their_client_is_killed(tmp_path: Path, wait_for: Wait) -> None:
+def test_nodes_end_when_their_client_is_killed(tmp_path: Path) -> None:
     """SIGKILL of the client leaves no worker running."""
     script = tmp_path / "client.py"
     script.write_text(

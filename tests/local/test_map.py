@@ -9,8 +9,8 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
 from tests.local.test_stopping import stands_still
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -101,7 +101,7 @@ def test_timeout_names_the_items_of_its_task(pool: sky.Compute, chunksize: int, 
     assert caught.value.__notes__ == [note]
 
 
-def test_first_error_stops_the_others(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_first_error_stops_the_others(pool: sky.Compute, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
 
     def work(which: int) -> None:

@@ -16,7 +16,7 @@ from skyward.link.ssh.worker import SSHWorker, end_workers
 from skyward.providers.protocol import Cluster, ExecAccess, InstanceType, Offer
 from skyward.specs import Spec
 from skyward_providers.local import Local
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.local,
@@ -81,7 +81,7 @@ sys.exit(7)
 """
 
 
-def test_processes_left_in_the_session_of_a_worker_end_with_it(tmp_path: Path, wait_for: Wait) -> None:
+def test_processes_left_in_the_session_of_a_worker_end_with_it(tmp_path: Path) -> None:
     """While its id cannot be reused. This worker only leaves a process behind when it ends."""
     python = tmp_path / "python"
     python.write_text(LEAVES)

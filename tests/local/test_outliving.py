@@ -13,9 +13,10 @@ import pytest
 import skyward as sky
 from skyward.control.observe.origin import Origin, current_origin
 from skyward.journal import data_directory
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [
+    pytest.mark.usefixtures("own_journal"),
     pytest.mark.local,
     pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux"),
@@ -115,11 +116,6 @@ os.kill(os.getpid(), 9)
 """
 
 
-@pytest.fixture(autouse=True)
-def _journal_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
-
-
 def client_that_dies(go: Path, script: str = CLIENT) -> None:
     """Run a client that leaves a pool behind, with a task that waits for a file."""
     done = subprocess.run([sys.executable, "-c", script, go], capture_output=True, text=True, check=False, timeout=100)
@@ -157,7 +153,7 @@ def nothing_left() -> bool:
     return not workers() and not directories and not list((data_directory() / "pools").iterdir())
 
 
-def test_attached_process_gets_the_results_and_terminates_the_nodes(tmp_path: Path, wait_for: Wait) -> None:
+def test_attached_process_gets_the_results_and_terminates_the_nodes(tmp_path: Path) -> None:
     client_that_dies(tmp_path / "go")
     assert len(workers()) == 2
     with sky.attach("left") as pool:
@@ -209,7 +205,7 @@ def test_task_fed_by_a_dead_client_gets_what_had_arrived_and_then_one_error(tmp_
 
 
 def test_failed_attach_leaves_the_pool_unchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wait_for: Wait
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client_that_dies(tmp_path / "go")
 
@@ -227,9 +223,7 @@ def test_failed_attach_leaves_the_pool_unchanged(
     wait_for(nothing_left, "the remaining processes to end")
 
 
-def test_cell_of_the_former_client_is_stopped_by_its_number_unless_the_new_one_has_it(
-    tmp_path: Path, wait_for: Wait
-) -> None:
+def test_cell_of_the_former_client_is_stopped_by_its_number_unless_the_new_one_has_it(tmp_path: Path) -> None:
     client_that_dies(tmp_path / "go")
     with sky.attach("left") as pool:
         marked = current_origin.set(Origin(7))
@@ -245,7 +239,7 @@ def test_cell_of_the_former_client_is_stopped_by_its_number_unless_the_new_one_h
     wait_for(nothing_left, "the remaining processes to end")
 
 
-def test_orphaned_pool_is_reaped(tmp_path: Path, wait_for: Wait) -> None:
+def test_orphaned_pool_is_reaped(tmp_path: Path) -> None:
     client_that_dies(tmp_path / "go")
     assert len(workers()) == 2
     (done,) = sky.reap(["left"])
@@ -253,7 +247,7 @@ def test_orphaned_pool_is_reaped(tmp_path: Path, wait_for: Wait) -> None:
     wait_for(nothing_left, "the remaining processes to end")
 
 
-def test_closed_pool_leaves_nothing(wait_for: Wait) -> None:
+def test_closed_pool_leaves_nothing() -> None:
     ended: list[bool] = []
     with sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left") as pool:
         assert len(workers()) == 1

@@ -8,7 +8,8 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Recorder, Wait
+from tests.local.conftest import Recorder
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -24,7 +25,7 @@ def test_broadcast_output_names_its_node(pool: sky.Compute, capsys: pytest.Captu
     assert sorted(capsys.readouterr().out.splitlines()) == ["[node 0] hello", "[node 1] hello"]
 
 
-def test_output_is_live(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_output_is_live(pool: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
     @sky.function
@@ -67,7 +68,7 @@ def test_carriage_returns_are_preserved(pool: sky.Compute) -> None:
     assert sink.text("stdout") == "\r0 %\r50 %\r100 %"
 
 
-def test_output_below_python_is_captured(pool: sky.Compute, wait_for: Wait) -> None:
+def test_output_below_python_is_captured(pool: sky.Compute) -> None:
     """Subprocesses and C code write to descriptors."""
     sink = Recorder()
     pool.start(tasks.speak_low("deep"), sink=sink).future.result(30)

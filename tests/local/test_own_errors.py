@@ -13,7 +13,7 @@ from skyward.control.act import pool as pool_module
 from skyward.control.act.nodes import node as node_module
 from skyward.control.act.tasks.task import Work
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
 
@@ -42,7 +42,7 @@ class Broken(Exception):
     ],
 )
 def test_failing_effect_ends_only_its_task(
-    one: sky.Compute, monkeypatch: pytest.MonkeyPatch, wait_for: Wait, name: str, message: str
+    one: sky.Compute, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
     place: Any = pool_module if name == "settle" else node_module.Node
     original = getattr(place, name)

@@ -11,7 +11,7 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -138,7 +138,7 @@ def test_gather_of_large_results(each_executor: sky.Compute) -> None:
 
 @pytest.mark.parametrize("result", [make, make_and_keep])
 def test_node_drops_results_that_the_client_has(
-    pool: sky.Compute, wait_for: Wait, result: Callable[[int], sky.PendingFunction[Array]]
+    pool: sky.Compute, result: Callable[[int], sky.PendingFunction[Array]]
 ) -> None:
     """Results are kept on the node only until the client has them."""
     before = pool.start(blobs_held(), on=0).future.result(10)
@@ -159,7 +159,7 @@ def test_unshared_result_is_not_copied() -> None:
         assert copies() >> pool == 2
 
 
-def test_replaced_node_is_sent_what_it_needs_again(wait_for: Wait) -> None:
+def test_replaced_node_is_sent_what_it_needs_again() -> None:
     array = np.random.default_rng(3).random(200_000)
     with sky.Compute(nodes=1, retry_on_interruption=0) as pool:
         assert mean(array) >> pool == array.mean()

@@ -16,11 +16,11 @@ from skyward.cli.main import main
 from skyward.journal import data_directory
 from skyward.pool.reap import orphans
 from tests.killed_client import count_points, has_ended, kill_at
-from tests.local.conftest import Wait
 from tests.local.rented import FakeCloud
 from tests.scale import SCALE
+from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal"), pytest.mark.timeout(120)]
 
 ROOT = str(Path(__file__).parents[2])
 
@@ -58,11 +58,6 @@ POINTS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _journal_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
-
-
 @pytest.fixture
 def cloud(tmp_path: Path) -> FakeCloud:
     return FakeCloud(str(tmp_path))
@@ -88,7 +83,7 @@ def workers(cloud: FakeCloud) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_client_killed_at_a_call_of_the_cloud_leaves_nothing(cloud: FakeCloud, wait_for: Wait, point: str) -> None:
+def test_client_killed_at_a_call_of_the_cloud_leaves_nothing(cloud: FakeCloud, point: str) -> None:
     kill_client(cloud, point=point)
     (done,) = sky.reap()
     assert (done.orphan.name, done.error) == ("doomed", "")
@@ -98,7 +93,7 @@ def test_client_killed_at_a_call_of_the_cloud_leaves_nothing(cloud: FakeCloud, w
 
 
 @pytest.mark.parametrize("phase", ["worker", "joining", "ready"])
-def test_client_killed_while_a_node_starts_leaves_nothing(cloud: FakeCloud, wait_for: Wait, phase: str) -> None:
+def test_client_killed_while_a_node_starts_leaves_nothing(cloud: FakeCloud, phase: str) -> None:
     kill_client(cloud, phase=phase)
     (orphan,) = orphans()
     assert orphan.machines == 2
@@ -157,7 +152,7 @@ def test_local_pool_that_ended_with_its_client_cannot_be_attached(cloud: FakeClo
     assert cloud.left == []
 
 
-def test_local_pool_whose_client_is_killed_while_opening_leaves_nothing(tmp_path: Path, wait_for: Wait) -> None:
+def test_local_pool_whose_client_is_killed_while_opening_leaves_nothing(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     env = {"TMPDIR": str(temporary)}

@@ -21,8 +21,8 @@ from skyward.control.act.tasks.remote_results import LEFT_FROM, RemoteResult
 from skyward.link.bulk import BulkPath
 from skyward.wire.protocol.messages import Blob
 from tests.local import tasks
-from tests.local.conftest import Wait
 from tests.local.test_fanout import apart, everyone_is_in
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 __all__ = ["apart"]
@@ -342,7 +342,7 @@ def test_timeout_of_a_request_is_kept(two: sky.Compute, left: Maker, monkeypatch
 # Lifetime on the node.
 
 
-def test_node_drops_it_with_its_last_reference(two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+def test_node_drops_it_with_its_last_reference(two: sky.Compute, left: Maker, tmp_path: Path) -> None:
     go = tmp_path / "go"
     a = left(two, on=0)
     b = two.start(total_when(a, str(go)), on=1).future
@@ -358,7 +358,7 @@ def test_node_drops_it_with_its_last_reference(two: sky.Compute, left: Maker, tm
     wait_for(lambda: not two.holds(key), "the nodes to be asked to drop it")
 
 
-def test_memory_is_freed_with_it(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
+def test_memory_is_freed_with_it(two: sky.Compute, left: Maker) -> None:
     a = left(two, on=0)
     held = two.start(blobs_of_the_worker(), on=0).future.result(30)
     assert held >= 8 * SIZE
@@ -416,7 +416,7 @@ def test_result_lost_when_its_pool_closes_is_reported(left: Maker, monkeypatch: 
         raise errors[0]
 
 
-def test_result_is_fetched_before_its_node_is_terminated(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+def test_result_is_fetched_before_its_node_is_terminated(left: Maker, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with sky.Compute(nodes=2) as pool:
         everyone_is_in(pool)
@@ -428,7 +428,7 @@ def test_result_is_fetched_before_its_node_is_terminated(left: Maker, tmp_path: 
     assert log.read_text() == "."
 
 
-def test_draining_node_keeps_no_more_results(left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+def test_draining_node_keeps_no_more_results(left: Maker, tmp_path: Path) -> None:
     with sky.Compute(nodes=2) as pool:
         everyone_is_in(pool)
         a, go = left.start(pool, on=1)
@@ -445,9 +445,7 @@ def test_draining_node_keeps_no_more_results(left: Maker, tmp_path: Path, wait_f
 # Lost with its node.
 
 
-def test_lost_result_is_made_again_for_the_task_that_takes_it(
-    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_lost_result_is_made_again_for_the_task_that_takes_it(two: sky.Compute, left: Maker, tmp_path: Path) -> None:
     log = tmp_path / "log"
     notes = two.events(ev.PoolNote)
     a = left(two, on=0, log=log)
@@ -463,7 +461,7 @@ def test_lost_result_is_made_again_for_the_task_that_takes_it(
     assert note.text == f"Pool {two.name!r}: The result of make() was lost with its node; running it again."
 
 
-def test_lost_result_is_made_again_on_its_requested_node(two: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_lost_result_is_made_again_on_its_requested_node(two: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
     @sky.function
@@ -481,7 +479,7 @@ def test_lost_result_is_made_again_on_its_requested_node(two: sky.Compute, tmp_p
     assert shards[1].result(60)[0] == 1.0
 
 
-def test_lost_result_is_made_again_on_request(two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+def test_lost_result_is_made_again_on_request(two: sky.Compute, left: Maker, tmp_path: Path) -> None:
     log = tmp_path / "log"
     a, b = left(two, on=0, log=log), left(two, 2.0, on=0, log=log)
     kill(two, 0)
@@ -496,9 +494,7 @@ def test_lost_result_is_made_again_on_request(two: sky.Compute, left: Maker, tmp
     assert log.read_text() == "...."
 
 
-def test_result_held_by_another_node_is_not_made_again(
-    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_result_held_by_another_node_is_not_made_again(two: sky.Compute, left: Maker, tmp_path: Path) -> None:
     log = tmp_path / "log"
     a = left(two, on=0, log=log, to=1)
     kill(two, 0)
@@ -508,7 +504,7 @@ def test_result_held_by_another_node_is_not_made_again(
     assert log.read_text() == "."
 
 
-def test_chain_is_made_again_from_the_lost_part(two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait) -> None:
+def test_chain_is_made_again_from_the_lost_part(two: sky.Compute, left: Maker, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     a, go = left.start(two, on=0, log=first)
     b = two.start(double(a, str(second)), on=0).future
@@ -523,7 +519,7 @@ def test_chain_is_made_again_from_the_lost_part(two: sky.Compute, left: Maker, t
     assert (first.read_text(), second.read_text()) == ("..", "..")
 
 
-def test_every_member_of_a_broadcast_gets_the_lost_result(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
+def test_every_member_of_a_broadcast_gets_the_lost_result(two: sky.Compute, left: Maker) -> None:
     a = left(two, on=0)
     kill(two, 0)
     wait_for(lambda: lost(a), "the node to be lost")
@@ -531,7 +527,7 @@ def test_every_member_of_a_broadcast_gets_the_lost_result(two: sky.Compute, left
     assert total(a) @ two == [SIZE, SIZE]
 
 
-def test_only_slot_is_free_for_the_repeated_task(left: Maker, wait_for: Wait) -> None:
+def test_only_slot_is_free_for_the_repeated_task(left: Maker) -> None:
     with sky.Compute(nodes=1) as pool:
         a = left(pool)
         kill(pool, 0)
@@ -539,7 +535,7 @@ def test_only_slot_is_free_for_the_repeated_task(left: Maker, wait_for: Wait) ->
         assert [future.result(60) for future in [total(a) > pool for _ in range(3)]] == [SIZE] * 3
 
 
-def test_task_fails_with_the_error_of_its_repeated_input(two: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_task_fails_with_the_error_of_its_repeated_input(two: sky.Compute, tmp_path: Path) -> None:
     log, go = tmp_path / "log", tmp_path / "go"
 
     @sky.function
@@ -566,7 +562,7 @@ def test_task_fails_with_the_error_of_its_repeated_input(two: sky.Compute, tmp_p
         total(a) @ two
 
 
-def test_results_are_made_again_within_retry_on_interruption(left: Maker, wait_for: Wait) -> None:
+def test_results_are_made_again_within_retry_on_interruption(left: Maker) -> None:
     with sky.Compute(nodes=1, retry_on_interruption=1) as pool:
         a = left(pool)
         kill(pool, 0)
@@ -587,9 +583,7 @@ def test_results_do_not_stay_if_retries_are_zero(left: Maker) -> None:
         assert not isinstance(raw(a), RemoteResult)
 
 
-def test_task_that_waits_for_a_repeated_input_can_be_cancelled(
-    two: sky.Compute, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_task_that_waits_for_a_repeated_input_can_be_cancelled(two: sky.Compute, tmp_path: Path) -> None:
     log, go, again = tmp_path / "log", tmp_path / "go", tmp_path / "again"
 
     @sky.function
@@ -614,9 +608,7 @@ def test_task_that_waits_for_a_repeated_input_can_be_cancelled(
     assert a.result(60)[0] == 1.0
 
 
-def test_task_that_waits_for_a_repeated_input_does_not_run(
-    two: sky.Compute, left: Maker, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_task_that_waits_for_a_repeated_input_does_not_run(two: sky.Compute, left: Maker, tmp_path: Path) -> None:
     again = tmp_path / "again"
 
     @sky.function
@@ -645,7 +637,7 @@ def test_task_that_waits_for_a_repeated_input_does_not_run(
     assert b.future.result(60) == SIZE
 
 
-def test_input_of_a_cancelled_task_is_released(two: sky.Compute, left: Maker, wait_for: Wait) -> None:
+def test_input_of_a_cancelled_task_is_released(two: sky.Compute, left: Maker) -> None:
     a = left(two)
     result = raw(a)
     assert isinstance(result, RemoteResult)

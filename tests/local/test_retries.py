@@ -10,7 +10,7 @@ import pytest
 
 import skyward as sky
 from skyward import events as ev
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -112,7 +112,7 @@ def test_stream_is_retried_until_its_first_element(each_executor: sky.Compute, t
     assert list(numbers() >> each_executor) == [0, 1, 2]
 
 
-def test_stream_that_fails_later_is_not_retried(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_stream_that_fails_later_is_not_retried(each_executor: sky.Compute, tmp_path: Path) -> None:
     log, go = tmp_path / "log", tmp_path / "go"
 
     @sky.function(retries=2)
@@ -141,7 +141,7 @@ def test_call_that_reads_an_iterator_is_refused(pool: sky.Compute) -> None:
         total(iter([1])) >> pool
 
 
-def test_timeouts_cancels_and_lost_nodes_are_not_retried(tmp_path: Path, wait_for: Wait) -> None:
+def test_timeouts_cancels_and_lost_nodes_are_not_retried(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     @sky.function(retries=3)
@@ -166,7 +166,7 @@ def test_timeouts_cancels_and_lost_nodes_are_not_retried(tmp_path: Path, wait_fo
         assert len(log.read_text()) == 3
 
 
-def test_output_of_an_attempt_is_not_delivered_to_the_next(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_output_of_an_attempt_is_not_delivered_to_the_next(pool: sky.Compute, tmp_path: Path) -> None:
     tried, go = tmp_path / "tried", tmp_path / "go"
 
     @sky.function(retries=1)

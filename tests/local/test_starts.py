@@ -7,9 +7,9 @@ import pytest
 
 import skyward as sky
 from skyward.control.observe.snapshot import NodeView, StartupFailureView
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
-pytestmark = pytest.mark.local
+pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal")]
 
 FAILS = """
 import os, sys
@@ -18,11 +18,6 @@ if os.environ.get("SKYWARD_NODE_ID") == "1" and os.path.exists({flag!r}):
     os._exit(3)
 """
 """Code of a worker of rank 1 at its start, while a file exists."""
-
-
-@pytest.fixture(autouse=True)
-def _journal_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
 
 
 def fails_while(flag: Path) -> sky.Image:
@@ -37,7 +32,7 @@ def trouble(pool: sky.Compute) -> StartupFailureView | None:
     return next(iter(pool.snapshot().troubles), None)
 
 
-def test_node_that_fails_reports_its_phase_and_the_next_attempt(tmp_path: Path, wait_for: Wait) -> None:
+def test_node_that_fails_reports_its_phase_and_the_next_attempt(tmp_path: Path) -> None:
     image = fails_while(tmp_path / "fails")
     with sky.Compute(nodes=(1, 2), image=image, provision_retry_delay=600, policy="no") as pool:
         assert pool.snapshot().troubles == ()
@@ -83,7 +78,7 @@ def test_worker_killed_before_it_listens_is_reported_at_once(tmp_path: Path) -> 
         pass
 
 
-def test_node_is_given_up_and_no_longer_reported_once_it_starts(tmp_path: Path, wait_for: Wait) -> None:
+def test_node_is_given_up_and_no_longer_reported_once_it_starts(tmp_path: Path) -> None:
     image = fails_while(tmp_path / "fails")
     with sky.Compute(nodes=(1, 2), image=image, provision_retry_delay=0.01, policy="no") as pool:
         pool.resize(2)
@@ -98,7 +93,7 @@ def test_node_is_given_up_and_no_longer_reported_once_it_starts(tmp_path: Path, 
         assert pool.snapshot().troubles == ()
 
 
-def test_machines_that_cannot_be_launched(wait_for: Wait) -> None:
+def test_machines_that_cannot_be_launched() -> None:
     with sky.Compute(nodes=(0, 1), provider=sky.Local(fail_rate=1), provision_retry_delay=600, policy="no") as pool:
         pool.resize((1, 2))
         wait_for(lambda: trouble(pool), "the request to fail")
@@ -109,7 +104,7 @@ def test_machines_that_cannot_be_launched(wait_for: Wait) -> None:
         assert "fail_rate" in pool.start_log(0)
 
 
-def test_each_phase_is_shown_with_its_usual_duration(wait_for: Wait) -> None:
+def test_each_phase_is_shown_with_its_usual_duration() -> None:
     def boots(pool: sky.Compute) -> NodeView | None:
         return next((node for node in pool.snapshot().nodes if node.phase == "requested"), None)
 

@@ -18,7 +18,7 @@ from skyward.control.act.tasks import stopping
 from skyward.control.act.tasks.run import Run
 from skyward.process import background
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -71,7 +71,7 @@ def test_time_in_the_queue_does_not_count(pool: sky.Compute) -> None:
     assert set(sky.gather(*calls) >> pool) == {"slept"}
 
 
-def test_cancel_stops_the_task(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_cancel_stops_the_task(each_executor: sky.Compute, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     future = tasks.heartbeat(str(beat), 60) > each_executor
     wait_for(beat.exists, "the task to start")
@@ -130,7 +130,7 @@ def test_cancel_after_the_end_changes_nothing(pool: sky.Compute) -> None:
     assert future.result() == 3
 
 
-def test_cancel_of_a_group_stops_all_of_it(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_cancel_of_a_group_stops_all_of_it(pool: sky.Compute, tmp_path: Path) -> None:
     beats = [tmp_path / "a", tmp_path / "b"]
     future = sky.gather(*(tasks.heartbeat(str(beat), 60) for beat in beats)) > pool
     wait_for(lambda: all(beat.exists() for beat in beats), "both tasks to start")
@@ -141,16 +141,14 @@ def test_cancel_of_a_group_stops_all_of_it(pool: sky.Compute, tmp_path: Path, wa
     assert all(stands_still(beat) for beat in beats)
 
 
-def test_first_error_of_a_group_stops_the_rest(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_first_error_of_a_group_stops_the_rest(pool: sky.Compute, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     with pytest.raises(ValueError, match="^broken$"):
         sky.gather(tasks.fail("broken"), tasks.heartbeat(str(beat), 60)) >> pool
     wait_for(lambda: pool.snapshot().running == 0, "the other task to stop")
 
 
-def test_task_that_ignores_interrupts_is_ended_by_force(
-    each_executor: sky.Compute, tmp_path: Path, wait_for: Wait
-) -> None:
+def test_task_that_ignores_interrupts_is_ended_by_force(each_executor: sky.Compute, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     future = tasks.stubborn(str(beat), 60) > each_executor
     wait_for(beat.exists, "the task to start")
@@ -161,7 +159,7 @@ def test_task_that_ignores_interrupts_is_ended_by_force(
     assert tasks.add(1, 2) >> each_executor == 3
 
 
-def test_interrupt_stops_the_task(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_interrupt_stops_the_task(pool: sky.Compute, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
 
     def interrupt() -> None:
@@ -188,7 +186,7 @@ def test_interrupt_stops_the_task(pool: sky.Compute, tmp_path: Path, wait_for: W
     ids=["result", "with a timeout", "exception", "group", "broadcast"],
 )
 def test_interrupt_of_the_wait_for_a_future_stops_the_task(
-    pool: sky.Compute, tmp_path: Path, wait_for: Wait, wait: Callable[[sky.Compute, str], object]
+    pool: sky.Compute, tmp_path: Path, wait: Callable[[sky.Compute, str], object]
 ) -> None:
     beat = tmp_path / "beat"
 
@@ -206,7 +204,7 @@ def test_interrupt_of_the_wait_for_a_future_stops_the_task(
 
 
 def test_interrupt_of_a_wait_that_leaves_the_task_running_says_so(
-    pool: sky.Compute, tmp_path: Path, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
+    pool: sky.Compute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "GRACE", 0.0)
     beat = tmp_path / "beat"
@@ -275,7 +273,6 @@ def beats(path: str, seconds: float) -> Iterator[None]:
 def test_interrupt_just_after_sending_stops_the_task(
     pool: sky.Compute,
     tmp_path: Path,
-    wait_for: Wait,
     monkeypatch: pytest.MonkeyPatch,
     send: Callable[[sky.Compute, str], object],
 ) -> None:
@@ -295,9 +292,7 @@ def test_interrupt_just_after_sending_stops_the_task(
     assert stands_still(beat)
 
 
-def test_interrupt_reports_what_a_node_has_not_confirmed(
-    tmp_path: Path, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_reports_what_a_node_has_not_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "GRACE", 0.0)
     begun = tmp_path / "begun"
     tell = background.call_soon
@@ -327,7 +322,7 @@ def test_interrupt_before_anything_is_sent_says_so(pool: sky.Compute, monkeypatc
         sky.gather(*(tasks.add(1, number) for number in range(100))) >> pool
 
 
-def test_closing_the_pool_ends_running_tasks(tmp_path: Path, wait_for: Wait) -> None:
+def test_closing_the_pool_ends_running_tasks(tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     pool = sky.Compute(nodes=1, name="brief").open()
     future = tasks.heartbeat(str(beat), 60) > pool
@@ -338,7 +333,7 @@ def test_closing_the_pool_ends_running_tasks(tmp_path: Path, wait_for: Wait) -> 
     assert stands_still(beat)
 
 
-def test_stuck_thread_does_not_block_another_task(tmp_path: Path, wait_for: Wait) -> None:
+def test_stuck_thread_does_not_block_another_task(tmp_path: Path) -> None:
     """A sleep on a second thread cannot be interrupted; its slot is replaced and the other task continues."""
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool:
         beats = [tmp_path / "a", tmp_path / "b"]

@@ -11,7 +11,7 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -28,7 +28,7 @@ def test_generator_that_raises_delivers_its_elements_first(each_executor: sky.Co
     assert got == list(range(1000))
 
 
-def test_break_stops_the_generator(each_executor: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_break_stops_the_generator(each_executor: sky.Compute, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     for number in tasks.forever(str(closed)) >> each_executor:
         if number == 10:
@@ -36,7 +36,7 @@ def test_break_stops_the_generator(each_executor: sky.Compute, tmp_path: Path, w
     wait_for(closed.exists, "the generator's finally block to run")
 
 
-def test_close_stops_the_generator(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_close_stops_the_generator(pool: sky.Compute, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     stream = pool.start(tasks.forever(str(closed))).items()
     assert next(stream) == 0
@@ -150,7 +150,7 @@ def test_streams_in_a_streamed_group(pool: sky.Compute, ordered: bool) -> None:
     assert asyncio.run(ask()) == [0, 1, 0, 1, 2]
 
 
-def test_failing_group_stops_its_streams(pool: sky.Compute, tmp_path: Path, wait_for: Wait) -> None:
+def test_failing_group_stops_its_streams(pool: sky.Compute, tmp_path: Path) -> None:
     future = sky.gather(tasks.count(10_000_000), tasks.fail("bad")) > pool
     with pytest.raises(ValueError, match="^bad"):
         future.result(30)

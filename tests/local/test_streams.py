@@ -8,7 +8,8 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
-from tests.local.conftest import Recorder, Wait
+from tests.local.conftest import Recorder
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -268,7 +269,7 @@ def test_concurrent_tasks_on_threads_have_their_own_streams() -> None:
     assert [sink.text("stdout") for sink in sinks] == ["after 0\n", "after 1\n"]
 
 
-def test_output_of_threads_belongs_to_the_task_that_started_them(tmp_path: Path, wait_for: Wait) -> None:
+def test_output_of_threads_belongs_to_the_task_that_started_them(tmp_path: Path) -> None:
     folder = tmp_path
 
     @sky.function
@@ -314,7 +315,7 @@ def test_output_of_threads_belongs_to_the_task_that_started_them(tmp_path: Path,
         assert f"failed {1 - number}" not in sink.text("stderr")
 
 
-def test_forked_process_prints(each_executor: sky.Compute, wait_for: Wait) -> None:
+def test_forked_process_prints(each_executor: sky.Compute) -> None:
     @sky.function
     def fork() -> None:
         import multiprocessing

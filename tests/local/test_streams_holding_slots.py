@@ -15,7 +15,7 @@ from skyward.control.act.tasks import deadlock
 from skyward.control.act.tasks.streams import RemoteIterator
 from skyward.wire.protocol.flow import WINDOW
 from tests.local import tasks
-from tests.local.conftest import Wait
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
 
@@ -147,7 +147,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, object]]:
 
 
 def test_unread_stream_handed_to_another_thread_is_only_warned_about(
-    one_slot: sky.Compute, wait_for: Wait, checks: list[dict[int, object]], caplog: pytest.LogCaptureFixture
+    one_slot: sky.Compute, checks: list[dict[int, object]], caplog: pytest.LogCaptureFixture
 ) -> None:
     wait_for(lambda: checks, "a check after which a warning of an earlier test is given again")
     read = threading.Event()
@@ -171,7 +171,7 @@ def test_unread_stream_handed_to_another_thread_is_only_warned_about(
 
 
 def test_generator_that_filled_the_window_and_continues_is_waited_for(
-    one_slot: sky.Compute, wait_for: Wait, checks: list[dict[int, object]], tmp_path: Path
+    one_slot: sky.Compute, checks: list[dict[int, object]], tmp_path: Path
 ) -> None:
     marker = tmp_path / "go on"
     arrived = threading.Event()

@@ -1,16 +1,13 @@
 """Networks of real machines for the tests of this tier."""
 
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import skyward as sky
 from tests.machines.machine import Network, why_not
 from tests.required import leave_out_for
-
-type Wait = Callable[[Callable[[], object], str], None]
 
 
 @pytest.fixture
@@ -55,17 +52,3 @@ def pool(shared_network: Network) -> Iterator[sky.Compute]:
     """Two nodes, each on a machine of its own."""
     with sky.Compute(provider=hosts(shared_network), nodes=2) as compute:
         yield compute
-
-
-@pytest.fixture
-def wait_for() -> Wait:
-    """Return a function that waits until a condition holds, and fails with its description otherwise."""
-
-    def wait(condition: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + 40
-        while not condition():
-            if time.monotonic() > deadline:
-                pytest.fail(f"waited 40 s for {what}")
-            time.sleep(0.01)
-
-    return wait

@@ -12,9 +12,9 @@ import pytest
 import skyward as sky
 from tests.killed_client import count_points, has_ended, kill_at
 from tests.local.kernel import started
-from tests.machines.conftest import Wait
 from tests.machines.machine import Machine, Network
 from tests.scale import SCALE
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
 
@@ -118,7 +118,7 @@ def place() -> int:
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_tasks_of_a_killed_client_are_recovered(network: Network, wait_for: Wait, executor: str) -> None:
+def test_tasks_of_a_killed_client_are_recovered(network: Network, executor: str) -> None:
     machines = [network.add(), network.add()]
     killed_client(network, executor)
     workers = [machine.running("skyward.worker")[0] for machine in machines]
@@ -194,7 +194,7 @@ def test_restarted_kernel_attaches_to_its_pool(network: Network) -> None:
         assert kernel("%sky reap").text() == "Nothing is left behind.\n"
 
 
-def test_pool_of_a_killed_client_is_reaped(network: Network, wait_for: Wait) -> None:
+def test_pool_of_a_killed_client_is_reaped(network: Network) -> None:
     machines = [network.add(), network.add()]
     killed_client(network)
     (done,) = sky.reap()
@@ -205,7 +205,7 @@ def test_pool_of_a_killed_client_is_reaped(network: Network, wait_for: Wait) -> 
     assert sky.reap() == []
 
 
-def test_pool_whose_client_dies_while_opening_leaves_nothing(network: Network, wait_for: Wait) -> None:
+def test_pool_whose_client_dies_while_opening_leaves_nothing(network: Network) -> None:
     machine = network.add()
     options = (
         f"provider=sky.SSH(hosts={[machine.address]!r}, username='root', client_keys={str(network.key)!r}, "

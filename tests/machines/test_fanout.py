@@ -8,8 +8,9 @@ import numpy.typing as npt
 import pytest
 
 import skyward as sky
-from tests.machines.conftest import Wait, hosts
+from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(240)]
 
@@ -101,7 +102,7 @@ def test_client_sends_the_blob_to_each_of_machines_that_cannot_reach_each_other(
         assert sum(node.sent for node in pool.snapshot().nodes) == 3 * SIZE
 
 
-def test_transfer_survives_an_outage_of_a_machine_in_the_chain(network: Network, wait_for: Wait) -> None:
+def test_transfer_survives_an_outage_of_a_machine_in_the_chain(network: Network) -> None:
     """Machines behind it in the chain still get the blob; the machine itself gets it after the outage."""
     for _ in range(3):
         network.add()

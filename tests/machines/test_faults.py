@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pytest
 
 import skyward as sky
-from tests.machines.conftest import Wait, hosts
+from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network, command_line
 from tests.scale import FULL, SCALE
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
 
@@ -72,7 +73,7 @@ def short(network: Network, request: pytest.FixtureRequest) -> Iterator[sky.Comp
 @pytest.mark.parametrize(("seconds", "short"), [(2, 30.0), (9, 30.0), (60, 90.0)], indirect=["short"])
 @pytest.mark.timeout(240)
 def test_outage_within_the_grace_loses_nothing(
-    short: sky.Compute, network: Network, seconds: float, capsys: pytest.CaptureFixture[str], wait_for: Wait
+    short: sky.Compute, network: Network, seconds: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Shorter than the keepalive, so that the connection survives, and longer, so that it is restored."""
     before = where() >> short
@@ -86,7 +87,7 @@ def test_outage_within_the_grace_loses_nothing(
     assert where() >> short == before
 
 
-def test_blob_transfer_survives_a_broken_connection(short: sky.Compute, network: Network, wait_for: Wait) -> None:
+def test_blob_transfer_survives_a_broken_connection(short: sky.Compute, network: Network) -> None:
     before = where() >> short
     data = np.random.default_rng(1).integers(0, 200, 300_000_000, dtype=np.uint8)
     sending = short.start(total(data))
@@ -133,7 +134,7 @@ FAULTS = [("cut", 5), ("freeze", 5)] if SCALE < FULL else [("cut", 5), ("cut", 2
 @pytest.mark.parametrize(("fault", "seconds"), FAULTS)
 @pytest.mark.parametrize("short", [60.0], indirect=True)
 def test_fault_during_streams_and_transfers_keeps_order_and_runs_nothing_twice(
-    short: sky.Compute, network: Network, fault: str, seconds: float, wait_for: Wait
+    short: sky.Compute, network: Network, fault: str, seconds: float
 ) -> None:
     machine, log, count = network.machines[0], "/root/runs", 400
     data = np.random.default_rng(1).integers(0, 200, 300_000_000, dtype=np.uint8)
@@ -165,7 +166,7 @@ def test_killed_connection_is_restored(short: sky.Compute, network: Network) -> 
     assert where() >> short == before
 
 
-def test_outage_beyond_the_grace_replaces_the_node_by_a_spare(network: Network, wait_for: Wait) -> None:
+def test_outage_beyond_the_grace_replaces_the_node_by_a_spare(network: Network) -> None:
     first, spare = network.add(), network.add()
     name = first.name
 
@@ -192,9 +193,7 @@ def test_outage_beyond_the_grace_replaces_the_node_by_a_spare(network: Network, 
         assert (where() >> pool)[0] == spare.name
 
 
-def test_pool_closed_during_an_outage_leaves_nothing_on_the_machine_afterwards(
-    network: Network, wait_for: Wait
-) -> None:
+def test_pool_closed_during_an_outage_leaves_nothing_on_the_machine_afterwards(network: Network) -> None:
     first, spare = network.add(), network.add()
     with sky.Compute(provider=hosts(network, grace=4), nodes=1) as pool:
         assert (where() >> pool)[0] == first.name
@@ -209,7 +208,7 @@ def test_pool_closed_during_an_outage_leaves_nothing_on_the_machine_afterwards(
         wait_for(lambda: len(first.pids()) == 1, "all but the listening sshd to end")
 
 
-def test_watch_of_a_worker_ends_with_its_connection(network: Network, wait_for: Wait) -> None:
+def test_watch_of_a_worker_ends_with_its_connection(network: Network) -> None:
     machine = network.add()
     with sky.Compute(provider=hosts(network), nodes=1) as pool:
         before = where() >> pool
@@ -285,7 +284,7 @@ def test_deadline_is_not_enforced_while_the_machine_is_unreachable(network: Netw
         assert (where() >> pool)[1] != before[1]
 
 
-def test_killed_worker_is_noticed_at_once(network: Network, caplog: pytest.LogCaptureFixture, wait_for: Wait) -> None:
+def test_killed_worker_is_noticed_at_once(network: Network, caplog: pytest.LogCaptureFixture) -> None:
     first, spare = network.add(), network.add()
     with sky.Compute(provider=hosts(network), nodes=1) as pool:
         assert (where() >> pool)[0] == first.name

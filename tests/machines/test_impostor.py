@@ -19,8 +19,9 @@ import skyward as sky
 from skyward.link.connection.transport import socket_directory
 from skyward.link.ssh import connect as ssh
 from skyward.wire.transport.trust import Authority
-from tests.machines.conftest import Wait, hosts
+from tests.machines.conftest import hosts
 from tests.machines.machine import Network
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
 
@@ -102,7 +103,7 @@ def ports_of(processes: list[psutil.Process]) -> list[int]:
 
 
 def test_impostor_at_the_ports_of_a_cut_connection_learns_nothing_and_the_pool_recovers(
-    network: Network, tmp_path: Path, wait_for: Wait
+    network: Network, tmp_path: Path
 ) -> None:
     """It keeps the ports, so that the tunnels must use others."""
     machine = network.add()

@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 import skyward as sky
-from tests.machines.conftest import Wait, hosts
+from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network, command_line
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
 
@@ -51,7 +52,7 @@ def killed_client(network: Network, machine: Machine, seconds: float) -> None:
         client.kill()
 
 
-def test_worker_of_a_killed_client_ends_after_its_lease(network: Network, wait_for: Wait) -> None:
+def test_worker_of_a_killed_client_ends_after_its_lease(network: Network) -> None:
     """The lease is 31 s: the grace of 1 s, and 30 s. Running tasks finish first."""
     machine = network.add()
     killed_client(network, machine, 5)
@@ -67,7 +68,7 @@ def test_worker_of_a_killed_client_ends_after_its_lease(network: Network, wait_f
     assert [done.error for done in sky.reap()] == [""]
 
 
-def test_ssh_processes_of_a_killed_client_end(network: Network, wait_for: Wait) -> None:
+def test_ssh_processes_of_a_killed_client_end(network: Network) -> None:
     """On both sides of the connection."""
     machine = network.add()
     killed_client(network, machine, 0)
@@ -75,7 +76,7 @@ def test_ssh_processes_of_a_killed_client_end(network: Network, wait_for: Wait) 
     assert [done.error for done in sky.reap()] == [""]
 
 
-def test_inner_supervisor_ends_what_the_outer_one_left(network: Network, wait_for: Wait) -> None:
+def test_inner_supervisor_ends_what_the_outer_one_left(network: Network) -> None:
     """The shell that waits for a worker does not kill the process group of both supervisors."""
     machine = network.add()
     nodes = Path(f"/proc/{machine.pids()[0]}/root/opt/skyward/nodes")

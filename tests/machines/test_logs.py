@@ -6,8 +6,9 @@ from collections import defaultdict
 import pytest
 
 import skyward as sky
-from tests.machines.conftest import Wait, hosts
+from tests.machines.conftest import hosts
 from tests.machines.machine import Network
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
 
@@ -60,7 +61,7 @@ def test_output_during_an_outage_is_complete(network: Network, executor: str) ->
     assert follower.dropped == 0
 
 
-def test_output_at_the_end_of_a_removed_node_is_received(network: Network, wait_for: Wait) -> None:
+def test_output_at_the_end_of_a_removed_node_is_received(network: Network) -> None:
     network.add()
     network.add()
 
@@ -88,7 +89,7 @@ def test_pool_closes_while_a_machine_is_unreachable(network: Network) -> None:
     assert pool.logs().text == "a 0\n"
 
 
-def test_metrics_of_a_machine_cover_the_whole_machine(network: Network, wait_for: Wait) -> None:
+def test_metrics_of_a_machine_cover_the_whole_machine(network: Network) -> None:
     network.add()
     with sky.Compute(provider=hosts(network), nodes=1, metrics_interval=0.2) as pool:
         wait_for(lambda: len(pool.metrics(0)[0]) > 1, "the first metrics")

@@ -7,8 +7,8 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from tests.machines.conftest import Wait
 from tests.machines.machine import STATE, Machine, Network
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.machines
 
@@ -36,7 +36,7 @@ def test_machine_has_its_own_name_disk_and_processes(network: Network) -> None:
     assert ask(network, machine, "test -e /root/mark || echo blank") == "blank"
 
 
-def test_freeze_and_thaw_stop_and_continue_the_processes(network: Network, wait_for: Wait) -> None:
+def test_freeze_and_thaw_stop_and_continue_the_processes(network: Network) -> None:
     machine = network.add()
     first = Path(f"/proc/{machine.pids()[0]}/stat")
 
@@ -49,7 +49,7 @@ def test_freeze_and_thaw_stop_and_continue_the_processes(network: Network, wait_
     wait_for(lambda: state() == "S", "the machine to continue")
 
 
-def test_closed_network_leaves_nothing(network: Network, wait_for: Wait) -> None:
+def test_closed_network_leaves_nothing(network: Network) -> None:
     machine = network.add()
     inside = machine.pids()
     network.close()

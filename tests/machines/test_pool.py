@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import skyward as sky
-from tests.machines.conftest import Wait, hosts
+from tests.machines.conftest import hosts
 from tests.machines.machine import Network
 from tests.remote_tasks import count, doubled, hostname
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.machines
 
@@ -51,7 +52,7 @@ def test_environment_of_tasks_has_no_secrets(pool: sky.Compute) -> None:
     assert "SKYWARD_PASS" not in environment() >> pool
 
 
-def test_closed_pool_leaves_the_machines_unchanged(network: Network, wait_for: Wait) -> None:
+def test_closed_pool_leaves_the_machines_unchanged(network: Network) -> None:
     machine = network.add()
     with sky.Compute(provider=hosts(network), nodes=1) as pool:
         assert hostname() >> pool == machine.name

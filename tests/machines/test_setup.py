@@ -11,9 +11,10 @@ import pytest
 
 import skyward as sky
 from tests.local.bootstrapping import make_wheel, repack
-from tests.machines.conftest import Wait, hosts
+from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network
 from tests.machines.serving import served
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
 
@@ -93,7 +94,7 @@ def plain() -> int:
 
 
 def test_version_difference_of_a_used_package_is_warned_about_once(
-    network: Network, wheels: Path, caplog: pytest.LogCaptureFixture, wait_for: Wait
+    network: Network, wheels: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of two packages that are older on the machine, only the one that a function imports, at its first use."""
     make_wheel(wheels, "matplotlib", "1.5")
@@ -119,7 +120,7 @@ def age(path: Path, days: float) -> None:
     os.utime(path, (time.time() - days * 86400,) * 2)
 
 
-def test_environments_unused_for_long_are_removed(network: Network, wheels: Path, wait_for: Wait) -> None:
+def test_environments_unused_for_long_are_removed(network: Network, wheels: Path) -> None:
     """Except those in use by a worker, and the newest few."""
     machine = bare(network)
     provider = replace(hosts(network), python=None)

@@ -21,8 +21,9 @@ from skyward.wire.transport.bulk import GET, MISSING, Request
 from skyward.wire.transport.proof import UnprovedError, call
 from skyward.wire.transport.secrets import PASS_VARIABLE
 from skyward.wire.transport.trust import Authority, passes
-from tests.machines.conftest import Wait, hosts
+from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
 
@@ -126,7 +127,7 @@ def test_ports_of_a_worker_are_not_on_the_network(network: Network) -> None:
             assert hears(machine.address, port) == b""
 
 
-def test_certificate_of_another_pool_is_refused(network: Network, tmp_path: Path, wait_for: Wait) -> None:
+def test_certificate_of_another_pool_is_refused(network: Network, tmp_path: Path) -> None:
     """Even if its authority has the same name."""
     machine = network.add()
     with sky.Compute(provider=hosts(network), nodes=1, name="same") as pool:

@@ -11,7 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from skyward_jupyter.display.progress import Progress, meter, opening
 from skyward_jupyter.options.settings import Settings
 from tests.unit.jupyter.conftest import FakeCompute
-from tests.unit.panel.conftest import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit
 

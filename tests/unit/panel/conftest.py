@@ -1,6 +1,5 @@
 """Fake pools with given reports, and a fake kernel with comms."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -212,11 +211,3 @@ def notebook(pools: PoolManager) -> Iterator[Notebook]:
 @pytest.fixture
 def kernel() -> FakeKernel:
     return FakeKernel()
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, f"waited 20 s for {what}"
-        time.sleep(0.005)
