@@ -17,6 +17,7 @@ from skyward.link.connection.transport import LinkError
 from skyward.link.exec.transport import ExecTransport
 from skyward.link.ssh.connect import SSHLink
 from skyward.providers.protocol import ExecAccess
+from tests.waiting import wait_for_async
 
 pytestmark = pytest.mark.local
 
@@ -45,15 +46,6 @@ def marked(sign: str) -> list[int]:
     return found
 
 
-async def until(condition: Callable[[], object], what: str) -> None:
-    try:
-        async with asyncio.timeout(20):
-            while not condition():  # noqa: ASYNC110  # of other processes, which set no event
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        pytest.fail(f"waited 20 s for {what}")
-
-
 def test_commands_run_on_the_machine() -> None:
     async def test(link: SSHLink) -> None:
         lines: list[str] = []
@@ -74,7 +66,7 @@ def test_interrupted_command_has_no_exit_status() -> None:
         session = link._transport
         assert isinstance(session, ExecTransport)
         sign = f"{session._sign}.run"
-        await until(lambda: marked(f"sleep\0{seconds}"), "the command to run")
+        await wait_for_async(lambda: marked(f"sleep\0{seconds}"), "the command to run")
         for pid in {*marked(sign), *marked(f"sleep\0{seconds}")}:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -127,7 +119,7 @@ def test_tunnels_carry_both_directions_and_keep_their_ports_when_the_connection_
             before = link._transport
             assert isinstance(before, ExecTransport)
             os.killpg(before._process.pid, signal.SIGKILL)
-            await until(lambda: link._transport is not before, "the reconnect")
+            await wait_for_async(lambda: link._transport is not before, "the reconnect")
             await link.run("true")
             assert await heard(address, b"again") == b"again"
 
@@ -144,7 +136,7 @@ def test_tunnel_limits_concurrent_connections(monkeypatch: pytest.MonkeyPatch) -
             held = [await asyncio.open_connection(host, int(local)) for _ in range(2)]
             transport = link._transport
             assert isinstance(transport, ExecTransport)
-            await until(lambda: len(transport._tunnels) == 3, "two connections to be carried")
+            await wait_for_async(lambda: len(transport._tunnels) == 3, "two connections to be carried")
             waiting = asyncio.create_task(heard(address, b"hello"))
             await link.run("true")
             assert len(transport._tunnels) == 3
@@ -173,7 +165,9 @@ def test_connections_of_other_users_are_closed_and_run_no_command() -> None:
                 assert await heard(address, b"hello") == b"hello"
                 transport = link._transport
                 assert isinstance(transport, ExecTransport)
-                await until(lambda: len(transport._tunnels) == 1, "the unauthenticated connections to be closed")
+                await wait_for_async(
+                    lambda: len(transport._tunnels) == 1, "the unauthenticated connections to be closed"
+                )
             finally:
                 other.kill()
                 await other.wait()
@@ -235,13 +229,13 @@ def test_remote_processes_end_with_the_connection() -> None:
         running = asyncio.create_task(link.run(f"sleep {seconds}"))
         session = link._transport
         assert isinstance(session, ExecTransport)
-        await until(lambda: marked(f"sleep\0{seconds}"), "the command to run")
+        await wait_for_async(lambda: marked(f"sleep\0{seconds}"), "the command to run")
         assert session._process.stdin is not None
         session._process.stdin.close()
         with pytest.raises(LinkError):
             await running
-        await until(lambda: not marked(session._sign), "all of the connection to end")
-        await until(lambda: not marked(f"sleep\0{seconds}"), "the command to end")
+        await wait_for_async(lambda: not marked(session._sign), "all of the connection to end")
+        await wait_for_async(lambda: not marked(f"sleep\0{seconds}"), "the command to end")
 
     on_it(test)
 
