@@ -53,7 +53,7 @@ class _Resident:
     @property
     def asked(self) -> Asked:
         """The properties to request for a pool like this one as it is now."""
-        size = self.compute.asked_nodes
+        size = self.compute.requested_nodes
         resized = "groups" not in self._asked and size != Nodes.of(self.compute.spec.nodes)
         return {**self._asked, "nodes": size} if resized else dict(self._asked)
 
@@ -403,7 +403,7 @@ def _close(compute: "Compute") -> None:
 
 def _current(resident: _Resident, path: str) -> Any:
     if path == "nodes":
-        return resident.compute.asked_nodes
+        return resident.compute.requested_nodes
     group, dot, name = path.partition(".")
     compute = resident.compute
     owner: object = compute.options if group in _OPTIONS else compute.spec

@@ -91,7 +91,7 @@ def project(report: PoolReport, before: PanelState | None = None, recovered: int
     name = snapshot.name
     pool = _steady(_pool(snapshot, recovered), before["pools"].get(name))
     nodes = ((f"{name}/{view.machine}", _node(name, view)) for view in snapshot.nodes)
-    troubles = ((f"{name}/{each.rank}", _trouble(name, each)) for each in snapshot.troubles)
+    startup_failures = ((f"{name}/{each.rank}", _startup_failure(name, each)) for each in snapshot.startup_failures)
     gauges = ((f"{name}/{view.machine}", _gauge(name, view)) for view in snapshot.nodes if view.metrics is not None)
     tasks = ((f"{name}/{view.number}", _task(name, view)) for view in report.tasks)
     cells = ((f"{name}/{_cell_key(each.origin)}", _cell(name, each)) for each in report.cells)
@@ -101,7 +101,7 @@ def project(report: PoolReport, before: PanelState | None = None, recovered: int
         {
             "pools": {name: pool},
             "nodes": dict(nodes),
-            "troubles": dict(troubles),
+            "startup_failures": dict(startup_failures),
             "gauges": dict(gauges),
             "tasks": dict(tasks),
             "cells": dict(cells),
@@ -219,7 +219,7 @@ def _node(pool: str, view: NodeView) -> NodeRow:
         asked_at=view.asked_at,
         phase_at=view.phase_at,
         usual=view.usual,
-        way_in=_way_in(view.access),
+        terminal_access=_way_in(view.access),
         kept=_kept(view.kept),
     )
 
@@ -241,7 +241,7 @@ def _way_in(access: Access | None) -> Literal["", "here", "ssh", "exec"]:
             return ""
 
 
-def _trouble(pool: str, view: StartupFailureView) -> StartupFailureRow:
+def _startup_failure(pool: str, view: StartupFailureView) -> StartupFailureRow:
     return StartupFailureRow(
         pool=pool,
         rank=view.rank,

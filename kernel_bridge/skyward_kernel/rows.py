@@ -65,7 +65,8 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, by the number of its machine. `price`: USD per hour. `way_in`: access for a terminal, empty if none.
+    """A node, by the number of its machine. `price`: USD per hour. `terminal_access`: how a terminal
+    reaches it, empty if it cannot.
 
     While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if
     known. `kept`: names and sizes of the values that it keeps for later tasks.
@@ -85,7 +86,7 @@ class NodeRow:
     asked_at: float | None
     phase_at: float | None
     usual: float | None
-    way_in: Literal["", "here", "ssh", "exec"]
+    terminal_access: Literal["", "here", "ssh", "exec"]
     kept: tuple[str, ...]
 
 
@@ -252,7 +253,7 @@ type Row = (
 ROWS: Mapping[str, type] = {
     "pools": PoolRow,
     "nodes": NodeRow,
-    "troubles": StartupFailureRow,
+    "startup_failures": StartupFailureRow,
     "gauges": GaugeRow,
     "tasks": TaskRow,
     "decisions": DecisionRow,

@@ -101,7 +101,7 @@ export function addCommands(
     'open-terminal',
     trans.__('Open a Terminal on a Node…'),
     trans.__('Open a terminal on which node?'),
-    () => (actions.openTerminal ? nodes(node => node.way_in !== '') : []),
+    () => (actions.openTerminal ? nodes(node => node.terminal_access !== '') : []),
     node => actions.openTerminal?.(node.pool, node.rank)
   );
   add(

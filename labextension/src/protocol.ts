@@ -37,7 +37,7 @@ export interface PoolRow {
   budget_exhausted: boolean;
 }
 
-/** A node, by the number of its machine. `price`: USD per hour. `way_in`: access for a terminal, empty if none. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. */
+/** A node, by the number of its machine. `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. */
 export interface NodeRow {
   pool: string;
   machine: number;
@@ -53,7 +53,7 @@ export interface NodeRow {
   asked_at: number | null;
   phase_at: number | null;
   usual: number | null;
-  way_in: '' | 'here' | 'ssh' | 'exec';
+  terminal_access: '' | 'here' | 'ssh' | 'exec';
   kept: string[];
 }
 
@@ -363,7 +363,7 @@ export interface AskStartLog {
 export interface Tables {
   pools: PoolRow;
   nodes: NodeRow;
-  troubles: StartupFailureRow;
+  startup_failures: StartupFailureRow;
   gauges: GaugeRow;
   tasks: TaskRow;
   decisions: DecisionRow;

@@ -135,7 +135,7 @@ class EventBus:
                 self.ignore(listener)
         buffer.close()
 
-    def when_ended(self, call: Callable[[], object]) -> None:
+    def on_end(self, call: Callable[[], object]) -> None:
         """Call `call` once, when there are no more events."""
         with self._lock:
             self._at_end.append(call)

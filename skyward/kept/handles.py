@@ -16,7 +16,7 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.errors import KeptElsewhereError, KeptLostError, UsageError
 from skyward.formatting import nodes_text, size_text
-from skyward.kept.keep import KeptInfo, shelf, the_shelf
+from skyward.kept.keep import KeptInfo, current_store, shelf
 
 if TYPE_CHECKING:
     from skyward.functions.pending import PendingFunction
@@ -25,7 +25,18 @@ if TYPE_CHECKING:
         Packed,  # circular: a payload knows handles, and a handle is fetched as one
     )
 
-__all__ = ["Kept", "Owner", "call", "forget", "kept_value", "note", "noted", "noting", "open_with", "renew"]
+__all__ = [
+    "Kept",
+    "Owner",
+    "call",
+    "forget",
+    "kept_value",
+    "note",
+    "open_with",
+    "record_handles",
+    "recording_handles",
+    "renew",
+]
 
 
 class Owner(Protocol):
@@ -105,7 +116,7 @@ def _lost_entry(key: str, name: str) -> "KeptEntry":
 
 def kept_value(keys: tuple[str, ...], name: str) -> Any:
     """Return what a handle is unpickled as: its value on a node, a handle elsewhere."""
-    here = the_shelf()
+    here = current_store()
     return Kept.of(keys, name) if here is None else here.get(keys, name)
 
 
@@ -125,7 +136,7 @@ _noted: "ContextVar[dict[int, Any] | None]" = ContextVar("skyward_noted_handles"
 
 
 @contextmanager
-def noting() -> Iterator[dict[int, Any]]:
+def recording_handles() -> Iterator[dict[int, Any]]:
     """Record the handles that are pickled inside the context, by identity."""
     found: dict[int, Any] = {}
     token = _noted.set(found)
@@ -135,7 +146,7 @@ def noting() -> Iterator[dict[int, Any]]:
         _noted.reset(token)
 
 
-def noted(handles: Iterable[HandleLike]) -> None:
+def record_handles(handles: Iterable[HandleLike]) -> None:
     """Record handles that are part of what is pickled, in a form that was made earlier."""
     found = _noted.get()
     if found is not None:
@@ -279,7 +290,7 @@ class Kept[T]:
                 part.owner.drop_kept_now((part.entry.key,))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        noted([self])
+        record_handles([self])
         return kept_value, (self.keys, self.name)
 
     def __copy__(self) -> Self:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     *("CONTAINERS", "KEEP_FOR", "KeptInfo", "KeptStore", "Surroundings"),
-    *("keep", "keeps_containers", "set_shelf", "shelf", "stand_in", "the_shelf"),
+    *("keep", "keeps_containers", "set_store", "shelf", "stand_in", "current_store"),
 ]
 
 CONTAINERS = frozenset({list, dict, set, frozenset, tuple, bytearray})
@@ -91,13 +91,13 @@ class KeptStore(Protocol):
 _shelf: KeptStore | None = None
 
 
-def set_shelf(new: KeptStore) -> None:
+def set_store(new: KeptStore) -> None:
     """Declare that this process is on a node, which keeps values on `new`."""
     global _shelf
     _shelf = new
 
 
-def the_shelf() -> KeptStore | None:
+def current_store() -> KeptStore | None:
     """Return the shelf of this process; None off a node."""
     return _shelf
 

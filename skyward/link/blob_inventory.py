@@ -82,7 +82,7 @@ class BlobInventory:
             if not self._wanted[key]:
                 del self._wanted[key]
 
-    def may_pin(self, size: int) -> bool:
+    def can_pin(self, size: int) -> bool:
         """Return whether `size` more bytes can be pinned within the budget."""
         return sum(self._pinned.values()) + size <= self._budget
 

@@ -127,7 +127,7 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
         return self._options
 
     @property
-    def asked_nodes(self) -> Nodes:
+    def requested_nodes(self) -> Nodes:
         """Requested number of nodes of the first group, by its spec or the last `resize`."""
         return self._resized.get(next(iter(self._groups)), self.spec.nodes)
 

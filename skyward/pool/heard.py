@@ -75,7 +75,7 @@ class Telemetry(ABC):
         """Return the startup log of the node of a rank, for its last few starts: a line per phase, and all output of a
         failed phase. Empty if the node was never started.
         """
-        return "" if self._pool is None else background.call(partial(self._pool.boots.log, node))
+        return "" if self._pool is None else background.call(partial(self._pool.startups.log, node))
 
     def metrics(self, node: int | None = None) -> Mapping[int, tuple[NodeMetrics, ...]]:
         """Return the resource usage of nodes in the last five minutes, oldest first, by rank.

@@ -5,9 +5,9 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-__all__ = ["LEAST", "Watcher", "watch_with", "watched"]
+__all__ = ["MIN_TASKS", "Watcher", "watch_with", "watched"]
 
-LEAST = 10
+MIN_TASKS = 10
 """Minimum number of tasks of a group with a progress bar."""
 
 type Watcher = Callable[[Sequence[Future[Any]]], AbstractContextManager[object]]
@@ -24,4 +24,4 @@ def watch_with(watcher: Watcher | None) -> None:
 
 def watched(futures: Sequence[Future[Any]]) -> AbstractContextManager[object]:
     """Return a context in which to wait for a group."""
-    return nullcontext() if _watcher is None or len(futures) < LEAST else _watcher(futures)
+    return nullcontext() if _watcher is None or len(futures) < MIN_TASKS else _watcher(futures)

@@ -83,7 +83,7 @@ class Console:
 
     def attach(self, bus: "EventBus") -> None:
         """Subscribe to the events of a pool."""
-        bus.when_ended(self._end)
+        bus.on_end(self._end)
         match self.style:
             case "none":
                 pass

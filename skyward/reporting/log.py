@@ -128,7 +128,7 @@ class EventLog:
 
     def attach(self, bus: "EventBus") -> None:
         """Log the events of a pool until it ends."""
-        bus.when_ended(self.close)
+        bus.on_end(self.close)
         bus.listen(self._log, *LOGGED)
 
     def _log(self, event: "BaseEvent") -> None:

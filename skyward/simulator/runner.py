@@ -173,7 +173,7 @@ class Runner:
     @property
     def failed(self) -> bool:
         """True if the pool failed to open."""
-        return self.plane.hopeless and not self.plane.ready
+        return self.plane.cannot_start and not self.plane.ready
 
     def close(self) -> None:
         """Cancel unfinished tasks, terminate every machine, and wait until they are gone."""

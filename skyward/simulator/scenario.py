@@ -93,7 +93,7 @@ class Scenario:
             cooldown=self.cooldown,
             idle_timeout=self.idle_timeout,
             budget=self.budget,
-            look_gap=LOOK_GAP,
+            evaluation_gap=LOOK_GAP,
             limits=self.limits or Limits(concurrent_launches=1000),
         )
 

@@ -36,7 +36,7 @@ from casty import ActorSystem, Cluster, Runtime
 from skyward.process.clock import clock
 from skyward.process.loop import new_event_loop
 from skyward.process.switch_interval import short_switch_interval
-from skyward.task.collections.base import set_here
+from skyward.task.collections.base import install_collections
 from skyward.wire.payloads.pickler import track_classes_by_call
 from skyward.wire.protocol.mailbox import LIMITS, receive_with
 from skyward.wire.protocol.messages import Commands, Exchange
@@ -197,7 +197,7 @@ def main() -> None:
     loop = new_event_loop()
     backlog = Backlog(settings.backlog, settings.scratch)
     agent = Agent(loop, settings.node, settings.slots, backlog, processes=settings.processes)
-    set_here(agent.cluster, current_task_number)
+    install_collections(agent.cluster, current_task_number)
     bind_threads()
     track_classes_by_call()
     descriptors, agent.drain = capture_descriptors(agent.emit_output, agent.alone)

@@ -30,12 +30,12 @@ class LivePlot:
     """
 
     def __init__(
-        self, shell: "InteractiveShell", notify: Callable[[str], object], tape: "OutputRecorder | None" = None
+        self, shell: "InteractiveShell", notify: Callable[[str], object], recorder: "OutputRecorder | None" = None
     ) -> None:
         self._shell = shell
         self._notify = notify
         self._live = hasattr(shell, "kernel")
-        self._tape = tape
+        self._recorder = recorder
         self._id = uuid4().hex
         self._curves = Curves()
         self._lock = Lock()
@@ -97,5 +97,5 @@ class LivePlot:
         publisher: Any = self._shell.display_pub
         transient = {"display_id": self._id} if self._live else {}
         publisher.publish(data=data, metadata={}, transient=transient, update=update)
-        if self._tape is not None:
-            self._tape.display(data, {}, self._id, update)
+        if self._recorder is not None:
+            self._recorder.display(data, {}, self._id, update)

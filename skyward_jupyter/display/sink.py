@@ -36,9 +36,9 @@ class CellSink:
         shell: "InteractiveShell",
         *,
         label: bool = False,
-        tape: "OutputRecorder | None" = None,
+        recorder: "OutputRecorder | None" = None,
     ) -> None:
-        self._tape = tape
+        self._recorder = recorder
         self._shell = shell
         self._label = label
         self._context: Context = copy_context()
@@ -61,8 +61,8 @@ class CellSink:
         if CLEAR_MIME in data:
             wait = bool(data[CLEAR_MIME].get("wait"))
             self._run(lambda: self._publisher.clear_output(wait))
-            if self._tape is not None:
-                self._tape.clear()
+            if self._recorder is not None:
+                self._recorder.clear()
             return
         if self._label and not update:
             if set(data) == {"text/plain"} and "\n" not in data["text/plain"]:
@@ -70,8 +70,8 @@ class CellSink:
                 return
             self.output(node, "stdout", "\n" if self._lines is not None and self._lines.begun(node, "stdout") else "")
             self._put("stdout", f"[node {node}]\n")
-        if self._tape is not None:
-            self._tape.display(data, metadata, display_id, update)
+        if self._recorder is not None:
+            self._recorder.display(data, metadata, display_id, update)
         transient = {"display_id": display_id} if display_id is not None else {}
         self._run(lambda: self._publisher.publish(data=data, metadata=metadata, transient=transient, update=update))
 
@@ -95,13 +95,13 @@ class CellSink:
 
     def _columns(self, stream: StreamName) -> int:
         """Return the width of a live line in characters; 0 if there is none, as with a recorder."""
-        return 0 if self._tape is not None else live_columns(stream)
+        return 0 if self._recorder is not None else live_columns(stream)
 
     def _put(self, stream: StreamName, text: str) -> None:
         if not text:
             return
-        if self._tape is not None:
-            self._tape.text(stream, text)
+        if self._recorder is not None:
+            self._recorder.text(stream, text)
         self._run(partial(screen.put, stream, text, self))
 
     def _run(self, write: Callable[[], object]) -> None:

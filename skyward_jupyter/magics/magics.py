@@ -379,8 +379,8 @@ class SkyMagics(ConfiguredMagics):
             _say("There are no cells in the background. `%%sky --noblock` starts one.")
             return None
         handle = self._runner.background[-1] if number is None else _chosen(self._runner.background, number)
-        if handle.tape is not None and self.shell is not None:
-            handle.tape.replay(self.shell.display_pub)
+        if handle.recorder is not None and self.shell is not None:
+            handle.recorder.replay(self.shell.display_pub)
         return handle
 
     def help(self, words: Sequence[str]) -> None:

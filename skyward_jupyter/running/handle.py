@@ -39,12 +39,12 @@ class CellHandle:
         pool: str,
         code: str,
         grace: float,
-        tape: "OutputRecorder | NodeSections | None" = None,
+        recorder: "OutputRecorder | NodeSections | None" = None,
     ) -> None:
         self.number = number
         self.pool = pool
         self.code = code
-        self.tape = tape
+        self.recorder = recorder
         self.line: StatusLine | None = None
         self._sent = sent
         self._grace = grace

@@ -13,8 +13,8 @@ from skyward.kept.handles import Kept, call, renew
 from skyward.wire.kinds.arrays import is_inside_frame
 from skyward.wire.objects.changes import (
     Change,
+    is_applied_last,
     is_array_overwritten,
-    is_late,
     is_whole_different,
     put_change,
     renew_hashes,
@@ -264,7 +264,7 @@ class _Binder:
         for now in (False, True):
             for number, found in changes:
                 for change in found:
-                    if is_late(seeds[number], change) is now:
+                    if is_applied_last(seeds[number], change) is now:
                         self._put(seeds[number], change, together.seeds[number][0])
         if changes:
             renew_hashes(made, (seeds[number] for number, _ in changes))

@@ -358,16 +358,16 @@ class CellRunner:
             return meter(cell.done, len(runs), time.monotonic() - started)
 
         progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
-        tape = OutputRecorder() if options.noblock else None
+        recorder = OutputRecorder() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
-        sink = sections or CellSink(self._shell, label=shape == "all", tape=tape)
+        sink = sections or CellSink(self._shell, label=shape == "all", recorder=recorder)
         footed = settings.footer and options.footer and not options.quiet
         finish = _with_retry_notices(sink.finish, runs) if options.retries else sink.finish
         names_node = not footed and len(compute.snapshot().nodes) > 1
         cell = CellRun(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, trip)
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
-        plot = LivePlot(self._shell, _notify, tape) if options.plot else None
+        plot = LivePlot(self._shell, _notify, recorder) if options.plot else None
         try:
             # Sent one by one, so that an interrupt stops those that were sent before.
             retries = Retries(options.retries)
@@ -381,7 +381,7 @@ class CellRunner:
             if options.noblock:
                 stream = self._read_ahead(runs, plot) if code.is_stream else None
                 cell.let_go_when_over()
-                handle = self._handle(cell, options, settings, raw, sections or tape, stream)
+                handle = self._handle(cell, options, settings, raw, sections or recorder, stream)
                 if settings.show_progress and not options.quiet:
                     follow(self._shell, handle, runs, footer=footed)
                 if stream is not None:
@@ -472,14 +472,14 @@ class CellRunner:
         options: "CellOptions",
         settings: "Settings",
         raw: str,
-        tape: OutputRecorder | NodeSections | None,
+        recorder: OutputRecorder | NodeSections | None,
         stream: ReadAhead | None,
     ) -> CellHandle:
         over = [handle for handle in self.background if handle.done()]
         self.background = [handle for handle in self.background if handle not in over[:-KEPT]]
         number = max((handle.number for handle in self.background), default=0) + 1
         line = next((line.strip() for line in raw.splitlines() if line.strip()), "")
-        details = (cell, number, options.pool, line, settings.interrupt_grace, tape)
+        details = (cell, number, options.pool, line, settings.interrupt_grace, recorder)
         handle = CellHandle(*details) if stream is None else StreamHandle(*details, stream=stream)
         self.background.append(handle)
         return handle

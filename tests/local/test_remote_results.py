@@ -155,7 +155,7 @@ def left(tmp_path: Path) -> Maker:
 def lost(future: sky.TaskFuture[Any]) -> bool:
     result = raw(future)
     assert isinstance(result, RemoteResult)
-    return not result.is_there
+    return not result.is_available
 
 
 # Without a transfer to the client.
@@ -372,7 +372,7 @@ def test_results_beyond_the_memory_of_a_node_are_fetched(
     two: sky.Compute, left: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left(two)
-    monkeypatch.setattr("skyward.link.blob_inventory.BlobInventory.may_pin", lambda self, size: False)
+    monkeypatch.setattr("skyward.link.blob_inventory.BlobInventory.can_pin", lambda self, size: False)
     a, go = left.start(two)
     b = total(a) > two
     go.touch()

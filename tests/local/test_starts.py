@@ -29,13 +29,13 @@ def fails_while(flag: Path) -> sky.Image:
 
 
 def trouble(pool: sky.Compute) -> StartupFailureView | None:
-    return next(iter(pool.snapshot().troubles), None)
+    return next(iter(pool.snapshot().startup_failures), None)
 
 
 def test_node_that_fails_reports_its_phase_and_the_next_attempt(tmp_path: Path) -> None:
     image = fails_while(tmp_path / "fails")
     with sky.Compute(nodes=(1, 2), image=image, provision_retry_delay=600, policy="no") as pool:
-        assert pool.snapshot().troubles == ()
+        assert pool.snapshot().startup_failures == ()
         pool.resize(2)
         wait_for(lambda: trouble(pool), "the node to fail")
         failure = trouble(pool)
@@ -90,7 +90,7 @@ def test_node_is_given_up_and_no_longer_reported_once_it_starts(tmp_path: Path) 
         (tmp_path / "fails").unlink()
         pool.resize((2, 3))
         wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 2, "the node to be retried")
-        assert pool.snapshot().troubles == ()
+        assert pool.snapshot().startup_failures == ()
 
 
 def test_machines_that_cannot_be_launched() -> None:
@@ -105,7 +105,7 @@ def test_machines_that_cannot_be_launched() -> None:
 
 
 def test_each_phase_is_shown_with_its_usual_duration() -> None:
-    def boots(pool: sky.Compute) -> NodeView | None:
+    def startups(pool: sky.Compute) -> NodeView | None:
         return next((node for node in pool.snapshot().nodes if node.phase == "requested"), None)
 
     provider = sky.Local(boot_time=2.0)
@@ -113,8 +113,8 @@ def test_each_phase_is_shown_with_its_usual_duration() -> None:
         pass
     with sky.Compute(nodes=(0, 1), provider=provider, policy="no") as pool:
         pool.resize((1, 2))
-        wait_for(lambda: boots(pool), "a requested node")
-        node = boots(pool)
+        wait_for(lambda: startups(pool), "a requested node")
+        node = startups(pool)
         assert node is not None, "the request takes 2 s"
         assert node.usual is not None, "another pool has observed the duration"
         assert node.usual >= 1.9

@@ -90,7 +90,7 @@ def test_termination_of_a_busy_node_is_detected(monkeypatch: pytest.MonkeyPatch)
 
     def take(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
         sent = named(effects, "Dispatch")
-        seat = plane.reconciler.book.seats.get(sent[0].rank) if sent else None
+        seat = plane.reconciler.book.assignments.get(sent[0].rank) if sent else None
         held = plane.tasks.node(seat.machine.rank) if seat is not None else None
         if type(message).__name__ == "Ended" and seat is not None and held is not None and len(held.tasks) > 1:
             return [Terminate(seat.machine.id, "it is no longer needed"), *effects]

@@ -13,7 +13,7 @@ function empty(): Rows {
   return {
     pools: new Map(),
     nodes: new Map(),
-    troubles: new Map(),
+    startup_failures: new Map(),
     gauges: new Map(),
     tasks: new Map(),
     decisions: new Map(),

@@ -6,7 +6,7 @@ import { PoolRow, StartupFailureRow } from '../protocol';
 /** Announces state changes of pools and nodes to screen readers; never numbers, which change all the time. */
 export function Announcer(props: {
   pools: readonly PoolRow[];
-  troubles: readonly StartupFailureRow[];
+  startup_failures: readonly StartupFailureRow[];
   trans: Translation;
 }): JSX.Element {
   const { trans } = props;
@@ -14,7 +14,7 @@ export function Announcer(props: {
   const [announced, setAnnounced] = React.useState('');
   const states = [
     ...props.pools.map(pool => stateOf(pool, trans)),
-    ...props.troubles.map(row =>
+    ...props.startup_failures.map(row =>
       row.gave_up
         ? trans.__('Node %1 of pool %2 failed and is not retried.', row.rank, row.pool)
         : trans.__('Node %1 of pool %2 failed.', row.rank, row.pool)

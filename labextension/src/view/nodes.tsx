@@ -10,7 +10,7 @@ import { GaugeRow, NodeRow, PoolRow, TaskRow, StartupFailureRow } from '../proto
 import { LongList, Section, State, useNow } from './parts';
 import { PartProps } from './pool';
 import { Source } from './streams';
-import { Troubles } from './troubles';
+import { StartupFailures } from './failures';
 
 const ROW = 24;
 const OPEN = 128;
@@ -113,11 +113,11 @@ function Details(
         >
           {trans.__('Drain')}
         </button>
-        {node.way_in && props.openTerminal && (
+        {node.terminal_access && props.openTerminal && (
           <button
             className="skyward-Button"
             title={
-              node.way_in === 'here'
+              node.terminal_access === 'here'
                 ? trans.__('Open a terminal in the folder of this node')
                 : trans.__('Open a terminal on this node')
             }
@@ -159,7 +159,7 @@ export function Nodes(
       pool: PoolRow;
       nodes: NodeRow[];
       tasks: TaskRow[];
-      troubles: StartupFailureRow[];
+      startup_failures: StartupFailureRow[];
       gauges: ReadonlyMap<string, GaugeRow>;
     }
 ): JSX.Element {
@@ -194,7 +194,7 @@ export function Nodes(
           />
         </div>
       )}
-      <Troubles rows={props.troubles} openLog={props.openLog} trans={trans} />
+      <StartupFailures rows={props.startup_failures} openLog={props.openLog} trans={trans} />
       {nodes.length === 0 && (
         <p className="skyward-Empty">
           {filter ? trans.__('No matching nodes.') : trans.__('No nodes; the first task starts one.')}

@@ -8,8 +8,8 @@ import { PoolRow } from '../protocol';
 import { Announcer } from './announcer';
 import { Decisions } from './decisions';
 import { NewPool } from './form';
-import { LostContact } from './lost';
-import { Money } from './money';
+import { LostContact } from './disconnected';
+import { Money } from './cost';
 import { Nodes } from './nodes';
 import { Orphans } from './orphans';
 import { IconButton } from './parts';
@@ -144,7 +144,11 @@ function Body(props: { model: PanelModel; trans: Translation; actions: Actions }
           {name} · {kernel}
         </p>
       )}
-      <Announcer pools={pools} troubles={[...(link?.store.rows.troubles.values() ?? [])]} trans={trans} />
+      <Announcer
+        pools={pools}
+        startup_failures={[...(link?.store.rows.startup_failures.values() ?? [])]}
+        trans={trans}
+      />
       <div aria-live="polite">
         {model.notice && (
           <div className={`skyward-Notice skyward-mod-${model.notice.kind}`}>
@@ -194,7 +198,7 @@ function Body(props: { model: PanelModel; trans: Translation; actions: Actions }
                   tasks={link.store.of('tasks', pool.name)}
                   nodes={link.store.of('nodes', pool.name)}
                   gauges={link.store.rows.gauges}
-                  troubles={link.store.of('troubles', pool.name)}
+                  startup_failures={link.store.of('startup_failures', pool.name)}
                   openLog={actions.openLog}
                   openTerminal={actions.openTerminal}
                   onOutput={setSource}

@@ -2,7 +2,7 @@ import { caretDownIcon, caretRightIcon, LabIcon } from '@jupyterlab/ui-component
 import * as React from 'react';
 
 import { Translation } from '../model/panel';
-import { stableOrder } from '../model/steady';
+import { stableOrder } from '../model/order';
 import { visible } from '../model/window';
 
 /** Return the current Unix time, and redraw once a second while `on`. */

@@ -2,7 +2,7 @@ import { clock, duration, money, share } from '../model/format';
 import { StateLabel, nodeState } from '../model/states';
 import { DecisionRow, GaugeRow, NodeRow } from '../protocol';
 import { make, setText } from './elements';
-import { UNTRANSLATED } from './words';
+import { UNTRANSLATED } from './translation';
 
 /** Unix times at which the machines of booting and stopping rows were requested, from which their age is drawn. */
 const REQUESTED_AT = new WeakMap<HTMLElement, number>();

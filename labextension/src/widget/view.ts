@@ -7,7 +7,7 @@ import { PoolRow } from '../protocol';
 import { make, makeSvg, setText, sync } from './elements';
 import { KernelConnection, Model } from './kernel';
 import { makeDecision, makeNode, makeState, showAge, showDecision, showNode, showState } from './rows';
-import { UNTRANSLATED } from './words';
+import { UNTRANSLATED } from './translation';
 
 const WIDTH = 300;
 const HEIGHT = 56;

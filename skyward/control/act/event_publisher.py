@@ -55,7 +55,7 @@ class EventPublisher:
         control: ControlPlane,
         works: Mapping[int, Work],
         broadcasts: Mapping[int, BroadcastWork],
-        boots: StartupTracker,
+        startups: StartupTracker,
         offset: Callable[[], float] = unix_offset,
     ) -> None:
         self._emit = bus.emit
@@ -63,7 +63,7 @@ class EventPublisher:
         self._book = control.reconciler.book
         self._works = works
         self._broadcasts = broadcasts
-        self._boots = boots
+        self._startups = startups
         self._offset = offset
         self._announced: set[int] = set()
         self._ranks: dict[int, int] = {}
@@ -71,7 +71,7 @@ class EventPublisher:
         self._per_hour = 0.0
         self._broke = False
         self._now = 0.0
-        boots.on_phase = self._phase
+        startups.on_phase = self._phase
 
     def told(self, message: plane.Message, effects: Sequence[plane.Effect], now: float) -> None:
         """Publish the events of a message that the control plane handled at time `now` with these effects."""
@@ -171,7 +171,7 @@ class EventPublisher:
         for work in self._works.values():
             node = work.nodes[-1] if work.nodes else None
             self._emit(events.TaskFailed, work.task, work.code.name, node, work.seconds, "PoolClosedError", reason)
-        for rank, seat in sorted(self._book.seats.items()):
+        for rank, seat in sorted(self._book.assignments.items()):
             if seat.machine.id in self._ranks:
                 self._emit(events.NodeRemoved, rank, seat.machine.id, "the pool is closed")
 
@@ -217,7 +217,7 @@ class EventPublisher:
                 self._emit(events.NodeRemoved, rank, machine, _first(left.reason))
             case "failed" | "refused":
                 lines = tuple(left.reason.strip().splitlines()[1:][-LINES:])
-                phase = self._boots.phase(rank, machine)
+                phase = self._startups.phase(rank, machine)
                 self._emit(events.NodeFailed, rank, machine, phase, _first(left.reason), lines, left.again)
 
     def _terminated(self, machine: int) -> None:

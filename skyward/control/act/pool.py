@@ -115,7 +115,7 @@ class Pool:
         )
         self._arrived, self.log = self._router.arrived, self._router.log
         self._fleet = Fleet(self._launchers, self._tell, self._router.handle, self.clustering, self._reported)
-        self.boots = self._fleet.boots
+        self.startups = self._fleet.startups
         self._feeding = Feeding(self._node_of, self._router.not_fed, self._delivered, self._background.spawn)
         self._prerequisites = Prerequisites(self._background.spawn)
         self._cancelling: list[Work] = []
@@ -171,11 +171,11 @@ class Pool:
             self._bus.emit(events.PoolNote, note)
         self._life.move("provisioning", _now())
         self._plane = control = plane_of(self._launchers, self._options)
-        self._observer = EventPublisher(self._bus, control, self._works, self._broadcasts, self.boots)
+        self._observer = EventPublisher(self._bus, control, self._works, self._broadcasts, self.startups)
         self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
         self._tell(plane.Open())
         while self._entering or not (self._plane.ready or self._fleet.entered):
-            if self._plane.hopeless:
+            if self._plane.cannot_start:
                 raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
             if self._keep_machines and not self._entering and not self._fleet.entered:
                 self._keep_machines = False
@@ -322,7 +322,7 @@ class Pool:
         blobs: dict[int, Mapping[bytes, int]] = {}
         for work in works:
             rank = work.target
-            if rank is not None and rank not in book.seats:
+            if rank is not None and rank not in book.assignments:
                 self._refuse(work, no_node(self.name, [rank], book))
                 continue
             if work.kept:
@@ -684,7 +684,7 @@ class Pool:
         """Request a node for the client's use of collections. Return the reason if there can be none; else empty."""
         self._tell(plane.Use())
         ready = self._ready()
-        return f"pool {self.name!r} {ready.failure}" if ready.budget_exhausted or ready.hopeless else ""
+        return f"pool {self.name!r} {ready.failure}" if ready.budget_exhausted or ready.cannot_start else ""
 
     # Views.
 

@@ -13,7 +13,7 @@ from skyward.control.lifecycle import PoolState
 from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot, StartupFailureView
 from skyward.control.observe.startup import REQUESTED, Failure, StartupTracker
 
-__all__ = ["troubles", "view"]
+__all__ = ["startup_failures", "view"]
 
 
 def view(
@@ -31,11 +31,11 @@ def view(
     over = state == "closed"
     if over:  # the table is stale: all machines were terminated and all tasks have ended
         book = MachineTable()
-    seated = {seat.machine.id: seat.life.state for _, seat in sorted(book.seats.items())}
+    seated = {seat.machine.id: seat.life.state for _, seat in sorted(book.assignments.items())}
     groups = plane.groups.values()
     order = [*(book.machines[number] for number in seated), *(m for m in book if m.id not in seated)]
     views = []
-    boots = next((launcher.boots for launcher in launchers.values()), None)
+    startups = next((launcher.startups for launcher in launchers.values()), None)
     for machine in order:
         node = nodes.get(machine.rank) if machine.id in seated else None
         waits = seated.get(machine.id) == "waiting"
@@ -58,7 +58,7 @@ def view(
                 asked_at=machine.asked[0] + since if machine.asked else None,
                 access=None if node is None else node.instance.access,
                 phase_at=(machine.since if node is None else node.boot.since) + since if waits else None,
-                usual=_usual(machine, node, boots) if waits and boots is not None else None,
+                usual=_usual(machine, node, startups) if waits and startups is not None else None,
                 kept=_kept(plane, machine.rank, since) if machine.id in seated else (),
             )
         )
@@ -81,7 +81,7 @@ def view(
         at=now + since,
         failure=plane.failure,
         budget_exhausted=plane.budget_exhausted,
-        troubles=() if over or boots is None else troubles(plane, boots, now, since),
+        startup_failures=() if over or startups is None else startup_failures(plane, startups, now, since),
         accelerators=", ".join(dict.fromkeys(filter(None, (each.accelerators for each in launchers.values())))),
         lease=max(each.lease for each in launchers.values()) if any(node.outlives for node in views) else 0.0,
     )
@@ -100,31 +100,35 @@ def _phase(machine: Machine, node: Node | None) -> str:
     return "queued" if machine.state == "QUEUED" else REQUESTED
 
 
-def _usual(machine: Machine, node: Node | None, boots: StartupTracker) -> float | None:
+def _usual(machine: Machine, node: Node | None, startups: StartupTracker) -> float | None:
     """Return the usual duration of a machine's current phase in seconds; None if unknown."""
     if machine.place is None:
         return None
     image = "" if node is None else node.boot.image
-    return boots.usual.of(machine.place.provider, image, _phase(machine, node))
+    return startups.usual.of(machine.place.provider, image, _phase(machine, node))
 
 
 MOST = 20
 """Maximum number of nodes whose failures are listed: those of the lowest ranks."""
 
 
-def troubles(plane: ControlPlane, boots: StartupTracker, now: float, since: float) -> tuple[StartupFailureView, ...]:
+def startup_failures(
+    plane: ControlPlane, startups: StartupTracker, now: float, since: float
+) -> tuple[StartupFailureView, ...]:
     """Return the startup failures of desired nodes. `since`: Unix time at zero of the monotonic clock."""
-    return tuple(islice(_troubles(plane, boots, now, since), MOST))
+    return tuple(islice(_startup_failures(plane, startups, now, since), MOST))
 
 
-def _troubles(plane: ControlPlane, boots: StartupTracker, now: float, since: float) -> Iterator[StartupFailureView]:
+def _startup_failures(
+    plane: ControlPlane, startups: StartupTracker, now: float, since: float
+) -> Iterator[StartupFailureView]:
     reconciler = plane.reconciler
-    for rank in sorted({*boots.failures, *reconciler.given_up}):
+    for rank in sorted({*startups.failures, *reconciler.given_up}):
         gave_up = rank in reconciler.given_up
-        machine = reconciler.book.seats[rank].machine if rank in reconciler.book.seats else None
+        machine = reconciler.book.assignments[rank].machine if rank in reconciler.book.assignments else None
         if machine is None and not gave_up:
             continue  # the node is not desired any more
-        failure = boots.failures.get(rank) or Failure(REQUESTED, plane.failure, (), now)
+        failure = startups.failures.get(rank) or Failure(REQUESTED, plane.failure, (), now)
         attempt, attempts = _attempts(plane, rank, failure)
         retry = None if machine is None or gave_up else _retry_at(plane, machine)
         yield StartupFailureView(

@@ -27,7 +27,7 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options) -> ControlPlan
         boot=max(launcher.start_within for launcher in launchers.values()) + DEADLINE_SLACK,
         upscaling_speed=options.upscaling_speed,
         concurrent_launches=options.max_concurrent_launches,
-        first_pause=1.0 if options.provision_retry_delay is None else options.provision_retry_delay,
+        first_backoff=1.0 if options.provision_retry_delay is None else options.provision_retry_delay,
     )
     settings = PlaneSettings(
         groups=tuple(launcher.group() for launcher in launchers.values()),

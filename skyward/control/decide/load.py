@@ -53,7 +53,7 @@ class PlaneView:
         return _Nodes(lambda: tuple(self._load(machine, now) for machine in self._book))
 
     def _load(self, machine: Machine, now: float) -> NodeLoad:
-        seat = self._book.seats.get(machine.rank)
+        seat = self._book.assignments.get(machine.rank)
         node = self._tasks.node(machine.rank) if seat is not None and seat.machine is machine else None
         if node is None:
             return NodeLoad(machine.rank, machine.group, machine.stage, free=self._groups[machine.group].resources)

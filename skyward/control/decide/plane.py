@@ -10,7 +10,7 @@ from dataclasses import replace
 from skyward.control.decide.autoscaler import Autoscaler
 from skyward.control.decide.load import PlaneView
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.budget import LAST, LEAD, Ledger
+from skyward.control.decide.machines.budget import DRAIN_RESERVE, LAST, Ledger
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.messages import (
@@ -214,10 +214,10 @@ class ControlPlane:
                     self._do_task(tasks.NodeDraining(rank), now, effects)
                 case _:
                     pass
-        if self.reconciler.requester.short_of_money and not self.ready:
+        if self.reconciler.requester.over_budget and not self.ready:
             self.failure = (
                 f"cannot afford its first nodes with a budget of ${self.ledger.budget:.2f}, which must cover "
-                f"{LEAD:g} s of each"
+                f"{DRAIN_RESERVE:g} s of each"
             )
         if isinstance(message, machines.Lost) and any(self._is_short(group) for group in before):
             self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
@@ -271,9 +271,9 @@ class ControlPlane:
         return {g.name: max(g.min, self._threshold(g), standing.get(g.name, 0)) for g in self.groups.values()}
 
     @property
-    def hopeless(self) -> bool:
+    def cannot_start(self) -> bool:
         """True if enough nodes for work to start, or any at all, cannot be launched any more."""
-        if not self.ready and (self.budget_exhausted or self.reconciler.requester.short_of_money):
+        if not self.ready and (self.budget_exhausted or self.reconciler.requester.over_budget):
             return True
         given_up = len(self.reconciler.given_up)
         if not given_up:
@@ -322,7 +322,7 @@ class ControlPlane:
             after[name] = max(least, min(most, after.get(name, least)))
         sizes = ", ".join(f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
         if not self.budget_exhausted:
-            self._decide("user", after, f"resized to {sizes}", now, effects, afresh=True)
+            self._decide("user", after, f"resized to {sizes}", now, effects, retry_given_up=True)
 
     def _decide(
         self,
@@ -332,12 +332,12 @@ class ControlPlane:
         now: float,
         effects: list[Effect],
         *,
-        afresh: bool = False,
+        retry_given_up: bool = False,
         drain: int | None = None,
     ) -> None:
         self._log(by, dict(self.desired), after, reason, now, effects)
         self.autoscaler.acted(now)
-        self._reconcile(machines.Desired(after, afresh=afresh, drain=drain), now, effects)
+        self._reconcile(machines.Desired(after, retry_given_up=retry_given_up, drain=drain), now, effects)
 
     def _evaluate(self, now: float, effects: list[Effect]) -> None:
         """Evaluate the policy, and apply what is due now."""
@@ -364,9 +364,9 @@ class ControlPlane:
         """Return the nodes that scaling down keeps, by group; the head stays while any node does."""
         texts: dict[str, dict[int, str]] = {}
         for rank, names in self.kept.holding(now).items():
-            if (seat := self.reconciler.book.seats.get(rank)) is not None:
+            if (seat := self.reconciler.book.assignments.get(rank)) is not None:
                 texts.setdefault(seat.machine.group, {})[rank] = f"node {rank} keeps {names}"
-        head = self.reconciler.book.seats.get(0)
+        head = self.reconciler.book.assignments.get(0)
         return {
             group: Staying(
                 len({*ranks} | ({0} if head is not None and head.machine.group == group else set())),
@@ -389,9 +389,9 @@ class ControlPlane:
 
     def _watch_budget(self, now: float, effects: list[Effect]) -> None:
         """Drain every node in time for the budget, and terminate the nodes when no time is left for draining."""
-        if not self.budget_exhausted and now >= self.ledger.limit_at(LEAD):
+        if not self.budget_exhausted and now >= self.ledger.exhausted_at(DRAIN_RESERVE):
             self._exhaust_budget(now, effects)
-        if self.budget_exhausted and not self._evicted and now >= self.ledger.limit_at(LAST):
+        if self.budget_exhausted and not self._evicted and now >= self.ledger.exhausted_at(LAST):
             self._evicted = True
             self._reconcile(machines.Evict(f"the pool {self.failure}"), now, effects)
 
@@ -400,17 +400,17 @@ class ControlPlane:
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget
         reason = f"budget of ${budget:.2f} reached: ${spent:.2f} spent, nodes cost ${rate:.2f}/h; draining all nodes"
         self.failure = (
-            f"has reached its budget of ${budget:.2f}: ${spent:.2f} is spent, and its nodes need {LEAD:g} s more "
-            "to drain; raise the budget to continue"
+            f"has reached its budget of ${budget:.2f}: ${spent:.2f} is spent, and its nodes need {DRAIN_RESERVE:g} s "
+            "more to drain; raise the budget to continue"
         )
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 
     def _set_budget(self, budget: float | None, now: float, effects: list[Effect]) -> None:
         self.ledger.budget = budget
-        if self.budget_exhausted and now < self.ledger.limit_at(LEAD):
+        if self.budget_exhausted and now < self.ledger.exhausted_at(DRAIN_RESERVE):
             self.budget_exhausted, self._evicted, self.failure = False, False, ""
             after = {group.name: group.min for group in self.groups.values()}
-            self._decide("budget", after, "the budget changed", now, effects, afresh=True)
+            self._decide("budget", after, "the budget changed", now, effects, retry_given_up=True)
 
     # Time.
 
@@ -428,7 +428,7 @@ class ControlPlane:
         if self.reconciler.requester.retry_at is not None:
             yield self.reconciler.requester.retry_at
         if not self._evicted:
-            yield self.ledger.limit_at(LAST if self.budget_exhausted else LEAD) + 0.001
+            yield self.ledger.exhausted_at(LAST if self.budget_exhausted else DRAIN_RESERVE) + 0.001
         if self.ready and self.elastic:
             yield from self._due_evaluations()
 
@@ -465,10 +465,10 @@ class ControlPlane:
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
         elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
-            if now >= self._evaluated_at + self.settings.look_gap:
+            if now >= self._evaluated_at + self.settings.evaluation_gap:
                 self._evaluate(now, effects)
             elif self._evaluate_at is None:
-                self._evaluate_at = self._evaluated_at + self.settings.look_gap
+                self._evaluate_at = self._evaluated_at + self.settings.evaluation_gap
 
     def _enough(self) -> bool:
         return all(

@@ -36,5 +36,5 @@ class PlaneSettings:
     tick: float = 15.0
     max_nodes: int | None = None
     budget: float | None = None
-    look_gap: float = 0.05
+    evaluation_gap: float = 0.05
     limits: Limits = field(default_factory=Limits)

@@ -143,7 +143,7 @@ class PoolSnapshot:
     budget: float | None = None
     at: float = 0.0
     failure: str = ""
-    troubles: tuple[StartupFailureView, ...] = ()
+    startup_failures: tuple[StartupFailureView, ...] = ()
     accelerators: str = ""
     lease: float = 0.0
     budget_exhausted: bool = False

@@ -28,7 +28,7 @@ class Hello:
     bulk: str
     pid: int
     machine: str = ""
-    bulk_there: str = ""
+    machine_bulk: str = ""
     directory: str = ""
     vcpus: float = 0
     memory_gb: float = 0

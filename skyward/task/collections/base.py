@@ -11,7 +11,16 @@ from skyward.errors import NoClusterError, NotOnNodeError, SpecError
 from skyward.wire.collections.requests import Backend, Consistency, Kind, Request
 from skyward.wire.payloads.payload import dumps
 
-__all__ = ["Collection", "current_owner", "here", "packed", "refuse_standalone", "set_here", "unpacked", "wait"]
+__all__ = [
+    "Collection",
+    "current_owner",
+    "here",
+    "install_collections",
+    "packed",
+    "refuse_standalone",
+    "unpacked",
+    "wait",
+]
 
 _POLL_INTERVAL = 0.1
 """Seconds after which a wait off the main thread notices that its task was cancelled."""
@@ -22,7 +31,7 @@ _backend: Backend | None = None
 _owner: Callable[[], int] = int
 
 
-def set_here(backend: Backend, owner: Callable[[], int]) -> None:
+def install_collections(backend: Backend, owner: Callable[[], int]) -> None:
     """Set the backend of this process's collections. `owner` returns the number of the calling task."""
     global _backend, _owner
     _backend, _owner = backend, owner

@@ -52,7 +52,7 @@ class Address[M]:
         """Send without waiting for delivery."""
         self._reference().tell(message)
 
-    async def take_back(self, message: Askable[Any]) -> None:
+    async def withdraw(self, message: Askable[Any]) -> None:
         """Withdraw a waiting request. If the message is lost, the actor's timeout has the same effect."""
         with contextlib.suppress(TimeoutError, CollectionUnavailableError):
             async with asyncio.timeout(_TAKE_BACK):

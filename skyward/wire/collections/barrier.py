@@ -104,7 +104,7 @@ class BarrierClient:
             arrived = await self._address.ask(Withdraw(id))
             return ("late", arrived) if arrived else ("", 0)
         except asyncio.CancelledError:
-            await self._address.take_back(Withdraw(id))
+            await self._address.withdraw(Withdraw(id))
             raise
 
     async def reset(self) -> None:

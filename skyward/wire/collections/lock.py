@@ -138,7 +138,7 @@ class LockClient:
             await self._address.ask(Release(id))
             return 0
         except BaseException:
-            await self._address.take_back(Release(id))
+            await self._address.withdraw(Release(id))
             raise
         if not token:
             return 0

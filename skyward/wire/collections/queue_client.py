@@ -80,7 +80,7 @@ class QueueClient:
         except TimeoutError:
             item = await self._address.ask(Withdraw(id))
         except asyncio.CancelledError:
-            await self._address.take_back(Withdraw(id, back=True))
+            await self._address.withdraw(Withdraw(id, back=True))
             raise
         return None if item is None else (id, item)
 

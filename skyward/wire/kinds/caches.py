@@ -95,8 +95,8 @@ def watch_clearing(function: Any) -> None:
 
 def was_cleared(function: Any) -> bool:
     """Return whether the cache of a watched function was cleared."""
-    noted = vars(function).get("cache_clear")
-    return isinstance(noted, _Clearing) and noted.is_done
+    clearing = vars(function).get("cache_clear")
+    return isinstance(clearing, _Clearing) and clearing.is_done
 
 
 def clear_cache(function: Any) -> None:

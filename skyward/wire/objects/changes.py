@@ -38,8 +38,8 @@ __all__ = [
     "StandInComparison",
     "array_change",
     "has_own_hash",
+    "is_applied_last",
     "is_array_overwritten",
-    "is_late",
     "is_whole_different",
     "number_to_compare",
     "put_change",
@@ -187,16 +187,16 @@ class Comparison:
                 return (self._pairs("attributes", new, old),)
             if one.form == "state" and (found := self._of_state(now, one.parts, other.parts)) is not None:
                 return found
-        return (Change("whole", one, Opaque(None) if other is None else self.stands_for([other.parts])),)
+        return (Change("whole", one, Opaque(None) if other is None else self.stand_in_of([other.parts])),)
 
     def whole(self, now: Any, before: Any) -> tuple[Change, ...] | None:
         """Return the whole content of an object as its changes; None if they cannot be applied to another object."""
         one, other = contents_of(now), contents_of(before)
         if one is None:
             return None
-        return (Change("whole", one, Opaque(None) if other is None else self.stands_for([other.parts])),)
+        return (Change("whole", one, Opaque(None) if other is None else self.stand_in_of([other.parts])),)
 
-    def stands_for(self, value: Any) -> Any:
+    def stand_in_of(self, value: Any) -> Any:
         """Return the stand-in of a value as it arrived, for the notebook to compare with its own."""
         kind = type(value)
         if kind in _BY_VALUE or kind in _NUMBERS:
@@ -205,9 +205,9 @@ class Comparison:
         if number is not None:
             return Location(self._part, number)
         if kind is tuple or kind is list:
-            return kind(map(self.stands_for, value))
+            return kind(map(self.stand_in_of, value))
         if kind is dict:
-            return [list(map(self.stands_for, value)), list(map(self.stands_for, value.values()))]
+            return [list(map(self.stand_in_of, value)), list(map(self.stand_in_of, value.values()))]
         return self.opaque(value)
 
     def opaque(self, before: Any) -> Opaque:
@@ -261,7 +261,7 @@ class Comparison:
             places = [
                 number for number, (one, other) in enumerate(zip(now, before, strict=True)) if not self.same(one, other)
             ]
-            old = [self.stands_for(before[number]) for number in places]
+            old = [self.stand_in_of(before[number]) for number in places]
             return Change("elements", (places, [now[number] for number in places]), old)
         shorter = min(len(now), len(before))
         start = 0
@@ -272,7 +272,7 @@ class Comparison:
             end += 1
         removed = before[start : len(before) - end]
         inserted = now[start : len(now) - end]
-        return Change("splice", (start, inserted, len(before)), [self.stands_for(each) for each in removed])
+        return Change("splice", (start, inserted, len(before)), [self.stand_in_of(each) for each in removed])
 
     def _pairs(self, form: str, now: Mapping[Any, Any], before: Mapping[Any, Any], *, removes: bool = True) -> Change:
         """Return the changed keys; and the order of all keys, if setting and removing those does not reproduce it."""
@@ -280,7 +280,7 @@ class Comparison:
         removed = [key for key in before if key not in now] if removes else []
         left = [key for key in before if key in now] + [key for key in now if key not in before]
         order = None if form == "attributes" or left == list(now) else list(now)
-        old = [self.stands_for(before[key]) if key in before else _Absent() for key in (*removed, *changed)]
+        old = [self.stand_in_of(before[key]) if key in before else _Absent() for key in (*removed, *changed)]
         return Change(form, (removed, changed, [now[key] for key in changed], order), old)
 
     def _same_structure(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -403,7 +403,7 @@ def is_whole_different(value: Any, change: Change, likeness: StandInComparison) 
     return likeness.is_steady(here, contents_of(value))
 
 
-def is_late(value: Any, change: Change) -> bool:
+def is_applied_last(value: Any, change: Change) -> bool:
     """Return whether a change is applied after others: keys may change too, and with them their hashes.
 
     A read-only view is late as well: it shows what was put into the array that it is a view of.

@@ -32,7 +32,7 @@ from typing import Any
 from blake3 import blake3
 from cloudpickle import cloudpickle as inner
 
-from skyward.kept.handles import noting
+from skyward.kept.handles import recording_handles
 from skyward.kept.keep import CONTAINERS, keeps_containers, stand_in
 from skyward.wire.kinds.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.kinds.caches import reduce_cached, was_cleared, watch_clearing
@@ -197,7 +197,7 @@ def pack_shared(
         if seeds:
             pickler.memo = {id(seed): (number, seed) for number, seed in enumerate(seeds)}
         try:
-            with noting() as kept:
+            with recording_handles() as kept:
                 pickler.dump(value)
         except Exception as error:
             raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
@@ -231,7 +231,7 @@ def objects_used(
     pickler = _Looking(io.BytesIO(), side, lambda _: None, (), views)
     pickler.is_there = is_there
     try:
-        with noting():
+        with recording_handles():
             pickler.dump(value)
     except Exception as error:
         raise not_picklable(value, name, error, "back from the node") from error
@@ -259,7 +259,7 @@ def digest_of(
     pickler.number_of = number_of
     pickler.fast = True  # write repeated objects again: sharing must not affect the digest
     try:
-        with noting():
+        with recording_handles():
             pickler.dump(value)
     except Exception:
         return None

@@ -26,8 +26,8 @@ def content_address(view: memoryview) -> bytes:
     long as it lives. Every other buffer is hashed each time, since it may have changed.
     """
     owner = view.obj
-    if type(owner) is bytes and (noted := _remembered.get(id(owner))) and noted[0] is owner and len(view) == len(owner):
-        return noted[1]
+    if type(owner) is bytes and (known := _remembered.get(id(owner))) and known[0] is owner and len(view) == len(owner):
+        return known[1]
     frozen = len(view) >= _PARALLEL_FROM and _is_frozen(owner) and view.nbytes == getattr(owner, "nbytes", None)
     if frozen:
         with _lock:

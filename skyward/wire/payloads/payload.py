@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skyward.errors import NotPicklableError
-from skyward.kept.handles import noted, noting
+from skyward.kept.handles import record_handles, recording_handles
 from skyward.kept.keep import stand_in
 from skyward.wire.kinds.exceptions import reduce_exception
 from skyward.wire.payloads.copies import unchanging
@@ -109,7 +109,7 @@ class Packed:
         return pickle.loads(self.data, buffers=self.buffers)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        noted(self.kept)
+        record_handles(self.kept)
         if protocol < 5:
             return Packed, (bytes(self.data), tuple(map(bytes, self.buffers)))
         return _repack, (pickle.PickleBuffer(self.data), *map(pickle.PickleBuffer, self.buffers))
@@ -126,7 +126,7 @@ def pack(value: object, name: str | None = None, way: Direction = "to a node") -
         NotPicklableError: it cannot be pickled. The message names `name` and the path inside the value.
     """
     buffers: list[pickle.PickleBuffer] = []
-    with noting() as kept:
+    with recording_handles() as kept:
         data = dumps(value, buffers.append, name, way)
     return Packed(data, tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
 
@@ -164,7 +164,7 @@ def encode(value: object, name: str | None = None, *, as_is: bool = False) -> Ou
         NotPicklableError: see `pack`.
     """
     buffers: list[pickle.PickleBuffer] = []
-    with noting() as kept:
+    with recording_handles() as kept:
         data = dumps(value, buffers.append, name)
     ready = outgoing(data, [buffer.raw() for buffer in buffers], as_is=as_is)
     return replace(ready, kept=tuple(kept.values())) if kept else ready

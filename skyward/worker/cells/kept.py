@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from cloudpickle import cloudpickle as inner
 
 from skyward.errors import SkywardError
-from skyward.kept.keep import KeptInfo, shelf, stand_in, the_shelf
+from skyward.kept.keep import KeptInfo, current_store, shelf, stand_in
 from skyward.wire.objects.notebook import CellEnd, pack_shared
 from skyward.wire.payloads.code import looked_up
 from skyward.wire.payloads.payload import Packed
@@ -107,7 +107,7 @@ def among_cells(side: CellEnd, *, keeps: bool) -> Iterator[None]:
 
 
 def _has_kept() -> bool:
-    here = the_shelf()
+    here = current_store()
     keeps = isinstance(here, ValueShelf) and bool(here.entries())
     return keeps or any(keeps for _, keeps in tuple(_running.values()))
 
@@ -149,7 +149,7 @@ def keep_names(names: Collection[str], keep_for: float, side: CellEnd) -> tuple[
 
 
 def _kept_by_cells() -> list[tuple[Entry, CellSurroundings]]:
-    here = the_shelf()
+    here = current_store()
     entries = here.entries() if isinstance(here, ValueShelf) else []
     return [(entry, entry.cell) for entry in entries if isinstance(entry.cell, CellSurroundings)]
 

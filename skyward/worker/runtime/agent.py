@@ -11,7 +11,7 @@ from threading import Thread  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING
 
 from skyward.errors import CollectionUnavailableError
-from skyward.kept.keep import set_shelf
+from skyward.kept.keep import set_store
 from skyward.process.clock import clock
 from skyward.task.instance import InstanceInfo, set_instance_info
 from skyward.wire.protocol.messages import (
@@ -119,7 +119,7 @@ class Agent:
         self._codes: dict[bytes, Code] = {}
         self._recent = Recent()
         self._values = ValueShelf(node, self.emit)
-        set_shelf(NoShelf() if processes else self._values)
+        set_store(NoShelf() if processes else self._values)
         self._functions = Functions(lambda blob: self.store.read(blob.key))
         self.replies = Replies(loop, backlog, self._report)
         self._outbox = self.replies.outbox

@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 from threading import Lock, Thread  # tasks may replace the attributes of the module
 from typing import Any
 
-from skyward.kept.keep import set_shelf
-from skyward.task.collections.base import set_here
+from skyward.kept.keep import set_store
+from skyward.task.collections.base import install_collections
 from skyward.task.instance import InstanceInfo, set_instance_info
 from skyward.wire.collections.requests import Request
 from skyward.wire.payloads.pickler import track_classes_by_call
@@ -181,8 +181,8 @@ def main() -> None:
     track_classes_by_call()
     descriptors = Descriptors()
     replace_streams(emit, lambda: child.task, descriptors.wait_for_reader, descriptors.restore)
-    set_here(child, lambda: child.task)
-    set_shelf(NoShelf())
+    install_collections(child, lambda: child.task)
+    set_store(NoShelf())
     child.say_up()
     Thread(target=child.listen, name="skyward-listen", daemon=True).start()
     child.serve()

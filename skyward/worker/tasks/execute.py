@@ -10,7 +10,7 @@ from types import GeneratorType
 from typing import Any, Literal
 
 from skyward.errors import MissingModuleError
-from skyward.kept.handles import noting
+from skyward.kept.handles import recording_handles
 from skyward.process.clock import clock
 from skyward.task.instance import current_share
 from skyward.wire.failures.failure import Failure, Link, capture_failure
@@ -243,9 +243,9 @@ def _send(job: Job, port: Port, payload: Payload) -> None:
 
 def _payload(value: object, port: Port, name: str) -> Payload:
     """Pack `value`; keep its large parts on the node until the client has fetched them."""
-    with noting() as noted:
+    with recording_handles() as handles:
         data, views = encode_result(value, name)
-    kept = tuple(KeptRef(handle.keys, handle.name) for handle in noted.values())
+    kept = tuple(KeptRef(handle.keys, handle.name) for handle in handles.values())
     if not views and len(data) <= INLINE_LIMIT:
         return Payload(data, (), kept)
     del value  # see `_call`

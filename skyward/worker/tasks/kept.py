@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, ModuleType
 from typing import Any, NoReturn
 
 from skyward.errors import KeptLostError, UsageError
-from skyward.kept.handles import kept_value, noted
+from skyward.kept.handles import kept_value, record_handles
 from skyward.kept.keep import CONTAINERS, KeptInfo, Surroundings
 from skyward.wire.payloads.payload import Packed, pack
 from skyward.wire.protocol.messages import Event, ValueKept
@@ -51,7 +51,7 @@ class KeptHere:
         return self.value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        noted([self])
+        record_handles([self])
         return kept_value, (self.keys, self.info.name)
 
     def __repr__(self) -> str:

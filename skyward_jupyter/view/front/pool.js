@@ -123,7 +123,7 @@ function empty() {
   return {
     pools: /* @__PURE__ */ new Map(),
     nodes: /* @__PURE__ */ new Map(),
-    troubles: /* @__PURE__ */ new Map(),
+    startup_failures: /* @__PURE__ */ new Map(),
     gauges: /* @__PURE__ */ new Map(),
     tasks: /* @__PURE__ */ new Map(),
     decisions: /* @__PURE__ */ new Map(),
@@ -380,7 +380,7 @@ var KernelConnection = class {
   _pause = FIRST_PAUSE;
 };
 
-// src/widget/words.ts
+// src/widget/translation.ts
 var UNTRANSLATED = { __: (text) => text };
 
 // src/widget/rows.ts

@@ -91,8 +91,8 @@ class Observed(World):
         self.bus = EventBus("world")
         self.works: dict[int, Work] = {}
         self.broadcasts: dict[int, BroadcastWork] = {}
-        boots = StartupTracker(NoRecord())
-        self.observer = EventPublisher(self.bus, self.plane, self.works, self.broadcasts, boots, lambda: 0.0)
+        startups = StartupTracker(NoRecord())
+        self.observer = EventPublisher(self.bus, self.plane, self.works, self.broadcasts, startups, lambda: 0.0)
         self.buffer = self.bus.subscribe(ev.BaseEvent)
 
     def tell(self, message: plane.Message) -> list[plane.Effect]:
@@ -197,7 +197,7 @@ def act(world: Observed, what: str, number: int) -> None:
             machine = next(iter(world.installing))
             del world.installing[machine]
             world.tell(machines.Failed(machine, "bootstrap phase 'deps' failed:\nE: no such package"))
-        case "lose" if number in world.plane.reconciler.book.seats:
+        case "lose" if number in world.plane.reconciler.book.assignments:
             world.tell(machines.Lost(world.machine_of(number), "its process was killed"))
         case "drain":
             world.tell(plane.DrainNode(number))

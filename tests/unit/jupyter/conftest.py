@@ -161,7 +161,7 @@ class FakeCompute:
         self.at_close.append(call)
 
     @property
-    def asked_nodes(self) -> Nodes:
+    def requested_nodes(self) -> Nodes:
         return self.nodes
 
     def resize(self, nodes: NodesLike) -> None:

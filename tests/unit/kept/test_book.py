@@ -141,7 +141,7 @@ def use(world: World, node: int, keys: Sequence[str]) -> int:
 
 
 def ranks(world: World) -> list[int]:
-    return sorted(world.plane.reconciler.book.seats)
+    return sorted(world.plane.reconciler.book.assignments)
 
 
 class TestScalingDown:

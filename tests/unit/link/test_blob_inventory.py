@@ -127,10 +127,10 @@ def test_pinned_blob_is_not_dropped() -> None:
     missing, dropped = inventory.want({b"a": memoryview(bytes(60))})
     assert (list(missing), dropped) == ([b"a"], ())
     assert inventory.shrink_to(0) == ()
-    assert not inventory.may_pin(21)
-    assert inventory.may_pin(20)
+    assert not inventory.can_pin(21)
+    assert inventory.can_pin(20)
     inventory.unpin([b"result", b"never pinned"])
-    assert inventory.may_pin(100)
+    assert inventory.can_pin(100)
     assert inventory.shrink_to(60) == (b"result",)
 
 

@@ -59,7 +59,7 @@ class FakePool:
         self.recovered: tuple[str, ...] = ()
         self.log: list[LogEntry] = []
         self.lives_on = self.is_scoped = False
-        self.asked_nodes = Nodes(1)
+        self.requested_nodes = Nodes(1)
         self.at_close: list[Callable[[], object]] = []
 
     def open(self) -> "FakePool":
@@ -99,7 +99,7 @@ class FakePool:
         self.revision += 1
 
     def resize(self, nodes: Nodes) -> None:
-        self.asked_nodes = nodes
+        self.requested_nodes = nodes
         self.done.append(nodes)
 
     def cancel(self, tasks: Any = (), *, cell: int | None = None) -> int:

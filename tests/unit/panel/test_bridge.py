@@ -273,7 +273,7 @@ def test_terminal_command_of_a_node(bridge: PanelBridge, kernel: FakeKernel, poo
     comm = kernel.connect()
     wait_for(lambda: "p/5" in kernel.published[-1].get("tables", {}).get("nodes", {}), "the nodes")
     rows = kernel.published[-1]["tables"]["nodes"]
-    assert [rows[f"p/{number}"]["way_in"] for number in range(1, 6)] == ["here", "ssh", "", "exec", ""]
+    assert [rows[f"p/{number}"]["terminal_access"] for number in range(1, 6)] == ["here", "ssh", "", "exec", ""]
     inside = reply(kernel, comm, "shell", kind="ask-shell", pool="p", node=3)
     assert (inside["folder"], inside["line"]) == ("", "docker exec -it box sh")
     assert answer(kernel, comm, kind="ask-shell", pool="p", node=4)[0] == "refused"

@@ -55,11 +55,11 @@ def test_pool_row_has_accelerators_lease_and_budget() -> None:
 
 def test_failed_start_is_a_row_until_the_node_is_up() -> None:
     view = StartupFailureView(3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
-    state = project(PoolReport(snapshot(troubles=(view,))))
+    state = project(PoolReport(snapshot(startup_failures=(view,))))
     row = StartupFailureRow("p", 3, "gpu", "deps", "it failed", ("a", "b"), 990.0, 2, 3, 1010.0, gave_up=False)
-    assert state["troubles"] == {"p/3": row}
+    assert state["startup_failures"] == {"p/3": row}
     up = project(PoolReport(snapshot()), state)
-    assert changes({"p": state}, {"p": up}) == ({}, {"troubles": ("p/3",)})
+    assert changes({"p": state}, {"p": up}) == ({}, {"startup_failures": ("p/3",)})
 
 
 def test_costs_are_rounded_as_they_are_shown() -> None:

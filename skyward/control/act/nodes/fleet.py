@@ -55,7 +55,7 @@ class Fleet:
         self.nodes: dict[int, Node] = {}
         self.clustering = clustering
         self.entering = self.entered = 0
-        self.boots = next(iter(launchers.values())).boots
+        self.startups = next(iter(launchers.values())).startups
         self._launchers = launchers
         self._tell = tell
         self._route = route
@@ -82,7 +82,7 @@ class Fleet:
                 self.announce(total)
             case machines.Left(rank, reason, again):
                 if self.nodes.pop(rank, None) is None and again:
-                    self.boots.refused(rank, reason)
+                    self.startups.refused(rank, reason)
             case machines.Terminate(machine, reason):
                 self._background.spawn(self._terminate(machine, reason))
             case _:

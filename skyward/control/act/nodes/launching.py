@@ -76,9 +76,9 @@ class Launcher:
         specs: Sequence[Spec],
         options: Options,
         inventory: Inventory,
-        boots: StartupTracker,
+        startups: StartupTracker,
     ) -> None:
-        self.boots = boots
+        self.startups = startups
         self.nodes = Nodes.of(specs[0].nodes)
         self.provider_name = provider_config(specs[0]).name
         self.notes: tuple[str, ...] = ()
@@ -263,7 +263,7 @@ class Launcher:
             self._clusters[place], instances = await self._offers[place].provider.provision(tagged, count)
             self._record.provisioned(entry, token, self._clusters[place], instances)
             if instances:
-                self.boots.came(place.provider, time.monotonic() - asked)
+                self.startups.came(place.provider, time.monotonic() - asked)
             self._instances.update((instance.id, place) for instance in instances)
             self._inventory.known.update(instance.id for instance in instances)
         except Exception:
@@ -325,14 +325,14 @@ class Launcher:
         Raises:
             NodeStartError: the node did not start.
         """
-        self.boots.begin(node.boot)
+        self.startups.begin(node.boot)
         was_standing = node.standing is not None
         try:
             await self._start(node)
         except Exception as error:
-            self.boots.failed(node.boot, error)
+            self.startups.failed(node.boot, error)
             raise
-        self.boots.up(node.boot, self._instances[node.instance.id].provider, was_there=was_standing)
+        self.startups.up(node.boot, self._instances[node.instance.id].provider, was_there=was_standing)
 
     async def _start(self, node: Node) -> None:
         timeout = self._options.bootstrap_timeout or START_TIMEOUT
@@ -479,8 +479,8 @@ class Launcher:
 
 def launchers_of(record: PoolRecord, groups: Mapping[str, Sequence[Spec]], options: Options) -> Mapping[str, Launcher]:
     """Return the launchers of one pool, by group."""
-    inventory, boots = Inventory(), StartupTracker(record)
-    return {group: Launcher(record, group, specs, options, inventory, boots) for group, specs in groups.items()}
+    inventory, startups = Inventory(), StartupTracker(record)
+    return {group: Launcher(record, group, specs, options, inventory, startups) for group, specs in groups.items()}
 
 
 def _by_rank(machine: MachineEntry) -> tuple[bool, int]:

@@ -197,7 +197,7 @@ class Node:
         else:
             await self._channel.connect()
         if hello.directory:
-            self.standing = WorkerEntry(self.rank, self._purpose, hello.address, hello.bulk_there, hello.directory)
+            self.standing = WorkerEntry(self.rank, self._purpose, hello.address, hello.machine_bulk, hello.directory)
         self.phase = self.boot.enter("ready")
 
     def _handle(self, event: Event) -> None:
@@ -268,9 +268,9 @@ class Node:
         """Return whether all of these blobs are stored on the node."""
         return all(key in self._holdings and key not in self._arriving for key in keys)
 
-    def may_pin(self, size: int) -> bool:
+    def can_pin(self, size: int) -> bool:
         """Return whether the node may pin results of `size` more bytes."""
-        return self._holdings.may_pin(size)
+        return self._holdings.can_pin(size)
 
     def keep_result(self, blobs: Iterable[Blob]) -> None:
         """Keep the blobs of a result on the node that made it, as it keeps blobs that it receives."""
@@ -453,7 +453,7 @@ class Node:
         if self._bulk is None:
             raise ConnectionError("the node is not connected")
         for key, view in blobs.items():
-            if isinstance(view, RemoteBlob) and key not in self._holdings and not view.result.is_there:
+            if isinstance(view, RemoteBlob) and key not in self._holdings and not view.result.is_available:
                 raise ResultLostError(view.result)
         missing, dropped = self._holdings.want(blobs)
         try:

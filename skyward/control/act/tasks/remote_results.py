@@ -66,7 +66,7 @@ class RemoteResult:
         self._owner = owner
 
     @property
-    def is_there(self) -> bool:
+    def is_available(self) -> bool:
         """True if tasks can take the result now."""
         return self.home is not None or (self.node is not None and self.node.is_up)
 
@@ -177,7 +177,7 @@ class RemoteResults:
         size = sum(blob.size for blob in blobs_of([payload]))
         if size < LEFT_FROM or not self._retries or not work.future.only_lent:
             return False
-        if node in self._leaving or not node.may_pin(size):
+        if node in self._leaving or not node.can_pin(size):
             return False
         if work.stream is not None or work.feeders or work.call.blobs or work.code.outgoing.blobs:
             return False
@@ -296,7 +296,7 @@ class RemoteResults:
         Raises:
             Exception: the exception of that run, or the reason why the result cannot be restored.
         """
-        if result.failure is None and not result.is_there and not self._find(result):
+        if result.failure is None and not result.is_available and not self._find(result):
             if result.restoring is None or result.restoring.done():
                 result.restoring = asyncio.get_running_loop().create_task(self._run_again(result))
             await asyncio.shield(result.restoring)

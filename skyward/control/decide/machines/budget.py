@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-__all__ = ["LEAD", "Ledger"]
+__all__ = ["DRAIN_RESERVE", "Ledger"]
 
-LEAD = 60.0
+DRAIN_RESERVE = 60.0
 """Seconds of running that each machine is committed for: about what draining it takes."""
 
 LAST = 10.0
@@ -64,19 +64,19 @@ class Ledger:
 
     def committed(self, now: float) -> float:
         """Return the USD that will be spent even if every machine is drained from now on."""
-        return self.spent(now) + (self._per_hour + sum(self._reserved.values())) * LEAD / 3600
+        return self.spent(now) + (self._per_hour + sum(self._reserved.values())) * DRAIN_RESERVE / 3600
 
     def affords(self, price: float, now: float) -> bool:
         """Return whether one more machine at this price stays within the budget."""
-        return self.budget is None or not price or self.committed(now) + price * LEAD / 3600 <= self.budget
+        return self.budget is None or not price or self.committed(now) + price * DRAIN_RESERVE / 3600 <= self.budget
 
     def room(self, price: float, now: float) -> int | None:
         """Return the number of additional machines at this price that the budget allows; None for no limit."""
         if self.budget is None or price <= 0:
             return None
-        return max(0, int((self.budget - self.committed(now)) / (price * LEAD / 3600) + 1e-9))
+        return max(0, int((self.budget - self.committed(now)) / (price * DRAIN_RESERVE / 3600) + 1e-9))
 
-    def limit_at(self, ahead: float) -> float:
+    def exhausted_at(self, ahead: float) -> float:
         """Return when the costs, including those of `ahead` more seconds, reach the budget; infinity for never."""
         if self.budget is None or self._per_hour <= 0 or self._at is None:
             return float("inf")

@@ -45,7 +45,7 @@ class Desired:
 
     nodes: Mapping[str, int]
     victims: tuple[int, ...] = ()
-    afresh: bool = False
+    retry_given_up: bool = False
     drain: int | None = None
 
 

@@ -112,10 +112,10 @@ class Reconciler:
         """Handle `message` at time `now`; return effects, in order."""
         effects: list[Effect] = []
         match message:
-            case Desired(nodes, victims, afresh, drain):
+            case Desired(nodes, victims, retry_given_up, drain):
                 self.desired.update(nodes)
                 self._victims = victims
-                if afresh:
+                if retry_given_up:
                     self._given_up.clear()
                     self._failures.clear()
                     self._refusals.clear()
@@ -350,13 +350,13 @@ class Reconciler:
         draining = [machine for machine in leaving if machine.state == "STOP_REQUESTED"][:wanted]
         for machine in draining:
             self._reactivate(machine, "it is needed again", now, effects)
-        kept = [machine for machine in unwanted if machine.rank not in self.book.seats][: wanted - len(draining)]
+        kept = [machine for machine in unwanted if machine.rank not in self.book.assignments][: wanted - len(draining)]
         for machine in kept:
             self.book.want(machine, now)
         return len(draining) + len(kept)
 
     def _free_ranks(self, count: int) -> Iterable[int]:
-        free = (rank for rank in itertools.count() if rank not in self.book.seats and rank not in self._given_up)
+        free = (rank for rank in itertools.count() if rank not in self.book.assignments and rank not in self._given_up)
         return list(itertools.islice(free, count))
 
     def would_drain(self, desired: Mapping[str, int], victims: tuple[int, ...]) -> list[int]:
@@ -394,7 +394,7 @@ class Reconciler:
                     self._orphan(machine, NOT_NEEDED, now, effects)
                 case "REQUESTED":
                     self._leave(machine, NOT_NEEDED, now, effects)
-                    self.book.unwant(machine)
+                    self.book.mark_surplus(machine)
                 case "RUNNING":
                     self._drain(machine, now, effects)
                 case _:
@@ -418,6 +418,6 @@ class Reconciler:
 
     def _completed(self, effect: Effect) -> Effect:
         """Complete a report of a removed node: only the end of the step decides whether its rank is filled again."""
-        if isinstance(effect, Left) and effect.rank in self.book.seats:
+        if isinstance(effect, Left) and effect.rank in self.book.assignments:
             return replace(effect, again=True)
         return effect

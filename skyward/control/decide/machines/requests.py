@@ -36,7 +36,7 @@ class Limits:
     terminate: float = 60.0
     upscaling_speed: float | None = None
     concurrent_launches: int = 100
-    first_pause: float = FIRST_PAUSE
+    first_backoff: float = FIRST_PAUSE
 
 
 class Requester:
@@ -51,9 +51,9 @@ class Requester:
     def __init__(
         self, book: MachineTable, places: Mapping[str, tuple[MachineSource, ...]], ledger: Ledger, limits: Limits
     ) -> None:
-        self.backoff = Backoff(limits.first_pause)
+        self.backoff = Backoff(limits.first_backoff)
         self.retry_at: float | None = None
-        self.short_of_money = False
+        self.over_budget = False
         self._book = book
         self._places = places
         self._ledger = ledger
@@ -61,7 +61,7 @@ class Requester:
 
     def request(self, groups: Iterable[str], now: float, effects: list[Effect]) -> None:
         """Request the queued machines of `groups` that are due."""
-        self.retry_at, self.short_of_money = None, False
+        self.retry_at, self.over_budget = None, False
         ready: dict[str, list[Machine]] = {}
         for group in groups:
             if not self._book.count(group, "booting"):
@@ -92,7 +92,7 @@ class Requester:
             return
         room = self._ledger.room(place.hourly_price, now)
         if room is not None and room < len(machines):
-            self.short_of_money = True
+            self.over_budget = True
             machines = machines[:room]
         for machine in machines:
             machine.place = place

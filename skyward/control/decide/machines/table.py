@@ -63,7 +63,7 @@ class MachineTable:
 
     def __init__(self) -> None:
         self.machines: dict[int, Machine] = {}
-        self.seats: dict[int, RankAssignment] = {}
+        self.assignments: dict[int, RankAssignment] = {}
         self._lives: dict[int, Lifecycle[NodeState]] = {}
         self._numbers = itertools.count(1)
         self._counts: dict[tuple[str, Stage], int] = {}
@@ -82,7 +82,7 @@ class MachineTable:
 
     def seated(self, rank: int, *states: InstanceState) -> Machine | None:
         """Return the machine of a rank if it is in one of these states."""
-        seat = self.seats.get(rank)
+        seat = self.assignments.get(rank)
         return seat.machine if seat is not None and seat.machine.state in states else None
 
     def add(self, group: str, rank: int, not_before: float, now: float) -> Machine:
@@ -100,20 +100,20 @@ class MachineTable:
         machine.life.move(to, now, why)
         machine.since = now
         self._shift(machine, 1)
-        seat = self.seats.get(machine.rank)
+        seat = self.assignments.get(machine.rank)
         if seat is not None and seat.machine is machine:
             node: NodeState | None = {"RUNNING": "active", "STOP_REQUESTED": "draining"}.get(to)  # type: ignore[assignment]  # of a literal dict
             if node is not None:
                 seat.life.move(node, now, why)
 
-    def unwant(self, machine: Machine) -> None:
+    def mark_surplus(self, machine: Machine) -> None:
         """Mark a requested machine as surplus: it will not become a node."""
         self._shift(machine, -1)
         machine.wanted = False
         self._shift(machine, 1)
 
     def want(self, machine: Machine, now: float) -> None:
-        """Undo `unwant`: the machine will become a node."""
+        """Undo `mark_surplus`: the machine will become a node."""
         self._shift(machine, -1)
         machine.wanted = True
         self._shift(machine, 1)
@@ -122,15 +122,15 @@ class MachineTable:
     def _seat(self, machine: Machine, now: float) -> None:
         life = self._lives.setdefault(machine.rank, Lifecycle(f"node {machine.rank}", NODE, "idle"))
         life.move("waiting", now)
-        self.seats[machine.rank] = RankAssignment(life, machine)
+        self.assignments[machine.rank] = RankAssignment(life, machine)
 
     def vacate(self, machine: Machine, now: float, why: str) -> bool:
         """Free the rank of a machine; return whether the machine still had it."""
-        seat = self.seats.get(machine.rank)
+        seat = self.assignments.get(machine.rank)
         if seat is None or seat.machine is not machine:
             return False
         seat.life.move("idle", now, why)
-        del self.seats[machine.rank]
+        del self.assignments[machine.rank]
         return True
 
     def forget(self, machine: Machine) -> None:

@@ -22,7 +22,7 @@ def chosen_ranks(
         UsageError: there is no such node, or one of them can never have what the task needs.
     """
     if where.ranks is not None:
-        if missing := [rank for rank in where.ranks if rank not in book.seats]:
+        if missing := [rank for rank in where.ranks if rank not in book.assignments]:
             raise no_node(pool, missing, book)
         for rank in where.ranks:
             if not tasks.could_hold(rank, needs):
@@ -30,7 +30,7 @@ def chosen_ranks(
         return where.ranks
     if where.group is None:
         return None
-    of_group = [rank for rank, seat in sorted(book.seats.items()) if seat.machine.group == where.group]
+    of_group = [rank for rank, seat in sorted(book.assignments.items()) if seat.machine.group == where.group]
     if not of_group:
         raise UsageError(
             f"Group {where.group!r} of pool {pool!r} has no node now: start one with "
@@ -44,6 +44,6 @@ def chosen_ranks(
 
 def no_node(pool: str, missing: Sequence[int], book: MachineTable) -> UsageError:
     """Return the error for ranks that the pool does not have."""
-    known = ", ".join(map(str, sorted(book.seats))) or "none"
+    known = ", ".join(map(str, sorted(book.assignments))) or "none"
     which = " or ".join(map(str, missing))
     return UsageError(f"Pool {pool!r} has no node {which}; its nodes are {known}.")

@@ -127,8 +127,8 @@ class World:
 
     def state_of(self, rank: int) -> str:
         """Return the state of the node of a rank."""
-        return self.plane.reconciler.book.seats[rank].life.state
+        return self.plane.reconciler.book.assignments[rank].life.state
 
     def machine_of(self, rank: int) -> int:
         """Return the machine of a rank."""
-        return self.plane.reconciler.book.seats[rank].machine.id
+        return self.plane.reconciler.book.assignments[rank].machine.id

@@ -28,7 +28,7 @@ def test_failing_bootstrap_launches_three_machines_for_each_node() -> None:
         world.bury()
         world.wait(20)
     assert len(launched) == 6
-    assert world.plane.hopeless
+    assert world.plane.cannot_start
     assert world.plane.failure.endswith("no space left on device")
     assert world.alive == {}
 
@@ -62,7 +62,7 @@ def test_partial_allocation_is_kept() -> None:
     world.wait(5)
     world.tell(machines.Refused(tuple(world.asked), "no capacity"))
     assert world.active == 1
-    assert world.plane.hopeless
+    assert world.plane.cannot_start
 
 
 def test_other_source_is_used_during_backoff() -> None:

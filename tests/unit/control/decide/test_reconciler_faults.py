@@ -105,13 +105,13 @@ class Cloud(RuleBasedStateMachine):
         a=st.integers(0, 4),
         b=st.integers(0, 3),
         victims=st.lists(st.integers(0, 6), max_size=3),
-        afresh=st.booleans(),
+        retry_given_up=st.booleans(),
     )
-    def want(self, a: int, b: int, victims: list[int], afresh: bool) -> None:
+    def want(self, a: int, b: int, victims: list[int], retry_given_up: bool) -> None:
         self.given_up.clear()  # with fewer nodes, ranks that were given up are no longer missing
-        if afresh:
+        if retry_given_up:
             self.failures.clear()
-        self.tell(Desired({"a": a, "b": b}, tuple(victims), afresh))
+        self.tell(Desired({"a": a, "b": b}, tuple(victims), retry_given_up))
 
     @precondition(lambda self: self.requested)
     @rule(data=st.data(), comes=st.booleans())

@@ -56,28 +56,28 @@ class _Unwritable:
 
 
 def test_unwritable_journal_does_not_prevent_starts() -> None:
-    boots, boot = StartupTracker(_Unwritable()), NodeStartup(0, 1)
+    startups, boot = StartupTracker(_Unwritable()), NodeStartup(0, 1)
     boot.took = {"deps": 3.0}
-    boots.up(boot, "aws")
-    assert boots.usual.of("aws", "", "deps") == 3.0
+    startups.up(boot, "aws")
+    assert startups.usual.of("aws", "", "deps") == 3.0
     entered = NodeStartup(1, 2)
     entered.took = {"deps": 90.0}
-    boots.up(entered, "aws", was_there=True)
-    assert boots.usual.of("aws", "", "deps") == 3.0, "a recovered node does not count for usual durations"
+    startups.up(entered, "aws", was_there=True)
+    assert startups.usual.of("aws", "", "deps") == 3.0, "a recovered node does not count for usual durations"
 
 
 def test_log_of_a_start_has_each_phase_and_the_full_failure(record: PoolRecord) -> None:
-    boots, boot = StartupTracker(record), NodeStartup(3, 7)
-    boots.begin(boot)
+    startups, boot = StartupTracker(record), NodeStartup(3, 7)
+    startups.begin(boot)
     boot.enter("connecting")
     boot.heard(PhaseEvent("skipped", "env"))
     assert boot.heard(PhaseEvent("started", "deps")) == "deps"
     error = NodeStartError("bootstrap phase 'deps' failed (status 1):\nb\nc\nd\ne", "a\nb\nc\nd\ne")
-    boots.failed(boot, error)
-    failure = boots.failures[3]
+    startups.failed(boot, error)
+    failure = startups.failures[3]
     assert (failure.phase, failure.reason) == ("deps", "bootstrap phase 'deps' failed (status 1)")
     assert failure.lines == ("c", "d", "e")
-    said = [line.partition("  ")[2] or line for line in boots.log(3).splitlines()]
+    said = [line.partition("  ")[2] or line for line in startups.log(3).splitlines()]
     assert said == [
         "connecting",
         "env: nothing to do",
@@ -85,15 +85,15 @@ def test_log_of_a_start_has_each_phase_and_the_full_failure(record: PoolRecord) 
         "failed: bootstrap phase 'deps' failed (status 1):",
         *"abcde",
     ]
-    boots.up(NodeStartup(3, 8), "aws")
-    assert boots.failures == {}
+    startups.up(NodeStartup(3, 8), "aws")
+    assert startups.failures == {}
 
 
 def test_logs_of_starts_are_bounded(record: PoolRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(booting, "LOGS", 10_000)
-    boots = StartupTracker(record)
+    startups = StartupTracker(record)
     for rank in range(50):
         boot = NodeStartup(rank, rank)
-        boots.begin(boot)
-        boots.failed(boot, NodeStartError("it failed", "x" * 2000))
-    assert [rank for rank in range(50) if boots.log(rank)] == [46, 47, 48, 49]
+        startups.begin(boot)
+        startups.failed(boot, NodeStartError("it failed", "x" * 2000))
+    assert [rank for rank in range(50) if startups.log(rank)] == [46, 47, 48, 49]

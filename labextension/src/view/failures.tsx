@@ -10,7 +10,7 @@ import { State, useNow } from './parts';
 const SHOWN = 3;
 
 /** The nodes of a pool that failed to start: the phase, the reason, and when they are retried. */
-export function Troubles(props: {
+export function StartupFailures(props: {
   rows: readonly StartupFailureRow[];
   openLog: (pool: string, node: number) => void;
   trans: Translation;
@@ -22,7 +22,7 @@ export function Troubles(props: {
   }
   const shown = [...rows].sort((a, b) => a.rank - b.rank).slice(0, SHOWN);
   return (
-    <ul className="skyward-Troubles" aria-label={trans.__('Nodes that failed to start')}>
+    <ul className="skyward-StartupFailures" aria-label={trans.__('Nodes that failed to start')}>
       {shown.map(row => (
         <li key={row.rank} className="skyward-Trouble" data-rank={row.rank}>
           <p className="skyward-Trouble-head">

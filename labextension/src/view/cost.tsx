@@ -1,7 +1,7 @@
 import * as React from 'react';
 
 import { money, whole } from '../model/format';
-import { costBreakdown } from '../model/money';
+import { costBreakdown } from '../model/cost';
 import { Translation } from '../model/panel';
 import { CellRow, PoolRow } from '../protocol';
 import { CellButton, LongList, Section, useNow } from './parts';
