@@ -75,7 +75,7 @@ async def serve(
         say: called with messages about the progress.
 
     Raises:
-        RefusedError: the controller does not accept the token.
+        AuthenticationError: the controller does not accept the token.
         SkywardError: the provider has no offer that fits.
     """
     host, port = parse_address(connect, "connect")

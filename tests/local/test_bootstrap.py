@@ -181,7 +181,7 @@ def test_only_the_last_lines_are_reported(node: ShellNode, planner: Planner) -> 
 
 def test_phase_past_its_deadline_is_ended(node: ShellNode, planner: Planner) -> None:
     image = sky.Image(shell_vars={"A": "echo waiting >&2; sleep 1000"}, bootstrap_timeout=1)
-    with pytest.raises(BootstrapError, match="'env' ran past its 1 s:\nwaiting"):
+    with pytest.raises(BootstrapError, match="'env' exceeded its limit of 1 s:\nwaiting"):
         make(node, planner(image))
 
 

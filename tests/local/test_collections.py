@@ -279,7 +279,7 @@ def one_waits(pool: sky.Compute) -> bool:
     try:
         pool.barrier("broken", 3).wait(0.05)
     except TimeoutError as error:
-        return "2 of 3 were there" in str(error)
+        return "2 of 3 parties arrived" in str(error)
     return False
 
 
@@ -288,7 +288,7 @@ def test_interrupt_ends_a_wait_at_a_barrier(each_executor: sky.Compute) -> None:
     wait_for(lambda: running(future, each_executor), "it to run")
     assert future.cancel()
     wait_for(lambda: each_executor.snapshot().running == 0, "it to stop")
-    with pytest.raises(TimeoutError, match="1 of 2 were there"):
+    with pytest.raises(TimeoutError, match="1 of 2 parties arrived"):
         each_executor.barrier("never", 2).wait(0.3)
 
 
@@ -369,7 +369,7 @@ def test_first_use_determines_consistency(pool: sky.Compute) -> None:
         pool.counter("level", consistency="strong").increment()
     with pytest.raises(sky.SpecError, match='consistency must be "strong" or "eventual", but got 3'):
         pool.set("x", consistency=3)  # type: ignore[arg-type]
-    with pytest.raises(sky.SpecError, match="name of a dict must be a text"):
+    with pytest.raises(sky.SpecError, match="name of a dict must be a string"):
         pool.dict("")
 
 

@@ -334,7 +334,7 @@ def test_value_kept_twice_is_freed_twice(nodes: sky.Compute) -> None:
 
 
 def test_keep_works_in_tasks_only() -> None:
-    with pytest.raises(sky.NotOnNodeError, match=r"^`sky\.keep` works in a task"):
+    with pytest.raises(sky.NotOnNodeError, match=r"^`sky\.keep` works only in a task"):
         sky.keep(1)
 
 

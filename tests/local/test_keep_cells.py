@@ -405,7 +405,7 @@ def test_kept_values_are_listed_and_dropped(notebook: Notebook) -> None:
     assert notebook("%sky kept").out.startswith("No node keeps anything.")
     notebook("%%sky --on 1 --keep model,data\nmodel, data = Net(), bytes(1000)\nsame = data")
     rows = [line.split() for line in notebook("%sky kept").out.splitlines()]
-    assert rows[0] == ["name", "type", "size", "pool", "node", "kept", "until", "here"]
+    assert rows[0] == ["name", "type", "size", "pool", "node", "kept", "until", "variables"]
     assert [row[:6] for row in rows[1:]] == [
         ["model", "Net", "48", "B", "default", "1"],
         ["data", "bytes", "1.0", "KiB", "default", "1"],
@@ -446,7 +446,7 @@ def test_keep_for_sets_the_time(notebook: Notebook, pools: PoolManager) -> None:
 
 def test_process_slots_cannot_keep_values(notebook: Notebook) -> None:
     ran = notebook("%%sky --pool processes --executor process --keep model\nmodel = 1")
-    assert ran.shown_error.startswith("UsageError: --keep model: the tasks of pool 'processes' run in processes of")
+    assert ran.shown_error.startswith("UsageError: --keep model: the tasks of pool 'processes' run in separate processes")
     notebook("%sky down processes")
 
 

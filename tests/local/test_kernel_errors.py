@@ -89,7 +89,7 @@ def test_unparsable_option_line_gives_a_sentence(kernel: Kernel) -> None:
     found = error(kernel("%%sky --pool 'a\n1"))
     assert found["ename"] == "UsageError"
     assert "\n".join(found["traceback"]).splitlines() == [
-        "UsageError: A quotation is not closed: write ' at its end, or leave out the one that begins it.",
+        "UsageError: Unclosed quote: add ' at its end, or remove the one that opens it.",
         "    %%sky --pool 'a",
         "                 ^^",
     ]

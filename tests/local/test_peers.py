@@ -100,13 +100,13 @@ def test_oversized_frame_is_refused(arrivals: IncomingBlobs) -> None:
 
 
 def test_attempt_ends_when_there_is_a_later_one(arrivals: IncomingBlobs) -> None:
-    with pytest.raises(EOFError, match="elsewhere"):
+    with pytest.raises(EOFError, match="superseded"):
         get(arrivals, says(b"", b"", b""), superseded=True)
 
 
 def test_starving_node_gives_up_after_its_timeout(arrivals: IncomingBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyward.worker.blobs.peers.STARVED", 0.0)
-    with pytest.raises(EOFError, match="nothing came"):
+    with pytest.raises(EOFError, match="received nothing"):
         get(arrivals, says(b"", b"", b""))
 
 

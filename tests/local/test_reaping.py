@@ -28,10 +28,10 @@ CLIENT = """
 import os, sys
 import skyward as sky
 from skyward.control.act.nodes.node import Node
-from tests.local.rented import Rented
+from tests.local.rented import FakeCloud
 
 directory, phase = sys.argv[1:]
-pool = sky.Compute(provider=Rented(directory), nodes=2, name="doomed", ttl=0)
+pool = sky.Compute(provider=FakeCloud(directory), nodes=2, name="doomed", ttl=0)
 
 
 def enter(node, now):

@@ -106,7 +106,7 @@ async def dial(host: str, port: int, token: str) -> MessageStream:
     """Connect to a controller; both ends are authenticated by the token.
 
     Raises:
-        RefusedError: one end did not authenticate.
+        AuthenticationError: one end did not authenticate.
         OSError: there is no controller, or the connection ended.
     """
     reader, writer = await asyncio.open_connection(host, port, limit=_LIMIT)
