@@ -271,7 +271,7 @@ def test_barrier_reset_and_separate_barriers(pool: sky.Compute) -> None:
     pool.barrier("broken", 3).reset()
     with pytest.raises(threading.BrokenBarrierError, match="^Barrier 'broken' was reset.$"):
         future.result(20)
-    with pytest.raises(sky.SpecError, match="for 1 party or more, but got 0"):
+    with pytest.raises(sky.SpecError, match="needs at least 1 party, but got 0"):
         pool.barrier("none", 0)
 
 

@@ -446,7 +446,9 @@ def test_keep_for_sets_the_time(notebook: Notebook, pools: PoolManager) -> None:
 
 def test_process_slots_cannot_keep_values(notebook: Notebook) -> None:
     ran = notebook("%%sky --pool processes --executor process --keep model\nmodel = 1")
-    assert ran.shown_error.startswith("UsageError: --keep model: the tasks of pool 'processes' run in separate processes")
+    assert ran.shown_error.startswith(
+        "UsageError: --keep model: the tasks of pool 'processes' run in separate processes"
+    )
     notebook("%sky down processes")
 
 

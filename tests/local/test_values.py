@@ -427,7 +427,9 @@ def test_client_objects_are_refused_by_name(slots: sky.Compute) -> None:
             assert str(caught.value).startswith("argument 1 of same() cannot be sent to a node: ")
             assert said in str(caught.value)
         list(stream)
-    with pytest.raises(sky.NotPicklableError, match=r"\(closure variable pool\) is of type skyward\.pool\.compute\.Compute"):
+    with pytest.raises(
+        sky.NotPicklableError, match=r"\(closure variable pool\) is of type skyward\.pool\.compute\.Compute"
+    ):
         nested() >> slots
     assert future.result(20) == 1
 
