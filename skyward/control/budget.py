@@ -66,10 +66,6 @@ class Ledger:
         """USD that are spent even if every machine is given back from now on."""
         return self.spent(now) + (self._per_hour + sum(self._reserved.values())) * LEAD / 3600
 
-    def affords(self, price: float, now: float) -> bool:
-        """Whether one more machine at this price stays within the budget."""
-        return self.budget is None or not price or self.committed(now) + price * LEAD / 3600 <= self.budget
-
     def room(self, price: float, now: float) -> int | None:
         """How many more machines at this price stay within the budget; None for any number."""
         if self.budget is None or price <= 0:
