@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from traceback import walk_tb
 
 from skyward.errors import IllegalTransitionError, RemoteError, RemoteTraceback, SkywardError, TaskError
+from skyward.wire.payloads.modules import OUR_PACKAGES
 from skyward_jupyter.failures.tracebacks import with_cell_names
 
 __all__ = ["interrupted", "presented", "reworded", "stated"]
@@ -70,12 +71,13 @@ def _empty_frames(error: BaseException) -> None:
         seen.add(id(each))
         waiting += (each.__cause__, each.__context__)
         for frame, _ in walk_tb(each.__traceback__):
-            if frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+            if frame.f_globals.get("__name__", "").partition(".")[0] in _CLEARED:
                 with suppress(RuntimeError):  # still running
                     frame.clear()
 
 
-_OURS = ("skyward", "skyward_jupyter", "skyward_kernel", "cloudpickle")
+_CLEARED = OUR_PACKAGES | {"cloudpickle"}
+"""Packages whose frames are cleared of what they hold on to."""
 
 
 def _lines(error: BaseException) -> list[str] | None:

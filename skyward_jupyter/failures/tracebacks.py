@@ -12,11 +12,10 @@ from typing import Any
 
 from IPython.core.getipython import get_ipython
 
+from skyward.wire.payloads.modules import OUR_PACKAGES
 from skyward_jupyter.failures.frames import is_of_node
 
 __all__ = ["Tracebacks", "as_of_the_cell", "with_cell_names"]
-
-_OURS = frozenset({"skyward", "skyward_jupyter", "skyward_kernel"})
 
 _FILE = re.compile(r'File "([^"\n]+)", line ')
 
@@ -84,7 +83,7 @@ def shown_traceback(error: BaseException) -> TracebackType | None:
     if first is None:
         return error.__traceback__
     here = entries[:first]
-    ours = next((place for place, entry in enumerate(here) if _package(entry) in _OURS), len(here))
+    ours = next((place for place, entry in enumerate(here) if _package(entry) in OUR_PACKAGES), len(here))
     del here[ours:]
     by_magic = len(here) > 1 and _package(here[-1]) == "IPython"
     while len(here) > 1 and _package(here[-1]) == "IPython":

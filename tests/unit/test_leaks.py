@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.free_port import free_port
+
 pytestmark = pytest.mark.unit
 
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
@@ -59,3 +61,8 @@ def test_leaks_are_named(tmp_path: Path) -> None:
   file .*skyward-\w+
 """
     assert re.search(left, done.stdout), done.stdout
+
+
+def test_no_port_is_given_to_two_servers() -> None:
+    given = [free_port() for _ in range(100)]
+    assert len(set(given)) == 100

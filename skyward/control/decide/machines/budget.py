@@ -66,10 +66,6 @@ class Ledger:
         """Return the USD that will be spent even if every machine is drained from now on."""
         return self.spent(now) + (self._per_hour + sum(self._reserved.values())) * DRAIN_RESERVE / 3600
 
-    def affords(self, price: float, now: float) -> bool:
-        """Return whether one more machine at this price stays within the budget."""
-        return self.budget is None or not price or self.committed(now) + price * DRAIN_RESERVE / 3600 <= self.budget
-
     def room(self, price: float, now: float) -> int | None:
         """Return the number of additional machines at this price that the budget allows; None for no limit."""
         if self.budget is None or price <= 0:
