@@ -1,11 +1,14 @@
-"""Rows of the panel's tables: pools, nodes, tasks and so on, as the kernel publishes them.
+"""Rows of pools, nodes, tasks and so on: all that a view draws. The kernel publishes them to the panel.
 
-Times are Unix times. The panel computes what grows with time alone, such as ages and costs.
+Times are Unix times. A live view computes what grows with time alone, such as ages and costs.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from skyward.control.lifecycle import NodeState, PoolState
+from skyward.views.status import NodeStatus, PoolStatus
 
 __all__ = [
     "KEPT",
@@ -25,7 +28,7 @@ __all__ = [
 ]
 
 KEPT: Mapping[str, int] = {"decisions": 200, "points": 450, "output": 200}
-"""Maximum number of rows per pool that kernel and panel keep of append-only tables."""
+"""Maximum number of rows per pool that are kept of append-only tables."""
 
 LOGS = tuple(KEPT)
 
@@ -41,7 +44,8 @@ class PoolRow:
     """
 
     name: str
-    state: Literal["idle", "requesting", "provisioning", "ready", "stopping", "closed"]
+    state: PoolState
+    status: PoolStatus
     provider: str
     policy: str
     min: int
@@ -75,7 +79,8 @@ class NodeRow:
     pool: str
     machine: int
     rank: int
-    state: Literal["idle", "waiting", "active", "draining", "stopping"]
+    state: NodeState | Literal["stopping"]
+    status: NodeStatus
     phase: str
     group: str
     kind: str
@@ -115,7 +120,7 @@ class StartupFailureRow:
 class GaugeRow:
     """Utilization of a node, from 0 to 1; None, or no row at all, if unknown.
 
-    `gpu_bytes`: used memory of its GPUs, to a tenth of a GiB.
+    `memory_bytes`, `gpu_bytes`: used memory of the node and of its GPUs, rounded. `memory_total`: bytes.
     """
 
     pool: str
@@ -125,19 +130,21 @@ class GaugeRow:
     gpu: float | None = None
     gpu_memory: float | None = None
     gpu_bytes: int | None = None
+    memory_bytes: int | None = None
+    memory_total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task. `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is
-    true if the cell ran in a previous kernel.
+    """A task. `title`: its function, or the first line of its cell.
 
-    `cost`: USD, 0 until the task has ended.
+    `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is true if the
+    cell ran in a previous kernel. `cost`: USD, 0 until the task has ended.
     """
 
     pool: str
     number: int
-    name: str
+    title: str
     state: Literal["queued", "running", "done", "failed", "cancelled"]
     node: int | None
     queued_at: float
@@ -262,4 +269,4 @@ ROWS: Mapping[str, type] = {
     "cells": CellRow,
     "orphans": OrphanRow,
 }
-"""The tables of the panel's state."""
+"""Type of the rows of each table."""
