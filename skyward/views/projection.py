@@ -131,7 +131,7 @@ def pool_row(snapshot: PoolSnapshot, recovered: int = 0) -> PoolRow:
         min=snapshot.min,
         max=snapshot.max,
         desired=snapshot.desired,
-        active=sum(node.state == "active" for node in snapshot.nodes),
+        active=snapshot.active,
         queued=snapshot.queued,
         running=snapshot.running,
         done=snapshot.done,
