@@ -110,7 +110,7 @@ export interface StartupFailureRow {
   gave_up: boolean;
 }
 
-/** Utilization of a node, from 0 to 1; None, or no row at all, if unknown. `memory_bytes`, `gpu_bytes`: used memory of the node and of its GPUs, to a tenth of a GiB. `memory_total`: bytes. */
+/** Utilization of a node, from 0 to 1; None, or no row at all, if unknown. `memory_bytes`, `gpu_bytes`: used memory of the node and of its GPUs, rounded. `memory_total`: bytes. */
 export interface GaugeRow {
   pool: string;
   machine: number;
