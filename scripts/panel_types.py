@@ -1,5 +1,4 @@
-"""Generates the panel's side of the protocol: TypeScript types from the dataclasses of `skyward_kernel.protocol`,
-and the rows and labels of `skyward.views`.
+"""Generates the panel's side of the protocol, in TypeScript, from `skyward_kernel.protocol` and `skyward.views`.
 
     python scripts/panel_types.py
 

@@ -48,7 +48,7 @@ export const TASK_STATUSES: { [status in TaskRow['state']]: Label } = {
   cancelled: { word: 'cancelled', icon: '⊘', tone: 'quiet' }
 };
 
-/** A pool. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then. `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done. */
+/** A pool: its lifecycle `state`, and its `status` in views. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then. `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done. */
 export interface PoolRow {
   name: string;
   state: 'new' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
@@ -74,7 +74,7 @@ export interface PoolRow {
   budget_exhausted: boolean;
 }
 
-/** A node, by the number of its machine. `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. */
+/** A node, by the number of its machine: its lifecycle `state`, and its `status` in views. `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. */
 export interface NodeRow {
   pool: string;
   machine: number;

@@ -267,7 +267,7 @@ def _rounded(nbytes: float) -> int:
 
 def task_title(name: str, origin: Origin | None) -> str:
     """Return the name of a task's function, or the first line of its cell."""
-    return name if origin is None or name not in CELL_FUNCTIONS else origin.code
+    return (origin.code or name) if origin is not None and name in CELL_FUNCTIONS else name
 
 
 def task_row(pool: str, view: TaskView) -> TaskRow:

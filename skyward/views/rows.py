@@ -37,10 +37,11 @@ LOGS = tuple(KEPT)
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """A pool. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then.
+    """A pool: its lifecycle `state`, and its `status` in views.
 
-    `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do
-    not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done.
+    `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then. `recovered`: number of tasks of a
+    previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do not. `budget_exhausted`: the
+    budget is spent, and the nodes terminate once their tasks are done.
     """
 
     name: str
@@ -69,11 +70,11 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, by the number of its machine. `price`: USD per hour. `terminal_access`: how a terminal
-    reaches it, empty if it cannot.
+    """A node, by the number of its machine: its lifecycle `state`, and its `status` in views.
 
-    While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if
-    known. `kept`: names and sizes of the values that it keeps for later tasks.
+    `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at`
+    is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes
+    of the values that it keeps for later tasks.
     """
 
     pool: str

@@ -6,6 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from skyward.control.observe.origin import Origin
 from skyward.control.observe.snapshot import KeptView
 from skyward.views.order import nodes_in_order, tasks_in_order
 from skyward.views.projection import node_row, pool_row, task_row
@@ -74,6 +75,7 @@ def test_title_of_a_task_is_its_function_or_the_first_line_of_its_cell() -> None
     assert task_row("p", task(1)).title == "train"
     assert task_row("p", task(1, name="run_cell")).title == "train(1)"
     assert task_row("p", task(1, name="run_cell", origin=None)).title == "run_cell"
+    assert task_row("p", task(1, name="run_cell", origin=Origin(7, "cell-id", ""))).title == "run_cell"
 
 
 def test_tasks_are_sorted_as_in_the_panel() -> None:
