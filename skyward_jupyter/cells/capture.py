@@ -34,7 +34,7 @@ from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.lookups import Lookups, lookups_of, texts_in, words_in
 from skyward_jupyter.cells.manifest import Entry, Manifest
 from skyward_jupyter.cells.originals import Originals, not_shared
-from skyward_jupyter.cells.unopened import LazyModule, UnopenedValue
+from skyward_jupyter.cells.placeholders import LazyModule, UnopenedValue
 from skyward_jupyter.failures.presentation import stated
 
 __all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of", "refuse_binding"]

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from skyward_jupyter.display.chart import caption, picture
 from skyward_jupyter.display.curves import Curves
-from skyward_jupyter.display.redrawing import Redrawing
+from skyward_jupyter.display.redraw import Redrawing
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

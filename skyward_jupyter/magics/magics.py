@@ -28,9 +28,9 @@ from skyward_jupyter.failures.presentation import presented
 from skyward_jupyter.failures.tracebacks import Tracebacks
 from skyward_jupyter.magics.panel import CellMarks
 from skyward_jupyter.options.option_table import OPTIONS, POOL_OPTIONS, Option, explain
-from skyward_jupyter.options.options import parse_cell, parse_words, split_expression
-from skyward_jupyter.options.reading import count
-from skyward_jupyter.options.shown_config import config_text
+from skyward_jupyter.options.cell_options import parse_cell, parse_words, split_expression
+from skyward_jupyter.options.parsers import count
+from skyward_jupyter.options.config_table import config_text
 from skyward_jupyter.options.traits import ConfiguredMagics
 from skyward_jupyter.options.underline import split_line, underlined
 from skyward_jupyter.running.handle import cell_table

@@ -7,7 +7,7 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, val
 
 from skyward.config import load
 from skyward.errors import SkywardError
-from skyward_jupyter.options.reading import PLACES, place
+from skyward_jupyter.options.parsers import PLACES, place
 from skyward_jupyter.options.settings import NAMES, Settings, Sourced, settings_from
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
 from skyward_jupyter.cells.cell import Shape
 from skyward_jupyter.cells.originals import Originals
-from skyward_jupyter.failures.failures import tell_the_others, tell_where
+from skyward_jupyter.failures.notes import tell_the_others, tell_where
 from skyward_jupyter.failures.presentation import reworded
 from skyward_jupyter.running.results import Outcome, apply_result, apply_results, stream_items
 from skyward_jupyter.running.stopping import Stop, bind_remains, came_back, stop_runs, was_cancelled
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from skyward.control.act.tasks.run import Run
-    from skyward_jupyter.files.trip import Trip
+    from skyward_jupyter.files.transfer import Trip
 
 __all__ = ["CellRun"]
 

@@ -12,7 +12,7 @@ from skyward.wire.objects.notebook import CellEnd
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
 from skyward_jupyter.display.elements import Elements, counted, weight
-from skyward_jupyter.display.redrawing import Redrawing
+from skyward_jupyter.display.redraw import Redrawing
 from skyward_jupyter.failures.presentation import interrupted, presented
 from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.results import opened

@@ -29,7 +29,7 @@ from skyward.worker.cells.returned_state import ReturnedState
 from skyward.worker.tasks.missing_modules import pip_name
 from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.originals import Originals, not_shared
-from skyward_jupyter.cells.unopened import StayedBehind, UnopenedValue, module_here
+from skyward_jupyter.cells.placeholders import StayedBehind, UnopenedValue, module_here
 from skyward_jupyter.failures.frames import TracebackMaker
 
 if TYPE_CHECKING:

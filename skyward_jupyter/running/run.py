@@ -36,9 +36,9 @@ from skyward_jupyter.display.sink import CellSink
 from skyward_jupyter.failures.presentation import interrupted
 from skyward_jupyter.failures.tracebacks import as_of_the_cell
 from skyward_jupyter.files.choice import FileOptions
-from skyward_jupyter.files.trip import Taken, Trip
+from skyward_jupyter.files.transfer import Taken, Trip
 from skyward_jupyter.options.option_table import POOL_LABELS
-from skyward_jupyter.options.shown_config import shown_value
+from skyward_jupyter.options.config_table import shown_value
 from skyward_jupyter.running.cell_run import CellRun
 from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.local import LocalCell
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from skyward.pool.compute import Compute
     from skyward.specs import Nodes
     from skyward.wire.payloads.payload import Packed
-    from skyward_jupyter.options.options import CellOptions
+    from skyward_jupyter.options.cell_options import CellOptions
     from skyward_jupyter.options.settings import Settings
     from skyward_kernel.pools import PoolManager
 

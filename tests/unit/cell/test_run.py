@@ -11,7 +11,7 @@ import pytest
 
 from skyward.errors import MissingModuleError, PayloadError, TaskExitError
 from skyward.worker.tasks.missing_modules import pip_name
-from skyward_jupyter.cells.unopened import module_here
+from skyward_jupyter.cells.placeholders import module_here
 from skyward_jupyter.running.results import apply_result
 from tests.unit.cell.conftest import Notebook, frames_of_cell, travel
 

@@ -16,7 +16,7 @@ from skyward.worker.cells.returned_state import ReturnedState
 from skyward.worker.tasks import folder as folders
 from skyward.worker.tasks.folder import Directories
 from skyward_jupyter.files.choice import FileOptions
-from skyward_jupyter.files.trip import Taken, Trip
+from skyward_jupyter.files.transfer import Taken, Trip
 
 __all__ = ["Sides", "contents"]
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skyward.worker.cells.cell import CellResult
-from skyward_jupyter.files.trip import Trip
+from skyward_jupyter.files.transfer import Trip
 from tests.unit.files.sides import Sides, contents
 
 pytestmark = pytest.mark.unit

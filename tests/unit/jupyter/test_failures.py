@@ -5,7 +5,7 @@ import pytest
 from skyward.wire.failures.failure import capture_failure
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
-from skyward_jupyter.failures.failures import tell_the_others
+from skyward_jupyter.failures.notes import tell_the_others
 from tests.unit.jupyter.conftest import Notebook
 
 pytestmark = pytest.mark.unit

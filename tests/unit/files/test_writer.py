@@ -6,7 +6,7 @@ import pytest
 
 from skyward.files.disk import Content, Versions
 from skyward.files.request import FetchedFile, FilesRequest, FilesResult, Packing, Root
-from skyward_jupyter.files.arrival import Arrival
+from skyward_jupyter.files.writer import Arrival
 
 pytestmark = pytest.mark.unit
 

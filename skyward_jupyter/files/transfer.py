@@ -11,7 +11,7 @@ from skyward.files.patterns import Glob, is_pattern
 from skyward.files.request import SMALL, FilesRequest, Packing
 from skyward.wire.payloads.digest import remember_address
 from skyward.wire.protocol.text import encodable
-from skyward_jupyter.files.arrival import Arrival
+from skyward_jupyter.files.writer import Arrival
 from skyward_jupyter.files.choice import Choice, FileOptions, choose, sizes
 from skyward_jupyter.files.missing import missing_note
 
