@@ -34,8 +34,8 @@ from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.lookups import Lookups, lookups_of, texts_in, words_in
 from skyward_jupyter.cells.manifest import Entry, Manifest
 from skyward_jupyter.cells.originals import Originals, not_shared
-from skyward_jupyter.cells.placeholders import LazyModule, UnopenedValue
-from skyward_jupyter.failures.presentation import stated
+from skyward_jupyter.cells.placeholders import LazyModule, PackedValue
+from skyward_jupyter.failures.presentation import as_sentence
 
 __all__ = ["CAPTURE_LIMIT", "Capture", "capture", "elements_of", "refuse_binding"]
 
@@ -129,7 +129,7 @@ def capture(
         NotPicklableError: a value cannot be pickled; the message names it and the path inside it.
         TooLargeError: the values exceed `limit`; the message names the largest one.
     """
-    elsewhere = _held_elsewhere(keep, user_ns)
+    shared_elsewhere = _shared_elsewhere(keep, user_ns)
     refuse_binding(code.assigned, code.deletes, local)
     collector = _Collector(user_ns, local)
     code = replace(code, captures=(*code.captures, *_only_kept(keep, code, collector.scope)))
@@ -175,7 +175,7 @@ def capture(
         in_place=is_in_place,
         shows=each is None,
         keep=tuple(keep),
-        elsewhere=(*elsewhere, *collector.parts_of_others(keep)),
+        shared_elsewhere=(*shared_elsewhere, *collector.parts_of_others(keep)),
         keep_for=keep_for,
         texts=_texts_of(collector.files),
     )
@@ -320,7 +320,7 @@ class _Collector:
 
     def __post_init__(self) -> None:
         self.scope: Mapping[str, Any] = {**self.user_ns, **self.variables} if self.variables else self.user_ns
-        self._side = CellEnd(self.user_ns, is_home=True)
+        self._side = CellEnd(self.user_ns, is_notebook=True)
 
     def names(self, code: CellCode, given: Collection[str]) -> None:
         """Capture the names that `code` reads, and those that functions among them use."""
@@ -411,7 +411,7 @@ class _Collector:
             self.local.add(value.__name__)
             return
         self.taken.add(name)
-        if isinstance(value, UnopenedValue):
+        if isinstance(value, PackedValue):
             self._waiting += ((other, name) for other in value.others(self.user_ns))
         known = self._seen.get(id(value))
         if known is not None:
@@ -596,7 +596,7 @@ def _is_machinery(name: str, value: Any) -> bool:
 
 def _kind(value: object) -> str:
     kind = type(value)
-    if isinstance(value, UnopenedValue):
+    if isinstance(value, PackedValue):
         return "value of a node"
     if isinstance(value, Kept):
         return value.kind
@@ -604,7 +604,7 @@ def _kind(value: object) -> str:
     return kind.__qualname__ if module in ("builtins", "__main__") else f"{module} {kind.__qualname__}"
 
 
-def _held_elsewhere(names: Iterable[str], user_ns: Mapping[str, Any]) -> list[str]:
+def _shared_elsewhere(names: Iterable[str], user_ns: Mapping[str, Any]) -> list[str]:
     """Return the names whose objects have references other than names of the notebook."""
     found = []
     for name in names:
@@ -678,7 +678,9 @@ def _check_unbound(code: CellCode, user_ns: Mapping[str, Any], given: Collection
         if name in given or hasattr(builtins, name):
             continue
         if name not in user_ns:
-            raise stated(NameError(f"line {line}: the cell reads {name}, but {_not_there(name, user_ns)}", name=name))
+            raise as_sentence(
+                NameError(f"line {line}: the cell reads {name}, but {_not_there(name, user_ns)}", name=name)
+            )
         if code.withheld is not None and name not in code.captures:
             fix = f"Add {name} to -i" if code.withheld == "-i" else "Leave out --no-capture"
             raise UsageError(

@@ -12,15 +12,15 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from skyward.errors import MissingModuleError, UsageError
-from skyward.wire.objects.notebook import Nested
+from skyward.wire.objects.notebook import NestedPickle
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.tasks.missing_modules import pip_name
 
-__all__ = ["LazyModule", "StayedBehind", "UnopenedValue", "module_here"]
+__all__ = ["LazyModule", "NotReturned", "PackedValue", "module_here"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class UnopenedValue(Nested):
+class PackedValue(NestedPickle):
     """A value from a node that cannot be unpickled here. It is sent to nodes unchanged.
 
     Attributes:
@@ -52,10 +52,10 @@ class UnopenedValue(Nested):
         return [
             name
             for name, value in names.items()
-            if isinstance(value, UnopenedValue) and value is not self and value.packed is self.packed
+            if isinstance(value, PackedValue) and value is not self and value.packed is self.packed
         ]
 
-    def become(self, new: "UnopenedValue") -> None:
+    def become(self, new: "PackedValue") -> None:
         """Replace the contents with the value after a cell has changed it, for all references to this object."""
         for each in fields(self):
             object.__setattr__(self, each.name, getattr(new, each.name))
@@ -65,7 +65,7 @@ class UnopenedValue(Nested):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class StayedBehind:
+class NotReturned:
     """Placeholder for a displayed value of a cell that was not returned.
 
     Attributes:

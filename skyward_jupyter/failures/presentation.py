@@ -12,11 +12,11 @@ from skyward.errors import IllegalTransitionError, RemoteError, RemoteTraceback,
 from skyward.wire.payloads.modules import OUR_PACKAGES
 from skyward_jupyter.failures.tracebacks import with_cell_names
 
-__all__ = ["interrupted", "presented", "reworded", "stated"]
+__all__ = ["as_sentence", "interrupted", "reworded", "short_errors"]
 
 
 @contextmanager
-def presented() -> Iterator[None]:
+def short_errors() -> Iterator[None]:
     """Give user errors that leave the block a short form. Any other exception is a defect, and keeps its traceback.
 
     IPython keeps the last exception alive. Clear the frames of this library in it, so that they keep no values alive.
@@ -38,7 +38,7 @@ def interrupted(text: str) -> KeyboardInterrupt:
     return error
 
 
-def stated[E: BaseException](error: E) -> E:
+def as_sentence[E: BaseException](error: E) -> E:
     """Return `error`, displayed as one sentence: a mistake in a cell that was not sent."""
     _show_as(error, [f"{type(error).__name__}: {error}"])
     return error

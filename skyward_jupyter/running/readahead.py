@@ -13,7 +13,7 @@ from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
 from skyward_jupyter.display.elements import Elements, counted, weight
 from skyward_jupyter.display.redraw import Redrawing
-from skyward_jupyter.failures.presentation import interrupted, presented
+from skyward_jupyter.failures.presentation import interrupted, short_errors
 from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.results import opened
 
@@ -81,7 +81,7 @@ class ReadAhead:
             self.future.set_result(result)
 
     def _take_all(self) -> CellResult:
-        side, items = CellEnd(self._user_ns, is_home=True), self._run.items()
+        side, items = CellEnd(self._user_ns, is_notebook=True), self._run.items()
         with ExitStack() as drawn:
             plot = None if self.plot is None else drawn.enter_context(self.plot)
             redrawing = drawn.enter_context(Redrawing(self._redraw_line))
@@ -163,7 +163,7 @@ class StreamHandle(CellHandle):
         await self
 
     def _wait(self, position: int) -> tuple[int, Any] | None:
-        with presented():
+        with short_errors():
             try:
                 return self._elements.wait(position)
             except KeyboardInterrupt:

@@ -23,17 +23,17 @@ from skyward.wire.objects.contents import is_shared_visibly
 from skyward.wire.objects.notebook import CellEnd, seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.object_graph import Together
+from skyward.worker.cells.object_graph import PackedGraph
 from skyward.worker.cells.program import VALUE
 from skyward.worker.cells.returned_state import ReturnedState
 from skyward.worker.tasks.missing_modules import pip_name
 from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.originals import Originals, not_shared
-from skyward_jupyter.cells.placeholders import StayedBehind, UnopenedValue, module_here
+from skyward_jupyter.cells.placeholders import NotReturned, PackedValue, module_here
 from skyward_jupyter.failures.frames import TracebackMaker
 
 if TYPE_CHECKING:
-    from skyward.worker.cells.imports import Forgotten
+    from skyward.worker.cells.imports import ReimportedModules
 
 __all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
 
@@ -63,34 +63,34 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         BaseException: the exception of the cell, once the names it had bound are bound here. Its notes are the notices.
     """
     binder = _Binder(user_ns, result, originals)
-    renew(result.looked_at)
+    renew(result.updated_kept)
     values = binder.values()
     value = binder.value(values)
-    binder.renew_unopened(values)
+    binder.renew_packed(values)
     user_ns.update(binder.namesakes(values))
     binder.leave_locals(values)
     user_ns.update(values)
     binder.bind_the_rest()
     kept = []
-    for name in result.harvest.deleted:
+    for name in result.state.deleted:
         if originals.is_bound_as_before(name, user_ns):
             user_ns.pop(name, None)
         else:
             kept.append(f"The cell unbound {name}, but {name} was rebound here since the cell was sent: it was kept.")
     notices = [
         *binder.notices,
-        *binder.left_behind(),
+        *binder.stale_references(),
         *kept,
-        *_stayed([result], user_ns),
+        *_not_returned([result], user_ns),
         *_stale([result]),
         *_moved(result),
         *_copied(result),
         *_besides([result]),
     ]
-    touched = {*result.harvest.changed, *result.harvest.stale}
+    touched = {*result.state.changed, *result.state.stale}
     notices += (not_shared(names) for names in originals.apart if not touched.isdisjoint(names))
-    changed = set(result.harvest.changed) - result.harvest.stale.keys()
-    error = binder.error({*values, *result.harvest.modules, *changed})
+    changed = set(result.state.changed) - result.state.stale.keys()
+    error = binder.error({*values, *result.state.modules, *changed})
     if error is not None:
         raise _with_notes(error, notices)
     return Outcome(notices, value)
@@ -111,7 +111,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
         BaseException: the exception of the first failed run, once the lists are bound.
     """
     for result in results:
-        renew(result.looked_at)
+        renew(result.updated_kept)
     binders = [_Binder(user_ns, result, Originals()) for result in results]
     errors = [binder.error() for binder in binders]
     rows = [binder.values() for binder in binders]
@@ -134,8 +134,8 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
                 if isinstance(value, Kept):
                     call(value, f"{name}[{number}]")
             user_ns[name] = its
-    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_besides(results)]
-    for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
+    notices += [*_not_returned(results, user_ns), *_changed(results, bound), *_besides(results)]
+    for name in set.intersection(*(set(result.state.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]
     if failed:
@@ -160,7 +160,7 @@ def stream_items(
     Raises:
         BaseException: the exception of the cell, after its last element.
     """
-    side = CellEnd(user_ns, is_home=True)
+    side = CellEnd(user_ns, is_notebook=True)
     while True:
         try:
             item = next(items)
@@ -179,7 +179,7 @@ class _Binder:
         self._user_ns = user_ns
         self._result = result
         self._originals = originals
-        self._side = CellEnd(user_ns, is_home=True)
+        self._side = CellEnd(user_ns, is_notebook=True)
         self._conflicts: dict[str, None] = {}
         self._replaced: list[tuple[str, Any]] = []
         self._steps: set[int] = set()
@@ -187,8 +187,8 @@ class _Binder:
         self.notices: list[str] = []
 
     @property
-    def _harvest(self) -> ReturnedState:
-        return self._result.harvest
+    def _state(self) -> ReturnedState:
+        return self._result.state
 
     def error(self, returned: Collection[str] = ()) -> BaseException | None:
         """Return the exception of the cell, with its own type and its traceback on the node; None if it succeeded.
@@ -204,17 +204,17 @@ class _Binder:
 
     def values(self) -> dict[str, Any]:
         """Apply in-place changes to objects of the notebook, and return the values that the cell bound, by name."""
-        found = {name: self._open(name, packed) for name, packed in self._harvest.values.items()}
-        together = self._harvest.together
-        return found if together is None else found | self._opened_together(together)
+        found = {name: self._open(name, packed) for name, packed in self._state.values.items()}
+        graph = self._state.graph
+        return found if graph is None else found | self._open_graph(graph)
 
     def value(self, values: dict[str, Any]) -> Any:
-        """Return the value of the last expression, removed from `values`; a `StayedBehind` if it was not returned."""
-        name = self._harvest.value
+        """Return the value of the last expression, removed from `values`; a `NotReturned` if it was not returned."""
+        name = self._state.value
         if not name:
             return None
-        if name in self._harvest.failed:
-            return StayedBehind(self._harvest.failed[name])
+        if name in self._state.failed:
+            return NotReturned(self._state.failed[name])
         if name == VALUE:
             return values.pop(VALUE, None)
         return values.get(name, self._here(name))
@@ -232,40 +232,40 @@ class _Binder:
         """Return the value of a name in the scope of the cell."""
         return self._originals.local.get(name, self._user_ns.get(name, default))
 
-    def _opened_together(self, together: Together) -> dict[str, Any]:
-        seeds = self._originals.at(together.seeds)
+    def _open_graph(self, graph: PackedGraph) -> dict[str, Any]:
+        seeds = self._originals.at(graph.seeds)
         values: dict[str, Any]
         changes: list[tuple[int, tuple[Change, ...]]]
         try:
-            (values, changes, instead), memo = unpack_tracked(together.packed, self._side, seeds)
+            (values, changes, instead), memo = unpack_tracked(graph.packed, self._side, seeds)
             made = list(memo.copy().values())[len(seeds) :]
         except Exception as error:
-            reason, module = _why_unopened(error)
-            names = [name for name in self._harvest.changed if name not in together.names]
+            reason, module = _unpickle_failure(error)
+            names = [name for name in self._state.changed if name not in graph.names]
             if names:
                 self.notices.append(
                     f"The changes of {joined(names)} could not be applied here: {reason}. "
                     f"{'It is' if len(names) == 1 else 'They are'} unchanged."
                 )
-            needed = seeds_used(together.packed, seeds)
-            needs = frozenset().union(*(self._harvest.needs.get(name, ()) for name in together.names))
-            classes = tuple({key for name in together.names for key in self._harvest.classes.get(name, ())})
+            needed = seeds_used(graph.packed, seeds)
+            needs = frozenset().union(*(self._state.needs.get(name, ()) for name in graph.names))
+            classes = tuple({key for name in graph.names for key in self._state.classes.get(name, ())})
             return {
-                name: self._noted(name, UnopenedValue(together.packed, reason, module, needs, classes, name, needed))
-                for name in together.names
+                name: self._noted(name, PackedValue(graph.packed, reason, module, needs, classes, name, needed))
+                for name in graph.names
             }
-        self._note_given_up(together, instead)
-        for name in together.replaced:
+        self._note_given_up(graph, instead)
+        for name in graph.replaced:
             if not self._originals.is_name_of(name, self._here(name, None)):
                 values.pop(name)  # rebound here; the change concerns its former value
         for number, found in changes:
-            if any(self._is_overwritten(seeds[number], change, together.seeds[number][0]) for change in found):
-                self._conflicts.update(self._named(seeds[number], together.seeds[number][0]))
+            if any(self._is_overwritten(seeds[number], change, graph.seeds[number][0]) for change in found):
+                self._conflicts.update(self._named(seeds[number], graph.seeds[number][0]))
         for now in (False, True):
             for number, found in changes:
                 for change in found:
                     if is_applied_last(seeds[number], change) is now:
-                        self._put(seeds[number], change, together.seeds[number][0])
+                        self._put(seeds[number], change, graph.seeds[number][0])
         if changes:
             renew_hashes(made, (seeds[number] for number, _ in changes))
         if self._conflicts:
@@ -297,13 +297,13 @@ class _Binder:
                 f"A change of an object of type {kind} could not be applied here ({type(error).__name__}: {error})."
             )
 
-    def _note_given_up(self, together: Together, instead: list[Any]) -> None:
+    def _note_given_up(self, graph: PackedGraph, instead: list[Any]) -> None:
         """Record the objects that are replaced with new ones, and those of them that have changed here."""
-        for (place, before), new in zip(together.given_up, instead, strict=True):
+        for (place, before), new in zip(graph.given_up, instead, strict=True):
             (value,) = self._originals.at([(place.part, place.number)])
             names = self._originals.names_of(value, place.part)
-            if isinstance(value, UnopenedValue):  # another object on the node
-                if not isinstance(new, UnopenedValue):
+            if isinstance(value, PackedValue):  # another object on the node
+                if not isinstance(new, PackedValue):
                     self._instead[id(value)] = new
                 continue
             self._instead[id(value)] = new
@@ -314,7 +314,7 @@ class _Binder:
             if not is_alike and not self._originals.is_as_sent(place.part):
                 self._conflicts.update(dict.fromkeys(names))
 
-    def left_behind(self) -> Iterator[str]:
+    def stale_references(self) -> Iterator[str]:
         """Yield a sentence for each replaced object that something here still refers to."""
         ours = {id(value) for _, value in self._replaced} | {id(self._user_ns), *map(id, self._replaced)}
         ours.add(id(self._user_ns.get("Out")))  # displayed values stay
@@ -329,12 +329,12 @@ class _Binder:
                     f"{type(holder).__qualname__} here still refers to the old one. Use that in the cell too."
                 )
 
-    def renew_unopened(self, values: dict[str, Any]) -> None:
+    def renew_packed(self, values: dict[str, Any]) -> None:
         """Update the notebook's packed values in place if their new versions are packed too."""
-        together = self._harvest.together
-        for name in () if together is None else together.replaced:
+        graph = self._state.graph
+        for name in () if graph is None else graph.replaced:
             before, now = self._user_ns.get(name), values.get(name)
-            if isinstance(before, UnopenedValue) and isinstance(now, UnopenedValue):
+            if isinstance(before, PackedValue) and isinstance(now, PackedValue):
                 before.become(now)
                 values[name] = before
 
@@ -352,20 +352,20 @@ class _Binder:
 
     def bind_the_rest(self) -> None:
         """Bind the modules, and names that returned functions use and that the notebook does not have."""
-        for name, module in self._harvest.modules.items():
+        for name, module in self._state.modules.items():
             self._user_ns[name] = module_here(module)
-        for name, packed in self._harvest.supports.items():
+        for name, packed in self._state.supports.items():
             if name not in self._user_ns:
                 self._user_ns[name] = self._open(name, packed)
 
     def _open(self, name: str, packed: Packed) -> Any:
-        harvest = self._harvest
-        value = opened(packed, self._side, harvest.needs.get(name, frozenset()), harvest.classes.get(name, ()))
+        state = self._state
+        value = opened(packed, self._side, state.needs.get(name, frozenset()), state.classes.get(name, ()))
         return self._noted(name, value)
 
     def _noted(self, name: str, value: Any) -> Any:
         """Return `value`, and add a notice if it could not be unpickled."""
-        if isinstance(value, UnopenedValue) and name not in (*self._result.definitions, VALUE):
+        if isinstance(value, PackedValue) and name not in (*self._result.definitions, VALUE):
             fix = "" if value.module is None else f", and here after `%pip install {pip_name(value.module)}`"
             self.notices.append(f"{name} cannot be used here: {value.reason}. It can be used in %%sky cells{fix}.")
         return value
@@ -381,15 +381,15 @@ def _is_of_user(holder: Any) -> bool:
 
 
 def opened(packed: Packed, side: CellEnd, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
-    """Return the value of `packed`; an `UnopenedValue` if it cannot be unpickled here."""
+    """Return the value of `packed`; a `PackedValue` if it cannot be unpickled here."""
     try:
         return unpack_shared(packed, side)
     except Exception as error:
-        reason, module = _why_unopened(error)
-        return UnopenedValue(packed, reason, module, needs, classes)
+        reason, module = _unpickle_failure(error)
+        return PackedValue(packed, reason, module, needs, classes)
 
 
-def _why_unopened(error: Exception) -> tuple[str, str | None]:
+def _unpickle_failure(error: Exception) -> tuple[str, str | None]:
     """Return the reason why a value cannot be unpickled here, and the missing module, if that is the reason."""
     if isinstance(error, ModuleNotFoundError):
         module = (error.name or "").partition(".")[0]
@@ -397,11 +397,11 @@ def _why_unopened(error: Exception) -> tuple[str, str | None]:
     return f"it cannot be unpickled here ({type(error).__name__}: {error})", None
 
 
-def _stayed(results: Sequence[CellResult], user_ns: Mapping[str, Any]) -> list[str]:
+def _not_returned(results: Sequence[CellResult], user_ns: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each name that the cell bound and that was not returned, with its nodes."""
     nodes: dict[tuple[str, str], list[int]] = {}
     for result in results:
-        for name, reason in result.harvest.failed.items():
+        for name, reason in result.state.failed.items():
             if name != VALUE:  # shown by `_` and `Out`
                 nodes.setdefault((name, reason), []).append(result.node)
     return [
@@ -415,7 +415,7 @@ def _stale(results: Sequence[CellResult]) -> list[str]:
         f"{name} was changed on {nodes_text([result.node])}, but the change was not returned: {reason}. "
         f"Here {name} is unchanged. {_fix(reason, False)}"
         for result in results
-        for name, reason in result.harvest.stale.items()
+        for name, reason in result.state.stale.items()
     ]
 
 
@@ -432,7 +432,7 @@ def _moved(result: CellResult) -> list[str]:
 def _copied(result: CellResult) -> list[str]:
     """Return a sentence for each kept value that shares objects with returned values, which are copies here."""
     names: dict[str, list[str]] = {}
-    for name, kept in result.harvest.copied.items():
+    for name, kept in result.state.copied.items():
         names.setdefault(kept, []).append(name)
     found = []
     for kept, parts in names.items():
@@ -449,7 +449,7 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
     """Return a sentence about values that several runs changed, each in its own copy."""
     nodes: dict[str, list[int]] = {}
     for result in results:
-        for name in (*result.harvest.changed, *result.harvest.stale):
+        for name in (*result.state.changed, *result.state.stale):
             if name not in bound:
                 nodes.setdefault(name, []).append(result.node)
     if not nodes:
@@ -466,14 +466,14 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
 
 def _besides(results: Sequence[CellResult]) -> list[str]:
     """Return the sentences about side effects beyond the variables of the cell."""
-    return [*_forgotten(results), *_surroundings(results)]
+    return [*_reimported(results), *_side_effects(results)]
 
 
-def _forgotten(results: Sequence[CellResult]) -> list[str]:
+def _reimported(results: Sequence[CellResult]) -> list[str]:
     """Return the sentences about modules that are imported again because some sources have changed."""
-    nodes: dict[Forgotten, set[int]] = {}
+    nodes: dict[ReimportedModules, set[int]] = {}
     for result in results:
-        nodes.setdefault(result.harvest.forgotten, set()).add(result.node)
+        nodes.setdefault(result.state.reimported, set()).add(result.node)
     found = []
     for modules, ranks in nodes.items():
         where, changed, others = nodes_text(ranks), joined(modules.changed), joined(modules.others)
@@ -489,11 +489,11 @@ def _forgotten(results: Sequence[CellResult]) -> list[str]:
     return found
 
 
-def _surroundings(results: Sequence[CellResult]) -> list[str]:
+def _side_effects(results: Sequence[CellResult]) -> list[str]:
     """Return a sentence about things that the cell changed beyond its variables."""
     nodes: dict[str, list[int]] = {}
     for result in results:
-        for what in result.harvest.surroundings:
+        for what in result.state.side_effects:
             nodes.setdefault(what, []).append(result.node)
     if not nodes:
         return []

@@ -34,17 +34,17 @@ from skyward_jupyter.display.recorder import OutputRecorder
 from skyward_jupyter.display.sections import NodeSections
 from skyward_jupyter.display.sink import CellSink
 from skyward_jupyter.failures.presentation import interrupted
-from skyward_jupyter.failures.tracebacks import as_of_the_cell
+from skyward_jupyter.failures.tracebacks import as_cell_error
 from skyward_jupyter.files.choice import FileOptions
-from skyward_jupyter.files.transfer import Taken, Trip
-from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward_jupyter.files.transfer import FetchedVersions, FileTransfer
 from skyward_jupyter.options.config_table import shown_value
+from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_jupyter.running.cell_run import CellRun
 from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.local import LocalCell
 from skyward_jupyter.running.readahead import ReadAhead, StreamHandle
 from skyward_jupyter.running.status_line import follow
-from skyward_jupyter.running.stopping import meanwhile
+from skyward_jupyter.running.stopping import stopping_text
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -88,7 +88,7 @@ class CellRunner:
         self._pools = pools
         self.background: list[CellHandle] = []
         self._environ = dict(os.environ)
-        self._taken = Taken()
+        self._fetched = FetchedVersions()
         here = ref(shell)
         open_with(lambda packed: _unpickle_in(here(), packed))
 
@@ -98,12 +98,12 @@ class CellRunner:
         options: "CellOptions",
         settings: "Settings",
         *,
-        gives: bool = False,
+        returns_value: bool = False,
         local: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
         """Run a cell, and return the magic's value: None, a list with `--map`, a handle with `--noblock`.
 
-        Afterwards `_` is the value of the cell, or the list of its elements if it yields. With `gives`, for
+        Afterwards `_` is the value of the cell, or the list of its elements if it yields. With `returns_value`, for
         `%sky!`, the value is returned and not displayed, and `local` has the variables of the surrounding function.
 
         Raises:
@@ -113,44 +113,44 @@ class CellRunner:
             BaseException: the exception of the cell.
         """
         if options.local:
-            return self._run_here(raw, options, settings, gives=gives, local=local)
-        code = self._analyse(raw, options, first_line=1 if gives else 2)
-        if code.is_stream and gives:
+            return self._run_here(raw, options, settings, returns_value=returns_value, local=local)
+        code = self._analyse(raw, options, first_line=1 if returns_value else 2)
+        if code.is_stream and returns_value:
             raise UsageError("%sky! returns one value, so its code cannot yield: use a %%sky cell.")
         if code.packages:
             options = self._with_packages(options, code.packages)
         self._pools.check(options.pool, options.asked)
         self._check_place(options)
-        trip = self._trip(options)
+        transfer = self._file_transfer(options)
         sent = self._capture(code, options, settings, local)
-        sent = replace(sent, manifest=replace(sent.manifest, files=trip.described))
-        if gives:
-            sent = replace(sent, request=replace(sent.request, shows=False, gives=True))
+        sent = replace(sent, manifest=replace(sent.manifest, files=transfer.described))
+        if returns_value:
+            sent = replace(sent, request=replace(sent.request, shows=False, returns_value=True))
         if options.dry_run:
             self._explain(sent, options)
             return None
-        is_large = sent.manifest.worth_showing or trip.choice.nbytes > SHOWN_FROM
+        is_large = sent.manifest.worth_showing or transfer.choice.nbytes > SHOWN_FROM
         if is_large and not options.quiet:
             self._publish(sent.manifest)
         for notice in (*sent.notices, *self._environment(code, options)):
             _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
-        files = trip.request(shared=trip.is_asked and _shares_files(compute))
+        files = transfer.request(shared=transfer.is_asked and _shares_files(compute))
         sent = replace(sent, request=replace(sent.request, files=files))
-        return self._send(compute, code, sent, options, settings, raw, trip, gives=gives)
+        return self._send(compute, code, sent, options, settings, raw, transfer, returns_value=returns_value)
 
     def _run_here(
-        self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool, local: Mapping[str, Any]
+        self, raw: str, options: "CellOptions", settings: "Settings", *, returns_value: bool, local: Mapping[str, Any]
     ) -> Any:
         """Run a cell in the notebook's process."""
         started = time.monotonic()
         shell: Any = self._shell
         elements = None if options.map is None else elements_of(options.map, {**self._shell.user_ns, **local})
         try:
-            text = "\n" * ((0 if gives else 1) + blank_lines(raw)) + shell.transform_cell(raw)
+            text = "\n" * ((0 if returns_value else 1) + blank_lines(raw)) + shell.transform_cell(raw)
             cell = LocalCell(text, self._named(text, 1), self._shell.user_ns, local)
         except SyntaxError as error:
-            raise as_of_the_cell(error) from None
+            raise as_cell_error(error) from None
         if cell.is_stream:
             _refuse_stream(options)
         shown = settings.footer and options.footer and not options.quiet
@@ -161,7 +161,7 @@ class CellRunner:
                 self._show_here(cell)
                 return None
             value = cell.run()
-            if gives:
+            if returns_value:
                 return value
             if value is not None:
                 shell.displayhook(value)
@@ -268,7 +268,7 @@ class CellRunner:
             filename = self._named(source, first_line)
             code = analyse(source, filename=filename, first_line=first_line)
         except SyntaxError as error:
-            raise as_of_the_cell(error) from None
+            raise as_cell_error(error) from None
         if code.is_stream:
             _refuse_stream(options)
         elif options.plot:
@@ -315,10 +315,10 @@ class CellRunner:
             local=local,
         )
 
-    def _trip(self, options: "CellOptions") -> Trip:
+    def _file_transfer(self, options: "CellOptions") -> FileTransfer:
         """Resolve the options for files."""
         asked = FileOptions(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
-        return Trip(asked, os.getcwd(), self._taken, _shape(options), _notify, options.quiet)
+        return FileTransfer(asked, os.getcwd(), self._fetched, _shape(options), _notify, options.quiet)
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show the data that would be sent, and its destination."""
@@ -341,9 +341,9 @@ class CellRunner:
         options: "CellOptions",
         settings: "Settings",
         raw: str,
-        trip: Trip,
+        transfer: FileTransfer,
         *,
-        gives: bool,
+        returns_value: bool,
     ) -> Any:
         if options.keep and compute.options.worker.resolved_executor == "process":
             raise UsageError(
@@ -364,7 +364,7 @@ class CellRunner:
         footed = settings.footer and options.footer and not options.quiet
         finish = _with_retry_notices(sink.finish, runs) if options.retries else sink.finish
         names_node = not footed and len(compute.snapshot().nodes) > 1
-        cell = CellRun(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, trip)
+        cell = CellRun(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, transfer)
         footer = self._footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         plot = LivePlot(self._shell, _notify, recorder) if options.plot else None
@@ -380,7 +380,7 @@ class CellRunner:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
                 stream = self._read_ahead(runs, plot) if code.is_stream else None
-                cell.let_go_when_over()
+                cell.release_when_done()
                 handle = self._handle(cell, options, settings, raw, sections or recorder, stream)
                 if settings.show_progress and not options.quiet:
                     follow(self._shell, handle, runs, footer=footed)
@@ -403,7 +403,7 @@ class CellRunner:
             raise
         if shape == "map":
             return [] if not runs and code.shows_value else value
-        if gives:
+        if returns_value:
             return value
         self._remember(value)  # displayed before
         return None
@@ -420,10 +420,10 @@ class CellRunner:
         def last() -> str:
             return f"Waited {duration_text(time.monotonic() - since)} for what the cell had assigned"
 
-        stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet, last))
+        stop = cell.stop(grace, self._progress(stopping_text(cell.runs, grace), settings, quiet, last))
         if stop.ended and not any(run.is_stream for run in cell.runs):
             return cell.collect()
-        raise interrupted(cell.salvage(stop)) from None
+        raise interrupted(cell.bind_after_stop(stop)) from None
 
     def _show_stream(self, cell: CellRun, plot: LivePlot | None) -> None:
         """Show the elements of a cell that yields, as they arrive, and bind their list to `_`."""
@@ -510,7 +510,7 @@ class CellRunner:
 
 def _unpickle_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
     """Unpickle a fetched value with the classes of the notebook."""
-    return unpack_shared(packed, CellEnd({} if shell is None else shell.user_ns, is_home=True))
+    return unpack_shared(packed, CellEnd({} if shell is None else shell.user_ns, is_notebook=True))
 
 
 def _shape(options: "CellOptions") -> Shape:

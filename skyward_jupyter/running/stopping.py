@@ -18,7 +18,7 @@ from skyward_jupyter.running.results import apply_result, apply_results
 if TYPE_CHECKING:
     from skyward.control.act.tasks.run import Run, TaskOutcome
 
-__all__ = ["Stop", "bind_remains", "came_back", "meanwhile", "stop_runs", "was_cancelled"]
+__all__ = ["Stop", "bind_remains", "returned_clause", "stop_runs", "stopping_text", "was_cancelled"]
 
 _MARGIN = 1.0
 """Seconds beyond the grace of a cell for the message that it was killed."""
@@ -46,7 +46,7 @@ class Stop:
     stopped: tuple[int, ...] = ()
     waiting: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
-    left_behind: bool = False
+    gave_up: bool = False
     within: str = ""
 
     def text(self, came: str = "", *, is_final: bool = True) -> str:
@@ -59,7 +59,7 @@ class Stop:
         parts = []
         if self.was_over:
             parts.append("the work had already finished")
-        if self.left_behind:
+        if self.gave_up:
             left = "was not fetched" if is_final else "is still being fetched"
             parts.append(f"the work on {nodes_text(self.waiting)} was stopped")
             parts.append(f"what the cell had assigned there {left}")
@@ -101,7 +101,7 @@ def stop_runs(runs: "Sequence[Run[Any]]", grace: float, shown: AbstractContextMa
         stopped=tuple(rank for rank in _ranks(remains) if rank not in waiting),
         waiting=waiting,
         lost=_ranks(each for each in remains if each.is_lost),
-        left_behind=gave_up and any(run.is_leaving for run in stopping),
+        gave_up=gave_up and any(run.is_leaving for run in stopping),
         within="yet" if gave_up or not grace else f"within {grace:g} s",
     )
 
@@ -113,7 +113,7 @@ def _wait_for(runs: "Sequence[Run[Any]]", seconds: float) -> None:
         left = wait(futures, _POLL_INTERVAL).not_done
 
 
-def meanwhile(runs: "Sequence[Run[Any]]", grace: float) -> Callable[[], str]:
+def stopping_text(runs: "Sequence[Run[Any]]", grace: float) -> Callable[[], str]:
     """Return a function that returns the text to show while a cell is being stopped."""
 
     def text() -> str:
@@ -166,13 +166,13 @@ def bind_remains(
 
 def _names(results: Iterable[CellResult], *, as_lists: bool) -> Iterable[str]:
     for result in results:
-        harvest = result.harvest
-        together = () if harvest.together is None else harvest.together.names
-        changed = () if as_lists else harvest.changed
-        yield from (name for name in (*harvest.values, *together, *changed) if name not in result.definitions)
+        state = result.state
+        graph = () if state.graph is None else state.graph.names
+        changed = () if as_lists else state.changed
+        yield from (name for name in (*state.values, *graph, *changed) if name not in result.definitions)
 
 
-def came_back(names: Sequence[str], *, as_lists: bool, when: str = "then") -> str:
+def returned_clause(names: Sequence[str], *, as_lists: bool, when: str = "then") -> str:
     """Return a clause on the variables that came back from a stopped cell; empty for none."""
     if not names:
         return ""

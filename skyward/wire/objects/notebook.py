@@ -55,7 +55,7 @@ from skyward.wire.payloads.pickler import Pickler
 from skyward.wire.payloads.unpicklable import not_picklable
 
 __all__ = [
-    *("Nested", "Shared", "CellEnd", "digest_of", "objects_used", "open_nested", "pack_shared", "seeds_used"),
+    *("NestedPickle", "Shared", "CellEnd", "digest_of", "objects_used", "open_nested", "pack_shared", "seeds_used"),
     *("unpack_shared", "unpack_tracked"),
 ]
 
@@ -68,39 +68,39 @@ class CellEnd:
 
     Attributes:
         namespace: the globals of the functions that live here.
-        is_home: True in the notebook, whose classes are the originals; False on a node.
+        is_notebook: True in the notebook, whose classes are the originals; False on a node.
         classes: the classes known here, by id, kept alive so that ids are not reused.
         ids: the id of each class made here, by its identity.
         unfinished: identities of classes that were made and wait for their content.
         salt: identifies this run of the cell; it makes the ids of the classes defined in it the same on all nodes.
-        from_home: ids of classes of the notebook. They are sent once, on their own, and referred to.
-        unopened: by id, functions that make a class of the notebook that is still packed.
-        loose: identities of arrays whose memory layout here differs from that in the notebook.
-        renewed: identities of classes that existed here, and take over their current state in the notebook.
-        kin: by identity, the namespaces of other cells that ran here: functions on them are the notebook's, too.
+        notebook_classes: ids of classes of the notebook. They are sent once, on their own, and referred to.
+        pending_classes: by id, functions that make a class of the notebook that is still packed.
+        other_layout: identities of arrays whose memory layout here differs from that in the notebook.
+        outdated: identities of classes that existed here, and take over their current state in the notebook.
+        cell_namespaces: by identity, namespaces of other cells that ran here; their functions are the notebook's too.
         nested: by identity, values that were opened here and cannot be opened in the notebook.
-        unopened_at_home: by identity, values that are still packed in the notebook.
+        packed_in_notebook: by identity, values that are still packed in the notebook.
         is_trial: True if values are unpacked only for inspection, and must not touch process-wide state.
     """
 
     namespace: dict[str, Any]
-    is_home: bool = False
+    is_notebook: bool = False
     classes: dict[str, type] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
     unfinished: set[int] = field(default_factory=set)
     salt: str = ""
-    from_home: set[str] = field(default_factory=set)
-    unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
-    loose: set[int] = field(default_factory=set)
-    renewed: set[int] = field(default_factory=set)
-    kin: dict[int, dict[str, Any]] = field(default_factory=dict)
+    notebook_classes: set[str] = field(default_factory=set)
+    pending_classes: dict[str, Callable[[], object]] = field(default_factory=dict)
+    other_layout: set[int] = field(default_factory=set)
+    outdated: set[int] = field(default_factory=set)
+    cell_namespaces: dict[int, dict[str, Any]] = field(default_factory=dict)
     nested: dict[int, tuple[Packed, Any]] = field(default_factory=dict)
-    unopened_at_home: dict[int, Any] = field(default_factory=dict)
+    packed_in_notebook: dict[int, Any] = field(default_factory=dict)
     is_trial: bool = False
 
     def id_of(self, kind: type, tracked: str) -> str:
         """Return the id under which `kind` is sent; in the notebook, the one assigned by cloudpickle."""
-        if self.is_home:
+        if self.is_notebook:
             return tracked
         key = self.ids.get(id(kind))
         if key is None:
@@ -118,7 +118,7 @@ class CellEnd:
     def find(self, key: str) -> type | None:
         """Return the class of id `key`, if it is known here."""
         known = self.classes.get(key)
-        if known is None and self.is_home:
+        if known is None and self.is_notebook:
             known = inner._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
         return known
 
@@ -127,7 +127,13 @@ class CellEnd:
         classes = {key: kind for key, kind in self.classes.items() if key not in keys}
         ids = {id(kind): key for key, kind in classes.items()}
         return CellEnd(
-            {}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True
+            {},
+            classes=classes,
+            ids=ids,
+            salt=self.salt,
+            notebook_classes=self.notebook_classes,
+            cell_namespaces=self.cell_namespaces,
+            is_trial=True,
         )
 
 
@@ -200,7 +206,9 @@ def pack_shared(
             with recording_handles() as kept:
                 pickler.dump(value)
         except Exception as error:
-            raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
+            raise not_picklable(
+                value, name, error, "to a node" if side.is_notebook else "back from the node"
+            ) from error
         data = sink.getvalue()
         if not has_nan(data):
             break
@@ -289,7 +297,7 @@ def unpack_tracked(packed: Packed, side: CellEnd, seeds: Sequence[object] = ()) 
 _SEED = pickle.NEXT_BUFFER + pickle.MEMOIZE + pickle.POP
 
 
-class Nested:
+class NestedPickle:
     """A value of a node that the notebook cannot open, and that is passed on unopened.
 
     Attributes:
@@ -323,7 +331,7 @@ def open_nested(packed: Packed, name: str | None = None, seeds: Sequence[object]
     value = side.nested[id(packed)][1]
     found = value if name is None else value[0][name]
     if not is_fixed(found):
-        side.unopened_at_home[id(found)] = found
+        side.packed_in_notebook[id(found)] = found
     return found
 
 
@@ -374,7 +382,7 @@ class _Pickler(Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
             return kept.__reduce__()
-        if isinstance(obj, Nested):
+        if isinstance(obj, NestedPickle):
             self.needs |= obj.needs
             self.classes |= {key: kind for key in obj.classes if (kind := self._side.find(key)) is not None}
             return obj.__reduce__()
@@ -411,7 +419,7 @@ class _Pickler(Pickler):
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and isinstance(reduced, tuple):
             self.files.add(obj.__code__.co_filename)
-            if self._side.is_home:
+            if self._side.is_notebook:
                 self.uses |= imported_by(obj.__code__)
             return self._function(obj, reduced)
         return reduced
@@ -435,7 +443,7 @@ class _Pickler(Pickler):
             self.apart.append(array)
             return NotImplemented
         self.arrays.append(array)
-        is_contiguous = array.flags.c_contiguous or not self._side.is_home  # irrelevant in the notebook
+        is_contiguous = array.flags.c_contiguous or not self._side.is_notebook  # irrelevant in the notebook
         if not (array.flags.writeable and is_contiguous):
             packed = array if array.flags.forc else array.copy(order="C")  # out of band, as other buffers
             return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, is_contiguous)
@@ -443,7 +451,7 @@ class _Pickler(Pickler):
 
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         namespace = function.__globals__
-        if namespace is not self._side.namespace and id(namespace) not in self._side.kin:
+        if namespace is not self._side.namespace and id(namespace) not in self._side.cell_namespaces:
             return reduced
         self.functions.append(function)
         _, _, (attributes, slots), *rest, _ = reduced
@@ -462,7 +470,7 @@ class _Pickler(Pickler):
         """Return how to rebuild a class on the other side."""
         make, (*arguments, tracked, extra), state, *rest, _ = reduced
         key = self._side.id_of(kind, tracked)
-        if key not in self._whole and (self._side.is_home or key in self._side.from_home):
+        if key not in self._whole and (self._side.is_notebook or key in self._side.notebook_classes):
             self.classes[key] = kind
             return _class_of, (key,)
         attributes, more = state
@@ -579,7 +587,7 @@ def _process_wide(name: str) -> Any:
 
 def _make_cached(wrapped: Callable[..., Any], parameters: dict[str, Any], _: str, __: bool) -> Any:
     function = lru_cache(**parameters)(wrapped)
-    if not _side.get().is_home:
+    if not _side.get().is_notebook:
         watch_clearing(function)
     return function
 
@@ -604,8 +612,8 @@ def _fill_cell(cell: CellType, held: tuple[Any, ...]) -> None:
 def _class_of(key: str) -> type:
     side = _side.get()
     known = side.find(key)
-    if known is None and key in side.unopened:
-        side.unopened[key]()
+    if known is None and key in side.pending_classes:
+        side.pending_classes[key]()
         known = side.find(key)
     if known is None:
         raise pickle.UnpicklingError("a class that it needs was not sent with it, or no longer exists")
@@ -616,7 +624,7 @@ def _make_class(make: Callable[..., type], arguments: tuple[Any, ...], key: str,
     side = _side.get()
     known = side.find(key)
     if known is None:
-        known = _made_without_hooks(make, arguments, key if side.is_home else None, extra)
+        known = _made_without_hooks(make, arguments, key if side.is_notebook else None, extra)
         side.remember(key, known)
         side.unfinished.add(id(known))
     return known
@@ -657,8 +665,8 @@ def _restore_class(kind: type, state: Any) -> None:
         side.unfinished.discard(id(kind))
         inner._class_setstate(kind, state)
         restore_members(kind, state[1])
-    elif id(kind) in side.renewed:
-        side.renewed.discard(id(kind))
+    elif id(kind) in side.outdated:
+        side.outdated.discard(id(kind))
         if issubclass(kind, Enum):  # its members stay the same objects
             inner._class_setstate(kind, state)
             restore_members(kind, state[1])
@@ -672,5 +680,5 @@ def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool
     if not is_writable:
         array.flags.writeable = False
     if not is_contiguous:
-        _side.get().loose.add(id(array))
+        _side.get().other_layout.add(id(array))
     return array

@@ -37,7 +37,7 @@ from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Part
 from skyward.worker.cells.write_detection import address_of
 
-__all__ = ["Bound", "Changed", "Homes", "ObjectGraph", "Together", "groups"]
+__all__ = ["Bound", "CapturedObjects", "Changed", "ObjectGraph", "PackedGraph", "groups"]
 
 _MISSING = object()
 _CONTAINERS = frozenset({list, dict, set})
@@ -49,7 +49,7 @@ _STEPS = frozenset({dict, tuple})
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class PackedGraph:
     """Values that refer to objects of the notebook, or to one another.
 
     Attributes:
@@ -89,7 +89,7 @@ class Changed:
     objects: Mapping[int, tuple[int, Any]]
 
 
-class Homes:
+class CapturedObjects:
     """The notebook's objects on this node, by part; empty if the cell only has copies of them."""
 
     def __init__(self, captured: Captured | None) -> None:
@@ -143,7 +143,7 @@ class Objects:
         return [(number, each) for number, each in self.numbered.items() if id(each) in ids]
 
 
-def groups(bound: Sequence[Bound], homes: Homes, changed: Sequence[Changed]) -> list[list[Bound]]:
+def groups(bound: Sequence[Bound], captured: CapturedObjects, changed: Sequence[Changed]) -> list[list[Bound]]:
     """Return groups of values that share objects with one another or with the notebook."""
     leaders: dict[int, int] = {}
 
@@ -153,16 +153,16 @@ def groups(bound: Sequence[Bound], homes: Homes, changed: Sequence[Changed]) -> 
         return each
 
     many = [each for each in bound if each.objects]
-    home = -1
+    notebook = -1
     owner_of: dict[int, int] = {}
     memory_of: dict[int, int] = {}
     if any(each.shared.arrays for each in many):
-        memory_of = {id(extent_of(array).owner): home for part in homes.parts for _, array in part.arrays}
+        memory_of = {id(extent_of(array).owner): notebook for part in captured.parts for _, array in part.arrays}
     for number, each in enumerate(many):
         ids = each.objects.keys()
-        at_home = [ids & part.ids for part in homes.parts] + [ids & change.objects.keys() for change in changed]
-        if any(is_shared_visibly(each.objects[key][1]) for keys in at_home for key in keys):
-            leaders[leader(number)] = leader(home)
+        in_notebook = [ids & part.ids for part in captured.parts] + [ids & change.objects.keys() for change in changed]
+        if any(is_shared_visibly(each.objects[key][1]) for keys in in_notebook for key in keys):
+            leaders[leader(number)] = leader(notebook)
         for key in ids & owner_of.keys():
             if is_shared_visibly(each.objects[key][1]):
                 leaders[leader(number)] = leader(owner_of[key])
@@ -173,7 +173,7 @@ def groups(bound: Sequence[Bound], homes: Homes, changed: Sequence[Changed]) -> 
     found: dict[int, list[Bound]] = {}
     for number, each in enumerate(many):
         found.setdefault(leader(number), []).append(each)
-    return [group for key, group in found.items() if len(group) > 1 or key == leader(home) or _has_views(group)]
+    return [group for key, group in found.items() if len(group) > 1 or key == leader(notebook) or _has_views(group)]
 
 
 def _has_views(group: list[Bound]) -> bool:
@@ -214,7 +214,7 @@ class Differences:
             if isinstance(value, type) and key not in self._objects.classes:
                 continue  # captured in another part
             changes = self._of(number, value)
-            if changes and key in self._side.unopened_at_home:
+            if changes and key in self._side.packed_in_notebook:
                 changes = None
             if changes != ():
                 yield number, value, changes
@@ -264,7 +264,7 @@ class Differences:
                 found = array_change(value, memory, span.start)
                 return () if found is None else (found,)
             is_all = value.flags.c_contiguous and (extent.start, extent.end) == (span.start, span.end)
-            address = span.address if is_all and id(value) not in self._side.loose else None
+            address = span.address if is_all and id(value) not in self._side.other_layout else None
         elif not value.size and is_as_it_was:
             return ()
         contents = contents_of(value)
@@ -368,13 +368,13 @@ class ObjectGraph:
     def __init__(
         self,
         side: CellEnd,
-        homes: Homes,
+        captured: CapturedObjects,
         bound: Sequence[Bound],
         changed: Sequence[Changed],
         namespace: Mapping[str, Any],
     ) -> None:
         self._side = side
-        self._homes = homes
+        self._captured = captured
         self._bound = bound
         self._changed = {each.number: each for each in changed}
         self._namespace = namespace
@@ -388,9 +388,9 @@ class ObjectGraph:
         for change in changed:
             self._memory |= {id(extent_of(array).owner) for array in change.now.arrays}
         for change in changed:
-            self._take_detached(self._homes.parts[change.number])
-        self._differences = {each.number: Differences(each, homes.parts[each.number], side) for each in changed}
-        self._homes_of: dict[int, tuple[int, int]] = {}
+            self._take_detached(self._captured.parts[change.number])
+        self._differences = {each.number: Differences(each, captured.parts[each.number], side) for each in changed}
+        self._places: dict[int, tuple[int, int]] = {}
         self._decided: dict[int, bool] = {}
         self._changes: dict[int, tuple[Any, tuple[Change, ...]]] = {}
         self._given_up: dict[int, tuple[Any, Location]] = {}
@@ -411,17 +411,17 @@ class ObjectGraph:
         self._detached.append(shared)  # keeps the objects in `_live` alive
         self._live |= shared.objects().keys()
 
-    def packed(self) -> Together | None:
+    def packed(self) -> PackedGraph | None:
         """Return the pickle; None if there are no values and no changes.
 
         Raises:
             NotPicklableError: the values cannot be pickled together, although each of them can be pickled alone.
         """
         self._find_changes()
-        for part in range(len(self._homes.parts)):
+        for part in range(len(self._captured.parts)):
             if part not in self._changed:
-                for number, each in self._in_use(self._homes.parts[part]):
-                    self._homes_of.setdefault(id(each), (part, number))
+                for number, each in self._in_use(self._captured.parts[part]):
+                    self._places.setdefault(id(each), (part, number))
         values = {each.name: each.value for each in self._bound}
         while True:
             self._decided.clear()
@@ -436,7 +436,7 @@ class ObjectGraph:
             content = values | replaced, changes, replacements
             views = self._views()
             try:
-                seeds = objects_used(content, self._side, "the values", self._is_at_home, views=views)
+                seeds = objects_used(content, self._side, "the values", self._is_in_notebook, views=views)
             except NotPicklableError:
                 if not self._give_up_unpicklable():
                     raise
@@ -446,19 +446,19 @@ class ObjectGraph:
             packed = pack_shared(
                 (values | replaced, numbered, replacements), self._side, "the values", views=views, seeds=seeds
             ).packed
-            places = tuple(home for seed in seeds if (home := self._home_of(id(seed))) is not None)
-            return Together(packed, (*values, *replaced), places, tuple(replaced), tuple(self._originals()))
+            places = tuple(place for seed in seeds if (place := self._place_of(id(seed))) is not None)
+            return PackedGraph(packed, (*values, *replaced), places, tuple(replaced), tuple(self._originals()))
 
-    def _home_of(self, key: int) -> tuple[int, int] | None:
+    def _place_of(self, key: int) -> tuple[int, int] | None:
         """Return the part number and memo number of the object with this id; None if it is not the notebook's."""
         for part, differences in self._differences.items():
             number = differences.numbers.get(key)
-            if number is not None and not self._came_elsewhere(self._homes.parts[part], number):
+            if number is not None and not self._is_class_of_other_part(self._captured.parts[part], number):
                 return part, number
-        return self._homes_of.get(key)
+        return self._places.get(key)
 
     @staticmethod
-    def _came_elsewhere(objects: Objects, number: int) -> bool:
+    def _is_class_of_other_part(objects: Objects, number: int) -> bool:
         """Return whether an object is a class that belongs to another part."""
         value = objects.numbered[number]
         return isinstance(value, type) and id(value) not in objects.classes
@@ -495,11 +495,11 @@ class ObjectGraph:
 
     def _give_up_absent(self) -> bool:
         """Give up changed objects that are still packed in the notebook; return whether there were any."""
-        absent = [(key, value) for key, (value, _) in self._changes.items() if not self._is_at_home(value)]
+        absent = [(key, value) for key, (value, _) in self._changes.items() if not self._is_in_notebook(value)]
         for key, value in absent:
             del self._changes[key]
-            if (home := self._home_of(key)) is not None:
-                self._given_up[key] = value, Location(*home)
+            if (place := self._place_of(key)) is not None:
+                self._given_up[key] = value, Location(*place)
         return bool(absent)
 
     def _give_up_unpicklable(self) -> bool:
@@ -507,11 +507,11 @@ class ObjectGraph:
         found = False
         for key, (value, changes) in list(self._changes.items()):
             try:
-                objects_used(changes, self._side, "the contents", self._is_at_home)
+                objects_used(changes, self._side, "the contents", self._is_in_notebook)
             except NotPicklableError:
                 del self._changes[key]
-                if (home := self._home_of(key)) is not None:
-                    self._given_up[key] = value, Location(*home)
+                if (place := self._place_of(key)) is not None:
+                    self._given_up[key] = value, Location(*place)
                 found = True
         return found
 
@@ -528,18 +528,18 @@ class ObjectGraph:
                         if self._namespace.get(name, _MISSING) is value:
                             yield name, value
 
-    def _is_at_home(self, value: Any) -> bool:
+    def _is_in_notebook(self, value: Any) -> bool:
         """Return whether the notebook has an object that a reference to `value` can resolve to."""
         key = id(value)
-        home = self._home_of(key)
-        if home is None:
+        place = self._place_of(key)
+        if place is None:
             return False
         if key not in self._decided:
-            self._decided[key] = self._can_stay(value, home[0])
+            self._decided[key] = self._can_stay(value, place[0])
         return self._decided[key]
 
     def _can_stay(self, value: Any, part: int) -> bool:
-        objects = self._homes.parts[part]
+        objects = self._captured.parts[part]
         if is_plain(value) or id(value) in objects.private or stand_in(value) is not None:
             return False
         if type(value) not in _CONTAINERS and is_fixed(value):
@@ -562,9 +562,9 @@ class ObjectGraph:
 
     def _keeps_itself(self, value: Any) -> bool:
         """Return whether the notebook's object equals `value` once the changes are applied in place."""
-        if id(value) in self._side.unopened_at_home:
+        if id(value) in self._side.packed_in_notebook:
             return False
-        if not (self._given_up or self._side.unopened_at_home) or stand_in(value) is not None:
+        if not (self._given_up or self._side.packed_in_notebook) or stand_in(value) is not None:
             return True
         if id(value) in self._given_up:
             return False
@@ -576,14 +576,14 @@ class ObjectGraph:
         arrays = {id(array): array for each in self._bound for array in each.shared.arrays}
         for change in self._changed.values():
             arrays |= {id(array): array for array in change.now.arrays}
-        new = [array for array in arrays.values() if not self._is_at_home(array)]
+        new = [array for array in arrays.values() if not self._is_in_notebook(array)]
         if not new:
             return {}
         owners = [
             each
-            for objects in self._homes.parts
+            for objects in self._captured.parts
             for _, each in objects.arrays
-            if self._is_at_home(each) and each.flags.c_contiguous and id(each) not in self._side.loose
+            if self._is_in_notebook(each) and each.flags.c_contiguous and id(each) not in self._side.other_layout
         ]
         found: dict[int, View] = {}
         for array in new:

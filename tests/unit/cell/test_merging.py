@@ -16,7 +16,7 @@ from skyward.wire.objects.contents import contents_of, put_contents
 from skyward.wire.payloads.payload import decode, encode
 from skyward.wire.protocol.messages import Blob
 from skyward.worker.blobs.store import BlobStore
-from skyward_jupyter.failures.presentation import presented
+from skyward_jupyter.failures.presentation import short_errors
 from skyward_jupyter.running.results import apply_result
 from tests.unit.cell.conftest import Notebook, travel
 
@@ -330,7 +330,7 @@ def test_displayed_error_keeps_no_value_alive(notebook: Notebook) -> None:
     notebook.names["held"] = Value()
     value = weakref.ref(notebook["held"])
     try:
-        with presented():
+        with short_errors():
             notebook.take("held")
     except Exception as error:
         caught = error

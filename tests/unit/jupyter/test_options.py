@@ -8,8 +8,8 @@ from skyward.accelerators import parse_accelerator
 from skyward.errors import UsageError
 from skyward.specs import NOTHING, Image, Needs, Nodes, Worker
 from skyward.specs.image import DEFAULT_EXCLUDES
-from skyward_jupyter.options.option_table import OPTIONS, POOL_OPTIONS, explain
 from skyward_jupyter.options.cell_options import CellOptions, parse_cell, parse_words, split_expression
+from skyward_jupyter.options.option_table import OPTIONS, POOL_OPTIONS, explain
 from skyward_jupyter.options.underline import split_line
 from skyward_providers.local import Local
 

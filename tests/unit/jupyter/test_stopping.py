@@ -11,7 +11,7 @@ import pytest
 from skyward.control.act.tasks.run import TaskOutcome
 from skyward.errors import NodeLostError, TaskCancelledError
 from skyward_jupyter.running import cell_run as sent
-from skyward_jupyter.running.stopping import Stop, came_back, meanwhile, stop_runs, was_cancelled
+from skyward_jupyter.running.stopping import Stop, returned_clause, stop_runs, stopping_text, was_cancelled
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook
 
 pytestmark = pytest.mark.unit
@@ -195,11 +195,11 @@ def test_nodes_that_do_not_confirm_in_time_are_named(notebook: Notebook) -> None
 def test_variables_in_transfer_are_waited_for_beyond_the_grace() -> None:
     run = Run(leaving=True)
 
-    def arrive() -> None:
+    def settle() -> None:
         run.asked.wait(10)
         run.future.set_exception(TaskCancelledError("it was"))
 
-    thread = threading.Thread(target=arrive)
+    thread = threading.Thread(target=settle)
     thread.start()
     outcome = stop(run)
     thread.join()
@@ -232,7 +232,7 @@ def test_message_for_work_that_had_not_started() -> None:
 
 def test_status_text_while_stopping() -> None:
     run: Any = Run()
-    text = meanwhile([run], 5.0)
+    text = stopping_text([run], 5.0)
     assert text() == "Stopping the work; what the cell has assigned is returned if it ends within 5 s"
     run.is_leaving = True
     assert text() == "Fetching what the cell had assigned; interrupt again to skip this"
@@ -252,7 +252,7 @@ def test_status_text_while_stopping() -> None:
     ],
 )
 def test_returned_variables_are_named(names: list[str], as_lists: bool, text: str) -> None:
-    assert came_back(names, as_lists=as_lists) == text
+    assert returned_clause(names, as_lists=as_lists) == text
 
 
 def test_only_cancelled_runs_count_as_cancelled() -> None:
