@@ -21,8 +21,9 @@ from skyward.kept.handles import Kept
 from skyward.kept.keep import KEEP_FOR
 from skyward.values.validation import shown
 from skyward.wire.kinds.arrays import Extent, View, extent_of, shared_views, view_in_bytes
-from skyward.wire.objects.contents import is_plain, is_shared_visibly
-from skyward.wire.objects.notebook import CellEnd, Shared, pack_shared
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.mutability import is_plain, is_shared_visibly
+from skyward.wire.objects.pickling import Shared, pack_shared
 from skyward.wire.objects.process_wide import generators_used_by, settings_used_by, title_of
 from skyward.wire.payloads.modules import is_local_file
 from skyward.wire.payloads.payload import Packed, pack

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from skyward.errors import MissingModuleError, UsageError
-from skyward.wire.objects.notebook import NestedPickle
+from skyward.wire.objects.unpickling import NestedPickle
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.tasks.missing_modules import pip_name
 

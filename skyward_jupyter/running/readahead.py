@@ -8,7 +8,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from skyward.process.thread_events import ThreadEvent
-from skyward.wire.objects.notebook import CellEnd
+from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
 from skyward_jupyter.display.elements import Elements, counted, weight

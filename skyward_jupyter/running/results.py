@@ -11,16 +11,12 @@ from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.formatting import joined, nodes_text
 from skyward.kept.handles import Kept, call, renew
 from skyward.wire.kinds.arrays import is_inside_frame
-from skyward.wire.objects.changes import (
-    Change,
-    is_applied_last,
-    is_array_overwritten,
-    is_whole_different,
-    put_change,
-    renew_hashes,
-)
-from skyward.wire.objects.contents import is_shared_visibly
-from skyward.wire.objects.notebook import CellEnd, seeds_used, unpack_shared, unpack_tracked
+from skyward.wire.objects.array_changes import is_array_overwritten
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.changes import Change
+from skyward.wire.objects.merging import is_applied_last, is_whole_different, put_change, renew_hashes
+from skyward.wire.objects.mutability import is_shared_visibly
+from skyward.wire.objects.unpickling import seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.object_graph import PackedGraph

@@ -22,7 +22,8 @@ from skyward.reporting.screen import screen
 from skyward.specs.placement import target_of
 from skyward.specs.retries import Retries
 from skyward.values.validation import FrozenMap
-from skyward.wire.objects.notebook import CellEnd, unpack_shared
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.unpickling import unpack_shared
 from skyward_jupyter.cells.capture import Capture, capture, elements_of
 from skyward_jupyter.cells.cell import CellCode, Shape, analyse, blank_lines, transform_cell
 from skyward_jupyter.cells.manifest import SHOWN_FROM

@@ -14,9 +14,12 @@ from typing import Any
 
 from skyward.errors import PayloadError
 from skyward.wire.kinds.arrays import is_array
-from skyward.wire.objects.contents import OF_FUNCTIONS, is_fixed, of_user, parts_of, registered_with
-from skyward.wire.objects.notebook import CellEnd, Shared, pack_shared, unpack_tracked
+from skyward.wire.objects.attributes import OF_FUNCTIONS, of_user, registered_with
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.mutability import is_fixed, parts_of
+from skyward.wire.objects.pickling import Shared, pack_shared
 from skyward.wire.objects.process_wide import name_of, state_test, title_of
+from skyward.wire.objects.unpickling import unpack_tracked
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.finalizers import SuppressedFinalizers
 from skyward.worker.cells.write_detection import Watch, address_of, watch

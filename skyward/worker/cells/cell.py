@@ -19,7 +19,8 @@ from skyward.errors import MissingModuleError
 from skyward.files.request import FilesRequest, FilesResult
 from skyward.kept.keep import KEEP_FOR, KeptInfo
 from skyward.wire.failures.failure import Failure, capture_failure
-from skyward.wire.objects.notebook import CellEnd, pack_shared
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Root
 from skyward.worker.cells.files import CellFiles

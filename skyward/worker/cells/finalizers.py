@@ -13,7 +13,7 @@ from typing import Any
 
 from cloudpickle import cloudpickle as inner
 
-from skyward.wire.objects.notebook import CellEnd
+from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.payloads.modules import local_modules
 from skyward.worker.cells.imports import installed_names
 

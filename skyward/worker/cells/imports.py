@@ -12,7 +12,7 @@ from threading import Lock  # tasks may replace the attributes of the module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, override
 
-from skyward.wire.objects.contents import of_user
+from skyward.wire.objects.attributes import of_user
 from skyward.wire.payloads.sources import ModuleSource
 from skyward.worker.cells.fingerprint import Fingerprint
 

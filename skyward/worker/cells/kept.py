@@ -21,7 +21,8 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.errors import SkywardError
 from skyward.kept.keep import KeptInfo, current_store, shelf, stand_in
-from skyward.wire.objects.notebook import CellEnd, pack_shared
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.code import looked_up
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Part

@@ -14,25 +14,15 @@ from typing import Any
 from skyward.errors import NotPicklableError
 from skyward.kept.keep import stand_in
 from skyward.wire.kinds.arrays import View, arrays_owned_by, extent_of, is_array, is_inside_frame, shared_views, view_in
-from skyward.wire.objects.changes import (
-    Change,
-    Comparison,
-    Location,
-    Opaque,
-    array_change,
-    has_own_hash,
-    number_to_compare,
-)
-from skyward.wire.objects.contents import (
-    all_attributes,
-    attributes_in,
-    contents_of,
-    is_fixed,
-    is_plain,
-    is_shared_visibly,
-    parts_of,
-)
-from skyward.wire.objects.notebook import CellEnd, Shared, digest_of, objects_used, pack_shared
+from skyward.wire.objects.array_changes import array_change
+from skyward.wire.objects.attributes import all_attributes, attributes_in
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.changes import Change, Location, Opaque
+from skyward.wire.objects.comparison import Comparison
+from skyward.wire.objects.contents import contents_of
+from skyward.wire.objects.merging import has_own_hash, number_to_compare
+from skyward.wire.objects.mutability import is_fixed, is_plain, is_shared_visibly, parts_of
+from skyward.wire.objects.pickling import Shared, digest_of, objects_used, pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Part
 from skyward.worker.cells.write_detection import address_of

@@ -16,8 +16,9 @@ from skyward.errors import NotPicklableError
 from skyward.formatting import size_text
 from skyward.kept.keep import CONTAINERS, stand_in
 from skyward.wire.kinds.arrays import extent_of, is_array
-from skyward.wire.objects.contents import is_plain, is_shared_visibly
-from skyward.wire.objects.notebook import CellEnd, pack_shared
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.mutability import is_plain, is_shared_visibly
+from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Part
 from skyward.worker.cells.imports import ReimportedModules
