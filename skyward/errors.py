@@ -209,7 +209,18 @@ class LockLostError(CollectionError):
 
 
 class TaskError(SkywardError):
-    """A task did not end with a result, nor with an exception of its own."""
+    """A task did not end with a result, nor with an exception of its own.
+
+    Attributes:
+        subject: the name of the task at the start of the message, such as ``train()``; empty if the message has none.
+        fix: the advice at the end of the message; empty if there is none.
+    """
+
+    def __init__(self, message: str = "", *, subject: str = "", fix: str = "") -> None:
+        text = " ".join(filter(None, (subject, message, fix)))
+        super().__init__(*((text,) if text else ()))
+        self.subject = subject
+        self.fix = fix
 
 
 class TaskTimeoutError(TaskError, TimeoutError):

@@ -12,11 +12,12 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from skyward.errors import MissingModuleError, UsageError
-from skyward.wire.objects.unpickling import NestedPickle
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.unpickling import NestedPickle, unpack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.tasks.missing_modules import pip_name
 
-__all__ = ["LazyModule", "NotReturned", "PackedValue", "module_here"]
+__all__ = ["LazyModule", "NotReturned", "PackedValue", "module_here", "unpickle", "unpickle_failure"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -119,3 +120,20 @@ class LazyModule(ModuleType):
 def module_here(name: str) -> ModuleType:
     """Return the module `name`; if it is not loaded yet, a lazy one, so that no cell waits for the import."""
     return sys.modules.get(name) or LazyModule(name)
+
+
+def unpickle(packed: Packed, side: CellEnd, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
+    """Return the value of `packed`; a `PackedValue` if that fails here."""
+    try:
+        return unpack_shared(packed, side)
+    except Exception as error:
+        reason, module = unpickle_failure(error)
+        return PackedValue(packed, reason, module, needs, classes)
+
+
+def unpickle_failure(error: Exception) -> tuple[str, str | None]:
+    """Return the reason why a value cannot be unpickled here, and the missing module, if that is the reason."""
+    if isinstance(error, ModuleNotFoundError):
+        module = (error.name or "").partition(".")[0]
+        return f"module {module!r} is not installed here", module
+    return f"it cannot be unpickled here ({type(error).__name__}: {error})", None

@@ -8,11 +8,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from traceback import walk_tb
 
-from skyward.errors import IllegalTransitionError, RemoteError, RemoteTraceback, SkywardError, TaskError
+from skyward.errors import (
+    IllegalTransitionError,
+    RemoteError,
+    RemoteTraceback,
+    SkywardError,
+    TaskError,
+    TaskTimeoutError,
+)
 from skyward.wire.payloads.modules import OUR_PACKAGES
 from skyward_jupyter.failures.tracebacks import with_cell_names
 
-__all__ = ["as_sentence", "interrupted", "reworded", "short_errors"]
+__all__ = ["as_sentence", "for_cells", "interrupted", "short_errors"]
 
 
 @contextmanager
@@ -44,20 +51,15 @@ def as_sentence[E: BaseException](error: E) -> E:
     return error
 
 
-def reworded(error: TaskError) -> TaskError:
+def for_cells(error: TaskError) -> TaskError:
     """Rewrite the message of `error` for a user who wrote a cell, not a function."""
-    text = str(error)
-    for old, new in _WORDS.items():
-        text = text.replace(old, new)
-    error.args = (text, *error.args[1:])
+    if error.subject:
+        rest = str(error).removeprefix(error.subject).removesuffix(error.fix)
+        error.subject = "The cell"
+        if isinstance(error, TaskTimeoutError):
+            error.fix = "Give it more with --timeout, or leave out --timeout."
+        error.args = (f"{error.subject}{rest}{error.fix}", *error.args[1:])
     return error
-
-
-_WORDS = {
-    "run_cell()": "The cell",
-    "stream_cell()": "The cell",
-    "Give it more with timeout=, or .with_timeout().": "Give it more with --timeout, or leave out --timeout.",
-}
 
 
 def _empty_frames(error: BaseException) -> None:

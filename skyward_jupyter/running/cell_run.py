@@ -13,7 +13,7 @@ from skyward.worker.cells.returned_state import ReturnedState
 from skyward_jupyter.cells.cell import Shape
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.failures.notes import note_node, note_other_failures
-from skyward_jupyter.failures.presentation import reworded
+from skyward_jupyter.failures.presentation import for_cells
 from skyward_jupyter.running.results import Outcome, apply_result, apply_results, stream_items
 from skyward_jupyter.running.stopping import Stop, bind_remains, returned_clause, stop_runs, was_cancelled
 
@@ -93,7 +93,7 @@ class CellRun:
                     yield from stream_items(items, self.user_ns, self.originals, self.notify)
                 except TaskError as error:
                     self._note_remains(error)
-                    raise reworded(error) from None
+                    raise for_cells(error) from None
         except Exception as error:
             self._name_node(error)
             self._explain(error)
@@ -113,7 +113,7 @@ class CellRun:
             with self._using_originals():
                 outcome = self._apply()
         except TaskError as error:
-            raise reworded(error) from error.__cause__
+            raise for_cells(error) from error.__cause__
         except BaseException as error:
             self._explain(error)
             raise
@@ -236,4 +236,4 @@ def _result(run: "Run[CellResult]") -> CellResult:
     try:
         return run.future.result()
     except TaskError as error:
-        return CellResult(ReturnedState(), capture_failure(reworded(error)), run.nodes[-1] if run.nodes else 0)
+        return CellResult(ReturnedState(), capture_failure(for_cells(error)), run.nodes[-1] if run.nodes else 0)

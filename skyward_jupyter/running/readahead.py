@@ -11,11 +11,11 @@ from skyward.process.thread_events import ThreadEvent
 from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
+from skyward_jupyter.cells.placeholders import unpickle
 from skyward_jupyter.display.elements import Elements, counted, weight
 from skyward_jupyter.display.redraw import Redrawing
 from skyward_jupyter.failures.presentation import interrupted, short_errors
 from skyward_jupyter.running.handle import CellHandle
-from skyward_jupyter.running.results import opened
 
 if TYPE_CHECKING:
     from skyward.control.act.tasks.run import Run
@@ -92,7 +92,7 @@ class ReadAhead:
                     result: CellResult = end.value
                     return result
                 packed = item if isinstance(item, Packed) else None
-                element = item if packed is None else opened(packed, side)
+                element = item if packed is None else unpickle(packed, side)
                 self.elements.add(element, weight(element) if packed is None else packed.nbytes)
                 if plot is not None:
                     plot.add(element)

@@ -1,14 +1,14 @@
 """Binding the results of a cell in the notebook, as if the cell had run here."""
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pickle import Pickler
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skyward.control.act.tasks.missing_modules import with_fix
-from skyward.formatting import joined, nodes_text
+from skyward.formatting import joined
 from skyward.kept.handles import Kept, call, renew
 from skyward.wire.kinds.arrays import is_inside_frame
 from skyward.wire.objects.array_changes import is_array_overwritten
@@ -25,13 +25,18 @@ from skyward.worker.cells.returned_state import ReturnedState
 from skyward.worker.tasks.missing_modules import pip_name
 from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.originals import Originals, not_shared
-from skyward_jupyter.cells.placeholders import NotReturned, PackedValue, module_here
+from skyward_jupyter.cells.placeholders import NotReturned, PackedValue, module_here, unpickle, unpickle_failure
 from skyward_jupyter.failures.frames import TracebackMaker
+from skyward_jupyter.running.notices import (
+    changed_copies,
+    changes_not_returned,
+    copies_of_kept,
+    moved_to_node,
+    not_returned,
+    side_effects,
+)
 
-if TYPE_CHECKING:
-    from skyward.worker.cells.imports import ReimportedModules
-
-__all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
+__all__ = ["Outcome", "apply_result", "apply_results", "stream_items"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +82,11 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         *binder.notices,
         *binder.stale_references(),
         *kept,
-        *_not_returned([result], user_ns),
-        *_stale([result]),
-        *_moved(result),
-        *_copied(result),
-        *_besides([result]),
+        *not_returned([result], user_ns),
+        *changes_not_returned([result]),
+        *moved_to_node(result),
+        *copies_of_kept(result),
+        *side_effects([result]),
     ]
     touched = {*result.state.changed, *result.state.stale}
     notices += (not_shared(names) for names in originals.apart if not touched.isdisjoint(names))
@@ -130,7 +135,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
                 if isinstance(value, Kept):
                     call(value, f"{name}[{number}]")
             user_ns[name] = its
-    notices += [*_not_returned(results, user_ns), *_changed(results, bound), *_besides(results)]
+    notices += [*not_returned(results, user_ns), *changed_copies(results, bound), *side_effects(results)]
     for name in set.intersection(*(set(result.state.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]
@@ -163,7 +168,7 @@ def stream_items(
         except StopIteration as end:
             result: CellResult = end.value
             break
-        yield opened(item, side) if isinstance(item, Packed) else item
+        yield unpickle(item, side) if isinstance(item, Packed) else item
     for notice in apply_result(result, user_ns, originals).notices:
         notify(notice)
 
@@ -210,7 +215,7 @@ class _Binder:
         if not name:
             return None
         if name in self._state.failed:
-            return NotReturned(self._state.failed[name])
+            return NotReturned(self._state.failed[name].reason)
         if name == VALUE:
             return values.pop(VALUE, None)
         return values.get(name, self._here(name))
@@ -236,7 +241,7 @@ class _Binder:
             (values, changes, instead), memo = unpack_tracked(graph.packed, self._side, seeds)
             made = list(memo.copy().values())[len(seeds) :]
         except Exception as error:
-            reason, module = _unpickle_failure(error)
+            reason, module = unpickle_failure(error)
             names = [name for name in self._state.changed if name not in graph.names]
             if names:
                 self.notices.append(
@@ -356,7 +361,7 @@ class _Binder:
 
     def _open(self, name: str, packed: Packed) -> Any:
         state = self._state
-        value = opened(packed, self._side, state.needs.get(name, frozenset()), state.classes.get(name, ()))
+        value = unpickle(packed, self._side, state.needs.get(name, frozenset()), state.classes.get(name, ()))
         return self._noted(name, value)
 
     def _noted(self, name: str, value: Any) -> Any:
@@ -374,139 +379,6 @@ def _is_of_user(holder: Any) -> bool:
     if type(holder).__module__.partition(".")[0] in ("IPython", "ipykernel", "_pickle", "skyward", "skyward_jupyter"):
         return False
     return not (isinstance(holder, dict) and ("_oh" in holder or "_ih" in holder))
-
-
-def opened(packed: Packed, side: CellEnd, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
-    """Return the value of `packed`; a `PackedValue` if it cannot be unpickled here."""
-    try:
-        return unpack_shared(packed, side)
-    except Exception as error:
-        reason, module = _unpickle_failure(error)
-        return PackedValue(packed, reason, module, needs, classes)
-
-
-def _unpickle_failure(error: Exception) -> tuple[str, str | None]:
-    """Return the reason why a value cannot be unpickled here, and the missing module, if that is the reason."""
-    if isinstance(error, ModuleNotFoundError):
-        module = (error.name or "").partition(".")[0]
-        return f"module {module!r} is not installed here", module
-    return f"it cannot be unpickled here ({type(error).__name__}: {error})", None
-
-
-def _not_returned(results: Sequence[CellResult], user_ns: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each name that the cell bound and that was not returned, with its nodes."""
-    nodes: dict[tuple[str, str], list[int]] = {}
-    for result in results:
-        for name, reason in result.state.failed.items():
-            if name != VALUE:  # shown by `_` and `Out`
-                nodes.setdefault((name, reason), []).append(result.node)
-    return [
-        f"{name} was not returned from {nodes_text(ranks)}: {reason}. {_fix(reason, name in user_ns)}"
-        for (name, reason), ranks in nodes.items()
-    ]
-
-
-def _stale(results: Sequence[CellResult]) -> list[str]:
-    return [
-        f"{name} was changed on {nodes_text([result.node])}, but the change was not returned: {reason}. "
-        f"Here {name} is unchanged. {_fix(reason, False)}"
-        for result in results
-        for name, reason in result.state.stale.items()
-    ]
-
-
-def _moved(result: CellResult) -> list[str]:
-    if not result.copied:
-        return []
-    are, them, copies = ("is", "it", "a copy") if len(result.copied) == 1 else ("are", "them", "copies")
-    return [
-        f"{joined(result.copied)} {are} kept on {nodes_text([result.node])} from now on. Another object here refers "
-        f"to {them}, or to a part of {them}: it still has {copies} from before the cell."
-    ]
-
-
-def _copied(result: CellResult) -> list[str]:
-    """Return a sentence for each kept value that shares objects with returned values, which are copies here."""
-    names: dict[str, list[str]] = {}
-    for name, kept in result.state.copied.items():
-        names.setdefault(kept, []).append(name)
-    found = []
-    for kept, parts in names.items():
-        are = "is" if len(parts) == 1 else "are"
-        it_is = "it is a copy" if len(parts) == 1 else "they are copies"
-        found.append(
-            f"{joined(parts)} {are} part of {kept}, which is kept on {nodes_text([result.node])}: here {it_is}, and a "
-            f"change on one side does not show on the other. Keep both with --keep {','.join([kept, *parts])}."
-        )
-    return found
-
-
-def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
-    """Return a sentence about values that several runs changed, each in its own copy."""
-    nodes: dict[str, list[int]] = {}
-    for result in results:
-        for name in (*result.state.changed, *result.state.stale):
-            if name not in bound:
-                nodes.setdefault(name, []).append(result.node)
-    if not nodes:
-        return []
-    names = joined(nodes)
-    ranks = sorted({rank for each in nodes.values() for rank in each})
-    variables = [name for name in nodes if name.isidentifier()]  # others are settings with a title
-    it_is = "it is" if len(nodes) == len(variables) == 1 else "they are"
-    text = f"{names} changed on {nodes_text(ranks)}, in a separate copy for each run; here {it_is} unchanged."
-    if variables:
-        text += f" To get a list of all copies, assign the value in the cell: `{variables[0]} = {variables[0]}`."
-    return [text]
-
-
-def _besides(results: Sequence[CellResult]) -> list[str]:
-    """Return the sentences about side effects beyond the variables of the cell."""
-    return [*_reimported(results), *_side_effects(results)]
-
-
-def _reimported(results: Sequence[CellResult]) -> list[str]:
-    """Return the sentences about modules that are imported again because some sources have changed."""
-    nodes: dict[ReimportedModules, set[int]] = {}
-    for result in results:
-        nodes.setdefault(result.state.reimported, set()).add(result.node)
-    found = []
-    for modules, ranks in nodes.items():
-        where, changed, others = nodes_text(ranks), joined(modules.changed), joined(modules.others)
-        are = "is" if len(modules.others) == 1 else "are"
-        if changed:
-            has, it = ("has", "it") if len(modules.changed) == 1 else ("have", "them")
-            more = f", as {are} {others}" if others else ""
-            found.append(
-                f"{changed} {has} changed since {where} imported {it}: imported again there, with new variables{more}."
-            )
-        elif others:
-            found.append(f"{others} {are} imported again on {where}, with new variables.")
-    return found
-
-
-def _side_effects(results: Sequence[CellResult]) -> list[str]:
-    """Return a sentence about things that the cell changed beyond its variables."""
-    nodes: dict[str, list[int]] = {}
-    for result in results:
-        for what in result.state.side_effects:
-            nodes.setdefault(what, []).append(result.node)
-    if not nodes:
-        return []
-    ranks = sorted({rank for each in nodes.values() for rank in each})
-    are = "it is" if len(nodes) == 1 else "they are"
-    return [f"The cell changed {joined(nodes)} on {nodes_text(ranks)}; here {are} unchanged."]
-
-
-def _fix(reason: str, is_here: bool) -> str:
-    if "over the limit of" in reason:
-        return "Return less of it, or raise the limit with --capture-limit."
-    if "nothing to keep" in reason:
-        return "Assign it in the cell, or leave it out of --keep."
-    if "did not bind" in reason:
-        return "Assign it in the cell, or leave it out of -o."
-    before = "It is unchanged here. " if is_here else ""
-    return f"{before}Return the parts that you need under another name."
 
 
 def _with_notes(error: BaseException, notes: Sequence[str]) -> BaseException:

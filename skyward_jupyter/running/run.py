@@ -24,9 +24,10 @@ from skyward.specs.retries import Retries
 from skyward.values.validation import FrozenMap
 from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.objects.unpickling import unpack_shared
-from skyward_jupyter.cells.capture import Capture, capture, elements_of
+from skyward_jupyter.cells.capture import Capture, capture
 from skyward_jupyter.cells.cell import CellCode, Shape, analyse, blank_lines, transform_cell
 from skyward_jupyter.cells.manifest import SHOWN_FROM
+from skyward_jupyter.cells.name_checks import elements_of
 from skyward_jupyter.display.elements import MOST, Elements, weight
 from skyward_jupyter.display.footer import Footer, footer_of
 from skyward_jupyter.display.plotting import LivePlot

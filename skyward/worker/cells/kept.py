@@ -26,6 +26,7 @@ from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.code import looked_up
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Part
+from skyward.worker.cells.unreturned import Unreturned
 from skyward.worker.tasks.kept import Entry, KeptHere, ValueShelf
 
 __all__ = [
@@ -134,20 +135,20 @@ def _namespaces() -> dict[int, dict[str, Any]]:
     return {id(each): each for each in found if each.get("__name__") == "__main__"}
 
 
-def keep_names(names: Collection[str], keep_for: float, side: CellEnd) -> tuple[dict[str, Any], dict[str, str]]:
+def keep_names(names: Collection[str], keep_for: float, side: CellEnd) -> tuple[dict[str, Any], dict[str, Unreturned]]:
     """Keep the values of these names; return a stand-in for each, and the reasons for those that failed, by name."""
     kept: dict[str, Any] = {}
-    failed: dict[str, str] = {}
+    failed: dict[str, Unreturned] = {}
     for name in names:
         if name not in side.namespace:
-            failed[name] = "there is nothing to keep, because the cell did not bind it"
+            failed[name] = Unreturned("there is nothing to keep, because the cell did not bind it", "nothing to keep")
             continue
         value = side.namespace[name]
         try:
             here = value if isinstance(value, KeptHere) else stand_in(value)
             kept[name] = here or shelf().keep(value, name, keep_for, KeepingCell(side))
         except SkywardError as error:
-            failed[name] = str(error).rstrip(".")
+            failed[name] = Unreturned(str(error).rstrip("."))
     return kept, failed
 
 

@@ -21,9 +21,12 @@ from skyward.wire.objects.mutability import is_plain, is_shared_visibly
 from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Part
+from skyward.worker.cells.captured_objects import CapturedObjects
+from skyward.worker.cells.differences import Changed
 from skyward.worker.cells.imports import ReimportedModules
-from skyward.worker.cells.object_graph import Bound, CapturedObjects, Changed, ObjectGraph, PackedGraph, groups
+from skyward.worker.cells.object_graph import Bound, ObjectGraph, PackedGraph, groups
 from skyward.worker.cells.program import PROVIDED, SHOW, STREAM, VALUE
+from skyward.worker.cells.unreturned import Unreturned
 
 __all__ = ["ReturnedState", "collect_state"]
 
@@ -68,8 +71,8 @@ class ReturnedState:
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     supports: dict[str, Packed] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    stale: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, Unreturned] = field(default_factory=dict)
+    stale: dict[str, Unreturned] = field(default_factory=dict)
     deleted: tuple[str, ...] = ()
     value: str = ""
     side_effects: tuple[str, ...] = ()
@@ -220,7 +223,7 @@ class _Collector:
         """Pack the value of `name`; None if there is nothing to pack, or pickling failed."""
         found = self.found
         if name not in self._namespace:
-            found.failed[name] = "the cell did not bind it"
+            found.failed[name] = Unreturned("the cell did not bind it", "unbound")
             return None
         value = self._namespace[name]
         if self._in_place and self._initial.get(name, _MISSING) is value and name not in self._kept:
@@ -234,7 +237,7 @@ class _Collector:
             shared = pack_shared(value, self._side, name)
         except NotPicklableError as error:
             if getattr(value, "closed", False) is not True:  # a closed file is useless anyway
-                found.failed[name] = error.reason
+                found.failed[name] = Unreturned(error.reason)
             return None
         return Bound(name, value, shared, {} if is_plain(value) else shared.objects())
 
@@ -248,7 +251,7 @@ class _Collector:
             try:
                 now = part.changed(self._side)
             except NotPicklableError as error:
-                self._note_unreturned(part, f"{error.reason}")
+                self._note_unreturned(part, Unreturned(error.reason))
                 continue
             if now is not None:
                 yield Changed(number, part, now, now.packed.nbytes, now.objects())
@@ -272,7 +275,7 @@ class _Collector:
             if any(is_shared_visibly(new[key]) for key in new.keys() & objects.keys() - packed_values.keys()):
                 yield Changed(number, part, now, now.packed.nbytes, objects)
 
-    def _note_unreturned(self, part: Part, reason: str) -> None:
+    def _note_unreturned(self, part: Part, reason: Unreturned) -> None:
         for name in part.names:
             self.found.stale[name] = reason
 
@@ -288,10 +291,10 @@ class _Collector:
             reason = f"{size_text(size)} are over the limit of {size_text(self._limit)} for returned values"
             if isinstance(each, Bound):
                 bound.remove(each)
-                self.found.failed[each.name] = f"its {reason}"
+                self.found.failed[each.name] = Unreturned(f"its {reason}", "size")
             else:
                 changed.remove(each)
-                self._note_unreturned(each.part, f"the {reason}")
+                self._note_unreturned(each.part, Unreturned(f"the {reason}", "size"))
 
     def _packed_graph(self, bound: list[Bound], changed: list[Changed]) -> PackedGraph | None:
         """Pack the values that share objects with the notebook or with one another; the rest stays packed alone."""
@@ -301,7 +304,7 @@ class _Collector:
         for each in bound:
             if each.name == VALUE and id(each) not in apart and each.shared.packed.nbytes > _VALUE_LIMIT:
                 size = size_text(each.shared.packed.nbytes)
-                self.found.failed[VALUE] = f"its {size} are returned only under a name"
+                self.found.failed[VALUE] = Unreturned(f"its {size} are returned only under a name", "size")
                 continue
             self._note(each)
             if id(each) not in apart:
@@ -312,9 +315,9 @@ class _Collector:
             return ObjectGraph(self._side, captured, joint, changed, self._namespace).packed()
         except NotPicklableError as error:  # report every value that is left out
             for each in joint:
-                self.found.failed[each.name] = error.reason
+                self.found.failed[each.name] = Unreturned(error.reason)
             for change in changed:
-                self._note_unreturned(change.part, error.reason)
+                self._note_unreturned(change.part, Unreturned(error.reason))
             return None
 
     def _suppress_finalizers(self, bound: list[Bound], changed: list[Changed]) -> None:

@@ -144,7 +144,7 @@ class ValueShelf:
             for key in keys:
                 if (entry := self._entries.get(key)) is not None:
                     return entry
-        raise KeptLostError(f"{name} is not kept on node {self._node} (any more). Run the code that made it again.")
+        raise KeptLostError(f"{name} is not kept on node {self._node}. Rerun the code that made it.")
 
     def stand_in(self, value: object) -> Any:
         """Return the stand-in for a value that is kept here, by its identity; None for any other."""
@@ -204,7 +204,7 @@ class NoShelf:
         Raises:
             KeptLostError: always.
         """
-        raise KeptLostError(f"{name} is not kept on this node. Run the code that made it again.")
+        raise KeptLostError(f"{name} is not kept on this node. Rerun the code that made it.")
 
     def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> NoReturn:
         """Refuse, as `get` does."""

@@ -306,7 +306,7 @@ def test_random_numbers_continue_for_all_generators(notebook: Notebook, write: W
 
     def taken() -> bool:
         sent = [bytes(packed.data) for packed in notebook.take(cell, is_next=True).values]
-        return any(b"_process_wide" in data and b"random" in data for data in sent)
+        return any(b"process_wide_object" in data and b"random" in data for data in sent)
 
     assert taken()
     cell = "x = 1"

@@ -302,7 +302,7 @@ def test_failed_write_of_the_record_loses_nothing(sides: Sides, monkeypatch: pyt
 
     sides.write("a", "1")
     sides.cell(sync=(".",))
-    monkeypatch.setattr("skyward.worker.cells.files._save", full)
+    monkeypatch.setattr("skyward.worker.cells.file_record._save", full)
     sides.cell(writes(sides, ("a", "2")), sync=(".",))
     assert contents(sides.here) == {"a": "2"}
 

@@ -131,7 +131,7 @@ def test_lost_nodes_have_none_in_the_returned_lists(notebook: Notebook, compute:
     def second_is_lost(*args: Any, **kwargs: Any) -> None:
         run = start(*args, **kwargs)
         run.left = [run._value()[0], None]
-        run.future.set_exception(NodeLostError("run_cell() did not finish: node 1 died."))
+        run.future.set_exception(NodeLostError("did not finish: node 1 died.", subject="run_cell()"))
 
     compute.made[0].start = second_is_lost  # type: ignore[method-assign, assignment]
     ran = notebook("%%sky --on all\nloss = 0.5")
