@@ -15,7 +15,7 @@ from skyward.wire.objects.mutability import is_shared_visibly
 from skyward.wire.objects.pickling import Shared, pack_shared
 from skyward.wire.objects.process_wide import generators_used_by, settings_used_by, title_of
 from skyward.wire.payloads.payload import Packed
-from skyward.worker.cells.program import PROVIDED
+from skyward.worker.code.program import PROVIDED
 from skyward_jupyter.cells.cell import CellCode
 from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.lookups import Lookups, lookups_of, texts_in, words_in

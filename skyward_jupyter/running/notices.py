@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from skyward.formatting import joined, nodes_text
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.program import VALUE
 from skyward.worker.cells.unreturned import Unreturned
+from skyward.worker.code.program import VALUE
 
 if TYPE_CHECKING:
-    from skyward.worker.cells.imports import ReimportedModules
+    from skyward.worker.code.local_modules import ReimportedModules
 
 
 __all__ = ["changed_copies", "changes_not_returned", "copies_of_kept", "moved_to_node", "not_returned", "side_effects"]

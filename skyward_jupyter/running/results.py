@@ -20,8 +20,8 @@ from skyward.wire.objects.unpickling import seeds_used, unpack_shared, unpack_tr
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.object_graph import PackedGraph
-from skyward.worker.cells.program import VALUE
 from skyward.worker.cells.returned_state import ReturnedState
+from skyward.worker.code.program import VALUE
 from skyward.worker.tasks.missing_modules import pip_name
 from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.originals import Originals, not_shared

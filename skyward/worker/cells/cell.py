@@ -24,7 +24,6 @@ from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Root
 from skyward.worker.cells.files import CellFiles
-from skyward.worker.cells.imports import ReimportedModules, install
 from skyward.worker.cells.kept import (
     KeepingCell,
     after_open,
@@ -35,12 +34,13 @@ from skyward.worker.cells.kept import (
     release_namespace,
     share_classes,
 )
-from skyward.worker.cells.main_module import as_main
-from skyward.worker.cells.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.cells.recorded_failures import recorder_for
 from skyward.worker.cells.returned_state import ReturnedState, collect_state
-from skyward.worker.cells.shell import NodeShell
-from skyward.worker.cells.side_effects import ProcessSnapshot
+from skyward.worker.code.local_modules import ReimportedModules, install
+from skyward.worker.code.main_module import as_main
+from skyward.worker.code.program import SHOW, STREAM, VALUE, Program, build
+from skyward.worker.code.shell import NodeShell
+from skyward.worker.code.side_effects import ProcessSnapshot
 from skyward.worker.display import figures
 from skyward.worker.display.display import display, publish
 from skyward.worker.display.ipython import redirect_displays

@@ -177,6 +177,7 @@ class Placement:
 
 @contextlib.contextmanager
 def reporting_errors(path: str, node: int) -> Iterator[None]:
+    """Raise a `PayloadError` that names the path for an error of the file system in the block."""
     try:
         yield
     except OSError as error:

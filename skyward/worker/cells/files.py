@@ -14,6 +14,7 @@ from skyward.files.disk import Content, Listing, TooManyFilesError, below, match
 from skyward.files.patterns import Excludes, Glob, is_inside
 from skyward.files.plan import bring
 from skyward.files.request import FetchedFile, FilesRequest, FilesResult, Packing
+from skyward.formatting import size_text
 from skyward.process.clock import clock
 from skyward.worker.cells.file_placement import Placement, fetch_option, reporting_errors
 from skyward.worker.cells.file_record import FolderRecord, locked, working_folder
@@ -217,11 +218,11 @@ class CellFiles:
             size = after[path].st_size
             total -= size
             staying.add(path)
-            why = f"over the limit of {_size(limit)}. Raise it with --file-limit, and fetch"
+            why = f"over the limit of {size_text(limit)}. Raise it with --file-limit, and fetch"
             if room < limit:
-                why = f"more than half of the {_size(room * _MEMORY_SHARE)} of free memory there. Fetch"
+                why = f"more than half of the {size_text(room * _MEMORY_SHARE)} of free memory there. Fetch"
             self._notes.append(
-                f"{path} ({_size(size)}) stayed on node {self._node}: the returned files would be {why} it "
+                f"{path} ({size_text(size)}) stayed on node {self._node}: the returned files would be {why} it "
                 f"with {fetch_option(path)}."
             )
         return [each for each in chosen if each[0] not in staying]
@@ -292,7 +293,3 @@ def _all_files(root: str) -> Listing | None:
         return below(root, ".", Excludes(), _NOTICED)
     except (OSError, TooManyFilesError):
         return None
-
-
-def _size(nbytes: int) -> str:
-    return f"{nbytes / 2**20:,.1f} MiB"

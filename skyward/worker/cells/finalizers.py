@@ -15,7 +15,7 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.payloads.modules import local_modules
-from skyward.worker.cells.imports import installed_names
+from skyward.worker.code.local_modules import installed_names
 
 __all__ = ["SuppressedFinalizers"]
 

@@ -23,10 +23,10 @@ from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Part
 from skyward.worker.cells.captured_objects import CapturedObjects
 from skyward.worker.cells.differences import Changed
-from skyward.worker.cells.imports import ReimportedModules
 from skyward.worker.cells.object_graph import Bound, ObjectGraph, PackedGraph, groups
-from skyward.worker.cells.program import PROVIDED, SHOW, STREAM, VALUE
 from skyward.worker.cells.unreturned import Unreturned
+from skyward.worker.code.local_modules import ReimportedModules
+from skyward.worker.code.program import PROVIDED, SHOW, STREAM, VALUE
 
 __all__ = ["ReturnedState", "collect_state"]
 

@@ -431,7 +431,7 @@ def test_environment_variable_set_by_a_function_is_reported(
 def test_settings_of_a_library_not_imported_in_the_notebook_are_reported(
     notebook: Notebook, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skyward_jupyter.cells.capture.settings_used_by", lambda _: ())
+    monkeypatch.setattr("skyward_jupyter.cells.collector.settings_used_by", lambda _: ())
     node.sky("import pandas\npandas.set_option('display.max_rows', 7)")
     assert node.notices == ["The cell changed a setting of pandas on node 0; here it is unchanged."]
     node.sky("import pandas\npandas.set_option('display.max_rows', 7)")

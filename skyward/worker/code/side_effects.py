@@ -11,7 +11,7 @@ from typing import Any
 
 from skyward.wire.objects.library_settings import settings_used_by
 from skyward.wire.payloads.sources import ModuleSource
-from skyward.worker.cells.imports import Variables, first_variables, variables_of
+from skyward.worker.code.local_modules import Variables, first_variables, variables_of
 
 __all__ = ["ProcessSnapshot"]
 

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from skyward.errors import UsageError
-from skyward.worker.cells import magics
+from skyward.worker.code import magics
 
 __all__ = ["Lines", "NodeShell", "expand_command", "names_in_command"]
 

@@ -14,7 +14,7 @@ from typing import Any, override
 
 from skyward.wire.objects.attributes import of_user
 from skyward.wire.payloads.sources import ModuleSource
-from skyward.worker.cells.fingerprint import Fingerprint
+from skyward.worker.code.fingerprint import Fingerprint
 
 __all__ = ["ReimportedModules", "Variables", "first_variables", "install", "installed_names", "variables_of"]
 
