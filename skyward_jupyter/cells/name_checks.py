@@ -38,7 +38,7 @@ def elements_of(name: str, user_ns: Mapping[str, Any]) -> list[Any]:
         return list(user_ns[name])
     except TypeError:
         kind = type(user_ns[name]).__qualname__
-        raise UsageError(f"--map {name}: {name} is of type {kind}, which has no elements. Give it a list.") from None
+        raise UsageError(f"--map {name}: {name} is of type {kind}, which is not iterable. Use a list.") from None
 
 
 def check_unbound(code: CellCode, user_ns: Mapping[str, Any], given: Collection[str]) -> None:
@@ -64,4 +64,4 @@ def check_unbound(code: CellCode, user_ns: Mapping[str, Any], given: Collection[
 def no_such_name(name: str, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, [other for other in names if not other.startswith("_")], n=1)
     fix = f"Did you mean {close[0]}?" if close else "Run the cell that defines it first."
-    return f"the notebook has no name {name}. {fix}"
+    return f"{name} is not defined in the notebook. {fix}"

@@ -69,9 +69,7 @@ class Magic:
         """
         if self.name not in (LINE_MAGICS if self.body is None else CELL_MAGICS):
             instead = _INSTEAD.get(self.name, "run it in a cell without %%sky")
-            raise UsageError(
-                f"line {self.lineno}: {self} is a magic of the notebook that nodes do not have; {instead}."
-            )
+            raise UsageError(f"line {self.lineno}: {self} is not available on nodes; {instead}.")
         match self.name:
             case "time":
                 program = build(self.runs, filename)

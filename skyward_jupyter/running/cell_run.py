@@ -154,12 +154,12 @@ class CellRun:
     def _note_remains(self, error: TaskError) -> None:
         """Bind the remains of a stopped or lost cell, and add a note on them to `error`."""
         as_lists = self.shape != "single"
-        if came := returned_clause(self._bind_remains(), as_lists=as_lists, when="when the cell was stopped"):
-            error.add_note(f"{came}.")
+        if returned := returned_clause(self._bind_remains(), as_lists=as_lists, when="when the cell was stopped"):
+            error.add_note(f"{returned}.")
         elif isinstance(error, (TaskCancelledError, TaskTimeoutError)) and any(
             each.is_lost for run in self.runs for each in run.remains()
         ):
-            error.add_note("What the cell had assigned was not returned.")
+            error.add_note("The variables of the cell were not returned.")
 
     def _bind_remains(self) -> list[str]:
         remains = [each for run in self.runs for each in run.remains()]

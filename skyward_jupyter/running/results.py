@@ -77,7 +77,7 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         if originals.is_bound_as_before(name, user_ns):
             user_ns.pop(name, None)
         else:
-            kept.append(f"The cell unbound {name}, but {name} was rebound here since the cell was sent: it was kept.")
+            kept.append(f"The cell deleted {name}, but {name} was rebound here after the cell was sent: it was kept.")
     notices = [
         *binder.notices,
         *binder.stale_references(),

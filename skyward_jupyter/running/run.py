@@ -274,7 +274,9 @@ class CellRunner:
         if code.is_stream:
             _refuse_stream(options)
         elif options.plot:
-            raise UsageError("--plot draws what a cell yields, but this one yields nothing: add, say, `yield loss`.")
+            raise UsageError(
+                "--plot draws what a cell yields, but this one yields nothing: add a `yield`, such as `yield loss`."
+            )
         inputs = options.inputs if options.capture else ()
         if inputs is not None and options.map is not None:
             inputs = (*inputs, options.map)
@@ -420,7 +422,7 @@ class CellRunner:
         grace, since = settings.interrupt_grace, time.monotonic()
 
         def last() -> str:
-            return f"Waited {duration_text(time.monotonic() - since)} for what the cell had assigned"
+            return f"Waited {duration_text(time.monotonic() - since)} for the variables of the cell"
 
         stop = cell.stop(grace, self._progress(stopping_text(cell.runs, grace), settings, quiet, last))
         if stop.ended and not any(run.is_stream for run in cell.runs):
@@ -531,7 +533,7 @@ def _refuse_stream(options: "CellOptions") -> None:
         if is_given:
             fix = "write `--on one`" if option == "--on" else "leave the option out"
             raise UsageError(
-                f"A cell that yields streams from one node into the notebook, so it does not go with {option}: "
+                f"A cell that yields streams from one node into the notebook, so it cannot be combined with {option}: "
                 f"{fix}, or collect the elements in a list."
             )
 

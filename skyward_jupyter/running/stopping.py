@@ -1,4 +1,4 @@
-"""Stopping a cell: waiting for its nodes, binding what it had assigned by then, and describing the outcome."""
+"""Stopping a cell: waiting for its nodes, binding the variables that it had assigned, and describing the outcome."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -49,29 +49,29 @@ class Stop:
     gave_up: bool = False
     within: str = ""
 
-    def text(self, came: str = "", *, is_final: bool = True) -> str:
+    def text(self, returned: str = "", *, is_final: bool = True) -> str:
         """Return a sentence on the outcome.
 
         Args:
-            came: a clause on the variables that came back.
+            returned: a clause on the variables that were returned.
             is_final: True if everything that has not arrived is discarded.
         """
         parts = []
         if self.was_over:
             parts.append("the work had already finished")
         if self.gave_up:
-            left = "was not fetched" if is_final else "is still being fetched"
+            left = "were not fetched" if is_final else "are still being fetched"
             parts.append(f"the work on {nodes_text(self.waiting)} was stopped")
-            parts.append(f"what the cell had assigned there {left}")
+            parts.append(f"the cell's variables there {left}")
         elif self.waiting:
             asked = asked_to_stop(self.waiting, self.within)
-            parts.append(f"{asked}: what the cell had assigned there was discarded" if is_final else asked)
+            parts.append(f"{asked}: the cell's variables there were discarded" if is_final else asked)
         if self.stopped:
             parts.append(f"the work on {nodes_text(self.stopped)} was stopped")
-        if came:
-            parts.append(came)
+        if returned:
+            parts.append(returned)
         if self.lost:
-            parts.append(f"what the cell had assigned on {nodes_text(self.lost)} was not returned")
+            parts.append(f"the cell's variables on {nodes_text(self.lost)} were not returned")
         return f"{'; '.join(parts) or 'the work had not started on any node'}."
 
 
@@ -120,8 +120,8 @@ def stopping_text(runs: "Sequence[Run[Any]]", grace: float) -> Callable[[], str]
         if any(run.is_leaving for run in runs):
             coming = sum(run.coming for run in runs)
             size = f" ({size_text(coming)})" if coming else ""
-            return f"Fetching what the cell had assigned{size}; interrupt again to skip this"
-        return f"Stopping the work; what the cell has assigned is returned if it ends within {grace:g} s"
+            return f"Fetching the variables of the cell{size}; interrupt again to skip this"
+        return f"Stopping the work; the variables of the cell are returned if it ends within {grace:g} s"
 
     return text
 
@@ -173,14 +173,15 @@ def _names(results: Iterable[CellResult], *, as_lists: bool) -> Iterable[str]:
 
 
 def returned_clause(names: Sequence[str], *, as_lists: bool, when: str = "then") -> str:
-    """Return a clause on the variables that came back from a stopped cell; empty for none."""
+    """Return a clause on the returned variables of a stopped cell; empty for none."""
     if not names:
         return ""
     shown = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
-    which = joined(shown)
+    which, were = joined(shown), "was" if len(names) == 1 else "were"
     if as_lists:
-        return f"{which} came back as {'a list' if len(names) == 1 else 'lists'}, with None where a run had nothing"
-    return f"{which} came back as {'it was' if len(names) == 1 else 'they were'} {when}"
+        lists = "a list" if len(names) == 1 else "lists"
+        return f"{which} {were} returned as {lists}, with None for each run without a value"
+    return f"{which} {were} returned as {'it was' if len(names) == 1 else 'they were'} {when}"
 
 
 _NAMED = 6

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 """Exceptions that end a cell; the names bound until then are still returned."""
 
-_INSTEAD_OF_EXIT = "Put what is not to run below an `if` or into a function that returns early"
+_INSTEAD_OF_EXIT = "Put code that should not run below an `if`, or into a function that returns early"
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 

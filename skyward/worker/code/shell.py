@@ -228,7 +228,7 @@ def _print(text: str, stream: str = "stdout") -> None:
 
 
 def _no_magic(text: str) -> UsageError:
-    return UsageError(f"{text} is a magic of the notebook that nodes do not have; run it in a cell without %%sky.")
+    return UsageError(f"{text} is not available on nodes; run it in a cell without %%sky.")
 
 
 def _read(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, str]]:

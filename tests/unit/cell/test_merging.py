@@ -177,7 +177,7 @@ def test_conflicting_changes_to_a_data_frame_are_reported(notebook: Notebook) ->
 def test_rebound_name_is_not_unbound(notebook: Notebook) -> None:
     notebook.local("x = 1")
     assert notebook.sky("del x", meanwhile="x = 'precious'") == [
-        "The cell unbound x, but x was rebound here since the cell was sent: it was kept."
+        "The cell deleted x, but x was rebound here after the cell was sent: it was kept."
     ]
     assert notebook["x"] == "precious"
     assert notebook.sky("del x") == []

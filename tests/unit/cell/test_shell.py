@@ -122,7 +122,7 @@ def test_names_in_placeholders_are_found() -> None:
 
 
 def test_unsupported_magics_and_attributes_are_refused(notebook: Notebook) -> None:
-    with pytest.raises(UsageError, match=r"^%x is a magic of the notebook that nodes do not have; run it in a cell"):
+    with pytest.raises(UsageError, match=r"^%x is not available on nodes; run it in a cell"):
         NodeShell({}).run_line_magic("x", "")
     with pytest.raises(AttributeError) as caught:
         notebook.sky("get_ipython().kernel")
