@@ -26,7 +26,7 @@ class LivePlot:
     Args:
         shell: the shell of the cell.
         notify: shows a sentence to the user.
-        tape: records the picture for `%sky show`.
+        recorder: records the picture for `%sky show`.
     """
 
     def __init__(

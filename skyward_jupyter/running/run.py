@@ -1,12 +1,10 @@
 """The path of a cell: from its text to a pool, and back into the notebook."""
 
-import inspect
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -25,11 +23,11 @@ from skyward.values.validation import FrozenMap
 from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.objects.unpickling import unpack_shared
 from skyward_jupyter.cells.capture import Capture, capture
-from skyward_jupyter.cells.cell import CellCode, Shape, analyse, blank_lines, transform_cell
+from skyward_jupyter.cells.cell import CellCode, Shape, blank_lines
 from skyward_jupyter.cells.manifest import SHOWN_FROM
 from skyward_jupyter.cells.name_checks import elements_of
 from skyward_jupyter.display.elements import MOST, Elements, weight
-from skyward_jupyter.display.footer import Footer, footer_of
+from skyward_jupyter.display.footer import Footer
 from skyward_jupyter.display.plotting import LivePlot
 from skyward_jupyter.display.progress import Progress, meter, opening
 from skyward_jupyter.display.recorder import OutputRecorder
@@ -41,6 +39,8 @@ from skyward_jupyter.files.choice import FileOptions
 from skyward_jupyter.files.transfer import FetchedVersions, FileTransfer
 from skyward_jupyter.options.config_table import shown_value
 from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward_jupyter.running.analysis import analyse_cell, named_source, refuse_stream
+from skyward_jupyter.running.cell_display import CellDisplay
 from skyward_jupyter.running.cell_run import CellRun
 from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.local import LocalCell
@@ -72,8 +72,6 @@ _ONLY_THE_LAST = (
     f"The cell has yielded more than the {MOST:,} elements or 1 GiB that are kept: only the last ones stay in"
 )
 
-_NUMBER = re.compile(r"\d+")
-
 NO_LIMIT = 30 * 86400.0
 """Default timeout of a cell in seconds. The default of a pool is meant for functions; a cell is often a whole job."""
 
@@ -88,6 +86,7 @@ class CellRunner:
     def __init__(self, shell: "InteractiveShell", pools: "PoolManager") -> None:
         self._shell = shell
         self._pools = pools
+        self._display = CellDisplay(shell)
         self.background: list[CellHandle] = []
         self._environ = dict(os.environ)
         self._fetched = FetchedVersions()
@@ -116,7 +115,7 @@ class CellRunner:
         """
         if options.local:
             return self._run_here(raw, options, settings, returns_value=returns_value, local=local)
-        code = self._analyse(raw, options, first_line=1 if returns_value else 2)
+        code = analyse_cell(self._shell, raw, options, first_line=1 if returns_value else 2)
         if code.is_stream and returns_value:
             raise UsageError("%sky! returns one value, so its code cannot yield: use a %%sky cell.")
         if code.packages:
@@ -133,7 +132,7 @@ class CellRunner:
             return None
         is_large = sent.manifest.worth_showing or transfer.choice.nbytes > SHOWN_FROM
         if is_large and not options.quiet:
-            self._publish(sent.manifest)
+            self._display.publish(sent.manifest)
         for notice in (*sent.notices, *self._environment(code, options)):
             _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
@@ -150,11 +149,11 @@ class CellRunner:
         elements = None if options.map is None else elements_of(options.map, {**self._shell.user_ns, **local})
         try:
             text = "\n" * ((0 if returns_value else 1) + blank_lines(raw)) + shell.transform_cell(raw)
-            cell = LocalCell(text, self._named(text, 1), self._shell.user_ns, local)
+            cell = LocalCell(text, named_source(self._shell, text, 1), self._shell.user_ns, local)
         except SyntaxError as error:
             raise as_cell_error(error) from None
         if cell.is_stream:
-            _refuse_stream(options)
+            refuse_stream(options)
         shown = settings.footer and options.footer and not options.quiet
         try:
             if options.map is not None and elements is not None:
@@ -170,18 +169,18 @@ class CellRunner:
             return None
         finally:
             if shown:
-                self._publish(Footer((), (), time.monotonic() - started))
+                self._display.publish(Footer((), (), time.monotonic() - started))
 
     def _show_here(self, cell: LocalCell) -> None:
         """Show the elements of a local cell that yields, as they arrive, and bind their list to `_`."""
         elements = []
         try:
-            with closing(cell.stream(self._show)) as stream:
+            with closing(cell.stream(self._display.show)) as stream:
                 for element in stream:
                     elements.append(element)
-                    self._show(element)
+                    self._display.show(element)
         finally:
-            self._remember(elements)
+            self._display.remember(elements)
 
     def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "Settings", *, quiet: bool) -> int:
         """Wait until a pool has as many nodes as requested, and return their number.
@@ -200,7 +199,7 @@ class CellRunner:
             return f"Pool {name!r}: {ready} of {pool.desired} nodes ready, {time.monotonic() - started:.0f} s"
 
         try:
-            with self._progress(text, settings, quiet):
+            with self._display.progress(text, settings, quiet):
                 while (nodes := _settled_nodes(name, compute.snapshot(), wanted)) is None:
                     time.sleep(REFRESH)
         except KeyboardInterrupt:
@@ -263,43 +262,6 @@ class CellRunner:
                 raise interrupted(f"pool {name!r} is still being opened by other code.") from None
             raise interrupted(f"pool {name!r} was not opened, and its machines were released.") from None
 
-    def _analyse(self, raw: str, options: "CellOptions", first_line: int = 2) -> CellCode:
-        try:
-            source = transform_cell(raw)
-            first_line += blank_lines(raw)
-            filename = self._named(source, first_line)
-            code = analyse(source, filename=filename, first_line=first_line)
-        except SyntaxError as error:
-            raise as_cell_error(error) from None
-        if code.is_stream:
-            _refuse_stream(options)
-        elif options.plot:
-            raise UsageError(
-                "--plot draws what a cell yields, but this one yields nothing: add a `yield`, such as `yield loss`."
-            )
-        inputs = options.inputs if options.capture else ()
-        if inputs is not None and options.map is not None:
-            inputs = (*inputs, options.map)
-        code = code.narrow(inputs=inputs, outputs=options.outputs)
-        return code if options.capture else replace(code, withheld="--no-capture")
-
-    def _named(self, source: str, first_line: int) -> str:
-        """Return IPython's file name for the source of a cell, by which it finds its lines and its number."""
-        number, text = self._cell_number(), "\n" * (first_line - 1) + source
-        name: str = self._shell.compile.cache(text, number, raw_code=f"%%sky {number} {hash(text)}")
-        return name
-
-    def _cell_number(self) -> int:
-        """Return the number of the running cell. Depending on its version, IPython increments it before or after."""
-        number = self._shell.execution_count
-        frame = inspect.currentframe()
-        while frame is not None:
-            label = self._shell.compile.format_code_name(frame.f_code.co_filename)
-            found = None if label is None else _NUMBER.search(label[1])
-            number = number if found is None else int(found.group())
-            frame = frame.f_back
-        return number
-
     def _capture(
         self, code: CellCode, options: "CellOptions", settings: "Settings", local: Mapping[str, Any]
     ) -> Capture:
@@ -326,7 +288,7 @@ class CellRunner:
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show the data that would be sent, and its destination."""
-        self._publish(sent.manifest)
+        self._display.publish(sent.manifest)
         if self._pools.find(options.pool) is not None:
             plan = f"It would run on pool {options.pool!r}, which is open."
         else:
@@ -361,7 +323,7 @@ class CellRunner:
         def text() -> str:
             return meter(cell.done, len(runs), time.monotonic() - started)
 
-        progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
+        progress = self._display.progress(text, settings, options.quiet or shape != "map" or options.noblock)
         recorder = OutputRecorder() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
         sink = sections or CellSink(self._shell, label=shape == "all", recorder=recorder)
@@ -369,7 +331,7 @@ class CellRunner:
         finish = _with_retry_notices(sink.finish, runs) if options.retries else sink.finish
         names_node = not footed and len(compute.snapshot().nodes) > 1
         cell = CellRun(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, transfer)
-        footer = self._footer(runs, started, shown=footed)
+        footer = self._display.footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         plot = LivePlot(self._shell, _notify, recorder) if options.plot else None
         try:
@@ -409,7 +371,7 @@ class CellRunner:
             return [] if not runs and code.shows_value else value
         if returns_value:
             return value
-        self._remember(value)  # displayed before
+        self._display.remember(value)  # displayed before
         return None
 
     def _stop(self, cell: CellRun, settings: "Settings", *, quiet: bool) -> Any:
@@ -424,7 +386,7 @@ class CellRunner:
         def last() -> str:
             return f"Waited {duration_text(time.monotonic() - since)} for the variables of the cell"
 
-        stop = cell.stop(grace, self._progress(stopping_text(cell.runs, grace), settings, quiet, last))
+        stop = cell.stop(grace, self._display.progress(stopping_text(cell.runs, grace), settings, quiet, last))
         if stop.ended and not any(run.is_stream for run in cell.runs):
             return cell.collect()
         raise interrupted(cell.bind_after_stop(stop)) from None
@@ -437,9 +399,9 @@ class CellRunner:
                 for element in cell.items():
                     elements.add(element, weight(element))
                     if plot is None or not plot.add(element):
-                        self._show(element)
+                        self._display.show(element)
         finally:
-            self._remember(elements.kept())
+            self._display.remember(elements.kept())
 
     def _read_ahead(self, runs: "list[Run[Any]]", plot: LivePlot | None) -> ReadAhead:
         """Replace the run of a stream with one that prefetches its elements."""
@@ -450,25 +412,6 @@ class CellRunner:
         stream.start()
         runs[0] = cast("Run[Any]", stream)
         return stream
-
-    def _remember(self, value: object) -> None:
-        """Bind `_` and an entry of `Out` to the value, as for any cell."""
-        if value is not None:
-            hook: Any = self._shell.displayhook
-            hook.update_user_ns(value)
-
-    @contextmanager
-    def _footer(self, runs: "Sequence[Run[Any]]", started: float, *, shown: bool) -> Iterator[None]:
-        """Show the footer of a cell after the block, whether it succeeded or raised."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            shown = False  # the outcome is shown instead
-            raise
-        finally:
-            footer = footer_of(runs, time.monotonic() - started) if shown else None
-            if footer is not None:
-                self._publish(footer)
 
     def _handle(
         self,
@@ -488,29 +431,6 @@ class CellRunner:
         self.background.append(handle)
         return handle
 
-    def _progress(
-        self, text: Callable[[], str], settings: "Settings", quiet: bool, last: Callable[[], str] | None = None
-    ) -> Progress:
-        enabled = settings.show_progress and not quiet
-        return Progress(self._shell, text, last, after=settings.progress_after, enabled=enabled)
-
-    def _show(self, element: object) -> None:
-        """Show one element of a stream: plain text as lines, which front ends merge, rich output as displays."""
-        data, metadata = self._formatted(element)
-        if set(data) == {"text/plain"}:
-            screen.put("stdout", f"{data['text/plain']}\n", self)
-        elif data:
-            self._shell.display_pub.publish(data=data, metadata=metadata)
-
-    def _publish(self, value: object) -> None:
-        data, metadata = self._formatted(value)
-        self._shell.display_pub.publish(data=data, metadata=metadata)
-
-    def _formatted(self, value: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        formatter: Any = self._shell.display_formatter
-        data, metadata = formatter.format(value)
-        return data, metadata
-
 
 def _unpickle_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
     """Unpickle a fetched value with the classes of the notebook."""
@@ -525,17 +445,6 @@ def _shares_files(compute: "Compute") -> bool:
     """Return whether all nodes of a pool have the files of this machine."""
     specs = [spec for alternatives in compute.groups.values() for spec in alternatives]
     return all(getattr(provider_config(spec), "shares_files", False) for spec in specs)
-
-
-def _refuse_stream(options: "CellOptions") -> None:
-    given = {"--map": options.map is not None, "--on": options.on_several}
-    for option, is_given in given.items():
-        if is_given:
-            fix = "write `--on one`" if option == "--on" else "leave the option out"
-            raise UsageError(
-                f"A cell that yields streams from one node into the notebook, so it cannot be combined with {option}: "
-                f"{fix}, or collect the elements in a list."
-            )
 
 
 def _with_retry_notices(finish: Callable[[], object], runs: "Sequence[Run[Any]]") -> Callable[[], object]:

@@ -184,7 +184,7 @@ def test_cancelled_background_cell_returns_its_variables(kernel: Kernel, pool: s
     kernel(f"%%sky --pool {pool} --noblock --on head{TRAIN}")
     kernel(
         "handle = _\nimport time\n"
-        "while not any('training' in str(text) for _, text in handle.tape.pieces()): time.sleep(0.01)"
+        "while not any('training' in str(text) for _, text in handle.recorder.pieces()): time.sleep(0.01)"
     )
     number = kernel("handle.number").data[0]
     assert kernel(f"%sky cancel {number}").text() == f"Cell {number}: the work on node 0 was stopped.\n"
@@ -248,7 +248,7 @@ def test_concurrent_cells_in_one_process_each_return_their_variables(kernel: Ker
         )
         kernel(
             f"{name}_handle = _\nimport time\n"
-            f"while not any('training' in str(text) for _, text in {name}_handle.tape.pieces()): time.sleep(0.01)"
+            f"while not any('training' in str(text) for _, text in {name}_handle.recorder.pieces()): time.sleep(0.01)"
         )
     for name in ("first", "second"):
         assert kernel(f"{name}_handle.cancel()").data == ["'the work on node 0 was stopped.'"]

@@ -88,7 +88,7 @@ def test_interrupt_after_a_stream_ended_keeps_its_variables(notebook: Notebook, 
         raise KeyboardInterrupt
 
     notebook("%sky up")
-    notebook.magics._runner._show = interrupted  # type: ignore[method-assign]
+    notebook.magics._runner._display.show = interrupted  # type: ignore[method-assign]
     ran = notebook("%%sky\nfor loss in (3, 2, 1):\n    yield loss")
     assert ran.shown_error == "Interrupted: the work had already finished; loss was returned as it was at its end."
     assert notebook["loss"] == 1
