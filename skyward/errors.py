@@ -243,8 +243,8 @@ class TaskExitError(TaskError):
         status: the argument of ``sys.exit()``.
     """
 
-    def __init__(self, message: str, status: object = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, status: object = None, *, subject: str = "") -> None:
+        super().__init__(message, subject=subject)
         self.status = status
 
 
@@ -271,8 +271,8 @@ class RemoteError(TaskError):
         type_name: qualified name of the type of the exception, as the node knows it.
     """
 
-    def __init__(self, message: str, type_name: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, type_name: str = "", *, subject: str = "") -> None:
+        super().__init__(message, subject=subject)
         self.type_name = type_name
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skyward.errors import KeptLostError, TaskCancelledError, TaskError, TaskTimeoutError
+from skyward.errors import KeptLostError, RemoteError, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
 from skyward.worker.cells.unreturned import Obstacle, Unreturned
@@ -47,6 +47,7 @@ def test_name_that_exists_here_is_reported_as_unchanged() -> None:
             "The cell ran past its timeout of 1 s. Give it more with --timeout, or leave out --timeout.",
         ),
         (TaskCancelledError("was cancelled.", subject="stream_cell()"), "The cell was cancelled."),
+        (RemoteError("raised GeneratorExit.", "GeneratorExit", subject="run_cell()"), "The cell raised GeneratorExit."),
         (
             KeptLostError("uses run_cell(), which was lost.", subject="run_cell()", fix="Rerun it."),
             "The cell uses run_cell(), which was lost. Rerun it.",
