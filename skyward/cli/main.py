@@ -148,7 +148,7 @@ def _scenario(given: argparse.Namespace) -> "Scenario":
     if given.group:
         if single := [o for o in ("nodes", "slots", "price") if getattr(given, o) is not None]:
             raise SpecError(
-                f"--{single[0]} does not go with --group; give it inside the group, as {_EXAMPLES[single[0]]}."
+                f"--{single[0]} cannot be combined with --group; give it inside the group, as {_EXAMPLES[single[0]]}."
             )
         groups = tuple(map(group_of, given.group))
         if len({group.name for group in groups}) < len(groups):

@@ -564,7 +564,7 @@ class Pool:
         if not isinstance(effect, tasks.Dispatch):
             return
         if (work := self._works.get(effect.task)) is not None:
-            work.broken, work.error = _internal_error(f"{work.code.name}() was not sent", error), "RemoteError"
+            work.broken, work.error = _internal_error("was not sent", error, f"{work.code.name}()"), "RemoteError"
         if (node := self._fleet.nodes.get(effect.rank)) is not None:
             with suppress(Exception):  # the node has failed once already
                 node.stop_task(effect.task)
@@ -714,10 +714,10 @@ class Pool:
         return [replace(event, at=event.at + since) for event in self._plane.decisions]
 
 
-def _internal_error(what: str, error: Exception) -> RemoteError:
+def _internal_error(what: str, error: Exception, subject: str = "") -> RemoteError:
     """Return the error of a task that failed because of an error in the library itself."""
     kind = type(error).__name__
-    failed = RemoteError(f"{what}, because of an error in Skyward itself: {kind}: {error}.", kind)
+    failed = RemoteError(f"{what}, because of an error in Skyward itself: {kind}: {error}.", kind, subject=subject)
     failed.__cause__ = error
     return failed
 

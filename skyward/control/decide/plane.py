@@ -379,7 +379,7 @@ class ControlPlane:
     def _note_on_lost_values(self, after: Mapping[str, int], victims: tuple[int, ...]) -> str:
         """Return a note on values that are kept past their time and are lost with a decision."""
         going = [(rank, self.kept.names(rank)) for rank in self.reconciler.would_drain(after, victims)]
-        return "".join(f"; {names} on node {rank} is not kept any more" for rank, names in going if names)
+        return "".join(f"; node {rank} no longer keeps {names}" for rank, names in going if names)
 
     @property
     def elastic(self) -> bool:

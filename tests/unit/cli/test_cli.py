@@ -116,7 +116,7 @@ def test_plot_without_matplotlib_names_the_fix(
         (["--group", "a=0:1", "--group", "a=0:2"], "Two groups have the same name; give each --group another."),
         (
             ["--group", "a=0:1", "--price", "3"],
-            "--price does not go with --group; give it inside the group, as `--group cpu=0:100,price=3.2`.",
+            "--price cannot be combined with --group; give it inside the group, as `--group cpu=0:100,price=3.2`.",
         ),
         (["--trace", "/nowhere/t.csv"], "The trace '/nowhere/t.csv' cannot be read (No such file or directory); give"),
         (["--seed", "x"], "argument --seed: invalid int value: 'x'; `sky simulate --help` shows every option."),

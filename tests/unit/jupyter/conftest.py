@@ -113,7 +113,7 @@ class FakeRun:
     def cancel(self) -> bool:
         if self.future.done():
             return False
-        self.future.set_exception(TaskCancelledError("run_cell() was cancelled on node 0."))
+        self.future.set_exception(TaskCancelledError("was cancelled on node 0.", subject="run_cell()"))
         return True
 
 

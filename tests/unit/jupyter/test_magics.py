@@ -104,7 +104,7 @@ def test_lost_task_under_map_keeps_the_values_of_the_others(notebook: Notebook, 
         run = start(*args, **kwargs)  # type: ignore[arg-type]
         if len(compute.made[0].runs) == 2:
             run.future = Future()
-            run.future.set_exception(NodeLostError("run_cell() did not finish: node 1 died."))
+            run.future.set_exception(NodeLostError("did not finish: node 1 died.", subject="run_cell()"))
         return run
 
     compute.made[0].start = second_is_lost  # type: ignore[method-assign, assignment]
@@ -213,8 +213,9 @@ def test_timeout_message_names_the_cell(notebook: Notebook, compute: Pools) -> N
         run = FakeRun(lambda: None, [0], hold=True)
         run.future.set_exception(
             TaskTimeoutError(
-                "run_cell() ran past its timeout of 1 s on node 0 and was stopped there. "
-                "Give it more with timeout=, or .with_timeout()."
+                "ran past its timeout of 1 s on node 0 and was stopped there.",
+                subject="run_cell()",
+                fix="Give it more with timeout=, or .with_timeout().",
             )
         )
         runs.append(run)
