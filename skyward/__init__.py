@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from skyward.pool.compute import Compute
     from skyward.pool.reap import reap
     from skyward.pool.resource_requests import request_resources
-    from skyward.pool.shown import watch
+    from skyward.pool.watch import watch
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.task.collections import barrier, counter, dict, lock, queue, set
     from skyward.task.instance import InstanceInfo, instance_info, is_head
@@ -170,7 +170,7 @@ _HOMES = {
     "pool.compute": ("Compute",),
     "pool.reap": ("reap",),
     "pool.resource_requests": ("request_resources",),
-    "pool.shown": ("watch",),
+    "pool.watch": ("watch",),
     "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Volume", "Worker"),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
     "task.instance": ("InstanceInfo", "instance_info", "is_head"),

@@ -96,14 +96,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reap(given: argparse.Namespace) -> int:
-    from skyward.pool.reap import orphans, reap, told
+    from skyward.pool.reap import describe_orphan, orphans, reap
 
     if given.dry_run:
-        lines = [told(each) for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
+        found = [each for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
+        lines = list(map(describe_orphan, found))
         failed = False
     else:
         done = reap(given.names)
-        lines = [told(each) for each in done]
+        lines = [describe_orphan(each) for each in done]
         failed = any(each.error for each in done)
     sys.stdout.write("\n".join(lines or ["Nothing is left behind."]) + "\n")
     return int(failed)

@@ -4,7 +4,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self, overload
+from typing import Literal, Self, cast, overload
+
+from skyward.errors import UsageError
+from skyward.values.validation import shown
 
 __all__ = ["Follower", "LogEntry", "Logs", "OutputFilter", "StreamName", "cut"]
 
@@ -59,6 +62,22 @@ class OutputFilter:
     node: int | None = None
     stream: StreamName | None = None
     since: int = 0
+
+    @classmethod
+    def checked(cls, task: int | None, node: int | None, stream: object, since: int) -> Self:
+        """Return the filter of these arguments of a user.
+
+        Raises:
+            UsageError: there is no such stream, or `since` is given without a single stream.
+        """
+        if stream is not None and not (isinstance(stream, str) and stream in ("stdout", "stderr")):
+            raise UsageError(f"stream must be 'stdout' or 'stderr', but got {shown(stream)}.")
+        if since and (stream is None or not (task or (task == 0 and node is not None))):
+            raise UsageError(
+                "since= is an offset in one stream: name it, `task=N, stream='stdout'`, or "
+                "`task=0, node=N, stream=...` for output of the node itself."
+            )
+        return cls(task, node, cast("StreamName | None", stream), since)
 
     def of(self, entry: LogEntry) -> LogEntry | None:
         """Return the part of `entry` that matches; None if none does."""

@@ -15,7 +15,7 @@ from skyward.values.validation import shown
 if TYPE_CHECKING:
     from skyward.control.act.nodes.offers import Offered
 
-__all__ = ["Orphan", "Reaped", "orphans", "reap", "reap_pool", "told"]
+__all__ = ["Orphan", "Reaped", "describe_orphan", "orphans", "reap", "reap_pool"]
 
 SLACK = 660.0
 """Seconds after its lease by which a node has terminated itself: running tasks have 600 to finish."""
@@ -67,7 +67,7 @@ class Reaped:
     error: str = ""
 
 
-def told(found: Orphan | Reaped) -> str:
+def describe_orphan(found: Orphan | Reaped) -> str:
     """Return a sentence about an orphan, or about the result of reaping it."""
     orphan = found if isinstance(found, Orphan) else found.orphan
     machines = f"{orphan.machines} machine{'' if orphan.machines == 1 else 's'}"

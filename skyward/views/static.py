@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from skyward.control.observe.snapshot import NodeView, PoolReport, PoolSnapshot
     from skyward.events.decisions import DecisionEvent
 
-__all__ = ["NODES", "bundle", "describe", "page"]
+__all__ = ["NODES", "describe", "mime_bundle", "page"]
 
 NODES: Final = 20
 DECISIONS: Final = 5
@@ -25,7 +25,7 @@ _QUIET = "opacity:.7"
 _TABLE = "margin:8px 0 0;border-collapse:collapse"
 
 
-def bundle(report: "PoolReport") -> dict[str, str]:
+def mime_bundle(report: "PoolReport") -> dict[str, str]:
     """Return the pool as HTML and text, by media type."""
     return {"text/html": page(report), "text/plain": describe(report)}
 

@@ -257,10 +257,10 @@ class SkyMagics(ConfiguredMagics):
 
     def reap(self, words: Sequence[str]) -> None:
         """Terminate the orphaned machines of pools whose process is gone."""
-        from skyward.pool.reap import reap, told
+        from skyward.pool.reap import reap, describe_orphan
 
         names, _, _ = _words_of_pool(words, "reap")
-        _say("\n".join(told(done) for done in reap(names)) or "Nothing is left behind.")
+        _say("\n".join(describe_orphan(done) for done in reap(names)) or "Nothing is left behind.")
 
     def kept(self, words: Sequence[str]) -> "Kept[Any] | None":
         """Show the values that nodes keep, or return the handle of one."""
