@@ -128,7 +128,7 @@ def _reap(pool: str) -> str:
     Raises:
         UsageError: the pool has no orphaned machines, or some may still be running.
     """
-    from skyward.pool.reap import reap, describe_orphan
+    from skyward.pool.reap import describe_orphan, reap
 
     done = reap([pool])
     if not done:

@@ -112,7 +112,7 @@ def _reap(given: argparse.Namespace) -> int:
 
 def _simulate(given: argparse.Namespace) -> int:
     from skyward.cli.simulation_report import report
-    from skyward.scaling import POLICIES
+    from skyward.scaling.registry import POLICIES
     from skyward.simulator.bound import lower_bound
     from skyward.simulator.compare import compare
 
@@ -140,7 +140,7 @@ def _simulate(given: argparse.Namespace) -> int:
 
 def _scenario(given: argparse.Namespace) -> "Scenario":
     from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, slot_count
-    from skyward.scaling import POLICIES, find_policy
+    from skyward.scaling.registry import POLICIES, find_policy
     from skyward.simulator import Scenario, Workload, find_faults, one_group, read_trace
 
     policy = given.policy or POLICIES[0]

@@ -31,6 +31,10 @@ class LogEntry:
         offset: characters of this stream of the task, over all its attempts, before this piece. The streams of a node
             itself continue when its machine is replaced. If an offset is not the end of the previous piece, the
             output in between is lost, or no longer kept.
+
+    Example:
+        >>> for entry in pool.logs():
+        ...     print(entry.who, entry.text)
     """
 
     time: float
@@ -103,6 +107,10 @@ class Logs(Sequence[LogEntry]):
 
     Attributes:
         dropped: characters, of any task, that the pool wrote and its bounded log no longer has.
+
+    Example:
+        >>> logs = pool.logs(node=0, stream="stdout")
+        >>> print(logs.text)
     """
 
     entries: tuple[LogEntry, ...] = ()
@@ -137,19 +145,28 @@ class Follower:
 
     Attributes:
         dropped: characters that it missed.
+
+    Example:
+        >>> with pool.follow(node=0) as output:
+        ...     future = train(10) > pool  # then `for entry in output: ...`
     """
 
-    wanted: OutputFilter
-    leave: Callable[["Follower"], None]
+    _wanted: OutputFilter
+    _leave: Callable[["Follower"], None]
     dropped: int = 0
     _waiting: deque[LogEntry] = field(default_factory=deque)
     _size: int = 0
     _ended: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
+    @property
+    def task(self) -> int | None:
+        """Number of the task that it follows; None for any."""
+        return self._wanted.task
+
     def offer(self, entry: LogEntry) -> None:
         """Add a piece."""
-        part = self.wanted.of(entry)
+        part = self._wanted.of(entry)
         if part is None:
             return
         with self._changed:
@@ -185,7 +202,7 @@ class Follower:
     def close(self) -> None:
         """Stop following. Idempotent."""
         self.end()
-        self.leave(self)
+        self._leave(self)
 
     def __enter__(self) -> Self:
         return self

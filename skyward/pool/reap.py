@@ -38,6 +38,9 @@ class Orphan:
         per_hour: price of the recorded machines, USD per hour.
         attachable: True if at least one recorded node can be attached to.
         unreadable: reason why its records cannot be read; empty if they can.
+
+    Example:
+        >>> [orphan.name for orphan in sky.orphans() if orphan.attachable]
     """
 
     id: str
@@ -61,6 +64,9 @@ class Reaped:
     Attributes:
         orphan: the orphan.
         error: reason why machines may be left, in which case it stays in the journal; empty if all are terminated.
+
+    Example:
+        >>> failed = [reaped.orphan.name for reaped in sky.reap() if reaped.error]
     """
 
     orphan: Orphan
@@ -86,6 +92,10 @@ def orphans() -> list[Orphan]:
 
     Raises:
         JournalError: the journal cannot be read.
+
+    Example:
+        >>> for orphan in sky.orphans():
+        ...     print(orphan.name, orphan.host, orphan.machines)
     """
     with Journal() as journal:
         found = []

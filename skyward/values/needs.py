@@ -65,7 +65,7 @@ class Needs(Value):
         SpecError: a name is not a string, or an amount not a number of at least 0.
     """
 
-    resources: FrozenMap[str, float] = field(default_factory=FrozenMap)
+    resources: Resources = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
 
     if TYPE_CHECKING:

@@ -257,7 +257,7 @@ class SkyMagics(ConfiguredMagics):
 
     def reap(self, words: Sequence[str]) -> None:
         """Terminate the orphaned machines of pools whose process is gone."""
-        from skyward.pool.reap import reap, describe_orphan
+        from skyward.pool.reap import describe_orphan, reap
 
         names, _, _ = _words_of_pool(words, "reap")
         _say("\n".join(describe_orphan(done) for done in reap(names)) or "Nothing is left behind.")
