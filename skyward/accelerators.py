@@ -38,7 +38,7 @@ class Accelerator(Value):
     name: str
     memory: str = ""
     count: float = 1
-    metadata: FrozenMap[str, str] | None = None
+    metadata: Mapping[str, str] | None = None
 
     if TYPE_CHECKING:
 

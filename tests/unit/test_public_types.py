@@ -1,8 +1,10 @@
 """The public API is complete: each type that it returns is public, documented, and has a name of its own."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -96,3 +98,38 @@ def test_every_type_that_the_api_returns_is_public() -> None:
         for where, annotation in returned:
             missing |= {each.__qualname__: where for each in classes_in(annotation) if id(each) not in public}
     assert not missing, f"not public, but returned by: {missing}"
+
+
+def test_every_public_name_is_in_the_reference_once() -> None:
+    rows = re.findall(r"^\| `sky\.(\w+)` \|", (ROOT.parent / "docs" / "reference.md").read_text(), re.M)
+    assert sorted(rows) == sorted(sky.__all__)
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    documented = {name: isinstance(value, typing.TypeAliasType) or value.__doc__ for name, value in public_things()}
+    assert [name for name, found in documented.items() if not found] == []
+
+
+SHARED_NAMES = {
+    "Event": "also a message of a worker to its client",
+    "NodeDraining": "also the message to the task manager that the event reports",
+    "NodeLost": "also the message to the task manager that the event reports",
+    "NodeRemoved": "also the message to the task manager that the event reports",
+    "main": "the entry point of each program",
+    "barrier": "the state of the collection, on its nodes",
+    "lock": "the state of the collection, on its nodes",
+    "queue": "the state of the collection, on its nodes",
+}
+"""Public names that other modules use too, and what for."""
+
+
+def test_no_other_module_uses_a_public_name() -> None:
+    public = {name.rpartition(".")[2] for name, _ in public_things()} - set(MODULES) - set(SHARED_NAMES)
+    homes: dict[str, list[str]] = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        body = ast.parse(path.read_text()).body
+        names = {node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+        names |= {node.name.id for node in body if isinstance(node, ast.TypeAlias)}
+        for name in names & public:
+            homes.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
