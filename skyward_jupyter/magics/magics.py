@@ -306,8 +306,8 @@ class SkyMagics(ConfiguredMagics):
         found: dict[str, list[str]] = {}
         for name, value in () if self.shell is None else self.shell.user_ns.items():
             if isinstance(value, Kept) and not name.startswith("_"):
-                for entry in value.entries:
-                    found.setdefault(entry.key, []).append(name)
+                for key in value.keys:
+                    found.setdefault(key, []).append(name)
         return found
 
     def drain(self, words: Sequence[str]) -> None:
