@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from skyward.simulator.bound import Bound
+from skyward.simulator.bound import CostBound
 from skyward.simulator.measures import Result
 
 __all__ = ["duration", "report"]
@@ -35,7 +35,7 @@ def duration(seconds: float | None) -> str:
     return f"{hours}h{of_hour:02}m" if hours else f"{minutes}m{rest:02}s"
 
 
-def report(results: Sequence[Result], bound: Bound) -> str:
+def report(results: Sequence[Result], bound: CostBound) -> str:
     """Return the table as text: the policies in the order given, and the bounds."""
     rows = [_HEAD, *(_row(result, bound) for result in results)]
     if bound.no_wait is not None:
@@ -51,7 +51,7 @@ def report(results: Sequence[Result], bound: Bound) -> str:
     return "\n".join([*(line.rstrip() for line in lines), *notes])
 
 
-def _row(result: Result, bound: Bound) -> tuple[str, ...]:
+def _row(result: Result, bound: CostBound) -> tuple[str, ...]:
     least = bound.no_wait if bound.no_wait is not None else bound.any_wait
     return (
         result.policy,
@@ -70,7 +70,7 @@ def _row(result: Result, bound: Bound) -> tuple[str, ...]:
     )
 
 
-def _bound_row(name: str, cost: float, bound: Bound, wait: float | None, makespan: float | None) -> tuple[str, ...]:
+def _bound_row(name: str, cost: float, bound: CostBound, wait: float | None, makespan: float | None) -> tuple[str, ...]:
     least = bound.no_wait if bound.no_wait is not None else bound.any_wait
     ratio = f"{cost / least:.2f}x" if least else "-"
     waits = ("-" if wait is None else duration(0.0), duration(wait))

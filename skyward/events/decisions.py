@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["DecisionEvent", "DecisionLog", "Inputs"]
+__all__ = ["DecisionEvent", "DecisionInputs", "DecisionLog"]
 
 type Decider = Literal["policy", "user", "reconciler", "budget"]
 
@@ -13,7 +13,7 @@ KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class DecisionInputs:
     """Inputs of a decision.
 
     Attributes:
@@ -53,7 +53,7 @@ class DecisionEvent:
     at: float
     by: Decider
     policy: str
-    inputs: Inputs
+    inputs: DecisionInputs
     before: Mapping[str, int]
     after: Mapping[str, int]
     reason: str

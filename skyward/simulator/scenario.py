@@ -14,7 +14,7 @@ from skyward.simulator.workload import Distribution, Task, Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Act", "Scenario", "one_group"]
+__all__ = ["Action", "Scenario", "one_group"]
 
 HOUR = 3600.0
 LOOK_GAP = 1.0
@@ -27,7 +27,7 @@ def one_group(least: int, most: int, slots: int = 1, price: float = 0.0) -> tupl
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class Action:
     """A user action in the middle of a run: a resize, a cancel, a floor.
 
     Attributes:
@@ -70,7 +70,7 @@ class Scenario:
     retries: int = 1000
     checked: bool = False
     limits: Limits | None = None
-    acts: tuple[Act, ...] = ()
+    acts: tuple[Action, ...] = ()
 
     def __post_init__(self) -> None:
         if self.boot.least < 0:

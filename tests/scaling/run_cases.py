@@ -20,7 +20,7 @@ from skyward.control.decide.machines.instance import (
     launch_now,
     observe,
 )
-from skyward.control.decide.machines.messages import Desired, Drain, Request
+from skyward.control.decide.machines.messages import Desired, Drain, Launch
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.scaling.capability import CapabilityRule
@@ -206,7 +206,7 @@ def _seed_reconcile(given: Json) -> Answer:
         _add_machine(reconciler, rank)
     effects = reconciler.handle(Desired({"nodes": given["desired"]}), 0.0)
     return {
-        "provision": sum(len(effect.machines) for effect in effects if isinstance(effect, Request)),
+        "provision": sum(len(effect.machines) for effect in effects if isinstance(effect, Launch)),
         "drain": [effect.rank for effect in effects if isinstance(effect, Drain)],
     }
 

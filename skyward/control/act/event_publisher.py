@@ -27,7 +27,7 @@ READY = "ready"
 FAILURES = (events.TaskFailed, events.TaskTimedOut, events.TaskCancelled)
 """Events of tasks that ended without a value."""
 
-FAILED_WITH: Mapping[tasks.Outcome, str] = {
+FAILED_WITH: Mapping[tasks.SettleOutcome, str] = {
     "lost": "NodeLostError",
     "infeasible": "NoGroupFitsError",
     "abandoned": "NodeStartError",
@@ -73,7 +73,7 @@ class EventPublisher:
         self._now = 0.0
         startups.on_phase = self._phase
 
-    def told(self, message: plane.Message, effects: Sequence[plane.Effect], now: float) -> None:
+    def told(self, message: plane.PlaneMessage, effects: Sequence[plane.PlaneEffect], now: float) -> None:
         """Publish the events of a message that the control plane handled at time `now` with these effects."""
         self._now = now
         match message:
@@ -88,14 +88,14 @@ class EventPublisher:
                 self._emit(events.NodeAllocated, self._ranks[machine], machine)
             case _:
                 pass
-        if not isinstance(message, tasks.Submitted | tasks.Started):
+        if not isinstance(message, tasks.Submitted | tasks.StartedOnNode):
             for effect in effects:  # a node is lost before its tasks are queued again
-                if isinstance(effect, machines.Left) and effect.cause != "removed":
+                if isinstance(effect, machines.NodeGone) and effect.cause != "removed":
                     self._left(effect)
-        if isinstance(message, machines.Gone):
+        if isinstance(message, machines.Terminated):
             self._terminated(message.machine)
 
-    def does(self, effect: plane.Effect) -> None:
+    def does(self, effect: plane.PlaneEffect) -> None:
         """Publish the events of an effect that is about to be executed."""
         match effect:
             case tasks.Dispatch(task, rank):
@@ -109,7 +109,7 @@ class EventPublisher:
                 self._emit(events.TaskQueued, task, self._broadcasts[broadcast].name)
             case plane.Decided(decision) if decision.times == 1:
                 self._emit(events.ScalingDecided, replace(decision, at=decision.at + self._offset()))
-            case machines.Request(group, place, numbers):
+            case machines.Launch(group, place, numbers):
                 for machine in numbers:
                     self._requested(machine, group, str(place), place.hourly_price)
             case machines.Activate(machine, rank):
@@ -120,7 +120,7 @@ class EventPublisher:
             case plane.Unkept(rank, machine, entries, reason):
                 names = tuple(dict.fromkeys(entry.name for entry in entries))
                 self._emit(events.NodeValuesLost, rank, machine, names, _first(reason))
-            case machines.Left(cause="removed"):
+            case machines.NodeGone(cause="removed"):
                 self._left(effect)
             case machines.GiveUp(_, rank, reason, machine):
                 self._emit(events.NodeGivenUp, rank, machine, _first(reason))
@@ -149,7 +149,7 @@ class EventPublisher:
         else:
             self._emit(events.TaskQueued, number, name)
 
-    def ended(self, work: Work, outcome: tasks.Outcome, reason: str) -> None:
+    def ended(self, work: Work, outcome: tasks.SettleOutcome, reason: str) -> None:
         """Publish the end of a task."""
         self._announced.discard(work.task)
         task, name = work.task, work.code.name
@@ -205,7 +205,7 @@ class EventPublisher:
         counts = (self._book.count(group, "active") for group in self._control.groups)
         self._emit(events.NodeReady, rank, machine, elapsed, sum(counts), sum(self._control.desired.values()))
 
-    def _left(self, left: machines.Left) -> None:
+    def _left(self, left: machines.NodeGone) -> None:
         rank, machine = left.rank, left.machine
         self._draining.discard(machine)
         if machine not in self._ranks:

@@ -78,7 +78,7 @@ class EventRouter:
         self,
         works: dict[int, Work],
         node_at: "Callable[[int], Node | None]",
-        tell: Callable[[plane.Message], None],
+        tell: Callable[[plane.PlaneMessage], None],
         delivered: Callable[[int], None],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         wrote: Callable[[int, int, Literal["stdout", "stderr"], str], None],
@@ -138,9 +138,9 @@ class EventRouter:
             case Paused(_, credited) if work is not None and work.stream is not None:
                 work.stream.pause(credited)
             case Started():
-                self._tell(tasks.Started(event.task))
+                self._tell(tasks.StartedOnNode(event.task))
             case WorkerClosing():
-                self._tell(tasks.NodeDraining(node.rank))
+                self._tell(tasks.RankDraining(node.rank))
             case Need(_, index, count) if work is not None and work.feeders:
                 work.feeders[index].grant(count)
             case Display(_, payload) if work is not None and isinstance(payload.data, bytes):

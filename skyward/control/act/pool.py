@@ -27,7 +27,7 @@ from skyward.control.act.report import view
 from skyward.control.act.setup import plane_of
 from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import TaskHistory, unix_offset
-from skyward.control.act.tasks.inputs import Inputs, with_note
+from skyward.control.act.tasks.inputs import TaskInputs, with_note
 from skyward.control.act.tasks.prerequisites import Prerequisites
 from skyward.control.act.tasks.remote_results import RemoteResult, RemoteResults
 from skyward.control.act.tasks.settle import final, settle
@@ -289,7 +289,7 @@ class Pool:
             if work.inputs is not None and not work.inputs.is_ready:
                 self._hold(work, work.inputs)
 
-    def _hold(self, work: Work, inputs: Inputs) -> None:
+    def _hold(self, work: Work, inputs: TaskInputs) -> None:
         """Queue a task once its prerequisites are met."""
         self._works[work.task] = work
         work.future.parts = lambda: inputs.futures
@@ -307,7 +307,7 @@ class Pool:
 
         self._prerequisites.hold(work.task, inputs, lambda: self._enqueue([work]), broken, unwanted)
 
-    def _end_held(self, work: Work, outcome: tasks.Outcome, reason: str = "") -> None:
+    def _end_held(self, work: Work, outcome: tasks.SettleOutcome, reason: str = "") -> None:
         """End a task that was never queued."""
         ended = final(work, tasks.Settle(work.task, outcome, reason))
         if self._observer is not None:
@@ -391,7 +391,7 @@ class Pool:
                 self._note(notice)
         self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
 
-    def _release_inputs(self, inputs: Inputs) -> None:
+    def _release_inputs(self, inputs: TaskInputs) -> None:
         """Release the inputs of a finished task; later on the loop, as it causes another step of the control plane."""
         asyncio.get_running_loop().call_soon(inputs.release)
 
@@ -453,7 +453,7 @@ class Pool:
         held = [number for number in found if self._prerequisites.drop(number)]
         for number in held:
             self._end_held(self._works[number], "cancelled")
-        self._tell(tasks.Cancel(tuple(number for number in found if number not in held)))
+        self._tell(tasks.CancelTasks(tuple(number for number in found if number not in held)))
         return len(found)
 
     def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
@@ -495,7 +495,7 @@ class Pool:
             raise PoolClosedError(f"Pool {self.name!r} is not open.")
         return self._plane
 
-    def _tell(self, message: plane.Message) -> None:
+    def _tell(self, message: plane.PlaneMessage) -> None:
         """Send a message to the control plane, and execute the effects."""
         if self._plane is None or self._observer is None or self.state in ("stopping", "closed"):
             return
@@ -517,7 +517,7 @@ class Pool:
         self._progress.set()
         self._timer.set(self._plane.next_tick)
 
-    def _execute(self, effect: plane.Effect, sent: set[Node]) -> None:
+    def _execute(self, effect: plane.PlaneEffect, sent: set[Node]) -> None:
         """Execute one effect; nodes that were sent a command are added to `sent`."""
         control = self._ready()
         if isinstance(effect, tasks.Settle) and (settled := self._works.get(effect.task)) is not None:
@@ -547,9 +547,9 @@ class Pool:
                 again.is_leaving, again.coming = False, 0
                 self._arrived.pop(task, None)
                 asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
-            case plane.Ready() | plane.Decided():
+            case plane.ThresholdReached() | plane.Decided():
                 pass
-            case plane.Forget() | plane.Unkept():
+            case plane.ForgetKept() | plane.Unkept():
                 self.kept_values.execute(effect)
             case machine_messages.Drain(rank) if rank in self._fleet.nodes:
                 self._results.clear(self._fleet.nodes[rank])
@@ -558,7 +558,7 @@ class Pool:
             case _:
                 self._fleet.do(effect, sum(control.desired.values()))
 
-    def _execute_failed(self, effect: plane.Effect, error: Exception) -> None:
+    def _execute_failed(self, effect: plane.PlaneEffect, error: Exception) -> None:
         """Log an effect that failed. A task that could not be sent ends with the error, rather than never."""
         _logger.error("could not execute %s of pool %r", type(effect).__name__, self.name, exc_info=error)
         if not isinstance(effect, tasks.Dispatch):
@@ -588,7 +588,7 @@ class Pool:
         node.submit(work, attempt, share, partial(self._router.not_sent, node, work))
         self._feeding.begin(work)
 
-    def _settle(self, task: int, outcome: tasks.Outcome, reason: str) -> None:
+    def _settle(self, task: int, outcome: tasks.SettleOutcome, reason: str) -> None:
         work = self._works.pop(task, None)
         if work is None:
             return
@@ -602,7 +602,7 @@ class Pool:
                 self._release_inputs(work.inputs)
         self.log.task_ended(task)
 
-    def _end(self, work: Work, outcome: tasks.Outcome, reason: str) -> None:
+    def _end(self, work: Work, outcome: tasks.SettleOutcome, reason: str) -> None:
         if outcome in ("abandoned", "unfunded"):
             reason = f"Pool {self.name!r} {reason}"
         self._router.task_ended(work)

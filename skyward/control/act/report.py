@@ -11,7 +11,7 @@ from skyward.control.decide.machines.table import Machine, MachineTable
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.lifecycle import PoolState
 from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot, StartupFailureView
-from skyward.control.observe.startup import REQUESTED, Failure, StartupTracker
+from skyward.control.observe.startup import REQUESTED, StartupFailure, StartupTracker
 
 __all__ = ["startup_failures", "view"]
 
@@ -128,7 +128,7 @@ def _startup_failures(
         machine = reconciler.book.assignments[rank].machine if rank in reconciler.book.assignments else None
         if machine is None and not gave_up:
             continue  # the node is not desired any more
-        failure = startups.failures.get(rank) or Failure(REQUESTED, plane.failure, (), now)
+        failure = startups.failures.get(rank) or StartupFailure(REQUESTED, plane.failure, (), now)
         attempt, attempts = _attempts(plane, rank, failure)
         retry = None if machine is None or gave_up else _retry_at(plane, machine)
         yield StartupFailureView(
@@ -145,7 +145,7 @@ def _startup_failures(
         )
 
 
-def _attempts(plane: ControlPlane, rank: int, failure: Failure) -> tuple[int, int]:
+def _attempts(plane: ControlPlane, rank: int, failure: StartupFailure) -> tuple[int, int]:
     """Return the number of the current or next attempt, and the maximum."""
     reconciler = plane.reconciler
     failed, refused = reconciler.attempts(rank)

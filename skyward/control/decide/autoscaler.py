@@ -15,11 +15,11 @@ from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 
-__all__ = ["Autoscaler", "Verdict"]
+__all__ = ["Autoscaler", "Evaluation"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Evaluation:
     """Result of one evaluation of the policy.
 
     Attributes:
@@ -78,7 +78,7 @@ class Autoscaler:
         self._fewer_since.clear()
         self._most_wanted.clear()
 
-    def look(self, snapshot: Snapshot, room: Mapping[str, int | None]) -> Verdict | None:
+    def look(self, snapshot: Snapshot, room: Mapping[str, int | None]) -> Evaluation | None:
         """Evaluate the policy; return None where nothing changes and nothing is held back.
 
         Args:
@@ -97,7 +97,7 @@ class Autoscaler:
         held_back = self._why_held_back(now) if after != wanted else ""
         if after == wanted == before:
             held_back = ", ".join(notes)
-        verdict = Verdict(before, after, reason, decision.victims, held_back)
+        verdict = Evaluation(before, after, reason, decision.victims, held_back)
         if verdict.changed:
             self.acted(now)
         return verdict if verdict.changed or held_back else None

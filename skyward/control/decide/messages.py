@@ -12,16 +12,16 @@ from skyward.scaling.snapshot import Demand
 __all__ = [
     "Decided",
     "DrainNode",
-    "Effect",
-    "Forget",
-    "Keep",
-    "Message",
+    "ForgetKept",
+    "KeptAdded",
     "Open",
-    "Ready",
-    "Release",
+    "PlaneEffect",
+    "PlaneMessage",
+    "ReleaseKept",
     "Resize",
     "SetBudget",
     "SetFloor",
+    "ThresholdReached",
     "Tick",
     "Unkept",
     "Use",
@@ -69,14 +69,14 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class KeptAdded:
     """Report that a node keeps a value."""
 
     entry: KeptEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseKept:
     """Request to drop these kept values."""
 
     keys: tuple[str, ...]
@@ -88,13 +88,13 @@ class Tick:
 
 
 type MachineMessage = (
-    machines.Allocated | machines.Refused | machines.Joined | machines.Failed | machines.Lost | machines.Gone
+    machines.Allocated | machines.Refused | machines.Joined | machines.Failed | machines.Lost | machines.Terminated
 )
 type TaskMessage = (
     tasks.Submitted
     | tasks.TasksFound
     | tasks.Broadcast
-    | tasks.Started
+    | tasks.StartedOnNode
     | tasks.Delivered
     | tasks.Stored
     | tasks.Dropped
@@ -103,20 +103,30 @@ type TaskMessage = (
     | tasks.Released
     | tasks.UniqueResults
     | tasks.Overdue
-    | tasks.Cancel
+    | tasks.CancelTasks
     | tasks.CancelBroadcast
     | tasks.Abandon
-    | tasks.NodeDraining
+    | tasks.RankDraining
 )
-type Message = (
-    Open | Resize | DrainNode | SetFloor | SetBudget | Use | Keep | Release | Tick | MachineMessage | TaskMessage
+type PlaneMessage = (
+    Open
+    | Resize
+    | DrainNode
+    | SetFloor
+    | SetBudget
+    | Use
+    | KeptAdded
+    | ReleaseKept
+    | Tick
+    | MachineMessage
+    | TaskMessage
 )
 
 # Effects.
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ThresholdReached:
     """Report that enough nodes are active for work to start."""
 
 
@@ -128,7 +138,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class ForgetKept:
     """Have a node drop these values."""
 
     rank: int
@@ -145,4 +155,6 @@ class Unkept:
     reason: str
 
 
-type Effect = Ready | Decided | Forget | Unkept | machines.Effect | tasks.Effect
+type PlaneEffect = (
+    ThresholdReached | Decided | ForgetKept | Unkept | machines.ReconcilerEffect | tasks.TaskManagerEffect
+)

@@ -10,22 +10,22 @@ from dataclasses import replace
 from skyward.control.decide.autoscaler import Autoscaler
 from skyward.control.decide.load import PlaneView
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.budget import DRAIN_RESERVE, LAST, Ledger
+from skyward.control.decide.machines.budget import DRAIN_RESERVE, TERMINATION_RESERVE, Ledger
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.messages import (
     Decided,
     DrainNode,
-    Effect,
-    Forget,
-    Keep,
-    Message,
+    ForgetKept,
+    KeptAdded,
     Open,
-    Ready,
-    Release,
+    PlaneEffect,
+    PlaneMessage,
+    ReleaseKept,
     Resize,
     SetBudget,
     SetFloor,
+    ThresholdReached,
     Tick,
     Unkept,
     Use,
@@ -82,9 +82,9 @@ class ControlPlane:
 
     # The step.
 
-    def handle(self, message: Message, now: float) -> list[Effect]:
+    def handle(self, message: PlaneMessage, now: float) -> list[PlaneEffect]:
         """Handle `message` at time `now`, in seconds of any monotonic clock."""
-        effects: list[Effect] = []
+        effects: list[PlaneEffect] = []
         match message:
             case tasks.Submitted(target=target) if target is not None and target in self._draining:
                 self._reconcile(machines.DrainRefused(target), now, effects)
@@ -97,15 +97,15 @@ class ControlPlane:
                 | tasks.Released()
                 | tasks.UniqueResults()
                 | tasks.Overdue()
-                | tasks.Started()
+                | tasks.StartedOnNode()
                 | tasks.Delivered()
                 | tasks.Stored()
                 | tasks.Dropped()
                 | tasks.Broadcast()
-                | tasks.Cancel()
+                | tasks.CancelTasks()
                 | tasks.CancelBroadcast()
                 | tasks.Abandon()
-                | tasks.NodeDraining()
+                | tasks.RankDraining()
             ):
                 self._do_task(message, now, effects)
             case Open():
@@ -127,12 +127,12 @@ class ControlPlane:
                     self._wake(NOTHING, "the client uses a collection and the pool has no nodes", now, effects)
                 if self.tasks.idle_since is not None:
                     self.tasks.idle_since = now
-            case Keep(entry):
+            case KeptAdded(entry):
                 self.kept.add(entry)
                 if entry.node in self._draining:
                     self._reconcile(machines.DrainRefused(entry.node), now, effects)
-            case Release(keys):
-                effects += (Forget(node, names) for node, names in self.kept.drop(keys).items())
+            case ReleaseKept(keys):
+                effects += (ForgetKept(node, names) for node, names in self.kept.drop(keys).items())
             case Tick():
                 self._tick(now, effects)
             case _:
@@ -145,16 +145,16 @@ class ControlPlane:
             self._end_uses(effects, now)
         return effects
 
-    def close(self, now: float) -> list[Effect]:
+    def close(self, now: float) -> list[PlaneEffect]:
         """Terminate every machine, whatever runs there; each must still be reported as `Gone`."""
         return [*self.reconciler.close(now)]
 
     # Tasks.
 
-    def _do_task(self, message: tasks.Message, now: float, effects: list[Effect]) -> None:
+    def _do_task(self, message: tasks.TaskManagerMessage, now: float, effects: list[PlaneEffect]) -> None:
         if isinstance(message, tasks.Submitted | tasks.Broadcast) and not any(self.desired.values()):
             self._wake(message.needs, "a task was submitted and the pool has no nodes", now, effects)
-        done: list[Effect] = [*self.tasks.handle(message, now)]
+        done: list[PlaneEffect] = [*self.tasks.handle(message, now)]
         if isinstance(message, tasks.Submitted | tasks.Broadcast) and message.kept:
             self._begin_uses(message, done, now)
         effects += done
@@ -162,7 +162,7 @@ class ControlPlane:
             self._draining.discard(rank)
             self._reconcile(machines.Emptied(rank), now, effects)
 
-    def _begin_uses(self, message: tasks.Submitted | tasks.Broadcast, effects: list[Effect], now: float) -> None:
+    def _begin_uses(self, message: tasks.Submitted | tasks.Broadcast, effects: list[PlaneEffect], now: float) -> None:
         """Record the tasks that use kept values."""
         if isinstance(message, tasks.Submitted):
             users = message.tasks
@@ -172,13 +172,13 @@ class ControlPlane:
             self._uses[task] = message.kept
             self.kept.began(message.kept, now)
 
-    def _end_uses(self, effects: list[Effect], now: float) -> None:
+    def _end_uses(self, effects: list[PlaneEffect], now: float) -> None:
         """Record the end of tasks that used kept values."""
         for effect in effects:
             if isinstance(effect, tasks.Settle):
                 self.kept.ended(self._uses.pop(effect.task, ()), now)
 
-    def _wake(self, needs: Needs, reason: str, now: float, effects: list[Effect]) -> None:
+    def _wake(self, needs: Needs, reason: str, now: float, effects: list[PlaneEffect]) -> None:
         """Launch a node that can hold `needs`, for a pool that has none."""
         able = [group for group in self.groups.values() if group.max and group.can_hold(needs)]
         if able and not self.budget_exhausted:
@@ -188,13 +188,13 @@ class ControlPlane:
 
     # Machines.
 
-    def _reconcile(self, message: machines.Message, now: float, effects: list[Effect]) -> None:
+    def _reconcile(self, message: machines.ReconcilerMessage, now: float, effects: list[PlaneEffect]) -> None:
         before = dict(self.desired)
         self.reconciler.may_empty = self.budget_exhausted or not any(group.min for group in self.groups.values())
         self.reconciler.keeping = frozenset(self.kept.holding(now))
         for effect in self.reconciler.handle(message, now):
             match effect:
-                case machines.Left(rank, reason, again):
+                case machines.NodeGone(rank, reason, again):
                     self._draining.discard(rank)
                     self._left(rank, reason, again, now, effects)
                 case machines.GiveUp(_, rank, reason):
@@ -203,7 +203,7 @@ class ControlPlane:
                     pass
             effects.append(effect)
             match effect:
-                case machines.Left(rank, reason, _, machine):
+                case machines.NodeGone(rank, reason, _, machine):
                     if gone := self.kept.leave(rank, reason):
                         effects.append(Unkept(rank, machine, gone, reason))
                 case machines.Activate(machine, rank, group):
@@ -211,7 +211,7 @@ class ControlPlane:
                     self._joined(machine, rank, self.groups[group], now, effects)
                 case machines.Drain(rank):
                     self._draining.add(rank)
-                    self._do_task(tasks.NodeDraining(rank), now, effects)
+                    self._do_task(tasks.RankDraining(rank), now, effects)
                 case _:
                     pass
         if self.reconciler.requester.over_budget and not self.ready:
@@ -222,10 +222,10 @@ class ControlPlane:
         if isinstance(message, machines.Lost) and any(self._is_short(group) for group in before):
             self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
 
-    def _record_resources(self, message: machines.Message) -> None:
+    def _record_resources(self, message: machines.ReconcilerMessage) -> None:
         """Record the resources found on a machine. Its group is given the most that any of its nodes has."""
         match message:
-            case machines.Gone(number):
+            case machines.Terminated(number):
                 self._found.pop(number, None)
             case machines.Joined(number, found) if found and (machine := self.reconciler.book.machines.get(number)):
                 self._found[number] = found
@@ -239,22 +239,22 @@ class ControlPlane:
     def _is_short(self, group: str) -> bool:
         return self.reconciler.book.count(group, "active") < self.desired.get(group, 0)
 
-    def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[Effect]) -> None:
+    def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[PlaneEffect]) -> None:
         machine = self.reconciler.book.machines.get(number)
         if machine is not None and machine.asked and machine.since == now:
             took = now - machine.asked[0]
             self._boot_seconds = took if self._boot_seconds is None else 0.7 * self._boot_seconds + 0.3 * took
         resources = {**group.resources, **self._found.get(number, {})}
-        joined = tasks.NodeJoined(rank, group.slots, group.name, resources, group.capabilities)
+        joined = tasks.RankJoined(rank, group.slots, group.name, resources, group.capabilities)
         self._do_task(joined, now, effects)
 
-    def _left(self, rank: int, reason: str, again: bool, now: float, effects: list[Effect]) -> None:
+    def _left(self, rank: int, reason: str, again: bool, now: float, effects: list[PlaneEffect]) -> None:
         if again:
-            self._do_task(tasks.NodeLost(rank, f"node {rank} died: {reason}"), now, effects)
+            self._do_task(tasks.RankLost(rank, f"node {rank} died: {reason}"), now, effects)
         elif self._evicted:
-            self._do_task(tasks.NodeRemoved(rank, self.failure, "unfunded"), now, effects)
+            self._do_task(tasks.RankRemoved(rank, self.failure, "unfunded"), now, effects)
         else:
-            self._do_task(tasks.NodeRemoved(rank, f"node {rank} is gone: {reason}"), now, effects)
+            self._do_task(tasks.RankRemoved(rank, f"node {rank} is gone: {reason}"), now, effects)
 
     def _threshold(self, group: Group) -> int:
         return self.settings.thresholds.get(group.name, group.min)
@@ -313,7 +313,7 @@ class ControlPlane:
             return f"{asked}, which do not fit even in the pool's maximum number of nodes: {most}"
         return ""
 
-    def _resize(self, bounds: Mapping[str, tuple[int, int]], now: float, effects: list[Effect]) -> None:
+    def _resize(self, bounds: Mapping[str, tuple[int, int]], now: float, effects: list[PlaneEffect]) -> None:
         for name, (least, most) in bounds.items():
             self.groups[name] = replace(self.groups[name], min=least, max=most)
         self.tasks.groups = tuple(self.groups.values())
@@ -330,7 +330,7 @@ class ControlPlane:
         after: Mapping[str, int],
         reason: str,
         now: float,
-        effects: list[Effect],
+        effects: list[PlaneEffect],
         *,
         retry_given_up: bool = False,
         drain: int | None = None,
@@ -339,7 +339,7 @@ class ControlPlane:
         self.autoscaler.acted(now)
         self._reconcile(machines.Desired(after, retry_given_up=retry_given_up, drain=drain), now, effects)
 
-    def _evaluate(self, now: float, effects: list[Effect]) -> None:
+    def _evaluate(self, now: float, effects: list[PlaneEffect]) -> None:
         """Evaluate the policy, and apply what is due now."""
         self._evaluated_at, self._evaluate_at = now, None
         if not self.ready or self.budget_exhausted or not self.elastic:
@@ -387,15 +387,15 @@ class ControlPlane:
 
     # Budget.
 
-    def _watch_budget(self, now: float, effects: list[Effect]) -> None:
+    def _watch_budget(self, now: float, effects: list[PlaneEffect]) -> None:
         """Drain every node in time for the budget, and terminate the nodes when no time is left for draining."""
         if not self.budget_exhausted and now >= self.ledger.exhausted_at(DRAIN_RESERVE):
             self._exhaust_budget(now, effects)
-        if self.budget_exhausted and not self._evicted and now >= self.ledger.exhausted_at(LAST):
+        if self.budget_exhausted and not self._evicted and now >= self.ledger.exhausted_at(TERMINATION_RESERVE):
             self._evicted = True
             self._reconcile(machines.Evict(f"the pool {self.failure}"), now, effects)
 
-    def _exhaust_budget(self, now: float, effects: list[Effect]) -> None:
+    def _exhaust_budget(self, now: float, effects: list[PlaneEffect]) -> None:
         self.budget_exhausted = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget
         reason = f"budget of ${budget:.2f} reached: ${spent:.2f} spent, nodes cost ${rate:.2f}/h; draining all nodes"
@@ -405,7 +405,7 @@ class ControlPlane:
         )
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 
-    def _set_budget(self, budget: float | None, now: float, effects: list[Effect]) -> None:
+    def _set_budget(self, budget: float | None, now: float, effects: list[PlaneEffect]) -> None:
         self.ledger.budget = budget
         if self.budget_exhausted and now < self.ledger.exhausted_at(DRAIN_RESERVE):
             self.budget_exhausted, self._evicted, self.failure = False, False, ""
@@ -428,18 +428,18 @@ class ControlPlane:
         if self.reconciler.requester.retry_at is not None:
             yield self.reconciler.requester.retry_at
         if not self._evicted:
-            yield self.ledger.exhausted_at(LAST if self.budget_exhausted else DRAIN_RESERVE) + 0.001
+            yield self.ledger.exhausted_at(TERMINATION_RESERVE if self.budget_exhausted else DRAIN_RESERVE) + 0.001
         if self.ready and self.elastic:
             yield from self._due_evaluations()
 
-    def _tick(self, now: float, effects: list[Effect]) -> None:
+    def _tick(self, now: float, effects: list[PlaneEffect]) -> None:
         if self.tasks.waits() and now >= self._recalled_at + RECALL_TICK:
             self._recalled_at = now
             self._do_task(tasks.CheckPrefetched(), now, effects)
         retry_at = self.reconciler.requester.retry_at
         if now >= self._reconciled_at + self.settings.tick or (retry_at is not None and now >= retry_at):
             self._reconciled_at = now
-            self._reconcile(machines.Tick(), now, effects)
+            self._reconcile(machines.Reconcile(), now, effects)
         if self.ready and now >= min(self._due_evaluations()):
             self._evaluate(now, effects)
 
@@ -452,12 +452,12 @@ class ControlPlane:
             if idle_at > self._evaluated_at:
                 yield idle_at
 
-    def _after(self, message: Message, now: float, effects: list[Effect]) -> None:
+    def _after(self, message: PlaneMessage, now: float, effects: list[PlaneEffect]) -> None:
         if not self.ready and self._enough():
             self.ready = True
             self.reconciler.opening = False
             self.autoscaler.begin(now)
-            effects.append(Ready())
+            effects.append(ThresholdReached())
         if self.budget_exhausted and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now))
         elif self.ready and self.reconciler.given_up and self.tasks.waiting and (shapes := self._hopeless_shapes()):
@@ -501,7 +501,7 @@ class ControlPlane:
         after: Mapping[str, int],
         reason: str,
         now: float,
-        effects: list[Effect],
+        effects: list[PlaneEffect],
         held_back: str = "",
     ) -> None:
         event = DecisionEvent(now, by, self.policy.name, self._view.inputs(now), before, after, reason, held_back)

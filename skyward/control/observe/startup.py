@@ -14,7 +14,7 @@ from typing import Protocol
 from skyward.bootstrap import PhaseEvent
 from skyward.errors import JournalError
 
-__all__ = ["REQUESTED", "Failure", "NodeStartup", "StartupTracker", "UsualTimes"]
+__all__ = ["REQUESTED", "NodeStartup", "StartupFailure", "StartupTracker", "UsualTimes"]
 
 SAMPLES = 9
 """Latest starts that count for usual durations; also the maximum that one pool adds to the record."""
@@ -158,7 +158,7 @@ class NodeStartup:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StartupFailure:
     """The latest failed start of a rank.
 
     Attributes:
@@ -185,7 +185,7 @@ class StartupTracker:
 
     def __init__(self, record: Durations) -> None:
         self.usual = UsualTimes(record)
-        self.failures: dict[int, Failure] = {}
+        self.failures: dict[int, StartupFailure] = {}
         self.on_phase: OnPhase | None = None
         self._starts: OrderedDict[int, deque[NodeStartup]] = OrderedDict()
 
@@ -226,7 +226,7 @@ class StartupTracker:
         while len(self._starts) > 1 and sum(each.size for each in self._all()) > LOGS:
             self._starts.popitem(last=False)
         first, *lines = reason.strip().splitlines()
-        self.failures[rank] = Failure(phase, first.removesuffix(":"), tuple(lines[-3:]), time.monotonic())
+        self.failures[rank] = StartupFailure(phase, first.removesuffix(":"), tuple(lines[-3:]), time.monotonic())
 
     def phase(self, rank: int, machine: int) -> str:
         """Return the phase that the start of a machine is in, or ended in."""

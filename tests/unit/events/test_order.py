@@ -95,7 +95,7 @@ class Observed(World):
         self.observer = EventPublisher(self.bus, self.plane, self.works, self.broadcasts, startups, lambda: 0.0)
         self.buffer = self.bus.subscribe(ev.BaseEvent)
 
-    def tell(self, message: plane.Message) -> list[plane.Effect]:
+    def tell(self, message: plane.PlaneMessage) -> list[plane.PlaneEffect]:
         if isinstance(message, tasks.Submitted):
             self.works.update((number, self.work(number)) for number in message.tasks)
         if isinstance(message, tasks.Broadcast):
@@ -179,7 +179,7 @@ def act(world: Observed, what: str, number: int) -> None:
         case "broadcast":
             world.tell(tasks.Broadcast(world.plane.tasks.number()))
         case "cancel":
-            world.tell(tasks.Cancel(tuple(world.works)[number : number + 1]))
+            world.tell(tasks.CancelTasks(tuple(world.works)[number : number + 1]))
         case "finish" | "fail" | "kill slot" if len(running) > number:
             outcome = {"finish": "value", "fail": "error"}.get(what, "lost")
             world.tell(tasks.Ended(running[number], world.sent[running[number]], outcome, 1.0))  # type: ignore[arg-type]  # one of the literals
@@ -204,7 +204,9 @@ def act(world: Observed, what: str, number: int) -> None:
         case "keep" | "keep for no time" if world.plane.tasks.node(number) is not None:
             keep_for = 200.0 if what == "keep" else 0.0
             key = f"{len(world.said)}"
-            world.tell(plane.Keep(KeptEntry(KeptInfo(key, "model", "Net", 1, keep_for), number, "p", 0, world.now)))
+            world.tell(
+                plane.KeptAdded(KeptEntry(KeptInfo(key, "model", "Net", 1, keep_for), number, "p", 0, world.now))
+            )
             world.tell(tasks.Submitted((world.plane.tasks.number(),), number, kept=(key,)))
         case "resize":
             world.tell(plane.Resize({"a": (min(number, 1), number)}))

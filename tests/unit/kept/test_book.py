@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import DrainNode, Forget, Keep, Release, SetBudget, Unkept
+from skyward.control.decide.messages import DrainNode, ForgetKept, KeptAdded, ReleaseKept, SetBudget, Unkept
 from skyward.control.decide.plane import undrainable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import KeptLostError, UsageError
@@ -130,7 +130,7 @@ def pool(up: int, least: int = 0, **settings: object) -> World:
 def keep(world: World, node: int, key: str = "a", name: str = "model", keep_for: float = HOUR) -> KeptEntry:
     entry = kept(key, node, name, keep_for=keep_for)
     entry.used_at = world.now
-    world.tell(Keep(entry))
+    world.tell(KeptAdded(entry))
     return entry
 
 
@@ -203,7 +203,7 @@ class TestScalingDown:
     def test_dropped_value_holds_no_node(self) -> None:
         world = pool(2)
         keep(world, 1)
-        assert world.tell(Release(("a",))) == [Forget(1, ("a",))]
+        assert world.tell(ReleaseKept(("a",))) == [ForgetKept(1, ("a",))]
         world.wait(300)
         world.deliver()
         assert ranks(world) == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from skyward.control.act.nodes.replication import Replicator
-from skyward.control.decide.collections import Contents
+from skyward.control.decide.collections import CollectionContents
 from skyward.errors import CollectionLostError, CollectionUnavailableError, PoolClosedError
 from skyward.process import background
 from skyward.process.background_tasks import BackgroundTasks
@@ -76,7 +76,7 @@ class ClusterManager:
         self._changed = asyncio.Event()
         self._up: set[Node] = set()
         self._era = 0
-        self._contents = Contents()
+        self._contents = CollectionContents()
         self._client: ClusterClient | None = None
         self._entering: asyncio.Task[ClusterClient | str] | None = None
         self._users = 0

@@ -69,10 +69,10 @@ class Fleet:
         self._background = BackgroundTasks()
         self._strays = BackgroundTasks()
 
-    def do(self, effect: machines.Effect, total: int) -> None:
+    def do(self, effect: machines.ReconcilerEffect, total: int) -> None:
         """Execute an effect. `total`: desired number of nodes."""
         match effect:
-            case machines.Request(group, place, numbers):
+            case machines.Launch(group, place, numbers):
                 self._asked.update(numbers)
                 self._owners.update(dict.fromkeys(numbers, self._launchers[group]))
                 self._background.spawn(self._request(self._launchers[group], place, numbers))
@@ -80,7 +80,7 @@ class Fleet:
                 self._starting[machine] = self._background.spawn(self._bring_up(machine, rank))
             case machines.Activate():
                 self.announce(total)
-            case machines.Left(rank, reason, again):
+            case machines.NodeGone(rank, reason, again):
                 if self.nodes.pop(rank, None) is None and again:
                     self.startups.refused(rank, reason)
             case machines.Terminate(machine, reason):
@@ -197,7 +197,7 @@ class Fleet:
             return
         self._instances.pop(machine, None)
         self._owners.pop(machine, None)
-        self._tell(machines.Gone(machine))
+        self._tell(machines.Terminated(machine))
 
     def _on_event(self, node: Node, event: Event) -> None:
         if isinstance(event, NodeReport):

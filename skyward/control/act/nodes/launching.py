@@ -22,7 +22,7 @@ from skyward.bootstrap import (
     has_own_environment,
 )
 from skyward.control.act.nodes.node import Node, OnEvent, OnLost
-from skyward.control.act.nodes.offers import ASK_WITHIN, Offered, find_offers, provider_config
+from skyward.control.act.nodes.offers import ASK_WITHIN, SourceOffer, find_offers, provider_config
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.startup import StartupTracker
@@ -86,7 +86,7 @@ class Launcher:
         self._group = group
         self._specs = specs
         self._options = options
-        self._offers: dict[MachineSource, Offered] = {}
+        self._offers: dict[MachineSource, SourceOffer] = {}
         self._clusters: dict[MachineSource, Cluster] = {}
         self._entries: dict[MachineSource, int] = {}
         self._standing: dict[MachineSource, list[Instance]] = {}
@@ -155,7 +155,7 @@ class Launcher:
         """Take over the machines that another process had in this group. This launcher is to terminate them."""
         self._earlier = tuple(earlier)
         for entry in earlier:
-            offered: Offered = entry.offered
+            offered: SourceOffer = entry.offered
             self._offers.setdefault(offered.place, offered)
             self._entries[offered.place] = entry.number
             self._inventory.known.update(machine.instance.id for machine in entry.machines)
@@ -216,7 +216,7 @@ class Launcher:
 
     async def _find_standing(self, entry: ClusterEntry) -> None:
         """Find the machines of another process that still exist: `provision` hands these out first."""
-        offered: Offered = entry.offered
+        offered: SourceOffer = entry.offered
         place, cluster = offered.place, entry.cluster
         if cluster is None:
             return

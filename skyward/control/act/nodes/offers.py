@@ -14,7 +14,7 @@ from skyward.providers.protocol import Offer, Provider, ProviderConfig, acts_on,
 from skyward.specs import Spec
 from skyward.specs.options import Selection
 
-__all__ = ["ASK_WITHIN", "FoundOffers", "Offered", "find_offers", "provider_config"]
+__all__ = ["ASK_WITHIN", "FoundOffers", "SourceOffer", "find_offers", "provider_config"]
 
 ASK_WITHIN = 120.0
 """Default timeout of a provider's listing of offers in seconds; `provision_timeout` overrides it."""
@@ -26,7 +26,7 @@ MOST_PLACES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class SourceOffer:
     """A machine source with the provider, spec, and offer to launch machines from. `spec` requests its market."""
 
     place: MachineSource
@@ -85,8 +85,8 @@ def _accelerators(name: str | None, count: float) -> str:
     return f"{name}:{count:g}" if name and count not in (0, 1) else name or ""
 
 
-def _restored(place: MachineSource, spec: Spec, offer: Offer, config: ProviderConfig) -> Offered:
-    return Offered(place, config.create_provider(), spec, offer, config)
+def _restored(place: MachineSource, spec: Spec, offer: Offer, config: ProviderConfig) -> SourceOffer:
+    return SourceOffer(place, config.create_provider(), spec, offer, config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class FoundOffers:
         notes: one notice for each provider that was left out because it did not list its offers.
     """
 
-    offered: tuple[Offered, ...]
+    offered: tuple[SourceOffer, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -162,7 +162,7 @@ def _left_out(config: ProviderConfig, reason: str) -> str:
     return f"Provider {config.name!r} is left out, because it did not list its offers: {reason}."
 
 
-def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iterator[Offered]:
+def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iterator[SourceOffer]:
     """Yield the distinct sources of `candidates`, at most `MOST_PLACES` of each provider and market."""
     configs = [answer.config for answer in answers]
     count: Counter[tuple[int, str]] = Counter()
@@ -177,7 +177,7 @@ def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iter
             continue
         known.add(place)
         count[position, one.market] += 1
-        yield Offered(place, answer.provider, replace(answer.spec, allocation=one.market), one.offer, answer.config)
+        yield SourceOffer(place, answer.provider, replace(answer.spec, allocation=one.market), one.offer, answer.config)
 
 
 def provider_config(spec: Spec) -> ProviderConfig:

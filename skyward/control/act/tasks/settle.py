@@ -6,7 +6,7 @@ from dataclasses import replace
 from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.control.act.tasks.remote_results import RemoteResult
 from skyward.control.act.tasks.task import EncodedResult, Work
-from skyward.control.decide.tasks.messages import Outcome, Settle
+from skyward.control.decide.tasks.messages import Settle, SettleOutcome
 from skyward.errors import (
     BudgetExhaustedError,
     KeptLostError,
@@ -41,7 +41,7 @@ def final(work: Work, settled: Settle) -> Settle:
 
 def settle(
     work: Work,
-    outcome: Outcome | BaseException,
+    outcome: SettleOutcome | BaseException,
     reason: str = "",
     arrived: EncodedResult | RemoteResult | None = None,
 ) -> None:
@@ -59,7 +59,7 @@ _NOTHING = Outgoing(Payload(b""))
 
 
 def _settle(
-    work: Work, outcome: Outcome | BaseException, reason: str, arrived: EncodedResult | RemoteResult | None
+    work: Work, outcome: SettleOutcome | BaseException, reason: str, arrived: EncodedResult | RemoteResult | None
 ) -> None:
     work.running = False
     work.ended_at = time.monotonic()
@@ -82,7 +82,7 @@ def _settle(
 
 def _error(
     work: Work,
-    outcome: Outcome | BaseException,
+    outcome: SettleOutcome | BaseException,
     reason: str,
     arrived: EncodedResult | RemoteResult | None,
 ) -> BaseException:

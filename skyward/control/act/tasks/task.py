@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from skyward.control.act.tasks import stopping
-from skyward.control.act.tasks.inputs import Inputs
+from skyward.control.act.tasks.inputs import TaskInputs
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer
 from skyward.control.observe.costs import FREE, SlotPrice
@@ -462,7 +462,7 @@ class Work:
     is_leaving: bool = False
     coming: int = 0
     left: EncodedResult | None = None
-    inputs: Inputs | None = None
+    inputs: TaskInputs | None = None
     broken: BaseException | None = None
     unwanted: str = ""
     restores: "RemoteResult | None" = None
@@ -517,7 +517,7 @@ class BroadcastWork:
     needs: Needs = NOTHING
     name: str = ""
     retries: Retries = NO_RETRIES
-    inputs: Inputs | None = None
+    inputs: TaskInputs | None = None
     where: Several = ALL
     of_call: "tuple[Kept[Any], ...]" = ()
     number: int = 0
@@ -529,5 +529,5 @@ class BroadcastWork:
         return (*self.of_call, *_kept_of(self.inputs))
 
 
-def _kept_of(inputs: Inputs | None) -> "tuple[Kept[Any], ...]":
+def _kept_of(inputs: TaskInputs | None) -> "tuple[Kept[Any], ...]":
     return () if inputs is None else tuple(handle for value in inputs.arrived for handle in value.kept)

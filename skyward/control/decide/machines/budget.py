@@ -7,7 +7,7 @@ __all__ = ["DRAIN_RESERVE", "Ledger"]
 DRAIN_RESERVE = 60.0
 """Seconds of running that each machine is committed for: about what draining it takes."""
 
-LAST = 10.0
+TERMINATION_RESERVE = 10.0
 """Seconds of running that are reserved for terminating a machine, whatever runs on it."""
 
 

@@ -9,25 +9,25 @@ from skyward.control.decide.machines.sources import MachineSource
 __all__ = [
     "Activate",
     "Allocated",
-    "Cause",
+    "Departure",
     "Desired",
     "Drain",
     "DrainRefused",
-    "Effect",
     "Emptied",
     "Evict",
     "Failed",
     "GiveUp",
-    "Gone",
     "Install",
     "Joined",
-    "Left",
+    "Launch",
     "Lost",
-    "Message",
+    "NodeGone",
+    "Reconcile",
+    "ReconcilerEffect",
+    "ReconcilerMessage",
     "Refused",
-    "Request",
     "Terminate",
-    "Tick",
+    "Terminated",
 ]
 
 # Messages. A machine is known by the number that the reconciler gave it in its request.
@@ -103,7 +103,7 @@ class DrainRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Terminated:
     """Report that a machine is terminated."""
 
     machine: int
@@ -117,20 +117,22 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Reconcile:
     """Report that time has passed."""
 
 
-type Message = Desired | Allocated | Refused | Joined | Failed | Lost | Emptied | DrainRefused | Gone | Evict | Tick
+type ReconcilerMessage = (
+    Desired | Allocated | Refused | Joined | Failed | Lost | Emptied | DrainRefused | Terminated | Evict | Reconcile
+)
 
 
 # Effects.
 
-type Cause = Literal["lost", "failed", "refused", "removed"]
+type Departure = Literal["lost", "failed", "refused", "removed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Launch:
     """Launch these machines. Idempotent for each machine number."""
 
     group: str
@@ -164,7 +166,7 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class NodeGone:
     """Report that the node of a rank is gone.
 
     Attributes:
@@ -177,12 +179,12 @@ class Left:
     reason: str
     again: bool
     machine: int = 0
-    cause: Cause = "removed"
+    cause: Departure = "removed"
 
 
 @dataclass(frozen=True, slots=True)
 class Terminate:
-    """Terminate a machine in any state; repeated until it is `Gone`."""
+    """Terminate a machine in any state; repeated until it is `Terminated`."""
 
     machine: int
     reason: str
@@ -198,4 +200,4 @@ class GiveUp:
     machine: int = 0
 
 
-type Effect = Request | Install | Activate | Drain | Left | Terminate | GiveUp
+type ReconcilerEffect = Launch | Install | Activate | Drain | NodeGone | Terminate | GiveUp

@@ -17,24 +17,24 @@ from skyward.control.decide.machines.instance import after_request_timeout
 from skyward.control.decide.machines.messages import (
     Activate,
     Allocated,
-    Cause,
+    Departure,
     Desired,
     Drain,
     DrainRefused,
-    Effect,
     Emptied,
     Evict,
     Failed,
     GiveUp,
-    Gone,
     Install,
     Joined,
-    Left,
     Lost,
-    Message,
+    NodeGone,
+    Reconcile,
+    ReconcilerEffect,
+    ReconcilerMessage,
     Refused,
     Terminate,
-    Tick,
+    Terminated,
 )
 from skyward.control.decide.machines.requests import Limits, Requester
 from skyward.control.decide.machines.sources import MachineSource
@@ -108,9 +108,9 @@ class Reconciler:
         """Return the number of nodes that take tasks, or will."""
         return self.book.count(group, "active") + self.book.count(group, "booting")
 
-    def handle(self, message: Message, now: float) -> list[Effect]:
+    def handle(self, message: ReconcilerMessage, now: float) -> list[ReconcilerEffect]:
         """Handle `message` at time `now`; return effects, in order."""
-        effects: list[Effect] = []
+        effects: list[ReconcilerEffect] = []
         match message:
             case Desired(nodes, victims, retry_given_up, drain):
                 self.desired.update(nodes)
@@ -140,11 +140,11 @@ class Reconciler:
             case DrainRefused(rank):
                 if (machine := self.book.seated(rank, "STOP_REQUESTED")) is not None:
                     self._reactivate(machine, "it has work again", now, effects)
-            case Gone(number):
+            case Terminated(number):
                 self._gone(number, now, effects)
             case Evict(reason):
                 self._evict(reason, now, effects)
-            case Tick():
+            case Reconcile():
                 self._check_deadlines(now, effects)
         if not self.closing and not isinstance(message, DrainRefused):
             self._converge(now, effects)
@@ -152,14 +152,14 @@ class Reconciler:
         self._update_state(now)
         return [self._completed(effect) for effect in effects]
 
-    def close(self, now: float) -> list[Effect]:
+    def close(self, now: float) -> list[ReconcilerEffect]:
         """Terminate every machine, in any state; nothing is launched any more."""
         self.closing = True
-        effects: list[Effect] = []
+        effects: list[ReconcilerEffect] = []
         self._evict("the pool is closing", now, effects)
         return effects
 
-    def _evict(self, reason: str, now: float, effects: list[Effect]) -> None:
+    def _evict(self, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
         for machine in self.book:
             match machine.state:
                 case "QUEUED" if not machine.asked:
@@ -176,7 +176,7 @@ class Reconciler:
 
     # Transitions of one machine.
 
-    def _allocated(self, number: int, now: float, effects: list[Effect]) -> None:
+    def _allocated(self, number: int, now: float, effects: list[ReconcilerEffect]) -> None:
         machine = self.book.machines.get(number)
         if machine is None:
             self._orphans[number] = now
@@ -194,7 +194,7 @@ class Reconciler:
         else:
             self._terminate(machine, NOT_NEEDED, now, effects)
 
-    def _refused(self, number: int, reason: str, now: float, effects: list[Effect]) -> None:
+    def _refused(self, number: int, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
         machine = self.book.machines.get(number)
         if machine is None or machine.state != "REQUESTED":
             return
@@ -207,7 +207,7 @@ class Reconciler:
         if machine.wanted and self.opening and self._refusals[rank] >= self.limits.refusals:
             self._give_up(machine, reason, effects)
 
-    def _joined(self, number: int, now: float, effects: list[Effect]) -> None:
+    def _joined(self, number: int, now: float, effects: list[ReconcilerEffect]) -> None:
         machine = self.book.machines.get(number)
         if machine is None or machine.state != "INSTALLING":
             return
@@ -218,7 +218,9 @@ class Reconciler:
             self._backoff.worked(machine.place)
         effects.append(Activate(number, machine.rank, machine.group))
 
-    def _ended(self, number: int, reason: str, now: float, effects: list[Effect], *, lost: bool = False) -> None:
+    def _ended(
+        self, number: int, reason: str, now: float, effects: list[ReconcilerEffect], *, lost: bool = False
+    ) -> None:
         """Handle a machine that failed to become a node, or died: `lost`, which does not count against its source."""
         machine = self.book.machines.get(number)
         match machine.state if machine is not None else None:
@@ -236,7 +238,7 @@ class Reconciler:
             case _:
                 pass  # a late report
 
-    def _gone(self, number: int, now: float, effects: list[Effect]) -> None:
+    def _gone(self, number: int, now: float, effects: list[ReconcilerEffect]) -> None:
         self._orphans.pop(number, None)
         self._ended(number, "its machine is gone", now, effects, lost=True)
         machine = self.book.machines.get(number)
@@ -247,26 +249,26 @@ class Reconciler:
             self.ledger.shut(number, now)
 
     def _terminate(
-        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+        self, machine: Machine, reason: str, now: float, effects: list[ReconcilerEffect], cause: Departure = "removed"
     ) -> None:
         self._leave(machine, reason, now, effects, cause)
         self.book.move(machine, "TERMINATING", now, reason)
         effects.append(Terminate(machine.id, reason))
 
     def _leave(
-        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+        self, machine: Machine, reason: str, now: float, effects: list[ReconcilerEffect], cause: Departure = "removed"
     ) -> None:
         if self.book.vacate(machine, now, reason):
-            effects.append(Left(machine.rank, reason, False, machine.id, cause))
+            effects.append(NodeGone(machine.rank, reason, False, machine.id, cause))
 
-    def _drop(self, machine: Machine, reason: str, now: float, effects: list[Effect]) -> None:
+    def _drop(self, machine: Machine, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
         """Forget a machine that was never requested."""
         self._leave(machine, reason, now, effects)
         self.book.forget(machine)
         self.ledger.shut(machine.id, now)
 
     def _orphan(
-        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+        self, machine: Machine, reason: str, now: float, effects: list[ReconcilerEffect], cause: Departure = "removed"
     ) -> None:
         """Forget a machine that should not exist, and terminate it: a request that failed or was not answered may have
         succeeded, and the orphan costs money until it is known to be gone."""
@@ -276,15 +278,15 @@ class Reconciler:
         self._orphans[machine.id] = now
         effects.append(Terminate(machine.id, reason))
 
-    def _give_up(self, machine: Machine, reason: str, effects: list[Effect]) -> None:
+    def _give_up(self, machine: Machine, reason: str, effects: list[ReconcilerEffect]) -> None:
         self._given_up[machine.rank] = machine.group
         effects.append(GiveUp(machine.group, machine.rank, reason, machine.id))
 
-    def _reactivate(self, machine: Machine, why: str, now: float, effects: list[Effect]) -> None:
+    def _reactivate(self, machine: Machine, why: str, now: float, effects: list[ReconcilerEffect]) -> None:
         self.book.move(machine, "RUNNING", now, why)
         effects.append(Activate(machine.id, machine.rank, machine.group))
 
-    def _check_deadlines(self, now: float, effects: list[Effect]) -> None:
+    def _check_deadlines(self, now: float, effects: list[ReconcilerEffect]) -> None:
         limits = self.limits
         for machine in self.book:
             stayed = now - machine.since
@@ -307,7 +309,7 @@ class Reconciler:
                 self._orphans[number] = now
                 effects.append(Terminate(number, NOT_NEEDED))
 
-    def _check_request(self, machine: Machine, now: float, effects: list[Effect]) -> None:
+    def _check_request(self, machine: Machine, now: float, effects: list[ReconcilerEffect]) -> None:
         limits = self.limits
         match after_request_timeout(now, limits.request, limits.refusals, machine.asked):
             case "QUEUED" if machine.wanted:
@@ -319,7 +321,7 @@ class Reconciler:
 
     # Scaling.
 
-    def _converge(self, now: float, effects: list[Effect]) -> None:
+    def _converge(self, now: float, effects: list[ReconcilerEffect]) -> None:
         everything_goes = self._everything_goes(self.desired)
         if not everything_goes and (head := self.book.seated(0, "STOP_REQUESTED")) is not None:
             self._reactivate(head, "it is the head, and nodes are wanted again", now, effects)
@@ -343,7 +345,7 @@ class Reconciler:
     def _everything_goes(self, desired: Mapping[str, int]) -> bool:
         return self.may_empty and not any(desired.values())
 
-    def _keep_leaving(self, group: str, wanted: int, now: float, effects: list[Effect]) -> int:
+    def _keep_leaving(self, group: str, wanted: int, now: float, effects: list[ReconcilerEffect]) -> int:
         """Keep up to `wanted` leaving nodes instead of launching others; return the number."""
         leaving = self.book.of(group, "leaving")
         unwanted = [machine for machine in leaving if machine.state == "REQUESTED"]
@@ -384,7 +386,7 @@ class Reconciler:
         there = [machine for machine in self.book.of(group, "active", "booting") if everything or machine.rank]
         return sorted(there, key=order)
 
-    def _shrink(self, group: str, excess: int, everything: bool, now: float, effects: list[Effect]) -> None:
+    def _shrink(self, group: str, excess: int, everything: bool, now: float, effects: list[ReconcilerEffect]) -> None:
         """Remove surplus nodes of a group."""
         for machine in self._going_first(group, self._victims, everything)[:excess]:
             match machine.state:
@@ -400,7 +402,7 @@ class Reconciler:
                 case _:
                     self._terminate(machine, NOT_NEEDED, now, effects)
 
-    def _drain(self, machine: Machine, now: float, effects: list[Effect]) -> None:
+    def _drain(self, machine: Machine, now: float, effects: list[ReconcilerEffect]) -> None:
         self.book.move(machine, "STOP_REQUESTED", now)
         effects.append(Drain(machine.rank, machine.id))
 
@@ -416,8 +418,8 @@ class Reconciler:
                 self._life.move("watching", now)
             self._life.move(target, now)
 
-    def _completed(self, effect: Effect) -> Effect:
+    def _completed(self, effect: ReconcilerEffect) -> ReconcilerEffect:
         """Complete a report of a removed node: only the end of the step decides whether its rank is filled again."""
-        if isinstance(effect, Left) and effect.rank in self.book.assignments:
+        if isinstance(effect, NodeGone) and effect.rank in self.book.assignments:
             return replace(effect, again=True)
         return effect

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.machines.instance import launch_now
-from skyward.control.decide.machines.messages import Effect, Request
+from skyward.control.decide.machines.messages import Launch, ReconcilerEffect
 from skyward.control.decide.machines.sources import FIRST_PAUSE, Backoff, MachineSource
 from skyward.control.decide.machines.table import Machine, MachineTable
 
@@ -59,7 +59,7 @@ class Requester:
         self._ledger = ledger
         self._limits = limits
 
-    def request(self, groups: Iterable[str], now: float, effects: list[Effect]) -> None:
+    def request(self, groups: Iterable[str], now: float, effects: list[ReconcilerEffect]) -> None:
         """Request the queued machines of `groups` that are due."""
         self.retry_at, self.over_budget = None, False
         ready: dict[str, list[Machine]] = {}
@@ -85,7 +85,7 @@ class Requester:
         speed = UNLIMITED if self._limits.upscaling_speed is None else self._limits.upscaling_speed
         return launch_now(waiting, requested, running, speed, self._limits.concurrent_launches)
 
-    def _request_some(self, group: str, machines: list[Machine], now: float, effects: list[Effect]) -> None:
+    def _request_some(self, group: str, machines: list[Machine], now: float, effects: list[ReconcilerEffect]) -> None:
         place = self.backoff.choose(self._places[group], now)
         if place is None:
             self._retry(min(map(self.backoff.ready_at, self._places[group])))
@@ -100,7 +100,7 @@ class Requester:
             self._ledger.reserve(machine.id, place.hourly_price)
             self._book.move(machine, "REQUESTED", now)
         if machines:
-            effects.append(Request(group, place, tuple(machine.id for machine in machines)))
+            effects.append(Launch(group, place, tuple(machine.id for machine in machines)))
 
     def _retry(self, at: float) -> None:
         self.retry_at = at if self.retry_at is None else min(self.retry_at, at)

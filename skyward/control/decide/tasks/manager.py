@@ -22,30 +22,30 @@ from skyward.control.decide.tasks.messages import (
     Abandon,
     Broadcast,
     BroadcastEnded,
-    Cancel,
     CancelBroadcast,
+    CancelTasks,
     CheckPrefetched,
     Delivered,
     Dispatch,
     Dropped,
-    Effect,
     Ended,
     Member,
-    Message,
-    NodeDraining,
-    NodeJoined,
-    NodeLost,
-    NodeRemoved,
-    Outcome,
     Overdue,
+    RankDraining,
+    RankJoined,
+    RankLost,
+    RankRemoved,
     Recall,
     Released,
     Requeue,
     Settle,
-    Started,
+    SettleOutcome,
+    StartedOnNode,
     Stop,
     Stored,
     Submitted,
+    TaskManagerEffect,
+    TaskManagerMessage,
     TasksFound,
     UniqueResults,
     Withheld,
@@ -204,22 +204,22 @@ class TaskManager:
 
     # Transitions.
 
-    def handle(self, message: Message, now: float) -> list[Effect]:
+    def handle(self, message: TaskManagerMessage, now: float) -> list[TaskManagerEffect]:
         """Handle `message` at time `now`, in seconds of any monotonic clock; return effects, in order."""
-        effects: list[Effect] = []
+        effects: list[TaskManagerEffect] = []
         self._now = now
         match message:
             case Submitted():
                 self._submit(message, effects)
             case Broadcast():
                 self._open_broadcast(message, effects)
-            case NodeJoined():
+            case RankJoined():
                 self._join(message, now, effects)
             case TasksFound():
                 self._take_over(message, now)
-            case NodeDraining(rank):
+            case RankDraining(rank):
                 self._drain(rank, effects)
-            case NodeLost(rank, reason):
+            case RankLost(rank, reason):
                 self._locality.left(rank)
                 self._lose(rank, reason, effects)
                 self._free_share(rank)
@@ -228,14 +228,14 @@ class TaskManager:
                 self._end_overdue(tasks, rank, now, effects)
                 self._lose(rank, reason, effects)
                 self._free_share(rank)
-            case NodeRemoved(rank, reason, outcome):
+            case RankRemoved(rank, reason, outcome):
                 self._locality.left(rank)
                 self._lose(rank, reason, effects, outcome)
                 withheld = [task for task in self._withheld if self._tasks[task].target == rank]
                 for task in (*self._waiting.drop_pinned(rank), *withheld):
                     self._settle(task, outcome, reason, effects)
                 self._free_share(rank)
-            case Started(task):
+            case StartedOnNode(task):
                 if (record := self._tasks.get(task)) is not None and record.status in ("sent", "recalled"):
                     record.life.move("running", now)
                 return effects
@@ -263,7 +263,7 @@ class TaskManager:
                     self._waiting.put_back(task, record.needs, record.target)
             case UniqueResults(rank, count):
                 self._holding[rank] = count
-            case Cancel(tasks):
+            case CancelTasks(tasks):
                 self._cancel(tasks, effects)
             case CancelBroadcast(broadcast) if broadcast in self._broadcasts:
                 broadcast_state = self._broadcasts[broadcast]
@@ -288,7 +288,7 @@ class TaskManager:
             self.idle_since = now
         return effects
 
-    def _submit(self, new: Submitted, effects: list[Effect]) -> None:
+    def _submit(self, new: Submitted, effects: list[TaskManagerEffect]) -> None:
         for task in new.tasks:
             blobs, bound = new.blobs.get(task, _NO_BLOBS), bool(new.kept)
             self._tasks[task] = TaskState(task, new.target, new.replayable, new.needs, new.retries, blobs, bound)
@@ -298,7 +298,7 @@ class TaskManager:
             for task in new.tasks:
                 self._settle(task, "infeasible", reason, effects)
 
-    def _open_broadcast(self, new: Broadcast, effects: list[Effect]) -> None:
+    def _open_broadcast(self, new: Broadcast, effects: list[TaskManagerEffect]) -> None:
         ranks = new.ranks
         if ranks is None:
             ranks = tuple(rank for rank in self._table.ranks if self.could_hold(rank, new.needs))
@@ -320,7 +320,7 @@ class TaskManager:
         whole = {name: free + sum(used.get(name, 0.0) for used in in_use) for name, free in node.free.items()}
         return needs.fit(whole, node.capabilities)
 
-    def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
+    def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[TaskManagerEffect]) -> None:
         task = self.number()
         record = self._broadcasts[broadcast]
         new = TaskState(task, rank, True, record.needs, record.retries, bound=record.bound)
@@ -331,7 +331,7 @@ class TaskManager:
         self._waiting.add(task, record.needs, rank)
         effects.append(Member(broadcast, task, rank))
 
-    def _join(self, joined: NodeJoined, now: float, effects: list[Effect]) -> None:
+    def _join(self, joined: RankJoined, now: float, effects: list[TaskManagerEffect]) -> None:
         rank = joined.rank
         self._table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
         for broadcast, record in self._broadcasts.items():
@@ -354,7 +354,7 @@ class TaskManager:
             if rank not in record.over and not any(self._tasks[task].target == rank for task in record.members):
                 record.given.discard(rank)
 
-    def _end_overdue(self, tasks: Iterable[int], rank: int, now: float, effects: list[Effect]) -> None:
+    def _end_overdue(self, tasks: Iterable[int], rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
         """End tasks that are past their timeout or were asked to stop, without a retry."""
         for task in tasks:
             record = self._tasks.get(task)
@@ -365,12 +365,12 @@ class TaskManager:
                 self._broadcasts[record.broadcast].over.add(rank)
             self._settle(task, "cancelled" if record.is_cancelled else "timeout", "", effects)
 
-    def _drain(self, rank: int, effects: list[Effect]) -> None:
+    def _drain(self, rank: int, effects: list[TaskManagerEffect]) -> None:
         if self._table.takes(rank):
             self._table.retire(rank)
             self._recall_surplus(rank, self._table.nodes[rank], len(self._tasks), effects)
 
-    def _lose(self, rank: int, reason: str, effects: list[Effect], outcome: Outcome = "lost") -> None:
+    def _lose(self, rank: int, reason: str, effects: list[TaskManagerEffect], outcome: SettleOutcome = "lost") -> None:
         withheld = (task for task in self._withheld if self._tasks[task].target == rank)
         unkept = {task for task in (*self._waiting.pinned_to(rank), *withheld) if self._tasks[task].bound}
         self._settle_waiting(unkept, "unkept" if outcome == "lost" else outcome, reason, effects)
@@ -402,7 +402,7 @@ class TaskManager:
         record.attempt += 1
         self._waiting.put_back(task, record.needs, record.target)
 
-    def _end(self, ended: Ended, now: float, effects: list[Effect]) -> None:
+    def _end(self, ended: Ended, now: float, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.get(ended.task)
         if record is None or record.node != ended.rank:
             return  # a late report: the task has ended, or runs elsewhere
@@ -431,7 +431,7 @@ class TaskManager:
                 else:
                     self._settle(ended.task, outcome, "", effects)
 
-    def _withhold(self, task: int, rank: int, now: float, effects: list[Effect]) -> None:
+    def _withhold(self, task: int, rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.get(task)
         if record is None or record.node != rank:
             return
@@ -446,7 +446,7 @@ class TaskManager:
         record.attempt += 1
         self._withheld.add(task)
 
-    def _settle(self, task: int, outcome: Outcome, reason: str, effects: list[Effect]) -> None:
+    def _settle(self, task: int, outcome: SettleOutcome, reason: str, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.pop(task)
         record.life.move("ended", self._now, reason)
         self._withheld.discard(task)
@@ -458,7 +458,7 @@ class TaskManager:
                 del self._broadcasts[record.broadcast]
                 effects.append(BroadcastEnded(record.broadcast))
 
-    def _cancel(self, tasks: Iterable[int], effects: list[Effect]) -> None:
+    def _cancel(self, tasks: Iterable[int], effects: list[TaskManagerEffect]) -> None:
         waiting: set[int] = set()
         for task in tasks:
             record = self._tasks.get(task)
@@ -471,13 +471,15 @@ class TaskManager:
                 waiting.add(task)
         self._settle_waiting(waiting, "cancelled", "", effects)
 
-    def _settle_waiting(self, tasks: set[int], outcome: Outcome, reason: str, effects: list[Effect]) -> None:
+    def _settle_waiting(
+        self, tasks: set[int], outcome: SettleOutcome, reason: str, effects: list[TaskManagerEffect]
+    ) -> None:
         if tasks:
             self._waiting.discard(tasks)
             for task in sorted(tasks):
                 self._settle(task, outcome, reason, effects)
 
-    def _recall(self, now: float, effects: list[Effect]) -> None:
+    def _recall(self, now: float, effects: list[TaskManagerEffect]) -> None:
         """Recall tasks that wait behind a long task, as far as other nodes have free slots for them."""
         room = sum(max(0, node.spare) for node in self._table.nodes.values()) if not self._waiting else 0
         for rank in tuple(self._ahead):
@@ -488,7 +490,7 @@ class TaskManager:
                 continue
             room -= self._recall_surplus(rank, node, room, effects)
 
-    def _recall_surplus(self, rank: int, node: NodeSlots, most: int, effects: list[Effect]) -> int:
+    def _recall_surplus(self, rank: int, node: NodeSlots, most: int, effects: list[TaskManagerEffect]) -> int:
         """Recall up to `most` tasks that a node has no slot for, the last one sent first; return the number."""
         recalled = 0
         for task in list(node.tasks)[node.slots :][::-1]:
@@ -499,7 +501,7 @@ class TaskManager:
                 recalled += 1
         return recalled
 
-    def _dispatch(self, now: float, effects: list[Effect]) -> None:
+    def _dispatch(self, now: float, effects: list[TaskManagerEffect]) -> None:
         for rank in self._waiting.targets():
             node = self._table.nodes.get(rank)  # draining nodes too: the task is pinned to this node
             while node is not None and (task := self._waiting.next_pinned(rank)) is not None:
@@ -556,7 +558,7 @@ class TaskManager:
             return 0
         return min(PREFETCH_MOST, int(PREFETCH_HORIZON / max(self.task_seconds, 1e-6)))
 
-    def _send(self, task: int, rank: int, now: float, effects: list[Effect]) -> None:
+    def _send(self, task: int, rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks[task]
         record.life.move("sent", now)
         record.node = rank

@@ -10,30 +10,30 @@ __all__ = [
     "Abandon",
     "Broadcast",
     "BroadcastEnded",
-    "Cancel",
     "CancelBroadcast",
+    "CancelTasks",
     "CheckPrefetched",
     "Delivered",
     "Dispatch",
     "Dropped",
-    "Effect",
     "Ended",
     "Member",
-    "Message",
-    "NodeDraining",
-    "NodeJoined",
-    "NodeLost",
-    "NodeRemoved",
-    "Outcome",
     "Overdue",
+    "RankDraining",
+    "RankJoined",
+    "RankLost",
+    "RankRemoved",
     "Recall",
     "Released",
     "Requeue",
     "Settle",
-    "Started",
+    "SettleOutcome",
+    "StartedOnNode",
     "Stop",
     "Stored",
     "Submitted",
+    "TaskManagerEffect",
+    "TaskManagerMessage",
     "TasksFound",
     "UniqueResults",
     "Withheld",
@@ -85,7 +85,7 @@ class Broadcast:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeJoined:
+class RankJoined:
     """Report that a node can take `slots` tasks at once, as far as its resources go."""
 
     rank: int
@@ -105,14 +105,14 @@ class TasksFound:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDraining:
+class RankDraining:
     """Request that a node takes no more tasks and finishes those it has."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLost:
+class RankLost:
     """Report that a node died; another may take its rank."""
 
     rank: int
@@ -129,7 +129,7 @@ class Overdue:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRemoved:
+class RankRemoved:
     """Report that a rank has no node for now: it was scaled down, cannot be launched, or is over the budget."""
 
     rank: int
@@ -138,7 +138,7 @@ class NodeRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedOnNode:
     """Report that a task left its node's queue."""
 
     task: int
@@ -208,7 +208,7 @@ class UniqueResults:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelTasks:
     """Request to cancel these tasks."""
 
     tasks: tuple[int, ...]
@@ -235,16 +235,16 @@ class CheckPrefetched:
     """Report that time has passed."""
 
 
-type Message = (
+type TaskManagerMessage = (
     Submitted
     | Broadcast
-    | NodeJoined
+    | RankJoined
     | TasksFound
-    | NodeDraining
-    | NodeLost
-    | NodeRemoved
+    | RankDraining
+    | RankLost
+    | RankRemoved
     | Overdue
-    | Started
+    | StartedOnNode
     | Delivered
     | Stored
     | Dropped
@@ -252,13 +252,13 @@ type Message = (
     | Withheld
     | Released
     | UniqueResults
-    | Cancel
+    | CancelTasks
     | CancelBroadcast
     | Abandon
     | CheckPrefetched
 )
 
-type Outcome = Literal[
+type SettleOutcome = Literal[
     "value", "raised", "error", "timeout", "cancelled", "lost", "unkept", "infeasible", "abandoned", "unfunded", "stuck"
 ]
 """End of a task. "raised": a result that carries the exception of a cell. "unkept": its node was lost, with a
@@ -321,7 +321,7 @@ class Settle:
     """End a task. `reason` is given if it has neither a result nor an exception of its own."""
 
     task: int
-    outcome: Outcome
+    outcome: SettleOutcome
     reason: str = ""
 
 
@@ -332,4 +332,4 @@ class BroadcastEnded:
     broadcast: int
 
 
-type Effect = Dispatch | Member | Recall | Requeue | Stop | Settle | BroadcastEnded
+type TaskManagerEffect = Dispatch | Member | Recall | Requeue | Stop | Settle | BroadcastEnded

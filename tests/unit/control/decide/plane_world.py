@@ -5,7 +5,7 @@ from typing import Any
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.sources import MachineSource
-from skyward.control.decide.messages import Decided, Effect, Message, Open, Tick
+from skyward.control.decide.messages import Decided, Open, PlaneEffect, PlaneMessage, Tick
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
@@ -34,21 +34,21 @@ class World:
         places |= settings.pop("places", {})
         self.now = 0.0
         self.plane = ControlPlane(PlaneSettings(groups, places, **settings), find_policy(policy))
-        self.asked: dict[int, machines.Request] = {}
+        self.asked: dict[int, machines.Launch] = {}
         self.alive: dict[int, MachineSource] = {}
         self.installing: dict[int, int] = {}
         self.leaving: list[int] = []
         self.sent: dict[int, int] = {}
         self.settled: dict[int, str] = {}
         self.reasons: dict[int, str] = {}
-        self.said: list[Effect] = []
+        self.said: list[PlaneEffect] = []
 
-    def tell(self, message: Message) -> list[Effect]:
+    def tell(self, message: PlaneMessage) -> list[PlaneEffect]:
         """Send a message, and record the effects."""
         effects = self.plane.handle(message, self.now)
         for effect in effects:
             match effect:
-                case machines.Request(_, _, numbers):
+                case machines.Launch(_, _, numbers):
                     self.asked.update(dict.fromkeys(numbers, effect))
                 case machines.Install(machine, rank):
                     self.installing[machine] = rank
@@ -92,7 +92,7 @@ class World:
             number = self.leaving.pop(0)
             self.alive.pop(number, None)
             self.installing.pop(number, None)
-            self.tell(machines.Gone(number))
+            self.tell(machines.Terminated(number))
 
     def submit(self, count: int = 1, needs: Needs = NOTHING, target: int | None = None) -> list[int]:
         """Submit tasks; return their numbers."""

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.control.decide.collections import REPAIR, Contents
+from skyward.control.decide.collections import REPAIR, CollectionContents
 
 pytestmark = pytest.mark.unit
 
 CACHE = ("dict", "cache")
 
 
-def written() -> Contents:
-    contents = Contents()
+def written() -> CollectionContents:
+    contents = CollectionContents()
     assert contents.write([CACHE]) == [CACHE]
     assert contents.write([CACHE]) == []
     return contents

@@ -69,9 +69,9 @@ def test_other_source_is_used_during_backoff() -> None:
     spot, on_demand = MachineSource("cloud", "a", market="spot"), MachineSource("cloud", "a", market="on-demand")
     world = World(Group("default", 1, 1), places={"default": (spot, on_demand)})
     (request,) = world.tell(Open())
-    assert request == machines.Request("default", spot, (1,))
+    assert request == machines.Launch("default", spot, (1,))
     effects = world.tell(machines.Refused((1,), "no capacity"))
-    assert [effect.place for effect in effects if isinstance(effect, machines.Request)] == [on_demand]
+    assert [effect.place for effect in effects if isinstance(effect, machines.Launch)] == [on_demand]
 
 
 def test_unanswered_request_is_retried_and_then_terminated() -> None:
@@ -79,7 +79,7 @@ def test_unanswered_request_is_retried_and_then_terminated() -> None:
     world.tell(Open())
     (number,) = world.asked
     world.wait(116)
-    assert [e for e in world.said if isinstance(e, machines.Request)] == [world.asked[number]] * 2
+    assert [e for e in world.said if isinstance(e, machines.Launch)] == [world.asked[number]] * 2
     world.wait(120)
     assert number in world.leaving, "a machine that may have been launched is terminated"
 
@@ -123,7 +123,7 @@ def test_duplicate_and_late_messages_change_nothing() -> None:
         machines.Joined(machine),
         machines.Refused((machine,), "late"),
         machines.Failed(machine, "late"),
-        machines.Gone(99),
+        machines.Terminated(99),
         machines.Lost(99, "late"),
     ):
         before = world.plane.reconciler.book.machines[machine].state

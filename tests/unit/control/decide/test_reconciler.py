@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.control.decide.machines.messages import Activate, Desired, Drain, Request
+from skyward.control.decide.machines.messages import Activate, Desired, Drain, Launch
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.sources import MachineSource
 
@@ -40,7 +40,7 @@ def test_nodes_converge_to_the_desired_number(pool: tuple[set[int], set[int], se
     current, pending, leaving, desired = pool
     reconciler = reconciler_of(current, pending, leaving)
     effects = reconciler.handle(Desired({"nodes": desired}), 0.0)
-    launched = sum(len(effect.machines) for effect in effects if isinstance(effect, Request))
+    launched = sum(len(effect.machines) for effect in effects if isinstance(effect, Launch))
     drained = [effect.rank for effect in effects if isinstance(effect, Drain)]
     back = [effect.rank for effect in effects if isinstance(effect, Activate)]
     assert 0 not in drained, "the head stays"
