@@ -151,7 +151,7 @@ class Cloud:
     def _start(self, number: int, request: Launch) -> None:
         now = self.clock.now
         boot = max(0.0, self.boot.draw(self.random))
-        machine = CloudMachine(number, request.group, now, now + boot, request.place.hourly_price)
+        machine = CloudMachine(number, request.group, now, now + boot, request.source.hourly_price)
         self.machines[number] = self.living[number] = machine
         if self.faults.spot_loss:
             self.clock.after(self.random.expovariate(self.faults.spot_loss / HOUR), self._take, number)

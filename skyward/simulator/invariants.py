@@ -86,7 +86,7 @@ class Invariants:
         now = runner.clock.now
         if alive := list(runner.cloud.living):
             raise self._violation("no leftovers", f"machines {alive} still exist after the end", now)
-        if left := [machine.id for machine in runner.plane.reconciler.book]:
+        if left := [machine.id for machine in runner.plane.reconciler.table]:
             raise self._violation("no leftovers", f"the reconciler still waits for machines {left} after the end", now)
         if still := [run.task for run in runner.runs.values() if not run.outcome]:
             raise self._violation("each task ends once", f"tasks {still} never ended", now)
@@ -119,9 +119,9 @@ class Invariants:
                 yield "effective <= max", f"{effective} nodes of {name!r} are active or booting, over max {group.max}"
             if desired > group.max:
                 yield "effective <= max", f"{desired} nodes of {name!r} are desired, over max {group.max}"
-        staged = Counter((machine.group, machine.stage) for machine in plane.reconciler.book)
+        staged = Counter((machine.group, machine.stage) for machine in plane.reconciler.table)
         for (name, stage), actual in staged.items():
-            if actual != (counted := plane.reconciler.book.count(name, stage)):
+            if actual != (counted := plane.reconciler.table.count(name, stage)):
                 yield "consistent counts", f"{counted} nodes of {name!r} are counted as {stage}, but {actual} are"
 
     def _budget(
@@ -143,12 +143,12 @@ class Invariants:
         for faults in (self._scenario.faults, runner.cloud.faults):
             lies = (faults.lost_replies, faults.lost_terminates, faults.phantoms, faults.reordered)
             self._was_dishonest = self._was_dishonest or any(lies)
-        return not self._was_dishonest and not any(act.kind == "fund" for act in self._scenario.acts)
+        return not self._was_dishonest and not any(act.kind == "fund" for act in self._scenario.actions)
 
     def _tasks_end_once(
         self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
     ) -> Iterator[tuple[str, str]]:
-        draining = {m.rank for m in runner.plane.reconciler.book if m.state == "STOP_REQUESTED"}
+        draining = {m.rank for m in runner.plane.reconciler.table if m.state == "STOP_REQUESTED"}
         for effect in effects:
             match effect:
                 case tasks.Settle(task):
@@ -210,7 +210,7 @@ class Invariants:
             "INSTALL_FAILED": 0.0,
             "TERMINATION_FAILED": 0.0,
         }
-        for machine in runner.plane.reconciler.book:
+        for machine in runner.plane.reconciler.table:
             most = longest.get(machine.state)
             if most is not None and now - machine.since > most + SLACK:
                 stayed = now - machine.since
@@ -224,7 +224,7 @@ class Invariants:
         for effect in effects:
             if isinstance(effect, machines.Terminate):
                 self._terminated_at[effect.machine] = now
-        known = runner.plane.reconciler.book.machines
+        known = runner.plane.reconciler.table.machines
         for number in runner.cloud.living:
             if number not in known and now - self._terminated_at.get(number, float("-inf")) > patience:
                 yield "no orphans", f"machine {number} exists and is unknown to the control plane"

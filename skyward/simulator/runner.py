@@ -143,8 +143,8 @@ class Simulation:
     def start(self) -> None:
         """Open the pool."""
         self.cloud.open()
-        self.tell(Open())
-        for act in self.scenario.acts:
+        self.send(Open())
+        for act in self.scenario.actions:
             self.clock.at(act.at, self.act, act)
         if self._tasks:
             self.clock.at(self._tasks[0].at, self._arrive)
@@ -164,7 +164,7 @@ class Simulation:
                     endless = RuntimeError("the control plane asks for a tick at the same moment without end")
                     raise endless if self._watcher is None else self._watcher.wrap(Tick(), endless, clock.now)
                 clock.wait(tick)
-                self.tell(Tick())
+                self.send(Tick())
             elif event > until:
                 return
             else:
@@ -183,7 +183,7 @@ class Simulation:
         if left := tuple(run.task for run in self.runs.values() if not run.outcome):
             for task in left:
                 self.runs[task].given_up = True
-            self.tell(tasks.CancelTasks(left))
+            self.send(tasks.CancelTasks(left))
             self.advance(self.clock.now + STOPPING, lambda: self._open_tasks > 0)
         self.closing = True
         self._execute(tasks.CheckPrefetched(), self.plane.close(self.clock.now))
@@ -193,7 +193,7 @@ class Simulation:
 
     # Steps.
 
-    def tell(self, message: PlaneMessage) -> None:
+    def send(self, message: PlaneMessage) -> None:
         """Send a message to the control plane, and execute its effects."""
         try:
             effects = self.plane.handle(message, self.clock.now)
@@ -219,10 +219,10 @@ class Simulation:
             self.told_lost.add(answer.machine)
             if (worker := self.workers.get(answer.machine)) is not None:
                 worker.reachable = False
-        self.tell(answer)
+        self.send(answer)
 
     def _from_worker(self, message: Any) -> None:
-        self.tell(message)
+        self.send(message)
 
     # Tasks.
 
@@ -240,7 +240,7 @@ class Simulation:
         self._coming = last
         if last < len(all_tasks):
             self.clock.at(all_tasks[last].at, self._arrive)
-        self.tell(tasks.Submitted(tuple(numbers), needs=needs))
+        self.send(tasks.Submitted(tuple(numbers), needs=needs))
 
     def _add(self, task: Task, *, measured: bool = True) -> int:
         number = self.plane.tasks.number()
@@ -320,7 +320,7 @@ class Simulation:
         numbers = tuple(self._add(Task(now, task.seconds, task.needs), measured=False) for task in new)
         for number in numbers:
             self.runs[number].pinned = target is not None
-        self.tell(tasks.Submitted(numbers, target, needs=new[0].needs))
+        self.send(tasks.Submitted(numbers, target, needs=new[0].needs))
 
     def act(self, act: Action) -> None:
         """Execute a user action."""
@@ -328,16 +328,16 @@ class Simulation:
             return
         match act.kind:
             case "resize":
-                self.tell(Resize({self.scenario.groups[0].name: (act.least, act.most)}))
+                self.send(Resize({self.scenario.groups[0].name: (act.least, act.most)}))
             case "floor":
-                self.tell(SetFloor((Demand(act.most),) if act.most else ()))
+                self.send(SetFloor((Demand(act.most),) if act.most else ()))
             case "fund":
-                self.tell(SetBudget(float(act.most)))
+                self.send(SetBudget(float(act.most)))
             case "cancel":
                 waiting = [run.task for run in self.runs.values() if not run.outcome]
-                self.tell(tasks.CancelTasks(tuple(waiting[: act.most])))
+                self.send(tasks.CancelTasks(tuple(waiting[: act.most])))
             case "broadcast":
-                self.tell(tasks.Broadcast(self.plane.tasks.number()))
+                self.send(tasks.Broadcast(self.plane.tasks.number()))
             case "pin":
                 self.submit([Task(0.0, 30.0)] * act.most, act.least)
             case _:
@@ -346,13 +346,13 @@ class Simulation:
     # Samples.
 
     def _sample(self) -> None:
-        book, now = self.plane.reconciler.book, self.clock.now
+        table, now = self.plane.reconciler.table, self.clock.now
         names = [group.name for group in self.scenario.groups]
         slots = max(group.slots for group in self.scenario.groups)
         demand = (self.plane.tasks.queued + self.plane.tasks.running) / slots
         desired = sum(self.plane.desired.values())
-        active = sum(book.count(name, "active") for name in names)
-        booting = sum(book.count(name, "booting") for name in names)
+        active = sum(table.count(name, "active") for name in names)
+        booting = sum(table.count(name, "booting") for name in names)
         self._measures.sample(LoadSample(now, demand, desired, active, booting))
         if self._progress is not None:
             self._progress(now, self._settled)

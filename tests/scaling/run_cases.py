@@ -200,8 +200,8 @@ def _seed_reconcile(given: Json) -> Answer:
     for rank in current:
         _add_machine(reconciler, rank, "ALLOCATED", "INSTALLING", "RUNNING")
     for rank in draining:
-        if (machine := reconciler.book.seated(rank, "RUNNING")) is not None:
-            reconciler.book.move(machine, "STOP_REQUESTED", 0.0)
+        if (machine := reconciler.table.machine_of(rank, "RUNNING")) is not None:
+            reconciler.table.move(machine, "STOP_REQUESTED", 0.0)
     for rank in pending:
         _add_machine(reconciler, rank)
     effects = reconciler.handle(Desired({"nodes": given["desired"]}), 0.0)
@@ -212,9 +212,9 @@ def _seed_reconcile(given: Json) -> Answer:
 
 
 def _add_machine(reconciler: Reconciler, rank: int, *moves: InstanceState) -> None:
-    machine = reconciler.book.add("nodes", rank, 0.0, 0.0)
+    machine = reconciler.table.add("nodes", rank, 0.0, 0.0)
     for state in ("REQUESTED", *moves):
-        reconciler.book.move(machine, state, 0.0)
+        reconciler.table.move(machine, state, 0.0)
 
 
 ANSWERS: Mapping[str, Callable[[Json], Answer]] = {

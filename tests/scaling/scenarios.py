@@ -48,7 +48,7 @@ def scenario_of(seed: int, minutes: float) -> Scenario:
             upscaling_speed=random.choice([None, None, 1.0, 0.5]),
             concurrent_launches=random.choice([1, 10, 100]),
         ),
-        acts=_acts(random, groups, until),
+        actions=_acts(random, groups, until),
     )
 
 
@@ -111,10 +111,10 @@ def _faults(random: Random, until: float) -> Faults:
 
 
 def _acts(random: Random, groups: tuple[Group, ...], until: float) -> tuple[Action, ...]:
-    acts: list[Action] = []
+    actions: list[Action] = []
     for _ in range(random.choice([0, 0, 1, 3])):
         kind = random.choice(["resize", "resize", "cancel", "floor", "fund", "broadcast", "pin"])
         least = random.choice([0, 1, 3])
         most = {"resize": least + random.choice([1, 4]), "fund": random.choice([1, 5])}.get(kind, random.choice([1, 4]))
-        acts.append(Action(random.uniform(0, until), kind, least, most))
-    return tuple(acts)
+        actions.append(Action(random.uniform(0, until), kind, least, most))
+    return tuple(actions)

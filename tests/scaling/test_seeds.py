@@ -90,7 +90,7 @@ def test_termination_of_a_busy_node_is_detected(monkeypatch: pytest.MonkeyPatch)
 
     def take(plane: ControlPlane, message: PlaneMessage, effects: list[PlaneEffect]) -> list[PlaneEffect]:
         sent = named(effects, "Dispatch")
-        seat = plane.reconciler.book.assignments.get(sent[0].rank) if sent else None
+        seat = plane.reconciler.table.assignments.get(sent[0].rank) if sent else None
         held = plane.tasks.node(seat.machine.rank) if seat is not None else None
         if type(message).__name__ == "Ended" and seat is not None and held is not None and len(held.tasks) > 1:
             return [Terminate(seat.machine.id, "it is no longer needed"), *effects]
@@ -104,7 +104,7 @@ def test_exceeded_budget_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from skyward.control.decide.machines.budget import Ledger
 
     monkeypatch.setattr(Ledger, "room", lambda self, price, now: None)
-    monkeypatch.setattr(Ledger, "limit_at", lambda self, ahead: float("inf"))
+    monkeypatch.setattr(Ledger, "exhausted_at", lambda self, ahead: float("inf"))
     assert first_failure().rule == "spend <= budget"
 
 
@@ -114,7 +114,7 @@ def test_failure_is_shrunk_to_its_shortest_history(monkeypatch: pytest.MonkeyPat
     scenario, error = shrink(scenario_of(failing, 10))
     assert error.rule == "each task ends once"
     assert len(scenario.work) == 1  # type: ignore[arg-type]  # a tuple of tasks, not a workload
-    assert not scenario.acts
+    assert not scenario.actions
     assert len(error.history) < 40
     assert f"seed {failing}" in str(error)
     assert "ended twice" in str(error)

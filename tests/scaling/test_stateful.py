@@ -98,16 +98,16 @@ class Pool(RuleBasedStateMachine):
         joined = known.installing and known.up_at <= self.runner.clock.now
         true = {Allocated: True, Joined: joined and known.alive, Terminated: not known.alive}[kind]
         if true:
-            self.runner.tell(kind(machine))
+            self.runner.send(kind(machine))
 
     @rule(machine=st.integers(50, 60))
     def send_report_of_unknown_machine(self, machine: int) -> None:
         known = self.runner.cloud.machines
         if machine not in known:
             for message in (Terminated(machine), Joined(machine), Failed(machine, "?"), Lost(machine, "?")):
-                self.runner.tell(message)
-            self.runner.tell(Refused((machine,), "?"))
-            self.runner.tell(Ended(10_000 + machine, 0, "value", 1.0))
+                self.runner.send(message)
+            self.runner.send(Refused((machine,), "?"))
+            self.runner.send(Ended(10_000 + machine, 0, "value", 1.0))
 
     def teardown(self) -> None:
         if hasattr(self, "runner"):

@@ -76,7 +76,7 @@ class Pool:
     ) -> None:
         self.name = name
         self._bus = bus
-        self._observer: EventPublisher | None = None
+        self._publisher: EventPublisher | None = None
         self._began = 0.0
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
@@ -171,7 +171,7 @@ class Pool:
             self._bus.emit(events.PoolNote, note)
         self._life.move("provisioning", _now())
         self._plane = control = plane_of(self._launchers, self._options)
-        self._observer = EventPublisher(self._bus, control, self._works, self._broadcasts, self.startups)
+        self._publisher = EventPublisher(self._bus, control, self._works, self._broadcasts, self.startups)
         self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
         self._tell(plane.Open())
         while self._entering or not (self._plane.ready or self._fleet.entered):
@@ -204,8 +204,8 @@ class Pool:
         self._timer.stop()
         await self._background.cancel()
         closed = f"Pool {self.name!r} was closed before this task ended. Open it and send it again."
-        if self._observer is not None and not self._keep_machines:
-            self._observer.stopping(closed)
+        if self._publisher is not None and not self._keep_machines:
+            self._publisher.publish_stopping(closed)
         self._prerequisites.close()
         for work in tuple(self._works.values()):
             self._router.task_ended(work)
@@ -228,8 +228,8 @@ class Pool:
                 notice = f"Pool {self.name!r} is left as it was: attach to it again, or `sky reap {self.name}`."
                 self._bus.emit(events.PoolNote, notice)
             else:
-                if self._observer is not None:
-                    self._observer.closed(_now())
+                if self._publisher is not None:
+                    self._publisher.publish_closed(_now())
                 self._record.end()
         except Exception as error:
             why = str(error) or type(error).__name__
@@ -293,8 +293,8 @@ class Pool:
         """Queue a task once its prerequisites are met."""
         self._works[work.task] = work
         work.future.parts = lambda: inputs.futures
-        if self._observer is not None:
-            self._observer.waits(work)
+        if self._publisher is not None:
+            self._publisher.publish_waiting(work)
         self.task_record.revision += 1
 
         def broken(error: BaseException, why: str) -> None:
@@ -310,20 +310,20 @@ class Pool:
     def _end_held(self, work: Work, outcome: tasks.SettleOutcome, reason: str = "") -> None:
         """End a task that was never queued."""
         ended = final(work, tasks.Settle(work.task, outcome, reason))
-        if self._observer is not None:
-            self._observer.does(ended)
+        if self._publisher is not None:
+            self._publisher.publish_effect(ended)
         self._settle(ended.task, ended.outcome, ended.reason)
         self.task_record.revision += 1
 
     def _enqueue(self, works: Sequence[Work]) -> None:
         """Queue tasks whose prerequisites are met."""
-        book = self._ready().reconciler.book
+        table = self._ready().reconciler.table
         batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...]], list[int]] = {}
         blobs: dict[int, Mapping[bytes, int]] = {}
         for work in works:
             rank = work.target
-            if rank is not None and rank not in book.assignments:
-                self._refuse(work, no_node(self.name, [rank], book))
+            if rank is not None and rank not in table.assignments:
+                self._refuse(work, no_node(self.name, [rank], table))
                 continue
             if work.kept:
                 try:
@@ -384,7 +384,7 @@ class Pool:
             SkywardError: it cannot run on them.
         """
         ready = self._ready()
-        ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.book, ready.tasks)
+        ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.table, ready.tasks)
         if work.kept:
             ranks, notice = self.kept_values.places(work, ranks)
             if notice:
@@ -497,7 +497,7 @@ class Pool:
 
     def _tell(self, message: plane.PlaneMessage) -> None:
         """Send a message to the control plane, and execute the effects."""
-        if self._plane is None or self._observer is None or self.state in ("stopping", "closed"):
+        if self._plane is None or self._publisher is None or self.state in ("stopping", "closed"):
             return
         self.task_record.revision += 1
         if isinstance(message, tasks.Ended) and (left := self._works.get(message.task)) is not None:
@@ -505,7 +505,7 @@ class Pool:
         sent: set[Node] = set()
         now = _now()
         effects = self._plane.handle(message, now)
-        self._observer.told(message, effects, now)
+        self._publisher.publish_step(message, effects, now)
         for effect in effects:
             try:
                 self._execute(effect, sent)
@@ -513,7 +513,7 @@ class Pool:
                 self._execute_failed(effect, error)
         for node in sent:
             node.flush()
-        self._observer.done()
+        self._publisher.publish_costs()
         self._progress.set()
         self._timer.set(self._plane.next_tick)
 
@@ -522,8 +522,8 @@ class Pool:
         control = self._ready()
         if isinstance(effect, tasks.Settle) and (settled := self._works.get(effect.task)) is not None:
             effect = final(settled, effect)
-        if self._observer is not None:
-            self._observer.does(effect)
+        if self._publisher is not None:
+            self._publisher.publish_effect(effect)
         match effect:
             case tasks.Dispatch(task, rank, attempt, share):
                 node = self._fleet.nodes[rank]
@@ -660,7 +660,7 @@ class Pool:
         """Drain and remove a node, which makes the pool smaller. Return the reason if it is refused; else empty."""
         ready = self._ready()
         kept = ready.kept.holding(_now())
-        reason = undrainable(ready.reconciler.book, ready.groups, ready.desired, kept, rank)
+        reason = undrainable(ready.reconciler.table, ready.groups, ready.desired, kept, rank)
         self._tell(plane.DrainNode(rank))
         return reason
 

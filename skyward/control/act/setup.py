@@ -31,7 +31,7 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options) -> ControlPlan
     )
     settings = PlaneSettings(
         groups=tuple(launcher.group() for launcher in launchers.values()),
-        places={name: launcher.places for name, launcher in launchers.items()},
+        sources={name: launcher.sources for name, launcher in launchers.items()},
         thresholds={name: launcher.nodes.threshold for name, launcher in launchers.items()},
         standing={name: launcher.standing for name, launcher in launchers.items()},
         retries=options.retry_on_interruption,

@@ -70,7 +70,7 @@ class Autoscaler:
         if self.state == "waiting":
             self._life.move("watching", now)
 
-    def acted(self, now: float) -> None:
+    def start_cooldown(self, now: float) -> None:
         """Start the cooldown: the pool was changed, by the policy or by hand."""
         if self.state != "waiting":
             self._life.move("cooling", now)
@@ -78,7 +78,7 @@ class Autoscaler:
         self._fewer_since.clear()
         self._most_wanted.clear()
 
-    def look(self, snapshot: Snapshot, room: Mapping[str, int | None]) -> Evaluation | None:
+    def evaluate(self, snapshot: Snapshot, room: Mapping[str, int | None]) -> Evaluation | None:
         """Evaluate the policy; return None where nothing changes and nothing is held back.
 
         Args:
@@ -99,7 +99,7 @@ class Autoscaler:
             held_back = ", ".join(notes)
         verdict = Evaluation(before, after, reason, decision.victims, held_back)
         if verdict.changed:
-            self.acted(now)
+            self.start_cooldown(now)
         return verdict if verdict.changed or held_back else None
 
     def _step(self, group: str, before: int, wanted: int, settled: bool, now: float) -> int:

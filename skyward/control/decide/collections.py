@@ -51,6 +51,6 @@ class CollectionContents:
             self.written.clear()
         return new
 
-    def tell(self, name: Name) -> Loss | None:
+    def take_loss(self, name: Name) -> Loss | None:
         """Return the unreported loss of a collection, and mark it as reported."""
         return self.lost.pop(name, None)

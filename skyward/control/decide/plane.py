@@ -61,11 +61,11 @@ class ControlPlane:
         self.groups = {group.name: group for group in settings.groups}
         self.tasks = TaskManager(settings.retries, settings.groups)
         self.ledger = Ledger(settings.budget)
-        self.reconciler = Reconciler(settings.places, self.ledger, settings.limits)
+        self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits)
         self.autoscaler = Autoscaler(policy, settings.cooldown)
         self.decisions = DecisionLog()
         self.kept = KeptRegistry()
-        self._view = PlaneView(self.groups, self.tasks, self.reconciler.book, self.ledger)
+        self._view = PlaneView(self.groups, self.tasks, self.reconciler.table, self.ledger)
         self.ready = False
         self.failure = ""
         self.budget_exhausted = False
@@ -115,7 +115,7 @@ class ControlPlane:
                 self._resize(bounds, now, effects)
             case DrainNode(rank):
                 kept = self.kept.holding(now)
-                if after := after_drain(self.reconciler.book, self.groups, self.desired, kept, rank):
+                if after := after_drain(self.reconciler.table, self.groups, self.desired, kept, rank):
                     self._decide("user", after, f"node {rank} is drained", now, effects, drain=rank)
             case SetFloor(demands):
                 self._floor = demands
@@ -146,7 +146,7 @@ class ControlPlane:
         return effects
 
     def close(self, now: float) -> list[PlaneEffect]:
-        """Terminate every machine, whatever runs there; each must still be reported as `Gone`."""
+        """Terminate every machine, whatever runs there; each must still be reported as `Terminated`."""
         return [*self.reconciler.close(now)]
 
     # Tasks.
@@ -227,7 +227,7 @@ class ControlPlane:
         match message:
             case machines.Terminated(number):
                 self._found.pop(number, None)
-            case machines.Joined(number, found) if found and (machine := self.reconciler.book.machines.get(number)):
+            case machines.Joined(number, found) if found and (machine := self.reconciler.table.machines.get(number)):
                 self._found[number] = found
                 group = self.groups[machine.group]
                 most = {name: max(had, group.resources.get(name, 0.0)) for name, had in found.items()}
@@ -237,12 +237,12 @@ class ControlPlane:
                 pass
 
     def _is_short(self, group: str) -> bool:
-        return self.reconciler.book.count(group, "active") < self.desired.get(group, 0)
+        return self.reconciler.table.count(group, "active") < self.desired.get(group, 0)
 
     def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[PlaneEffect]) -> None:
-        machine = self.reconciler.book.machines.get(number)
-        if machine is not None and machine.asked and machine.since == now:
-            took = now - machine.asked[0]
+        machine = self.reconciler.table.machines.get(number)
+        if machine is not None and machine.requested_at and machine.since == now:
+            took = now - machine.requested_at[0]
             self._boot_seconds = took if self._boot_seconds is None else 0.7 * self._boot_seconds + 0.3 * took
         resources = {**group.resources, **self._found.get(number, {})}
         joined = tasks.RankJoined(rank, group.slots, group.name, resources, group.capabilities)
@@ -291,7 +291,7 @@ class ControlPlane:
     def may_gain_nodes(self) -> bool:
         """Return whether nodes are booting, or more can be launched."""
         wanted = sum(self.desired.values())
-        active = sum(self.reconciler.book.count(group, "active") for group in self.groups)
+        active = sum(self.reconciler.table.count(group, "active") for group in self.groups)
         if wanted - len(self.reconciler.given_up) > active:
             return True
         most = self.settings.max_nodes
@@ -336,7 +336,7 @@ class ControlPlane:
         drain: int | None = None,
     ) -> None:
         self._log(by, dict(self.desired), after, reason, now, effects)
-        self.autoscaler.acted(now)
+        self.autoscaler.start_cooldown(now)
         self._reconcile(machines.Desired(after, retry_given_up=retry_given_up, drain=drain), now, effects)
 
     def _evaluate(self, now: float, effects: list[PlaneEffect]) -> None:
@@ -344,10 +344,10 @@ class ControlPlane:
         self._evaluated_at, self._evaluate_at = now, None
         if not self.ready or self.budget_exhausted or not self.elastic:
             return
-        prices = {name: places[0].hourly_price for name, places in self.settings.places.items()}
+        prices = {name: sources[0].hourly_price for name, sources in self.settings.sources.items()}
         room = {name: self.ledger.room(price, now) for name, price in prices.items()}
         try:
-            verdict = self.autoscaler.look(self.snapshot(now), room)
+            verdict = self.autoscaler.evaluate(self.snapshot(now), room)
         except Exception as error:  # raised by a policy that the user wrote; the pool stays as it is
             failed = f"the policy raised {type(error).__name__}: {error}"
             self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
@@ -364,9 +364,9 @@ class ControlPlane:
         """Return the nodes that scaling down keeps, by group; the head stays while any node does."""
         texts: dict[str, dict[int, str]] = {}
         for rank, names in self.kept.holding(now).items():
-            if (seat := self.reconciler.book.assignments.get(rank)) is not None:
+            if (seat := self.reconciler.table.assignments.get(rank)) is not None:
                 texts.setdefault(seat.machine.group, {})[rank] = f"node {rank} keeps {names}"
-        head = self.reconciler.book.assignments.get(0)
+        head = self.reconciler.table.assignments.get(0)
         return {
             group: Staying(
                 len({*ranks} | ({0} if head is not None and head.machine.group == group else set())),
@@ -423,7 +423,7 @@ class ControlPlane:
         yield self._reconciled_at + self.settings.tick
         if self.reconciler.closing:
             return
-        if self.tasks.waits():
+        if self.tasks.has_prefetched():
             yield self._recalled_at + RECALL_TICK
         if self.reconciler.requester.retry_at is not None:
             yield self.reconciler.requester.retry_at
@@ -433,7 +433,7 @@ class ControlPlane:
             yield from self._due_evaluations()
 
     def _tick(self, now: float, effects: list[PlaneEffect]) -> None:
-        if self.tasks.waits() and now >= self._recalled_at + RECALL_TICK:
+        if self.tasks.has_prefetched() and now >= self._recalled_at + RECALL_TICK:
             self._recalled_at = now
             self._do_task(tasks.CheckPrefetched(), now, effects)
         retry_at = self.reconciler.requester.retry_at
@@ -472,7 +472,8 @@ class ControlPlane:
 
     def _enough(self) -> bool:
         return all(
-            self.reconciler.book.count(group.name, "active") >= self._threshold(group) for group in self.groups.values()
+            self.reconciler.table.count(group.name, "active") >= self._threshold(group)
+            for group in self.groups.values()
         )
 
     # Queries.
@@ -509,10 +510,10 @@ class ControlPlane:
 
 
 def undrainable(
-    book: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
+    table: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
 ) -> str:
     """Return why a node cannot be drained; empty if it can. `kept`: names of the values on each rank."""
-    machine = book.seated(rank, "RUNNING")
+    machine = table.machine_of(rank, "RUNNING")
     if machine is None:
         return f"node {rank} is not up"
     if rank == 0:
@@ -526,10 +527,10 @@ def undrainable(
 
 
 def after_drain(
-    book: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
+    table: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
 ) -> Mapping[str, int] | None:
     """Return the desired nodes, by group, once a node is drained; None if it cannot be drained."""
-    machine = book.seated(rank, "RUNNING")
-    if machine is None or undrainable(book, groups, desired, kept, rank):
+    machine = table.machine_of(rank, "RUNNING")
+    if machine is None or undrainable(table, groups, desired, kept, rank):
         return None
     return {**desired, machine.group: desired[machine.group] - 1}

@@ -114,7 +114,7 @@ class NodeStartup:
                 self.on_phase(self, phase, None)
         return phase
 
-    def heard(self, event: PhaseEvent) -> str:
+    def on_phase_event(self, event: PhaseEvent) -> str:
         """Handle an event of its bootstrap; return the current phase."""
         match event.event:
             case "started":
@@ -198,14 +198,14 @@ class StartupTracker:
     def _all(self) -> Iterator[NodeStartup]:
         return (boot for starts in self._starts.values() for boot in starts)
 
-    def came(self, provider: str, seconds: float) -> None:
+    def add_allocation(self, provider: str, seconds: float) -> None:
         """Record that a machine was allocated, `seconds` after its request."""
         self.usual.add(provider, "", {REQUESTED: seconds})
 
-    def up(self, boot: NodeStartup, provider: str, *, was_there: bool = False) -> None:
+    def completed(self, boot: NodeStartup, provider: str, *, attached: bool = False) -> None:
         """Record that a node is active; a node that another process had started does not count for usual durations."""
         self.failures.pop(boot.rank, None)
-        if not was_there:
+        if not attached:
             self.usual.add(provider, boot.image, boot.took)
 
     def failed(self, boot: NodeStartup, error: Exception) -> None:

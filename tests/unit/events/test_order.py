@@ -103,9 +103,9 @@ class Observed(World):
                 lambda: self.work(0), nothing, nothing, nothing, {}, name="all"
             )
         effects = super().tell(message)
-        self.observer.told(message, effects, self.now)
+        self.observer.publish_step(message, effects, self.now)
         for effect in effects:
-            self.observer.does(effect)
+            self.observer.publish_effect(effect)
             match effect:
                 case tasks.Member(_, task):
                     self.works[task] = self.work(task)
@@ -117,7 +117,7 @@ class Observed(World):
                     del self.broadcasts[number]
                 case _:
                     pass
-        self.observer.done()
+        self.observer.publish_costs()
         return effects
 
     def work(self, number: int) -> Work:
@@ -126,9 +126,9 @@ class Observed(World):
 
     def close(self) -> list[ev.BaseEvent]:
         """Close the pool; return every event."""
-        self.observer.stopping("the pool is closed")
+        self.observer.publish_stopping("the pool is closed")
         self.plane.ledger.close(self.now)
-        self.observer.closed(self.now)
+        self.observer.publish_closed(self.now)
         self.bus.end()
         found = []
         while (event := self.buffer.take(1)) is not None:
@@ -197,7 +197,7 @@ def act(world: Observed, what: str, number: int) -> None:
             machine = next(iter(world.installing))
             del world.installing[machine]
             world.tell(machines.Failed(machine, "bootstrap phase 'deps' failed:\nE: no such package"))
-        case "lose" if number in world.plane.reconciler.book.assignments:
+        case "lose" if number in world.plane.reconciler.table.assignments:
             world.tell(machines.Lost(world.machine_of(number), "its process was killed"))
         case "drain":
             world.tell(plane.DrainNode(number))

@@ -141,7 +141,7 @@ def use(world: World, node: int, keys: Sequence[str]) -> int:
 
 
 def ranks(world: World) -> list[int]:
-    return sorted(world.plane.reconciler.book.assignments)
+    return sorted(world.plane.reconciler.table.assignments)
 
 
 class TestScalingDown:
@@ -220,7 +220,7 @@ class TestScalingDown:
         world = pool(3)
         keep(world, 1)
         plane = world.plane
-        why = undrainable(plane.reconciler.book, plane.groups, plane.desired, plane.kept.holding(world.now), 1)
+        why = undrainable(plane.reconciler.table, plane.groups, plane.desired, plane.kept.holding(world.now), 1)
         assert why == "it keeps model: drop that first, with `.drop()` on its handle or `%sky drop`"
         assert world.tell(DrainNode(1)) == []
 

@@ -50,16 +50,16 @@ class World:
     """A pool with a CPU node of rank 0 and GPU nodes of ranks 1 and 2, of which `up` have joined."""
 
     def __init__(self, *up: int) -> None:
-        self.book = MachineTable()
+        self.table = MachineTable()
         self.tasks = TaskManager()
         for rank, group in enumerate(("cpu", "gpu", "gpu")):
-            self.book.add(group, rank, 0.0, 0.0)
+            self.table.add(group, rank, 0.0, 0.0)
             if rank in up:
                 resources = {"GPU": 1.0} if group == "gpu" else {}
                 self.tasks.handle(RankJoined(rank, 1, group, resources), 0.0)
 
     def choose(self, where: Several, needs: Needs = NOTHING) -> tuple[int, ...] | None:
-        return chosen_ranks("p", where, needs, self.book, self.tasks)
+        return chosen_ranks("p", where, needs, self.table, self.tasks)
 
     def send(self, ranks: tuple[int, ...] | None) -> list[int]:
         effects = self.tasks.handle(Broadcast(self.tasks.number(), ranks=ranks), 0.0)

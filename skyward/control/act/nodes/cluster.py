@@ -127,7 +127,7 @@ class ClusterManager:
             case Kept(names):
                 self._contents.write(names)
             case LossReported(kind, name):
-                if self._contents.tell((kind, name)) is not None:
+                if self._contents.take_loss((kind, name)) is not None:
                     self._tell_of_losses()
             case _:
                 self.replicator.handle(node, event)
@@ -257,7 +257,7 @@ class ClusterManager:
             self._users -= 1
 
     def _raise_loss(self, request: Request) -> None:
-        if (loss := self._contents.tell(name_of(request))) is not None:
+        if (loss := self._contents.take_loss(name_of(request))) is not None:
             self._tell_of_losses()
             raise loss.error()
 

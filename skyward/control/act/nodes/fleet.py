@@ -72,10 +72,10 @@ class Fleet:
     def do(self, effect: machines.ReconcilerEffect, total: int) -> None:
         """Execute an effect. `total`: desired number of nodes."""
         match effect:
-            case machines.Launch(group, place, numbers):
+            case machines.Launch(group, source, numbers):
                 self._asked.update(numbers)
                 self._owners.update(dict.fromkeys(numbers, self._launchers[group]))
-                self._background.spawn(self._request(self._launchers[group], place, numbers))
+                self._background.spawn(self._request(self._launchers[group], source, numbers))
             case machines.Install(machine, rank):
                 self._starting[machine] = self._background.spawn(self._bring_up(machine, rank))
             case machines.Activate():
@@ -137,11 +137,11 @@ class Fleet:
         if errors := [end for end in ends if end is not None]:
             raise ProvisioningError("; ".join(str(error) or type(error).__name__ for error in errors))
 
-    async def _request(self, launcher: Launcher, place: MachineSource, numbers: Sequence[int]) -> None:
+    async def _request(self, launcher: Launcher, source: MachineSource, numbers: Sequence[int]) -> None:
         instances: Sequence[Instance] = ()
         reason = "the provider returned too few machines"
         try:
-            instances = await launcher.provision(place, len(numbers))
+            instances = await launcher.provision(source, len(numbers))
         except Exception as error:
             reason = str(error) or type(error).__name__
         finally:

@@ -29,7 +29,7 @@ MOST_PLACES = 8
 class SourceOffer:
     """A machine source with the provider, spec, and offer to launch machines from. `spec` requests its market."""
 
-    place: MachineSource
+    source: MachineSource
     provider: Provider
     spec: Spec
     offer: Offer
@@ -58,7 +58,7 @@ class SourceOffer:
     @property
     def priced(self) -> bool:
         """True if the price of a machine is known."""
-        market = self.place.market
+        market = self.source.market
         return market != "" and self.offer.hourly_price(market) is not None
 
     @property
@@ -78,15 +78,15 @@ class SourceOffer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the constructor's arguments: the provider's client is created again on loading."""
-        return _restored, (self.place, self.spec, self.offer, self.config)
+        return _restore_offer, (self.source, self.spec, self.offer, self.config)
 
 
 def _accelerators(name: str | None, count: float) -> str:
     return f"{name}:{count:g}" if name and count not in (0, 1) else name or ""
 
 
-def _restored(place: MachineSource, spec: Spec, offer: Offer, config: ProviderConfig) -> SourceOffer:
-    return SourceOffer(place, config.create_provider(), spec, offer, config)
+def _restore_offer(source: MachineSource, spec: Spec, offer: Offer, config: ProviderConfig) -> SourceOffer:
+    return SourceOffer(source, config.create_provider(), spec, offer, config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +170,16 @@ def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iter
     for one in candidates:
         answer, kind = answers[one.position], one.offer.instance_type
         position = configs.index(answer.config)
-        place = MachineSource(
+        source = MachineSource(
             one.provider, kind.name, one.offer.region, one.market, position, hourly_price=one.hourly_price or 0.0
         )
-        if place in known or count[position, one.market] == MOST_PLACES or answer.provider is None:
+        if source in known or count[position, one.market] == MOST_PLACES or answer.provider is None:
             continue
-        known.add(place)
+        known.add(source)
         count[position, one.market] += 1
-        yield SourceOffer(place, answer.provider, replace(answer.spec, allocation=one.market), one.offer, answer.config)
+        yield SourceOffer(
+            source, answer.provider, replace(answer.spec, allocation=one.market), one.offer, answer.config
+        )
 
 
 def provider_config(spec: Spec) -> ProviderConfig:

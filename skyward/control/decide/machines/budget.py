@@ -43,7 +43,7 @@ class Ledger:
             self._prices[machine] = price
             self._per_hour += price
 
-    def shut(self, machine: int, now: float) -> None:
+    def close_account(self, machine: int, now: float) -> None:
         """Stop billing a machine, or release its commitment."""
         self._advance(now)
         self._reserved.pop(machine, None)

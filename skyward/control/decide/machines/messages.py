@@ -39,7 +39,7 @@ class Desired:
 
     Attributes:
         victims: ranks to remove first, if nodes must go.
-        afresh: True to retry ranks that were given up.
+        retry_given_up: True to retry ranks that were given up.
         drain: rank of a running node to drain, in preference to any other.
     """
 
@@ -136,7 +136,7 @@ class Launch:
     """Launch these machines. Idempotent for each machine number."""
 
     group: str
-    place: MachineSource
+    source: MachineSource
     machines: tuple[int, ...]
 
 
@@ -172,14 +172,14 @@ class NodeGone:
     Attributes:
         again: True if another node takes its rank.
         machine: the machine that it had.
-        cause: it died, did not come up, could not be launched, or was removed.
+        departure: it died, did not come up, could not be launched, or was removed.
     """
 
     rank: int
     reason: str
     again: bool
     machine: int = 0
-    cause: Departure = "removed"
+    departure: Departure = "removed"
 
 
 @dataclass(frozen=True, slots=True)

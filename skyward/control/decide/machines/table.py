@@ -23,7 +23,7 @@ class Machine:
     Attributes:
         since: when it entered its current state.
         not_before: earliest time of its request.
-        asked: times of its requests.
+        requested_at: times of its requests.
         wanted: True if it is still to become a node.
     """
 
@@ -33,8 +33,8 @@ class Machine:
     life: Lifecycle[InstanceState]
     since: float
     not_before: float = 0.0
-    place: MachineSource | None = None
-    asked: list[float] = field(default_factory=list)
+    source: MachineSource | None = None
+    requested_at: list[float] = field(default_factory=list)
     wanted: bool = True
 
     @property
@@ -80,7 +80,7 @@ class MachineTable:
         found = [m for m in self.machines.values() if m.group == group and m.stage in stages]
         return sorted(found, key=lambda machine: machine.rank)
 
-    def seated(self, rank: int, *states: InstanceState) -> Machine | None:
+    def machine_of(self, rank: int, *states: InstanceState) -> Machine | None:
         """Return the machine of a rank if it is in one of these states."""
         seat = self.assignments.get(rank)
         return seat.machine if seat is not None and seat.machine.state in states else None
@@ -112,7 +112,7 @@ class MachineTable:
         machine.wanted = False
         self._shift(machine, 1)
 
-    def want(self, machine: Machine, now: float) -> None:
+    def unmark_surplus(self, machine: Machine, now: float) -> None:
         """Undo `mark_surplus`: the machine will become a node."""
         self._shift(machine, -1)
         machine.wanted = True

@@ -191,7 +191,7 @@ class TaskManager:
             return (record.target,)
         return tuple(rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], record.needs))
 
-    def waits(self) -> bool:
+    def has_prefetched(self) -> bool:
         """Return whether any node holds prefetched tasks, so that time matters."""
         return bool(self._ahead)
 
@@ -346,7 +346,7 @@ class TaskManager:
         self._numbers = itertools.count(max(next(self._numbers), found.last + 1))
         for task in found.tasks:
             self._tasks[task] = TaskState(task, found.rank, replayable=False, node=found.rank)
-            self._table.hold(found.rank, task, NOTHING, now)
+            self._table.assign(found.rank, task, NOTHING, now)
 
     def _free_share(self, rank: int) -> None:
         """Free the share of a rank whose node is gone for its next node, unless that one inherits the node's tasks."""
@@ -562,6 +562,6 @@ class TaskManager:
         record = self._tasks[task]
         record.life.move("sent", now)
         record.node = rank
-        if self._table.hold(rank, task, record.needs, now).spare < 0:
+        if self._table.assign(rank, task, record.needs, now).spare < 0:
             self._ahead.add(rank)
         effects.append(Dispatch(task, rank, record.attempt, record.share))

@@ -28,12 +28,12 @@ class World:
     """
 
     def __init__(self, *groups: Group, policy: Any = "pressure", **settings: Any) -> None:
-        places = {
+        sources = {
             group.name: (MachineSource("cloud", group.name, hourly_price=group.hourly_price),) for group in groups
         }
-        places |= settings.pop("places", {})
+        sources |= settings.pop("sources", {})
         self.now = 0.0
-        self.plane = ControlPlane(PlaneSettings(groups, places, **settings), find_policy(policy))
+        self.plane = ControlPlane(PlaneSettings(groups, sources, **settings), find_policy(policy))
         self.asked: dict[int, machines.Launch] = {}
         self.alive: dict[int, MachineSource] = {}
         self.installing: dict[int, int] = {}
@@ -74,7 +74,7 @@ class World:
         """Allocate every requested machine."""
         for number, request in tuple(self.asked.items()):
             del self.asked[number]
-            self.alive[number] = request.place
+            self.alive[number] = request.source
             self.tell(machines.Allocated(number))
 
     def deliver(self) -> None:
@@ -127,8 +127,8 @@ class World:
 
     def state_of(self, rank: int) -> str:
         """Return the state of the node of a rank."""
-        return self.plane.reconciler.book.assignments[rank].life.state
+        return self.plane.reconciler.table.assignments[rank].life.state
 
     def machine_of(self, rank: int) -> int:
         """Return the machine of a rank."""
-        return self.plane.reconciler.book.assignments[rank].machine.id
+        return self.plane.reconciler.table.assignments[rank].machine.id

@@ -22,8 +22,8 @@ def test_loss_of_the_last_node_loses_all_content_and_is_reported_once() -> None:
     contents = written()
     (loss,) = contents.lose_member(0, 1.0)
     assert loss.whole
-    assert contents.tell(CACHE) == loss
-    assert contents.tell(CACHE) is None
+    assert contents.take_loss(CACHE) == loss
+    assert contents.take_loss(CACHE) is None
     assert contents.lose_member(0, 2.0) == [], "nothing was written since"
 
 

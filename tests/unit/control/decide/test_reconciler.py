@@ -23,15 +23,15 @@ def pools(draw: st.DrawFn) -> tuple[set[int], set[int], set[int], int]:
 def reconciler_of(current: set[int], pending: set[int], leaving: set[int]) -> Reconciler:
     """Return a reconciler with active, booting and draining nodes."""
     reconciler = Reconciler({"nodes": (MachineSource("cloud"),)})
-    book = reconciler.book
+    table = reconciler.table
     for rank in sorted(current | pending):
-        machine = book.add("nodes", rank, 0.0, 0.0)
-        book.move(machine, "REQUESTED", 0.0)
+        machine = table.add("nodes", rank, 0.0, 0.0)
+        table.move(machine, "REQUESTED", 0.0)
         if rank in current:
             for state in ("ALLOCATED", "INSTALLING", "RUNNING"):
-                book.move(machine, state, 0.0)
+                table.move(machine, state, 0.0)
         if rank in leaving:
-            book.move(machine, "STOP_REQUESTED", 0.0)
+            table.move(machine, "STOP_REQUESTED", 0.0)
     return reconciler
 
 

@@ -67,7 +67,7 @@ class Cloud(RuleBasedStateMachine):
                     assert place in PLACES[group]
                     assert not {*machines} & self.alive, "an existing machine is not requested again"
                     self.requested |= {*machines}
-                    asked = [m for m in self.reconciler.book if m.state == "REQUESTED"]
+                    asked = [m for m in self.reconciler.table if m.state == "REQUESTED"]
                     assert len(asked) <= LIMITS.concurrent_launches
                 case Install(machine, rank):
                     assert machine in self.alive
@@ -174,8 +174,8 @@ class Cloud(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 5.0, 40.0, 100.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        book = self.reconciler.book
-        late = {m.rank for m in book if m.state == "INSTALLING" and self.now - m.since > LIMITS.boot}
+        table = self.reconciler.table
+        late = {m.rank for m in table if m.state == "INSTALLING" and self.now - m.since > LIMITS.boot}
         for rank in late:
             self.failures[rank] = self.failures.get(rank, 0) + 1
         self.tell(Reconcile())
@@ -184,30 +184,30 @@ class Cloud(RuleBasedStateMachine):
 
     @invariant()
     def no_more_nodes_than_desired(self) -> None:
-        head = next((m.group for m in self.reconciler.book if m.rank == 0 and m.stage != "leaving"), None)
+        head = next((m.group for m in self.reconciler.table if m.rank == 0 and m.stage != "leaving"), None)
         for group, desired in self.reconciler.desired.items():
             most = max(desired, 1) if group == head else desired
             assert self.refused or self.reconciler.effective(group) <= most
 
     @invariant()
     def no_rank_is_used_twice(self) -> None:
-        seated = [machine.rank for machine in self.reconciler.book if machine.stage in ("active", "booting")]
+        seated = [machine.rank for machine in self.reconciler.table if machine.stage in ("active", "booting")]
         assert len(seated) == len(set(seated))
         assert len(set(self.active.values())) == len(self.active)
 
     @invariant()
     def there_are_no_orphans(self) -> None:
-        assert self.alive <= set(self.reconciler.book.machines) | self.terminating
+        assert self.alive <= set(self.reconciler.table.machines) | self.terminating
         assert set(self.active) | set(self.installing) <= self.alive
 
     @invariant()
     def counts_are_consistent(self) -> None:
-        book = self.reconciler.book
+        table = self.reconciler.table
         for group in PLACES:
             for stage in ("booting", "active", "leaving"):
-                there = [machine for machine in book if machine.group == group and machine.stage == stage]
-                assert book.count(group, stage) == len(there)
-        assert {machine.id for machine in book if machine.state == "RUNNING"} == {
+                there = [machine for machine in table if machine.group == group and machine.stage == stage]
+                assert table.count(group, stage) == len(there)
+        assert {machine.id for machine in table if machine.state == "RUNNING"} == {
             machine for machine, rank in self.active.items() if rank not in self.draining
         }
 
@@ -264,7 +264,7 @@ def test_success_takes_back_one_failure_and_another_source_is_used_meanwhile() -
     backoff.failed(second, 2.9, 2.9)
     assert backoff.choose(PLACES["a"], 2.9) is None
     assert backoff.choose(PLACES["a"], 3.0) == first
-    backoff.worked(first)
+    backoff.succeeded(first)
     backoff.failed(first, 3.0, 3.0)
     assert backoff.ready_at(first) == 5.0
 

@@ -421,7 +421,7 @@ class TaskQueue(RuleBasedStateMachine):
         for rank in RANKS:
             assert self.manager.busy(rank) == len([task for task in self.running() if task in self.on[rank]])
         ahead = any(len(self.on[rank]) > node.slots for rank, node in self.nodes.items())
-        assert self.manager.waits() == ahead
+        assert self.manager.has_prefetched() == ahead
 
     def teardown(self) -> None:
         """With live nodes, every task and broadcast ends."""
