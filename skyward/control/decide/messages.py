@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.tasks import messages as tasks
+from skyward.control.effect import CausedEffect
 from skyward.events.decisions import DecisionEvent
 from skyward.kept.book import KeptEntry
 from skyward.scaling.snapshot import Demand
@@ -126,19 +127,19 @@ type PlaneMessage = (
 
 
 @dataclass(frozen=True, slots=True)
-class ThresholdReached:
+class ThresholdReached(CausedEffect):
     """Report that enough nodes are active for work to start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(CausedEffect):
     """Publish a decision."""
 
     event: DecisionEvent
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetKept:
+class ForgetKept(CausedEffect):
     """Have a node drop these values."""
 
     rank: int
@@ -146,7 +147,7 @@ class ForgetKept:
 
 
 @dataclass(frozen=True, slots=True)
-class Unkept:
+class Unkept(CausedEffect):
     """Report that a node was lost or removed with the values that it kept."""
 
     rank: int

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from skyward.control.decide.autoscaler import Autoscaler
+from skyward.control.decide.causes import Cause, CauseLog, describe
 from skyward.control.decide.load import PlaneView
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import DRAIN_RESERVE, TERMINATION_RESERVE, Ledger
@@ -33,6 +34,7 @@ from skyward.control.decide.messages import (
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
+from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.kept.book import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
@@ -50,6 +52,7 @@ class ControlPlane:
 
     Attributes:
         decisions: the latest decisions.
+        causes: the latest messages that changed machines or decisions, by number.
         kept: the values that nodes keep for later tasks.
         ready: True once enough nodes were active.
         failure: why nodes cannot be launched; empty while they can.
@@ -64,6 +67,7 @@ class ControlPlane:
         self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits)
         self.autoscaler = Autoscaler(policy, settings.cooldown)
         self.decisions = DecisionLog()
+        self.causes = CauseLog()
         self.kept = KeptRegistry()
         self._view = PlaneView(self.groups, self.tasks, self.reconciler.table, self.ledger)
         self.ready = False
@@ -79,11 +83,25 @@ class ControlPlane:
         self._evaluate_at: float | None = None
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
+        self._number = 0
+        self._message: PlaneMessage = Tick()
 
     # The step.
 
     def handle(self, message: PlaneMessage, now: float) -> list[PlaneEffect]:
-        """Handle `message` at time `now`, in seconds of any monotonic clock."""
+        """Handle `message` at time `now`, in seconds of any monotonic clock.
+
+        The message gets the next number, which its effects, the transitions and the decisions of this step carry.
+        """
+        self._number += 1
+        self._message = message
+        try:
+            return self._step(message, now)
+        except IllegalTransitionError as error:
+            error.add_note(f"The control plane was handling {self._cause()}.")
+            raise
+
+    def _step(self, message: PlaneMessage, now: float) -> list[PlaneEffect]:
         effects: list[PlaneEffect] = []
         match message:
             case tasks.Submitted(target=target) if target is not None and target in self._draining:
@@ -91,13 +109,12 @@ class ControlPlane:
                 self._do_task(message, now, effects)
             case (
                 tasks.Submitted()
-                | tasks.TasksFound()
                 | tasks.Ended()
+                | tasks.StartedOnNode()
+                | tasks.TasksFound()
                 | tasks.Withheld()
                 | tasks.Released()
                 | tasks.UniqueResults()
-                | tasks.Overdue()
-                | tasks.StartedOnNode()
                 | tasks.Delivered()
                 | tasks.Stored()
                 | tasks.Dropped()
@@ -107,6 +124,9 @@ class ControlPlane:
                 | tasks.Abandon()
                 | tasks.RankDraining()
             ):
+                self._do_task(message, now, effects)
+            case tasks.Overdue():
+                self._cause()
                 self._do_task(message, now, effects)
             case Open():
                 self._reconciled_at = self._evaluated_at = now
@@ -132,10 +152,12 @@ class ControlPlane:
                 if entry.node in self._draining:
                     self._reconcile(machines.DrainRefused(entry.node), now, effects)
             case ReleaseKept(keys):
-                effects += (ForgetKept(node, names) for node, names in self.kept.drop(keys).items())
+                dropped = self.kept.drop(keys).items()
+                effects += (ForgetKept(node, names, cause=self._number) for node, names in dropped)
             case Tick():
                 self._tick(now, effects)
             case _:
+                self._cause()
                 self._record_resources(message)
                 self._reconcile(message, now, effects)
         if self.ledger.budget is not None:
@@ -147,20 +169,48 @@ class ControlPlane:
 
     def close(self, now: float) -> list[PlaneEffect]:
         """Terminate every machine, whatever runs there; each must still be reported as `Terminated`."""
-        return [*self.reconciler.close(now)]
+        self._number += 1
+        return [*self.reconciler.close(now, self._number)]
+
+    def _cause(self) -> Cause:
+        """Return the message that is being handled as a cause, recorded for later."""
+        if (cause := self.causes.get(self._number)) is None:
+            cause = Cause(self._number, describe(self._message, self._rank_of), self._follows_from(self._message))
+            self.causes.add(cause)
+        return cause
+
+    def _rank_of(self, machine: int) -> int | None:
+        known = self.reconciler.table.machines.get(machine)
+        return None if known is None else known.rank
+
+    def _follows_from(self, message: PlaneMessage) -> int:
+        """Return the number of the message for which the machine of this report was launched, kept or removed."""
+        match message:
+            case machines.Refused((machine, *_)):
+                pass
+            case machines.Allocated(machine) | machines.Joined(machine) | machines.Failed(machine):
+                pass
+            case machines.Terminated(machine):
+                pass
+            case _:
+                return 0
+        known = self.reconciler.table.machines.get(machine)
+        return 0 if known is None else known.cause
 
     # Tasks.
 
     def _do_task(self, message: tasks.TaskManagerMessage, now: float, effects: list[PlaneEffect]) -> None:
-        if isinstance(message, tasks.Submitted | tasks.Broadcast) and not any(self.desired.values()):
-            self._wake(message.needs, "a task was submitted and the pool has no nodes", now, effects)
-        done: list[PlaneEffect] = [*self.tasks.handle(message, now)]
-        if isinstance(message, tasks.Submitted | tasks.Broadcast) and message.kept:
-            self._begin_uses(message, done, now)
+        new = message if isinstance(message, (tasks.Submitted, tasks.Broadcast)) else None
+        if new is not None and not any(self.desired.values()):
+            self._wake(new.needs, "a task was submitted and the pool has no nodes", now, effects)
+        done: list[PlaneEffect] = [*self.tasks.handle(message, now, self._number)]
+        if new is not None and new.kept:
+            self._begin_uses(new, done, now)
         effects += done
-        for rank in [rank for rank in self._draining if self.tasks.is_empty(rank)]:
-            self._draining.discard(rank)
-            self._reconcile(machines.Emptied(rank), now, effects)
+        if self._draining:
+            for rank in [rank for rank in self._draining if self.tasks.is_empty(rank)]:
+                self._draining.discard(rank)
+                self._reconcile(machines.Emptied(rank), now, effects)
 
     def _begin_uses(self, message: tasks.Submitted | tasks.Broadcast, effects: list[PlaneEffect], now: float) -> None:
         """Record the tasks that use kept values."""
@@ -192,20 +242,20 @@ class ControlPlane:
         before = dict(self.desired)
         self.reconciler.may_empty = self.budget_exhausted or not any(group.min for group in self.groups.values())
         self.reconciler.keeping = frozenset(self.kept.holding(now))
-        for effect in self.reconciler.handle(message, now):
+        for effect in self.reconciler.handle(message, now, self._number):
             match effect:
-                case machines.NodeGone(rank, reason, again):
-                    self._draining.discard(rank)
-                    self._left(rank, reason, again, now, effects)
-                case machines.GiveUp(_, rank, reason):
-                    self.failure = f"could not start node {rank}: {reason}"
+                case machines.NodeGone():
+                    self._draining.discard(effect.rank)
+                    self._gone(effect, now, effects)
+                case machines.GiveUp(_, rank, reason, origin=origin):
+                    self.failure = f"could not start node {rank}{self.causes.because(origin)}: {reason}"
                 case _:
                     pass
             effects.append(effect)
             match effect:
                 case machines.NodeGone(rank, reason, _, machine):
                     if gone := self.kept.leave(rank, reason):
-                        effects.append(Unkept(rank, machine, gone, reason))
+                        effects.append(Unkept(rank, machine, gone, reason, cause=self._number))
                 case machines.Activate(machine, rank, group):
                     self._draining.discard(rank)
                     self._joined(machine, rank, self.groups[group], now, effects)
@@ -214,7 +264,7 @@ class ControlPlane:
                     self._do_task(tasks.RankDraining(rank), now, effects)
                 case _:
                     pass
-        if self.reconciler.requester.over_budget and not self.ready:
+        if self.reconciler.requester.over_budget and not self.ready and not self.reconciler.given_up:
             self.failure = (
                 f"cannot afford its first nodes with a budget of ${self.ledger.budget:.2f}, which must cover "
                 f"{DRAIN_RESERVE:g} s of each"
@@ -248,13 +298,16 @@ class ControlPlane:
         joined = tasks.RankJoined(rank, group.slots, group.name, resources, group.capabilities)
         self._do_task(joined, now, effects)
 
-    def _left(self, rank: int, reason: str, again: bool, now: float, effects: list[PlaneEffect]) -> None:
-        if again:
+    def _gone(self, gone: machines.NodeGone, now: float, effects: list[PlaneEffect]) -> None:
+        """Pass the end of a node on to its tasks."""
+        rank, reason = gone.rank, gone.reason
+        if gone.again:
             self._do_task(tasks.RankLost(rank, f"node {rank} died: {reason}"), now, effects)
         elif self._evicted:
             self._do_task(tasks.RankRemoved(rank, self.failure, "unfunded"), now, effects)
         else:
-            self._do_task(tasks.RankRemoved(rank, f"node {rank} is gone: {reason}"), now, effects)
+            because = self.causes.because(gone.origin)
+            self._do_task(tasks.RankRemoved(rank, f"node {rank} is gone{because}: {reason}"), now, effects)
 
     def _threshold(self, group: Group) -> int:
         return self.settings.thresholds.get(group.name, group.min)
@@ -457,11 +510,11 @@ class ControlPlane:
             self.ready = True
             self.reconciler.opening = False
             self.autoscaler.begin(now)
-            effects.append(ThresholdReached())
+            effects.append(ThresholdReached(cause=self._number))
         if self.budget_exhausted and self.tasks.waiting:
-            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now))
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self._number))
         elif self.ready and self.reconciler.given_up and self.tasks.waiting and (shapes := self._hopeless_shapes()):
-            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now))
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now, self._number))
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
         elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
@@ -505,8 +558,12 @@ class ControlPlane:
         effects: list[PlaneEffect],
         held_back: str = "",
     ) -> None:
-        event = DecisionEvent(now, by, self.policy.name, self._view.inputs(now), before, after, reason, held_back)
-        effects.append(Decided(self.decisions.add(event)))
+        cause = self._cause()
+        if by == "policy" and not held_back:  # later effects follow from the policy's reason, not from the check
+            self.causes.add(replace(cause, text=reason))
+        inputs = self._view.inputs(now)
+        event = DecisionEvent(now, by, self.policy.name, inputs, before, after, reason, held_back, str(cause))
+        effects.append(Decided(self.decisions.add(event), cause=self._number))
 
 
 def undrainable(

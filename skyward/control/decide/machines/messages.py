@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skyward.control.decide.machines.sources import MachineSource
+from skyward.control.effect import CausedEffect
 
 __all__ = [
     "Activate",
@@ -132,7 +133,7 @@ type Departure = Literal["lost", "failed", "refused", "removed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(CausedEffect):
     """Launch these machines. Idempotent for each machine number."""
 
     group: str
@@ -141,7 +142,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Install:
+class Install(CausedEffect):
     """Install the worker on an allocated machine, as the node of a rank."""
 
     machine: int
@@ -149,7 +150,7 @@ class Install:
 
 
 @dataclass(frozen=True, slots=True)
-class Activate:
+class Activate(CausedEffect):
     """Let the node of a rank take tasks: it joined, or its drain was cancelled."""
 
     machine: int
@@ -158,7 +159,7 @@ class Activate:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(CausedEffect):
     """Drain the node of a rank: it takes no more tasks, and is removed once it is empty."""
 
     rank: int
@@ -166,13 +167,14 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGone:
+class NodeGone(CausedEffect):
     """Report that the node of a rank is gone.
 
     Attributes:
         again: True if another node takes its rank.
         machine: the machine that it had.
         departure: it died, did not come up, could not be launched, or was removed.
+        origin: number of the message for which it was removed.
     """
 
     rank: int
@@ -180,10 +182,11 @@ class NodeGone:
     again: bool
     machine: int = 0
     departure: Departure = "removed"
+    origin: int = field(default=0, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Terminate:
+class Terminate(CausedEffect):
     """Terminate a machine in any state; repeated until it is `Terminated`."""
 
     machine: int
@@ -191,13 +194,18 @@ class Terminate:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Report that the node of a rank cannot be launched. It is not retried until the pool is resized."""
+class GiveUp(CausedEffect):
+    """Report that the node of a rank cannot be launched. It is not retried until the pool is resized.
+
+    Attributes:
+        origin: number of the message for which it was to be launched.
+    """
 
     group: str
     rank: int
     reason: str
     machine: int = 0
+    origin: int = field(default=0, kw_only=True, compare=False)
 
 
 type ReconcilerEffect = Launch | Install | Activate | Drain | NodeGone | Terminate | GiveUp

@@ -108,8 +108,13 @@ class Reconciler:
         """Return the number of nodes that take tasks, or will."""
         return self.table.count(group, "active") + self.table.count(group, "booting")
 
-    def handle(self, message: ReconcilerMessage, now: float) -> list[ReconcilerEffect]:
-        """Handle `message` at time `now`; return effects, in order."""
+    def handle(self, message: ReconcilerMessage, now: float, cause: int = 0) -> list[ReconcilerEffect]:
+        """Handle `message` at time `now`; return effects, in order.
+
+        Args:
+            cause: number of the control plane's message that led to this one.
+        """
+        self.table.cause = cause
         effects: list[ReconcilerEffect] = []
         match message:
             case Desired(nodes, victims, retry_given_up, drain):
@@ -152,9 +157,9 @@ class Reconciler:
         self._update_state(now)
         return [self._completed(effect) for effect in effects]
 
-    def close(self, now: float) -> list[ReconcilerEffect]:
+    def close(self, now: float, cause: int = 0) -> list[ReconcilerEffect]:
         """Terminate every machine, in any state; nothing is launched any more."""
-        self.closing = True
+        self.closing, self.table.cause = True, cause
         effects: list[ReconcilerEffect] = []
         self._evict("the pool is closing", now, effects)
         return effects
@@ -180,7 +185,7 @@ class Reconciler:
         machine = self.table.machines.get(number)
         if machine is None:
             self._orphans[number] = now
-            effects.append(Terminate(number, NOT_NEEDED))
+            effects.append(Terminate(number, NOT_NEEDED, cause=self.table.cause))
             return
         if machine.state == "QUEUED" and machine.requested_at:  # a late answer
             self.table.move(machine, "REQUESTED", now)
@@ -190,7 +195,7 @@ class Reconciler:
         self.ledger.bill(number, now)
         if machine.wanted:
             self.table.move(machine, "INSTALLING", now)
-            effects.append(Install(number, machine.rank))
+            effects.append(Install(number, machine.rank, cause=self.table.cause))
         else:
             self._terminate(machine, NOT_NEEDED, now, effects)
 
@@ -216,7 +221,7 @@ class Reconciler:
         self._refusals.pop(machine.rank, None)
         if machine.source is not None:
             self._backoff.succeeded(machine.source)
-        effects.append(Activate(number, machine.rank, machine.group))
+        effects.append(Activate(number, machine.rank, machine.group, cause=self.table.cause))
 
     def _ended(
         self, number: int, reason: str, now: float, effects: list[ReconcilerEffect], *, lost: bool = False
@@ -258,7 +263,7 @@ class Reconciler:
     ) -> None:
         self._leave(machine, reason, now, effects, departure)
         self.table.move(machine, "TERMINATING", now, reason)
-        effects.append(Terminate(machine.id, reason))
+        effects.append(Terminate(machine.id, reason, cause=self.table.cause))
 
     def _leave(
         self,
@@ -268,8 +273,11 @@ class Reconciler:
         effects: list[ReconcilerEffect],
         departure: Departure = "removed",
     ) -> None:
+        cause = self.table.cause
+        origin = machine.cause if departure == "removed" and machine.state in ("STOPPING", "STOPPED") else cause
         if self.table.vacate(machine, now, reason):
-            effects.append(NodeGone(machine.rank, reason, False, machine.id, departure))
+            gone = NodeGone(machine.rank, reason, False, machine.id, departure, origin=origin, cause=cause)
+            effects.append(gone)
 
     def _drop(self, machine: Machine, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
         """Forget a machine that was never requested."""
@@ -291,15 +299,17 @@ class Reconciler:
         self.table.forget(machine)
         self.ledger.bill(machine.id, now)
         self._orphans[machine.id] = now
-        effects.append(Terminate(machine.id, reason))
+        effects.append(Terminate(machine.id, reason, cause=self.table.cause))
 
     def _give_up(self, machine: Machine, reason: str, effects: list[ReconcilerEffect]) -> None:
         self._given_up[machine.rank] = machine.group
-        effects.append(GiveUp(machine.group, machine.rank, reason, machine.id))
+        origin, cause = machine.cause, self.table.cause
+        effects.append(GiveUp(machine.group, machine.rank, reason, machine.id, origin=origin, cause=cause))
 
     def _reactivate(self, machine: Machine, why: str, now: float, effects: list[ReconcilerEffect]) -> None:
         self.table.move(machine, "RUNNING", now, why)
-        effects.append(Activate(machine.id, machine.rank, machine.group))
+        machine.cause = self.table.cause
+        effects.append(Activate(machine.id, machine.rank, machine.group, cause=self.table.cause))
 
     def _check_deadlines(self, now: float, effects: list[ReconcilerEffect]) -> None:
         limits = self.limits
@@ -312,17 +322,18 @@ class Reconciler:
                     self._ended(machine.id, f"it was not ready within {limits.boot:g} s", now, effects)
                 case "STOP_REQUESTED" if stayed > limits.drain:  # repeat the effect; only new demand cancels a drain
                     machine.since = now
-                    effects.append(Drain(machine.rank, machine.id))
+                    effects.append(Drain(machine.rank, machine.id, cause=self.table.cause))
                 case "TERMINATING" if stayed > limits.terminate:
                     self.table.move(machine, "TERMINATION_FAILED", now)
                     self.table.move(machine, "TERMINATING", now)
-                    effects.append(Terminate(machine.id, "it still exists after it was terminated"))
+                    why = "it still exists after it was terminated"
+                    effects.append(Terminate(machine.id, why, cause=self.table.cause))
                 case _:
                     pass
         for number, since in self._orphans.items():
             if now - since > limits.terminate:
                 self._orphans[number] = now
-                effects.append(Terminate(number, NOT_NEEDED))
+                effects.append(Terminate(number, NOT_NEEDED, cause=self.table.cause))
 
     def _check_request(self, machine: Machine, now: float, effects: list[ReconcilerEffect]) -> None:
         limits = self.limits
@@ -419,7 +430,8 @@ class Reconciler:
 
     def _drain(self, machine: Machine, now: float, effects: list[ReconcilerEffect]) -> None:
         self.table.move(machine, "STOP_REQUESTED", now)
-        effects.append(Drain(machine.rank, machine.id))
+        machine.cause = self.table.cause
+        effects.append(Drain(machine.rank, machine.id, cause=self.table.cause))
 
     # State.
 
@@ -430,8 +442,8 @@ class Reconciler:
         target: ReconcilerState = "scaling_up" if booting else "draining" if draining else "watching"
         if target != self.state:
             if target not in RECONCILER[self.state]:
-                self._life.move("watching", now)
-            self._life.move(target, now)
+                self._life.move("watching", now, cause=self.table.cause)
+            self._life.move(target, now, cause=self.table.cause)
 
     def _completed(self, effect: ReconcilerEffect) -> ReconcilerEffect:
         """Complete a report of a removed node: only the end of the step decides whether its rank is filled again."""

@@ -100,7 +100,8 @@ class Requester:
             self._ledger.reserve(machine.id, source.hourly_price)
             self._table.move(machine, "REQUESTED", now)
         if machines:
-            effects.append(Launch(group, source, tuple(machine.id for machine in machines)))
+            numbers = tuple(machine.id for machine in machines)
+            effects.append(Launch(group, source, numbers, cause=self._table.cause))
 
     def _retry(self, at: float) -> None:
         self.retry_at = at if self.retry_at is None else min(self.retry_at, at)

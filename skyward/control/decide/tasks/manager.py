@@ -97,6 +97,7 @@ class TaskManager:
     _withheld: set[int] = field(default_factory=set)
     _holding: dict[int, int] = field(default_factory=dict)
     _now: float = 0.0
+    _cause: int = 0
 
     def number(self) -> int:
         """Return a number for a new task or broadcast."""
@@ -204,10 +205,14 @@ class TaskManager:
 
     # Transitions.
 
-    def handle(self, message: TaskManagerMessage, now: float) -> list[TaskManagerEffect]:
-        """Handle `message` at time `now`, in seconds of any monotonic clock; return effects, in order."""
+    def handle(self, message: TaskManagerMessage, now: float, cause: int = 0) -> list[TaskManagerEffect]:
+        """Handle `message` at time `now`, in seconds of any monotonic clock; return effects, in order.
+
+        Args:
+            cause: number of the control plane's message that led to this one.
+        """
         effects: list[TaskManagerEffect] = []
-        self._now = now
+        self._now, self._cause = now, cause
         match message:
             case Submitted():
                 self._submit(message, effects)
@@ -237,7 +242,7 @@ class TaskManager:
                 self._free_share(rank)
             case StartedOnNode(task):
                 if (record := self._tasks.get(task)) is not None and record.status in ("sent", "recalled"):
-                    record.life.move("running", now)
+                    record.life.move("running", now, cause=self._cause)
                 return effects
             case Delivered(task):
                 if (record := self._tasks.get(task)) is not None:
@@ -259,7 +264,7 @@ class TaskManager:
                     self._settle(task, "error", "", effects)
                 else:
                     self._withheld.discard(task)
-                    record.life.move("queued", now, "its inputs are available again")
+                    record.life.move("queued", now, "its inputs are available again", cause=self._cause)
                     self._waiting.put_back(task, record.needs, record.target)
             case UniqueResults(rank, count):
                 self._holding[rank] = count
@@ -272,7 +277,7 @@ class TaskManager:
                     self._cancel(tuple(broadcast_state.members), effects)
                 else:
                     del self._broadcasts[broadcast]
-                    effects.append(BroadcastEnded(broadcast))
+                    effects.append(BroadcastEnded(broadcast, cause=self._cause))
             case Abandon(reason, outcome, shapes):
                 unsent = ((task, record.needs) for task, record in self._tasks.items() if record.node is None)
                 waiting = {task for task, needs in unsent if shapes is None or needs in shapes}
@@ -280,7 +285,7 @@ class TaskManager:
                 for broadcast in [n for n, each in self._broadcasts.items() if not each.members]:
                     if shapes is None or self._broadcasts[broadcast].needs in shapes:
                         del self._broadcasts[broadcast]
-                        effects.append(BroadcastEnded(broadcast))
+                        effects.append(BroadcastEnded(broadcast, cause=self._cause))
             case CheckPrefetched():
                 self._recall(now, effects)
         self._dispatch(now, effects)
@@ -329,7 +334,7 @@ class TaskManager:
         record.members.add(task)
         record.given.add(rank)
         self._waiting.add(task, record.needs, rank)
-        effects.append(Member(broadcast, task, rank))
+        effects.append(Member(broadcast, task, rank, cause=self._cause))
 
     def _join(self, joined: RankJoined, now: float, effects: list[TaskManagerEffect]) -> None:
         rank = joined.rank
@@ -391,13 +396,13 @@ class TaskManager:
                 self._settle(task, outcome, reason, effects)
             else:
                 again.append(task)
-                effects.append(Requeue(task, rank, record.losses + record.errors, reason))
+                effects.append(Requeue(task, rank, record.losses + record.errors, reason, cause=self._cause))
         for task in reversed(again):
             self._requeue(task, reason)
 
     def _requeue(self, task: int, why: str) -> None:
         record = self._tasks[task]
-        record.life.move("queued", self._now, why)
+        record.life.move("queued", self._now, why, cause=self._cause)
         record.node = None
         record.attempt += 1
         self._waiting.put_back(task, record.needs, record.target)
@@ -415,7 +420,9 @@ class TaskManager:
             case "lost" if not record.is_cancelled:
                 record.losses += 1
                 if record.replayable and record.losses <= self.retries:
-                    effects.append(Requeue(ended.task, ended.rank, record.losses + record.errors, _KILLED))
+                    effects.append(
+                        Requeue(ended.task, ended.rank, record.losses + record.errors, _KILLED, cause=self._cause)
+                    )
                     self._requeue(ended.task, _KILLED)
                 else:
                     self._settle(ended.task, "lost", _KILLED, effects)
@@ -426,7 +433,9 @@ class TaskManager:
                 self.task_seconds = ended.seconds if mean is None else 0.8 * mean + 0.2 * ended.seconds
                 if ended.retry and record.replayable and record.errors < record.retries and not record.is_cancelled:
                     record.errors += 1
-                    effects.append(Requeue(ended.task, ended.rank, record.losses + record.errors, ended.retry))
+                    effects.append(
+                        Requeue(ended.task, ended.rank, record.losses + record.errors, ended.retry, cause=self._cause)
+                    )
                     self._requeue(ended.task, ended.retry)
                 else:
                     self._settle(ended.task, outcome, "", effects)
@@ -441,22 +450,22 @@ class TaskManager:
         if record.is_cancelled:
             self._settle(task, "cancelled", "", effects)
             return
-        record.life.move("withheld", now, "an input was lost")
+        record.life.move("withheld", now, "an input was lost", cause=self._cause)
         record.node = None
         record.attempt += 1
         self._withheld.add(task)
 
     def _settle(self, task: int, outcome: SettleOutcome, reason: str, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.pop(task)
-        record.life.move("ended", self._now, reason)
+        record.life.move("ended", self._now, reason, cause=self._cause)
         self._withheld.discard(task)
-        effects.append(Settle(task, outcome, reason))
+        effects.append(Settle(task, outcome, reason, cause=self._cause))
         if record.broadcast is not None:
             members = self._broadcasts[record.broadcast].members
             members.discard(task)
             if not members:
                 del self._broadcasts[record.broadcast]
-                effects.append(BroadcastEnded(record.broadcast))
+                effects.append(BroadcastEnded(record.broadcast, cause=self._cause))
 
     def _cancel(self, tasks: Iterable[int], effects: list[TaskManagerEffect]) -> None:
         waiting: set[int] = set()
@@ -465,8 +474,8 @@ class TaskManager:
             if record is None or record.is_cancelled:
                 continue
             if record.node is not None:
-                record.life.move("cancelling", self._now)
-                effects.append(Stop(task, record.node))
+                record.life.move("cancelling", self._now, cause=self._cause)
+                effects.append(Stop(task, record.node, cause=self._cause))
             else:
                 waiting.add(task)
         self._settle_waiting(waiting, "cancelled", "", effects)
@@ -496,8 +505,8 @@ class TaskManager:
         for task in list(node.tasks)[node.slots :][::-1]:
             record = self._tasks[task]
             if recalled < most and record.target is None and record.status == "sent":
-                record.life.move("recalled", self._now)
-                effects.append(Recall(task, rank))
+                record.life.move("recalled", self._now, cause=self._cause)
+                effects.append(Recall(task, rank, cause=self._cause))
                 recalled += 1
         return recalled
 
@@ -560,8 +569,8 @@ class TaskManager:
 
     def _send(self, task: int, rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks[task]
-        record.life.move("sent", now)
+        record.life.move("sent", now, cause=self._cause)
         record.node = rank
         if self._table.assign(rank, task, record.needs, now).spare < 0:
             self._ahead.add(rank)
-        effects.append(Dispatch(task, rank, record.attempt, record.share))
+        effects.append(Dispatch(task, rank, record.attempt, record.share, cause=self._cause))

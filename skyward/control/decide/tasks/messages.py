@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from skyward.control.effect import CausedEffect
 from skyward.values.needs import NOTHING, Needs, Resources
 
 __all__ = [
@@ -270,7 +271,7 @@ that it waited for cannot be launched, or paid. "stuck": paused streams hold the
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(CausedEffect):
     """Send a task to a node. `share`: its position in a broadcast, and the broadcast's size."""
 
     task: int
@@ -280,7 +281,7 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Member(CausedEffect):
     """Report a new member of a broadcast: `task`, on node `rank`."""
 
     broadcast: int
@@ -289,7 +290,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(CausedEffect):
     """Recall a task from a node, if it has not started there."""
 
     task: int
@@ -297,7 +298,7 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
-class Requeue:
+class Requeue(CausedEffect):
     """Report that a task is queued again: its node or its process was lost, or it raised an exception that its retry
     policy covers. `retries`: how often so far.
     """
@@ -309,7 +310,7 @@ class Requeue:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(CausedEffect):
     """Stop a task on its node."""
 
     task: int
@@ -317,7 +318,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(CausedEffect):
     """End a task. `reason` is given if it has neither a result nor an exception of its own."""
 
     task: int
@@ -326,7 +327,7 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
-class BroadcastEnded:
+class BroadcastEnded(CausedEffect):
     """Report that every member of a broadcast has ended; it takes no more."""
 
     broadcast: int
