@@ -67,7 +67,8 @@ class Invariants:
     def stepped(self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]) -> None:
         """Check a step before its effects are executed."""
         self._remember(runner.clock.now, message, effects)
-        for check in (self._sizes, self._budget, self._tasks_end_once, self._leaving, self._deadlines, self._leaks):
+        machines_checks = (self._leaving, self._deadlines, self._leaks)
+        for check in (self._causes, self._sizes, self._budget, self._tasks_end_once, *machines_checks):
             for rule, what in check(runner, message, effects):
                 raise self._violation(rule, what, runner.clock.now)
 
@@ -108,6 +109,14 @@ class Invariants:
         return InvariantError(rule, what, self._scenario, now, tuple(_lines(self._history)))
 
     # The invariants. Each yields its violations: rule and description.
+
+    def _causes(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
+        """Find effects that do not carry the number of the message of their step."""
+        for effect in effects:
+            if effect.cause != runner.plane.handled:
+                yield "every effect has its cause", f"{effect} is an effect of message #{runner.plane.handled}"
 
     def _sizes(
         self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]

@@ -312,7 +312,7 @@ class Pool:
         ended = final(work, tasks.Settle(work.task, outcome, reason))
         if self._publisher is not None:
             self._publisher.publish_effect(ended)
-        self._settle(ended.task, ended.outcome, ended.reason)
+        self._settle(ended)
         self.task_record.revision += 1
 
     def _enqueue(self, works: Sequence[Work]) -> None:
@@ -529,8 +529,8 @@ class Pool:
                 node = self._fleet.nodes[rank]
                 self._send(self._works[task], node, attempt, share)
                 sent.add(node)
-            case tasks.Settle(task, outcome, reason):
-                self._settle(task, outcome, reason)
+            case tasks.Settle():
+                self._settle(effect)
             case tasks.Stop(task, rank):
                 self._stop(task, rank, "cancelled")
             case tasks.Recall(task, rank):
@@ -588,12 +588,13 @@ class Pool:
         node.submit(work, attempt, share, partial(self._router.not_sent, node, work))
         self._feeding.begin(work)
 
-    def _settle(self, task: int, outcome: tasks.SettleOutcome, reason: str) -> None:
+    def _settle(self, settled: tasks.Settle) -> None:
+        task = settled.task
         work = self._works.pop(task, None)
         if work is None:
             return
         try:
-            self._end(work, outcome, reason)
+            self._end(work, settled)
         except Exception as error:
             _logger.exception("task %s of pool %r could not be settled", task, self.name)
             settle(work, _internal_error(f"The result of {work.code.name}() was lost", error))
@@ -602,7 +603,8 @@ class Pool:
                 self._release_inputs(work.inputs)
         self.log.task_ended(task)
 
-    def _end(self, work: Work, outcome: tasks.SettleOutcome, reason: str) -> None:
+    def _end(self, work: Work, settled: tasks.Settle) -> None:
+        outcome, reason = settled.outcome, settled.reason
         if outcome in ("abandoned", "unfunded"):
             reason = f"Pool {self.name!r} {reason}"
         self._router.task_ended(work)
@@ -611,7 +613,8 @@ class Pool:
         if outcome not in ("value", "raised") and self._ready().kept.entries:
             left = keys_of(arrived.kept) if isinstance(arrived, EncodedResult) else ()
             asyncio.get_running_loop().call_soon(self.kept_values.task_failed, work.task, left)
-        settle(work, outcome, reason, arrived)
+        cause = self._ready().causes.get(settled.cause) if outcome == "lost" else None
+        settle(work, outcome, reason, arrived, "" if cause is None else str(cause))
 
     def _end_broadcast(self, broadcast: BroadcastWork) -> None:
         try:

@@ -55,6 +55,7 @@ class ControlPlane:
         causes: the latest messages that changed machines or decisions, by number.
         kept: the values that nodes keep for later tasks.
         ready: True once enough nodes were active.
+        handled: number of the latest message, from 1 on.
         failure: why nodes cannot be launched; empty while they can.
     """
 
@@ -83,7 +84,7 @@ class ControlPlane:
         self._evaluate_at: float | None = None
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
-        self._number = 0
+        self.handled = 0
         self._message: PlaneMessage = Tick()
 
     # The step.
@@ -93,7 +94,7 @@ class ControlPlane:
 
         The message gets the next number, which its effects, the transitions and the decisions of this step carry.
         """
-        self._number += 1
+        self.handled += 1
         self._message = message
         try:
             return self._step(message, now)
@@ -153,7 +154,7 @@ class ControlPlane:
                     self._reconcile(machines.DrainRefused(entry.node), now, effects)
             case ReleaseKept(keys):
                 dropped = self.kept.drop(keys).items()
-                effects += (ForgetKept(node, names, cause=self._number) for node, names in dropped)
+                effects += (ForgetKept(node, names, cause=self.handled) for node, names in dropped)
             case Tick():
                 self._tick(now, effects)
             case _:
@@ -169,13 +170,13 @@ class ControlPlane:
 
     def close(self, now: float) -> list[PlaneEffect]:
         """Terminate every machine, whatever runs there; each must still be reported as `Terminated`."""
-        self._number += 1
-        return [*self.reconciler.close(now, self._number)]
+        self.handled += 1
+        return [*self.reconciler.close(now, self.handled)]
 
     def _cause(self) -> Cause:
         """Return the message that is being handled as a cause, recorded for later."""
-        if (cause := self.causes.get(self._number)) is None:
-            cause = Cause(self._number, describe(self._message, self._rank_of), self._follows_from(self._message))
+        if (cause := self.causes.get(self.handled)) is None:
+            cause = Cause(self.handled, describe(self._message, self._rank_of), self._follows_from(self._message))
             self.causes.add(cause)
         return cause
 
@@ -203,7 +204,7 @@ class ControlPlane:
         new = message if isinstance(message, (tasks.Submitted, tasks.Broadcast)) else None
         if new is not None and not any(self.desired.values()):
             self._wake(new.needs, "a task was submitted and the pool has no nodes", now, effects)
-        done: list[PlaneEffect] = [*self.tasks.handle(message, now, self._number)]
+        done: list[PlaneEffect] = [*self.tasks.handle(message, now, self.handled)]
         if new is not None and new.kept:
             self._begin_uses(new, done, now)
         effects += done
@@ -242,7 +243,7 @@ class ControlPlane:
         before = dict(self.desired)
         self.reconciler.may_empty = self.budget_exhausted or not any(group.min for group in self.groups.values())
         self.reconciler.keeping = frozenset(self.kept.holding(now))
-        for effect in self.reconciler.handle(message, now, self._number):
+        for effect in self.reconciler.handle(message, now, self.handled):
             match effect:
                 case machines.NodeGone():
                     self._draining.discard(effect.rank)
@@ -255,7 +256,7 @@ class ControlPlane:
             match effect:
                 case machines.NodeGone(rank, reason, _, machine):
                     if gone := self.kept.leave(rank, reason):
-                        effects.append(Unkept(rank, machine, gone, reason, cause=self._number))
+                        effects.append(Unkept(rank, machine, gone, reason, cause=self.handled))
                 case machines.Activate(machine, rank, group):
                     self._draining.discard(rank)
                     self._joined(machine, rank, self.groups[group], now, effects)
@@ -306,7 +307,7 @@ class ControlPlane:
         elif self._evicted:
             self._do_task(tasks.RankRemoved(rank, self.failure, "unfunded"), now, effects)
         else:
-            because = self.causes.because(gone.origin)
+            because = self.causes.because(gone.origin) if gone.departure == "removed" else ""
             self._do_task(tasks.RankRemoved(rank, f"node {rank} is gone{because}: {reason}"), now, effects)
 
     def _threshold(self, group: Group) -> int:
@@ -510,11 +511,11 @@ class ControlPlane:
             self.ready = True
             self.reconciler.opening = False
             self.autoscaler.begin(now)
-            effects.append(ThresholdReached(cause=self._number))
+            effects.append(ThresholdReached(cause=self.handled))
         if self.budget_exhausted and self.tasks.waiting:
-            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self._number))
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
         elif self.ready and self.reconciler.given_up and self.tasks.waiting and (shapes := self._hopeless_shapes()):
-            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now, self._number))
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now, self.handled))
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
         elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
@@ -563,7 +564,7 @@ class ControlPlane:
             self.causes.add(replace(cause, text=reason))
         inputs = self._view.inputs(now)
         event = DecisionEvent(now, by, self.policy.name, inputs, before, after, reason, held_back, str(cause))
-        effects.append(Decided(self.decisions.add(event), cause=self._number))
+        effects.append(Decided(self.decisions.add(event), cause=self.handled))
 
 
 def undrainable(

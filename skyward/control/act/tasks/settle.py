@@ -44,12 +44,13 @@ def settle(
     outcome: SettleOutcome | BaseException,
     reason: str = "",
     arrived: EncodedResult | RemoteResult | None = None,
+    cause: str = "",
 ) -> None:
-    """End `work`, unless it has ended before."""
+    """End `work`, unless it has ended before. `cause`: what led to it, for a task whose node was lost."""
     if work.future.done():
         return
     try:
-        _settle(work, outcome, reason, arrived)
+        _settle(work, outcome, reason, arrived, cause)
     finally:
         work.call = _NOTHING  # a handle of the task must not keep its arguments or its function's globals alive
         work.code = replace(work.code, outgoing=_NOTHING)
@@ -59,7 +60,11 @@ _NOTHING = Outgoing(Payload(b""))
 
 
 def _settle(
-    work: Work, outcome: SettleOutcome | BaseException, reason: str, arrived: EncodedResult | RemoteResult | None
+    work: Work,
+    outcome: SettleOutcome | BaseException,
+    reason: str,
+    arrived: EncodedResult | RemoteResult | None,
+    cause: str,
 ) -> None:
     work.running = False
     work.ended_at = time.monotonic()
@@ -75,7 +80,7 @@ def _settle(
     if outcome == "cancelled":
         work.future.end_cancelled(f"{work.code.name}() was cancelled{work.unwanted or _where(work)}.")
     else:
-        work.future.set_exception(_error(work, outcome, reason, arrived))
+        work.future.set_exception(_error(work, outcome, reason, arrived, cause))
     if work.stream is not None:
         work.stream.finish(work.future.result)
 
@@ -85,6 +90,7 @@ def _error(
     outcome: SettleOutcome | BaseException,
     reason: str,
     arrived: EncodedResult | RemoteResult | None,
+    cause: str,
 ) -> BaseException:
     name = work.code.name
     match outcome:
@@ -105,7 +111,7 @@ def _error(
         case "lost":
             times = len(work.nodes)
             tried = "" if times == 1 else f", the last of {times} attempts"
-            return NodeLostError(f"{name}() did not finish: {reason}{tried}.")
+            return NodeLostError(f"{name}() did not finish: {reason}{tried}.", cause)
         case "unkept":
             names = joined(handle.name for handle in work.kept)
             return KeptLostError(
