@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from skyward.control.act.pool import Pool
@@ -130,14 +131,10 @@ class Dispatcher:
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 
-        def done(ended: dict[int, Work]) -> None:
-            _collect(future, ended)
-
         broadcast = BroadcastWork(
             make,
-            done,
-            future.set_exception,
-            future.end_cancelled,
+            future,
+            partial(_collect, future),
             members,
             template.needs,
             template.code.name,

@@ -6,7 +6,7 @@ Runs on the library's loop; `skyward.pool.compute` is its API for other threads.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward import events
+from skyward.control.act.driver import Timer, plane_of
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
 from skyward.control.act.event_router import EventRouter
 from skyward.control.act.feeding import Feeding
@@ -24,7 +25,6 @@ from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.recovered_tasks import RecoveredTask, end_inputs
 from skyward.control.act.report import view
-from skyward.control.act.setup import plane_of
 from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import TaskHistory, unix_offset
 from skyward.control.act.tasks.inputs import TaskInputs, with_note
@@ -32,7 +32,6 @@ from skyward.control.act.tasks.prerequisites import Prerequisites
 from skyward.control.act.tasks.remote_results import RemoteResult, RemoteResults
 from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.task import BroadcastWork, EncodedResult, Work
-from skyward.control.act.timer import Timer
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
 from skyward.control.decide.plane import ControlPlane, undrainable
@@ -91,8 +90,7 @@ class Pool:
         self._background = BackgroundTasks()
         self._works: dict[int, Work] = {}
         self.task_record = TaskHistory(self._works, self._rank_of)
-        wrote = self.task_record.wrote
-        self.kept_values = KeptValues(name, self._ready, self._tell, lambda rank: self._fleet.nodes.get(rank))
+        self.kept_values = KeptValues(name, self._ready, self.tell, self.node_at)
         self._results = RemoteResults(
             name,
             options.retry_on_interruption,
@@ -102,25 +100,15 @@ class Pool:
             lambda: self._fleet.nodes.values(),
             self._background.spawn,
         )
-        self._router = EventRouter(
-            self._works,
-            lambda rank: self._fleet.nodes.get(rank),
-            self._tell,
-            self._delivered,
-            self._background.spawn,
-            wrote,
-            self._results.leave,
-            self._withhold,
-            self.kept_values.add,
-        )
+        self._router = EventRouter(self._works, self, self.task_record, self._results, self.kept_values)
         self._arrived, self.log = self._router.arrived, self._router.log
-        self._fleet = Fleet(self._launchers, self._tell, self._router.handle, self.clustering, self._reported)
+        self._fleet = Fleet(self._launchers, self.tell, self._router.handle, self.clustering, self._reported)
         self.startups = self._fleet.startups
-        self._feeding = Feeding(self._node_of, self._router.not_fed, self._delivered, self._background.spawn)
+        self._feeding = Feeding(self._node_of, self._router.not_fed, self.delivered, self._background.spawn)
         self._prerequisites = Prerequisites(self._background.spawn)
         self._cancelling: list[Work] = []
         self._broadcasts: dict[int, BroadcastWork] = {}
-        self._timer = Timer(lambda: self._tell(plane.Tick()))
+        self._timer = Timer(lambda: self.tell(plane.Tick()))
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._close, say)
         self._keep_machines = False
@@ -173,7 +161,7 @@ class Pool:
         self._plane = control = plane_of(self._launchers, self._options)
         self._publisher = EventPublisher(self._bus, control, self._works, self._broadcasts, self.startups)
         self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
-        self._tell(plane.Open())
+        self.tell(plane.Open())
         while self._entering or not (self._plane.ready or self._fleet.entered):
             if self._plane.cannot_start:
                 raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
@@ -217,7 +205,7 @@ class Pool:
             if broadcast.members or broadcast.is_cancelled:
                 self._end_broadcast(broadcast)
             else:
-                broadcast.refused(PoolClosedError(closed))
+                broadcast.future.set_exception(PoolClosedError(closed))
         # Errors here must not keep the machines from being terminated.
         await asyncio.gather(self._results.close(bring=not self._keep_machines), return_exceptions=True)
         try:
@@ -338,7 +326,7 @@ class Pool:
             kind = rank, not work.feeders, work.needs, work.retries.times, keys_of(work.kept)
             batches.setdefault(kind, []).append(work.task)
         for (rank, replayable, needs, retries, kept), numbers in batches.items():
-            self._tell(tasks.Submitted(tuple(numbers), rank, replayable, needs, retries, kept, blobs))
+            self.tell(tasks.Submitted(tuple(numbers), rank, replayable, needs, retries, kept, blobs))
 
     def _refuse(self, work: Work, error: SkywardError) -> None:
         """End a task that cannot run."""
@@ -351,7 +339,7 @@ class Pool:
     def broadcast(self, work: BroadcastWork) -> None:
         """Send a task to every node, and to nodes that join while it runs; or only to the nodes it is pinned to."""
         if self.state in ("stopping", "closed"):
-            work.done({})
+            work.collect({})
             return
         work.number = self._ready().tasks.number()
         self._broadcasts[work.number] = work
@@ -366,11 +354,11 @@ class Pool:
 
         def broken(error: BaseException, _: str) -> None:
             del self._broadcasts[work.number]
-            work.refused(error)
+            work.future.set_exception(error)
 
         def unwanted(why: str) -> None:
             del self._broadcasts[work.number]
-            work.withdrawn(f"{work.name}() was cancelled: {why}.")
+            work.future.end_cancelled(f"{work.name}() was cancelled: {why}.")
 
         if work.inputs is None:
             begin()
@@ -389,7 +377,7 @@ class Pool:
             ranks, notice = self.kept_values.places(work, ranks)
             if notice:
                 self._note(notice)
-        self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
+        self.tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
 
     def _release_inputs(self, inputs: TaskInputs) -> None:
         """Release the inputs of a finished task; later on the loop, as it causes another step of the control plane."""
@@ -398,12 +386,12 @@ class Pool:
     def _holds_results(self, node: Node, count: int) -> None:
         """Tell the control plane how many results exist only on a node."""
         if self._fleet.nodes.get(node.rank) is node:
-            self._tell(tasks.UniqueResults(node.rank, count))
+            self.tell(tasks.UniqueResults(node.rank, count))
 
-    def _withhold(self, node: Node, work: Work, result: RemoteResult) -> None:
+    def withhold(self, node: Node, work: Work, result: RemoteResult) -> None:
         """Hold a task back until a lost result among its inputs is restored."""
         work.running = False
-        self._tell(tasks.Withheld(work.task, node.rank))
+        self.tell(tasks.Withheld(work.task, node.rank))
 
         async def restore() -> None:
             try:
@@ -413,7 +401,7 @@ class Pool:
                     f"{work.code.name}() did not run: it takes the result of {result.recipe.code.name}(), which failed."
                 )
                 work.broken, work.error = with_note(error, note), type(error).__name__
-            self._tell(tasks.Released(work.task, broken=work.broken is not None))
+            self.tell(tasks.Released(work.task, broken=work.broken is not None))
 
         self._background.spawn(restore())
 
@@ -453,7 +441,7 @@ class Pool:
         held = [number for number in found if self._prerequisites.drop(number)]
         for number in held:
             self._end_held(self._works[number], "cancelled")
-        self._tell(tasks.CancelTasks(tuple(number for number in found if number not in held)))
+        self.tell(tasks.CancelTasks(tuple(number for number in found if number not in held)))
         return len(found)
 
     def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
@@ -461,7 +449,7 @@ class Pool:
         broadcast.is_cancelled = True
         if self._prerequisites.drop(broadcast.number):
             self._end_broadcast(self._broadcasts.pop(broadcast.number))
-        self._tell(tasks.CancelBroadcast(broadcast.number))
+        self.tell(tasks.CancelBroadcast(broadcast.number))
 
     def credit(self, work: Work, units: int) -> None:
         """Grant a task credit for the part of its stream that the caller has consumed."""
@@ -483,6 +471,14 @@ class Pool:
         if node is not None:
             node.tell(Drop(keys))
 
+    def node_at(self, rank: int) -> Node | None:
+        """Return the node of a rank; None if it has no machine."""
+        return self._fleet.nodes.get(rank)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine for as long as the pool is open."""
+        self._background.spawn(coroutine)
+
     def _rank_of(self, task: int) -> int | None:
         return None if self._plane is None else self._plane.tasks.node_of(task)
 
@@ -495,7 +491,7 @@ class Pool:
             raise PoolClosedError(f"Pool {self.name!r} is not open.")
         return self._plane
 
-    def _tell(self, message: plane.PlaneMessage) -> None:
+    def tell(self, message: plane.PlaneMessage) -> None:
         """Send a message to the control plane, and execute the effects."""
         if self._plane is None or self._publisher is None or self.state in ("stopping", "closed"):
             return
@@ -568,7 +564,7 @@ class Pool:
         if (node := self._fleet.nodes.get(effect.rank)) is not None:
             with suppress(Exception):  # the node has failed once already
                 node.stop_task(effect.task)
-        asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(effect.task, effect.rank, "error", 0.0))
+        asyncio.get_running_loop().call_soon(self.tell, tasks.Ended(effect.task, effect.rank, "error", 0.0))
 
     def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
         node = self._fleet.nodes.get(rank)
@@ -577,9 +573,10 @@ class Pool:
         if node is not None and not node.stop_task(task, recall=recall, as_is=as_is):
             if outcome == "cancelled":
                 self._arrived[task] = EncodedResult(NOTHING_LEFT)
-            asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))
+            asyncio.get_running_loop().call_soon(self.tell, tasks.Ended(task, rank, outcome, 0.0))
 
-    def _delivered(self, task: int) -> None:
+    def delivered(self, task: int) -> None:
+        """Record that part of a task's stream was delivered, or of its input consumed: it cannot be replayed."""
         self._ready().tasks.handle(tasks.Delivered(task), _now())
 
     def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
@@ -619,12 +616,12 @@ class Pool:
     def _end_broadcast(self, broadcast: BroadcastWork) -> None:
         try:
             if broadcast.is_cancelled and not broadcast.members:
-                broadcast.withdrawn(f"{broadcast.name}() was cancelled before it started.")
+                broadcast.future.end_cancelled(f"{broadcast.name}() was cancelled before it started.")
             else:
-                broadcast.done(broadcast.members)
+                broadcast.collect(broadcast.members)
         except Exception as error:
             _logger.exception("broadcast %s of pool %r could not be settled", broadcast.number, self.name)
-            broadcast.refused(_internal_error(f"The result of {broadcast.name}() was lost", error))
+            broadcast.future.set_exception(_internal_error(f"The result of {broadcast.name}() was lost", error))
         finally:
             if broadcast.inputs is not None:
                 self._release_inputs(broadcast.inputs)
@@ -639,7 +636,7 @@ class Pool:
             work.nodes.append(node.rank)
             work.sent_at, work.terms = _now(), node.terms
         self.recovered += found
-        self._tell(tasks.TasksFound(tuple(each.work.task for each in found), node.rank, report.last))
+        self.tell(tasks.TasksFound(tuple(each.work.task for each in found), node.rank, report.last))
         for known in report.tasks:
             end_inputs(node, known)
         for info in report.kept:
@@ -656,7 +653,7 @@ class Pool:
         staying = self._ready().staying(_now()).get(name)
         if staying is not None and wanted.ceiling < staying.nodes:
             return f"{staying.why}, so {staying.nodes} nodes stay"
-        self._tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
+        self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
         return ""
 
     def drain(self, rank: int) -> str:
@@ -664,12 +661,12 @@ class Pool:
         ready = self._ready()
         kept = ready.kept.holding(_now())
         reason = undrainable(ready.reconciler.table, ready.groups, ready.desired, kept, rank)
-        self._tell(plane.DrainNode(rank))
+        self.tell(plane.DrainNode(rank))
         return reason
 
     def request_resources(self, floor: Sequence[Demand]) -> None:
         """Keep capacity for these demands, even while it is idle."""
-        self._tell(plane.SetFloor(tuple(floor)))
+        self.tell(plane.SetFloor(tuple(floor)))
 
     def infeasible(self, floor: Sequence[Demand]) -> str:
         """Return the reason why the pool could never hold `floor`, even at its largest; empty if it could."""
@@ -680,12 +677,12 @@ class Pool:
         unpriced = [str(place) for launcher in self._launchers.values() for place in launcher.unpriced]
         if budget is not None and unpriced:
             return f"pool {self.name!r} may have nodes at {', '.join(unpriced[:3])}, whose price is not known"
-        self._tell(plane.SetBudget(budget))
+        self.tell(plane.SetBudget(budget))
         return ""
 
     def _use_node(self) -> str:
         """Request a node for the client's use of collections. Return the reason if there can be none; else empty."""
-        self._tell(plane.Use())
+        self.tell(plane.Use())
         ready = self._ready()
         return f"pool {self.name!r} {ready.failure}" if ready.budget_exhausted or ready.cannot_start else ""
 

@@ -70,10 +70,11 @@ class CauseLog:
     def because(self, number: int) -> str:
         """Return the first cause of a chain for an error, as ` (caused by #4: ...)`; empty if there is none.
 
-        The opening of the pool explains nothing, and is left out.
+        The opening of the pool explains nothing, and is left out, as is a chain whose first cause is not known.
         """
         chain = self.chain(number)
-        return f" (caused by {chain[-1]})" if chain and chain[-1].text != OPENED else ""
+        is_known = bool(chain) and not chain[-1].by and chain[-1].text != OPENED
+        return f" (caused by {chain[-1]})" if is_known else ""
 
 
 def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str:

@@ -498,9 +498,8 @@ class BroadcastWork:
 
     Attributes:
         make: creates the task of a member.
-        done: called with the members, by rank, once all have ended.
-        refused: called with an error if it cannot have members.
-        withdrawn: called with a reason if it was cancelled before it had members.
+        future: its result; it gets an error directly if the broadcast cannot have members.
+        collect: completes `future` from the members, by rank, once all have ended.
         members: its tasks, by rank.
         inputs: futures that it waits for before it starts.
         where: the nodes that it is sent to.
@@ -510,9 +509,8 @@ class BroadcastWork:
     """
 
     make: Callable[[], Work]
-    done: Callable[[dict[int, Work]], None]
-    refused: Callable[[BaseException], None]
-    withdrawn: Callable[[str], None]
+    future: TaskFuture[list[Any]]
+    collect: Callable[[dict[int, Work]], None]
     members: dict[int, Work]
     needs: Needs = NOTHING
     name: str = ""

@@ -72,7 +72,8 @@ def test_every_effect_carries_the_number_of_the_message_of_its_step(actions: lis
             case "broadcast":
                 world.tell(tasks.Broadcast(world.plane.tasks.number()))
             case "finish":
-                world.finish()
+                for task in set(world.sent) - set(world.settled):
+                    world.tell(tasks.Ended(task, world.sent[task], "value", 1.0))
             case "cancel":
                 world.tell(tasks.CancelTasks(tuple(world.sent)[-number:]))
             case "lose" if number in world.plane.reconciler.table.assignments:
@@ -138,12 +139,14 @@ def test_failed_replacement_names_the_lost_node_as_the_first_cause() -> None:
     ]
 
 
-def test_first_node_that_cannot_start_names_no_further_cause() -> None:
-    world = World(Group("default", 1, 1), limits=Limits(launches=1))
+@pytest.mark.parametrize("refusals", [1, 2])
+def test_first_node_that_cannot_start_names_no_further_cause(refusals: int) -> None:
+    world = World(Group("default", 1, 1), limits=Limits(refusals=refusals))
     world.tell(Open())
-    world.allocate()
-    world.tell(machines.Failed(1, "no space left"))
-    assert world.plane.failure == "could not start node 0: no space left"
+    while not world.plane.failure:
+        world.tell(machines.Refused((world.asked.popitem()[0],), "quota"))
+        world.wait(5.0)
+    assert world.plane.failure == "could not start node 0: quota"
 
 
 def test_task_of_a_removed_node_ends_with_the_request_that_removed_it() -> None:
