@@ -1,6 +1,8 @@
-"""Construction of a pool's control plane from its options and its offers."""
+"""Drive of a pool's control plane: its construction from the options and the offers, and its timer."""
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Callable, Mapping
 
 from skyward.control.act.nodes.launching import Launcher
 from skyward.control.decide.machines.requests import Limits
@@ -9,7 +11,7 @@ from skyward.control.decide.settings import PlaneSettings
 from skyward.scaling.registry import find_policy
 from skyward.specs import Options
 
-__all__ = ["plane_of"]
+__all__ = ["Timer", "plane_of"]
 
 DEADLINE_SLACK = 30.0
 """Seconds that the control plane waits beyond the launchers' own timeouts."""
@@ -31,7 +33,7 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options) -> ControlPlan
     )
     settings = PlaneSettings(
         groups=tuple(launcher.group() for launcher in launchers.values()),
-        places={name: launcher.places for name, launcher in launchers.items()},
+        sources={name: launcher.sources for name, launcher in launchers.items()},
         thresholds={name: launcher.nodes.threshold for name, launcher in launchers.items()},
         standing={name: launcher.standing for name, launcher in launchers.items()},
         retries=options.retry_on_interruption,
@@ -43,3 +45,30 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options) -> ControlPlan
         limits=limits,
     )
     return ControlPlane(settings, find_policy(options.policy))
+
+
+class Timer:
+    """Timer that calls `ring` at a time of `time.monotonic`. Runs on a loop."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._timer: asyncio.TimerHandle | None = None
+        self._at = 0.0
+
+    def set(self, at: float) -> None:
+        """Fire at that time, unless an earlier time is set."""
+        if self._timer is not None:
+            if self._at <= at:
+                return
+            self._timer.cancel()
+        self._at = at
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, at - time.monotonic()), self._fire)
+
+    def stop(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._ring()
