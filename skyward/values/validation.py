@@ -1,4 +1,8 @@
-"""Base class and checks of the frozen values; each error names the problem and the fix."""
+"""Base class and checks of the frozen values; each error names the problem and the fix.
+
+JSON from outside is decoded elsewhere (`wire.protocol.decoding`): these are the arguments of users, which have friendlier
+types than JSON, and errors that show the value and a correct call.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
