@@ -1,7 +1,7 @@
 """Base class and checks of the frozen values; each error names the problem and the fix.
 
-JSON from outside is decoded elsewhere (`wire.protocol.decoding`): these are the arguments of users, which have friendlier
-types than JSON, and errors that show the value and a correct call.
+JSON from outside is decoded elsewhere (`wire.protocol.decoding`). These check arguments of users: any Python values,
+with errors that show the value and a correct call.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
