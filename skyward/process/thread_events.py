@@ -26,15 +26,15 @@ class ThreadEvent:
         self._lock = Lock()
         self._wakes: list[Callable[[], None]] = []
 
-    def ring(self, *_: object) -> None:
+    def notify(self, *_: object) -> None:
         """Wake the current waiters."""
         with self._lock:
             wakes, self._wakes = self._wakes, []
         for wake in wakes:
             wake()
 
-    def rung(self) -> asyncio.Future[None]:
-        """Return a future of the running loop that ends at the next `ring`."""
+    def next_notification(self) -> asyncio.Future[None]:
+        """Return a future of the running loop that ends at the next `notify`."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
 
@@ -51,14 +51,14 @@ class ThreadEvent:
         _awake.setdefault(loop, _Awake()).add(waiting)
         return waiting
 
-    async def until(self, is_true: "Callable[[], object]") -> None:
-        """Wait until `is_true()` is true. It is checked now and after each `ring`."""
+    async def wait_for(self, is_true: "Callable[[], object]") -> None:
+        """Wait until `is_true()` is true. It is checked now and after each `notify`."""
         while not is_true():
-            rung = self.rung()
+            notified = self.next_notification()
             if is_true():  # set between the check and the subscription
-                rung.cancel()
+                notified.cancel()
                 return
-            await rung
+            await notified
 
 
 class _Awake:

@@ -61,8 +61,8 @@ class CellRun:
 
         def over(future: "Future[CellResult]") -> None:
             if not (future.cancelled() or future.exception()):
-                harvest = future.result().harvest
-                if harvest.together is None and not harvest.deleted:
+                returned_state = future.result().returned_state
+                if returned_state.together is None and not returned_state.deleted:
                     self.originals.release()
 
         for run in self.runs:

@@ -72,7 +72,7 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     user_ns.update(values)
     binder.bind_the_rest()
     kept = []
-    for name in result.harvest.deleted:
+    for name in result.returned_state.deleted:
         if originals.is_bound_as_before(name, user_ns):
             user_ns.pop(name, None)
         else:
@@ -87,10 +87,10 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         *_copied(result),
         *_besides([result]),
     ]
-    touched = {*result.harvest.changed, *result.harvest.stale}
+    touched = {*result.returned_state.changed, *result.returned_state.stale}
     notices += (not_shared(names) for names in originals.apart if not touched.isdisjoint(names))
-    changed = set(result.harvest.changed) - result.harvest.stale.keys()
-    error = binder.error({*values, *result.harvest.modules, *changed})
+    changed = set(result.returned_state.changed) - result.returned_state.stale.keys()
+    error = binder.error({*values, *result.returned_state.modules, *changed})
     if error is not None:
         raise _with_notes(error, notices)
     return Outcome(notices, value)
@@ -135,7 +135,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
                     call(value, f"{name}[{number}]")
             user_ns[name] = its
     notices += [*_stayed(results, user_ns), *_changed(results, bound), *_besides(results)]
-    for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
+    for name in set.intersection(*(set(result.returned_state.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]
     if failed:
@@ -187,8 +187,8 @@ class _Binder:
         self.notices: list[str] = []
 
     @property
-    def _harvest(self) -> ReturnedState:
-        return self._result.harvest
+    def _returned_state(self) -> ReturnedState:
+        return self._result.returned_state
 
     def error(self, returned: Collection[str] = ()) -> BaseException | None:
         """Return the exception of the cell, with its own type and its traceback on the node; None if it succeeded.
@@ -204,17 +204,17 @@ class _Binder:
 
     def values(self) -> dict[str, Any]:
         """Apply in-place changes to objects of the notebook, and return the values that the cell bound, by name."""
-        found = {name: self._open(name, packed) for name, packed in self._harvest.values.items()}
-        together = self._harvest.together
+        found = {name: self._open(name, packed) for name, packed in self._returned_state.values.items()}
+        together = self._returned_state.together
         return found if together is None else found | self._opened_together(together)
 
     def value(self, values: dict[str, Any]) -> Any:
         """Return the value of the last expression, removed from `values`; a `StayedBehind` if it was not returned."""
-        name = self._harvest.value
+        name = self._returned_state.value
         if not name:
             return None
-        if name in self._harvest.failed:
-            return StayedBehind(self._harvest.failed[name])
+        if name in self._returned_state.failed:
+            return StayedBehind(self._returned_state.failed[name])
         if name == VALUE:
             return values.pop(VALUE, None)
         return values.get(name, self._here(name))
@@ -241,15 +241,15 @@ class _Binder:
             made = list(memo.copy().values())[len(seeds) :]
         except Exception as error:
             reason, module = _why_unopened(error)
-            names = [name for name in self._harvest.changed if name not in together.names]
+            names = [name for name in self._returned_state.changed if name not in together.names]
             if names:
                 self.notices.append(
                     f"The changes of {joined(names)} could not be applied here: {reason}. "
                     f"{'It is' if len(names) == 1 else 'They are'} unchanged."
                 )
             needed = seeds_used(together.packed, seeds)
-            needs = frozenset().union(*(self._harvest.needs.get(name, ()) for name in together.names))
-            classes = tuple({key for name in together.names for key in self._harvest.classes.get(name, ())})
+            needs = frozenset().union(*(self._returned_state.needs.get(name, ()) for name in together.names))
+            classes = tuple({key for name in together.names for key in self._returned_state.classes.get(name, ())})
             return {
                 name: self._noted(name, UnopenedValue(together.packed, reason, module, needs, classes, name, needed))
                 for name in together.names
@@ -331,7 +331,7 @@ class _Binder:
 
     def renew_unopened(self, values: dict[str, Any]) -> None:
         """Update the notebook's packed values in place if their new versions are packed too."""
-        together = self._harvest.together
+        together = self._returned_state.together
         for name in () if together is None else together.replaced:
             before, now = self._user_ns.get(name), values.get(name)
             if isinstance(before, UnopenedValue) and isinstance(now, UnopenedValue):
@@ -352,15 +352,17 @@ class _Binder:
 
     def bind_the_rest(self) -> None:
         """Bind the modules, and names that returned functions use and that the notebook does not have."""
-        for name, module in self._harvest.modules.items():
+        for name, module in self._returned_state.modules.items():
             self._user_ns[name] = module_here(module)
-        for name, packed in self._harvest.supports.items():
+        for name, packed in self._returned_state.supports.items():
             if name not in self._user_ns:
                 self._user_ns[name] = self._open(name, packed)
 
     def _open(self, name: str, packed: Packed) -> Any:
-        harvest = self._harvest
-        value = opened(packed, self._side, harvest.needs.get(name, frozenset()), harvest.classes.get(name, ()))
+        returned_state = self._returned_state
+        value = opened(
+            packed, self._side, returned_state.needs.get(name, frozenset()), returned_state.classes.get(name, ())
+        )
         return self._noted(name, value)
 
     def _noted(self, name: str, value: Any) -> Any:
@@ -401,7 +403,7 @@ def _stayed(results: Sequence[CellResult], user_ns: Mapping[str, Any]) -> list[s
     """Return a sentence for each name that the cell bound and that was not returned, with its nodes."""
     nodes: dict[tuple[str, str], list[int]] = {}
     for result in results:
-        for name, reason in result.harvest.failed.items():
+        for name, reason in result.returned_state.failed.items():
             if name != VALUE:  # shown by `_` and `Out`
                 nodes.setdefault((name, reason), []).append(result.node)
     return [
@@ -415,7 +417,7 @@ def _stale(results: Sequence[CellResult]) -> list[str]:
         f"{name} was changed on {nodes_text([result.node])}, but the change was not returned: {reason}. "
         f"Here {name} is unchanged. {_fix(reason, False)}"
         for result in results
-        for name, reason in result.harvest.stale.items()
+        for name, reason in result.returned_state.stale.items()
     ]
 
 
@@ -432,7 +434,7 @@ def _moved(result: CellResult) -> list[str]:
 def _copied(result: CellResult) -> list[str]:
     """Return a sentence for each kept value that shares objects with returned values, which are copies here."""
     names: dict[str, list[str]] = {}
-    for name, kept in result.harvest.copied.items():
+    for name, kept in result.returned_state.copied.items():
         names.setdefault(kept, []).append(name)
     found = []
     for kept, parts in names.items():
@@ -449,7 +451,7 @@ def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
     """Return a sentence about values that several runs changed, each in its own copy."""
     nodes: dict[str, list[int]] = {}
     for result in results:
-        for name in (*result.harvest.changed, *result.harvest.stale):
+        for name in (*result.returned_state.changed, *result.returned_state.stale):
             if name not in bound:
                 nodes.setdefault(name, []).append(result.node)
     if not nodes:
@@ -473,7 +475,7 @@ def _forgotten(results: Sequence[CellResult]) -> list[str]:
     """Return the sentences about modules that are imported again because some sources have changed."""
     nodes: dict[Forgotten, set[int]] = {}
     for result in results:
-        nodes.setdefault(result.harvest.forgotten, set()).add(result.node)
+        nodes.setdefault(result.returned_state.forgotten, set()).add(result.node)
     found = []
     for modules, ranks in nodes.items():
         where, changed, others = nodes_text(ranks), joined(modules.changed), joined(modules.others)
@@ -493,7 +495,7 @@ def _surroundings(results: Sequence[CellResult]) -> list[str]:
     """Return a sentence about things that the cell changed beyond its variables."""
     nodes: dict[str, list[int]] = {}
     for result in results:
-        for what in result.harvest.surroundings:
+        for what in result.returned_state.surroundings:
             nodes.setdefault(what, []).append(result.node)
     if not nodes:
         return []

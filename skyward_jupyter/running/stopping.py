@@ -166,10 +166,10 @@ def bind_remains(
 
 def _names(results: Iterable[CellResult], *, as_lists: bool) -> Iterable[str]:
     for result in results:
-        harvest = result.harvest
-        together = () if harvest.together is None else harvest.together.names
-        changed = () if as_lists else harvest.changed
-        yield from (name for name in (*harvest.values, *together, *changed) if name not in result.definitions)
+        returned_state = result.returned_state
+        together = () if returned_state.together is None else returned_state.together.names
+        changed = () if as_lists else returned_state.changed
+        yield from (name for name in (*returned_state.values, *together, *changed) if name not in result.definitions)
 
 
 def came_back(names: Sequence[str], *, as_lists: bool, when: str = "then") -> str:

@@ -15,8 +15,8 @@ __all__ = [
     "Collection",
     "checked_timeout",
     "current_owner",
-    "here",
     "install_collections",
+    "local_backend",
     "packed",
     "refuse_standalone",
     "unpacked",
@@ -38,7 +38,7 @@ def install_collections(backend: Backend, owner: Callable[[], int]) -> None:
     _backend, _owner = backend, owner
 
 
-def here() -> Backend:
+def local_backend() -> Backend:
     """Return the backend of this process, which is on a node.
 
     Raises:

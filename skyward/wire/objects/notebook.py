@@ -75,7 +75,7 @@ class CellEnd:
         salt: identifies this run of the cell; it makes the ids of the classes defined in it the same on all nodes.
         from_home: ids of classes of the notebook. They are sent once, on their own, and referred to.
         unopened: by id, functions that make a class of the notebook that is still packed.
-        loose: identities of arrays whose memory layout here differs from that in the notebook.
+        relaid: identities of arrays whose memory layout here differs from that in the notebook.
         renewed: identities of classes that existed here, and take over their current state in the notebook.
         kin: by identity, the namespaces of other cells that ran here: functions on them are the notebook's, too.
         nested: by identity, values that were opened here and cannot be opened in the notebook.
@@ -91,7 +91,7 @@ class CellEnd:
     salt: str = ""
     from_home: set[str] = field(default_factory=set)
     unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
-    loose: set[int] = field(default_factory=set)
+    relaid: set[int] = field(default_factory=set)
     renewed: set[int] = field(default_factory=set)
     kin: dict[int, dict[str, Any]] = field(default_factory=dict)
     nested: dict[int, tuple[Packed, Any]] = field(default_factory=dict)
@@ -672,5 +672,5 @@ def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool
     if not is_writable:
         array.flags.writeable = False
     if not is_contiguous:
-        _side.get().loose.add(id(array))
+        _side.get().relaid.add(id(array))
     return array

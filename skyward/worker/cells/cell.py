@@ -37,7 +37,7 @@ from skyward.worker.cells.kept import (
 from skyward.worker.cells.main_module import as_main
 from skyward.worker.cells.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.cells.recorded_failures import recorder_for
-from skyward.worker.cells.returned_state import ReturnedState, harvest
+from skyward.worker.cells.returned_state import ReturnedState, collect_state
 from skyward.worker.cells.shell import NodeShell
 from skyward.worker.cells.side_effects import Surroundings
 from skyward.worker.display import figures
@@ -117,7 +117,7 @@ class CellResult:
     """The outcome of a cell.
 
     Attributes:
-        harvest: the names that the cell bound, changed and unbound.
+        returned_state: the names that the cell bound, changed and unbound.
         failure: the exception that ended the cell, if one did.
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
@@ -127,7 +127,7 @@ class CellResult:
         looked_at: new metadata of values kept earlier that now refer to other names or classes.
     """
 
-    harvest: ReturnedState
+    returned_state: ReturnedState
     failure: Failure | None = None
     node: int = 0
     definitions: tuple[str, ...] = ()
@@ -306,7 +306,9 @@ class _Cell:
         request = self.request
         kept, unkept = keep_names(request.keep if self._is_prepared else (), request.keep_for, self.side)
         looked_at, held = look_again(self._used, self.side)
-        found = self._harvest(kept, held) if self._is_prepared else ReturnedState()  # the cell's code has not started
+        found = (
+            self._collect_state(kept, held) if self._is_prepared else ReturnedState()
+        )  # the cell's code has not started
         found.failed.update(unkept)
         note_classes(self.side)
         changed = () if self._surroundings is None else tuple(self._surroundings.changed())
@@ -324,9 +326,9 @@ class _Cell:
             self._task.raised = failure.type_name
         return self._ended(found, failure, self._moved(kept), looked_at)
 
-    def _harvest(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> ReturnedState:
+    def _collect_state(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> ReturnedState:
         request = self.request
-        return harvest(
+        return collect_state(
             self.side,
             self._captured,
             self._initial,

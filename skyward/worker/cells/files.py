@@ -17,9 +17,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skyward.errors import PayloadError
-from skyward.files.disk import Content, Listing, TooManyFilesError, Versions, below, matching, read, signature, write
-from skyward.files.patterns import Excludes, Glob, aside, is_inside, literal, parents
-from skyward.files.plan import FilePlacement, bring, place, sync
+from skyward.files.disk import (
+    Content,
+    Listing,
+    TooManyFilesError,
+    Versions,
+    list_files,
+    matching,
+    read,
+    signature,
+    write,
+)
+from skyward.files.patterns import Excludes, Glob, is_inside, literal, parents, version_name
+from skyward.files.plan import FilePlacement, decide_fetch, decide_placement, decide_sync
 from skyward.files.request import FetchedFile, FilesRequest, FilesResult, Packing, Span, pieces
 from skyward.formatting import option_text
 from skyward.process.clock import clock
@@ -235,7 +245,7 @@ class CellFiles:
                 continue
             if self._is_written(path, status, version):
                 self._written.add(path)
-            action = bring(
+            action = decide_fetch(
                 request.here.get(path),
                 version,
                 record.base.get(path),
@@ -356,7 +366,7 @@ class _Placement:
     def _steps(self, *, is_first: bool) -> dict[str, FilePlacement]:
         request, record = self._request, self._record
         with _placing(", ".join(each.path for each in request.roots), self._node):
-            synced = {path for each in request.roots for path in below(self._root, each.path, each.excludes)}
+            synced = {path for each in request.roots for path in list_files(self._root, each.path, each.excludes)}
         synced |= {path for path in self._spans if request.syncs(path)}
         steps: dict[str, FilePlacement] = {}
         for path in sorted(self._spans.keys() | synced):
@@ -368,9 +378,9 @@ class _Placement:
             if here is not None and there == here:
                 record.base[path] = here
             if path in synced:
-                steps[path] = sync(here, there, base, taken, is_gone=path in request.gone)
+                steps[path] = decide_sync(here, there, base, taken, is_gone=path in request.gone)
             else:
-                steps[path] = place(here, there, base, taken) if is_first else "keep"
+                steps[path] = decide_placement(here, there, base, taken) if is_first else "keep"
         return steps
 
     def _write(self, span: Span, step: FilePlacement) -> None:
@@ -427,7 +437,7 @@ class _Placement:
         """Remove the files at a path that the notebook has sent or fetched, and folders that become empty."""
         target = os.path.join(self._root, path)
         is_folder = os.path.isdir(target) and not os.path.islink(target)
-        for each in [*below(self._root, path, Excludes(()))] if is_folder else [path]:
+        for each in [*list_files(self._root, path, Excludes(()))] if is_folder else [path]:
             known = (self._record.base.get(each), *self._request.taken.get(each, ()))
             if (there := self._there(each)) is not None and there in known:
                 os.unlink(os.path.join(self._root, each))
@@ -441,7 +451,7 @@ class _Placement:
         taken = self._spans.keys() | self._folders | self._request.here.keys()
         kept = next(
             name
-            for name in (aside(path, f"node{self._node}", number) for number in itertools.count(1))
+            for name in (version_name(path, f"node{self._node}", number) for number in itertools.count(1))
             if name not in taken and not os.path.lexists(os.path.join(self._root, name))
         )
         os.rename(os.path.join(self._root, path), os.path.join(self._root, kept))
@@ -490,14 +500,14 @@ def _files_and_folders(request: FilesRequest, root: str) -> tuple[Listing, froze
     for text in request.fetch:
         found |= matching(root, Glob(text))
     for each in request.roots:
-        found |= below(root, each.path, each.excludes, folders=folders)
+        found |= list_files(root, each.path, each.excludes, folders=folders)
     return found, frozenset(folders)
 
 
 def _all_files(root: str) -> Listing | None:
     """Return all files of a working folder; None if there are too many."""
     try:
-        return below(root, ".", Excludes(), _NOTICED)
+        return list_files(root, ".", Excludes(), _NOTICED)
     except (OSError, TooManyFilesError):
         return None
 

@@ -264,7 +264,7 @@ class Differences:
                 found = array_change(value, memory, span.start)
                 return () if found is None else (found,)
             is_all = value.flags.c_contiguous and (extent.start, extent.end) == (span.start, span.end)
-            address = span.address if is_all and id(value) not in self._side.loose else None
+            address = span.address if is_all and id(value) not in self._side.relaid else None
         elif not value.size and is_as_it_was:
             return ()
         contents = contents_of(value)
@@ -583,7 +583,7 @@ class ObjectGraph:
             each
             for objects in self._homes.parts
             for _, each in objects.arrays
-            if self._is_at_home(each) and each.flags.c_contiguous and id(each) not in self._side.loose
+            if self._is_at_home(each) and each.flags.c_contiguous and id(each) not in self._side.relaid
         ]
         found: dict[int, View] = {}
         for array in new:

@@ -24,7 +24,7 @@ from skyward.worker.cells.imports import Forgotten
 from skyward.worker.cells.object_graph import Bound, Changed, Homes, ObjectGraph, Together, groups
 from skyward.worker.cells.program import PROVIDED, SHOW, STREAM, VALUE
 
-__all__ = ["ReturnedState", "harvest"]
+__all__ = ["ReturnedState", "collect_state"]
 
 _MISSING = object()
 _NOTHING_KEPT: Mapping[str, Any] = {}
@@ -76,7 +76,7 @@ class ReturnedState:
     forgotten: Forgotten = field(default_factory=Forgotten)
 
 
-def harvest(
+def collect_state(
     side: CellEnd,
     captured: Captured,
     initial: Mapping[str, Any],
