@@ -306,9 +306,8 @@ class _Cell:
         request = self.request
         kept, unkept = keep_names(request.keep if self._is_prepared else (), request.keep_for, self.side)
         looked_at, held = look_again(self._used, self.side)
-        found = (
-            self._collect_state(kept, held) if self._is_prepared else ReturnedState()
-        )  # the cell's code has not started
+        # Unprepared, the cell's code has not started.
+        found = self._collect_state(kept, held) if self._is_prepared else ReturnedState()
         found.failed.update(unkept)
         note_classes(self.side)
         changed = () if self._surroundings is None else tuple(self._surroundings.changed())
