@@ -109,7 +109,7 @@ class Arrival:
                 self._write(other, brought, result)
                 self._note(where, span.version, is_here=True)  # moved here, so the node's file is to be removed
                 return
-            sent, now = self._request.here.get(path), self._version(where)
+            sent, now = self._request.client_versions.get(path), self._version(where)
             step = (
                 "set aside"
                 if now is _OTHER
@@ -226,7 +226,7 @@ class Arrival:
                 now = self._version(where)
                 if now is None:
                     continue
-                if now == self._request.here.get(path):
+                if now == self._request.client_versions.get(path):
                     os.unlink(where)
                     gone.append(path)
                 else:

@@ -134,7 +134,7 @@ class Trip:
         self._request = replace(
             self._request,
             sent=tuple(spans),
-            here=here,
+            client_versions=here,
             taken=concerned,
             gone=frozenset(path for path in self.taken.gone(self.folder) if self._request.syncs(path)),
             folders=self._folders(),

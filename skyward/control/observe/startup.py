@@ -114,7 +114,7 @@ class NodeStartup:
                 self.on_phase(self, phase, None)
         return phase
 
-    def heard(self, event: PhaseEvent) -> str:
+    def on_phase_event(self, event: PhaseEvent) -> str:
         """Handle an event of its bootstrap; return the current phase."""
         match event.event:
             case "started":

@@ -193,7 +193,11 @@ class CellFiles:
         except OSError as error:
             self._notes.append(f"The files of node {self._node} could not be read: {error}.")
             after, folders_after, files, blobs = self._before, self._folders_before, (), ()
-        gone = [path for path in self._before if path not in after and path in request.here and request.syncs(path)]
+        gone = [
+            path
+            for path in self._before
+            if path not in after and path in request.client_versions and request.syncs(path)
+        ]
         return FilesResult(
             root,
             files=files,
@@ -246,7 +250,7 @@ class CellFiles:
             if self._is_written(path, status, version):
                 self._written.add(path)
             action = decide_fetch(
-                request.here.get(path),
+                request.client_versions.get(path),
                 version,
                 record.base.get(path),
                 request.taken.get(path, ()),
@@ -448,7 +452,7 @@ class _Placement:
 
     def _set_aside(self, path: str) -> str:
         """Rename a path to a name that is free on both sides, and return that name."""
-        taken = self._spans.keys() | self._folders | self._request.here.keys()
+        taken = self._spans.keys() | self._folders | self._request.client_versions.keys()
         kept = next(
             name
             for name in (version_name(path, f"node{self._node}", number) for number in itertools.count(1))

@@ -18,7 +18,7 @@ def arrive(folder: Path, *paths: str, fetch: tuple[str, ...] = ("**",), deleted:
     files = tuple(FetchedFile(span, may_replace=True, is_written=True) for span in spans)
     result = FilesResult("/there", files=files, blobs=packing.blobs(), deleted=deleted)
     roots = (Root("."),) if deleted else ()
-    request = FilesRequest(str(folder), fetch=fetch, roots=roots, here=dict.fromkeys(deleted, b"v"))
+    request = FilesRequest(str(folder), fetch=fetch, roots=roots, client_versions=dict.fromkeys(deleted, b"v"))
     arrival = Arrival(request, Versions(), lambda *_, **__: None, {})
     arrival.take([(0, result)], "single")
     return arrival.problems

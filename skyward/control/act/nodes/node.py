@@ -237,7 +237,7 @@ class Node:
 
     def report(self, event: PhaseEvent) -> None:
         """Record progress of the setup of the node's environment."""
-        self.phase = self.boot.heard(event)
+        self.phase = self.boot.on_phase_event(event)
 
     async def _watch(self, worker: WorkerProcess) -> None:
         self._lost(await worker.exited())

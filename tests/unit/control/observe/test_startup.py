@@ -70,8 +70,8 @@ def test_log_of_a_start_has_each_phase_and_the_full_failure(record: PoolRecord) 
     startups, boot = StartupTracker(record), NodeStartup(3, 7)
     startups.begin(boot)
     boot.enter("connecting")
-    boot.heard(PhaseEvent("skipped", "env"))
-    assert boot.heard(PhaseEvent("started", "deps")) == "deps"
+    boot.on_phase_event(PhaseEvent("skipped", "env"))
+    assert boot.on_phase_event(PhaseEvent("started", "deps")) == "deps"
     error = NodeStartError("bootstrap phase 'deps' failed (status 1):\nb\nc\nd\ne", "a\nb\nc\nd\ne")
     startups.failed(boot, error)
     failure = startups.failures[3]
