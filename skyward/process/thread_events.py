@@ -1,4 +1,7 @@
-"""An event that coroutines wait for and other threads set, without a thread for each wait."""
+"""A condition that coroutines wait for and other threads notify, without a thread for each wait.
+
+By hand: `asyncio.Condition` belongs to one loop and is not thread-safe, and `threading.Condition` would block the loop.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -20,7 +23,7 @@ thread, which does not run while the loop sleeps, and the cancel that follows fr
 
 
 class ThreadEvent:
-    """Event that wakes the coroutines waiting for it, on any loop. It may be set from any thread."""
+    """Condition that wakes the coroutines waiting for it, on any loop. Any thread may notify."""
 
     def __init__(self) -> None:
         self._lock = Lock()
