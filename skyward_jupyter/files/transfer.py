@@ -11,21 +11,21 @@ from skyward.files.patterns import Glob, is_pattern
 from skyward.files.request import SMALL, FilesRequest, Packing
 from skyward.wire.payloads.digest import remember_address
 from skyward.wire.protocol.text import encodable
-from skyward_jupyter.files.arrival import Arrival
 from skyward_jupyter.files.choice import Choice, FileOptions, choose, sizes
 from skyward_jupyter.files.missing import missing_note
+from skyward_jupyter.files.writer import FileWriter
 
 if TYPE_CHECKING:
     from skyward.worker.cells.cell import CellResult
     from skyward_jupyter.cells.cell import Shape
 
-__all__ = ["Taken", "Trip"]
+__all__ = ["FetchedVersions", "FileTransfer"]
 
 _KEPT = 16
 """Most versions remembered of one file; the latest ones."""
 
 
-class Taken:
+class FetchedVersions:
     """The file versions fetched from nodes in the life of one kernel. Paths are absolute.
 
     Attributes:
@@ -36,13 +36,13 @@ class Taken:
     def __init__(self) -> None:
         self.versions = Versions()
         self.copies: dict[str, bytes] = {}
-        self._taken: dict[str, tuple[bytes, ...]] = {}
+        self._fetched: dict[str, tuple[bytes, ...]] = {}
         self._had: set[str] = set()
 
     def note(self, path: str, version: bytes, *, is_here: bool) -> None:
         """Record the arrival of a version; `is_here` if the file now exists under its own name."""
-        known = [each for each in self._taken.get(path, ()) if each != version]
-        self._taken[path] = (*known[1 - _KEPT :], version)
+        known = [each for each in self._fetched.get(path, ()) if each != version]
+        self._fetched[path] = (*known[1 - _KEPT :], version)
         if is_here:
             self._had.add(path)
 
@@ -53,7 +53,7 @@ class Taken:
     def within(self, folder: str) -> dict[str, tuple[bytes, ...]]:
         """Return the fetched versions, by paths relative to `folder`."""
         start = f"{folder.rstrip('/')}/"
-        return {path.removeprefix(start): found for path, found in self._taken.items() if path.startswith(start)}
+        return {path.removeprefix(start): found for path, found in self._fetched.items() if path.startswith(start)}
 
     def gone(self, folder: str) -> frozenset[str]:
         """Return the files that were sent or fetched and no longer exist, relative to `folder`."""
@@ -63,13 +63,13 @@ class Taken:
 
 
 @dataclass
-class Trip:
+class FileTransfer:
     """The files of one cell.
 
     Attributes:
         asked: the options of its line.
         folder: the notebook's folder.
-        taken: file versions fetched before.
+        fetched: file versions fetched before.
         shape: the runs of the cell.
         notify: shows a sentence to the user.
         quiet: True to report problems only.
@@ -77,7 +77,7 @@ class Trip:
 
     asked: FileOptions
     folder: str
-    taken: Taken
+    fetched: FetchedVersions
     shape: "Shape"
     notify: Callable[[str], None]
     quiet: bool = False
@@ -130,16 +130,16 @@ class Trip:
             here[path] = content.version
             if content.size > SMALL:
                 large += zip(content.chunks, content.addresses, strict=True)
-        concerned = {path: found for path, found in self.taken.within(self.folder).items() if self._concerns(path)}
+        concerned = {path: found for path, found in self.fetched.within(self.folder).items() if self._concerns(path)}
         self._request = replace(
             self._request,
             sent=tuple(spans),
             client_versions=here,
             taken=concerned,
-            gone=frozenset(path for path in self.taken.gone(self.folder) if self._request.syncs(path)),
+            gone=frozenset(path for path in self.fetched.gone(self.folder) if self._request.syncs(path)),
             folders=self._folders(),
         )
-        self.taken.note_sent(os.path.join(self.folder, path) for path in choice.sent)
+        self.fetched.note_sent(os.path.join(self.folder, path) for path in choice.sent)
         request = replace(self._request, blobs=packing.blobs())  # not stored: a handle may live long
         for chunk, address in large:
             remember_address(chunk, address, request)
@@ -151,7 +151,7 @@ class Trip:
     def _versions(self, listing: Mapping[str, os.stat_result]) -> dict[str, bytes]:
         found = {}
         for path, status in listing.items():
-            version = self.taken.versions.of(os.path.join(self.folder, path), status)
+            version = self.fetched.versions.of(os.path.join(self.folder, path), status)
             if version is not None:
                 found[path] = version
         return found
@@ -182,12 +182,12 @@ class Trip:
             )
         )
 
-    def arrive(self, results: "Sequence[CellResult]") -> None:
+    def write_results(self, results: "Sequence[CellResult]") -> None:
         """Write the returned files here, and report the outcome to the user. Never raises."""
         self._results = results
-        arrival = Arrival(self._request, self.taken.versions, self.taken.note, self.taken.copies)
-        arrival.take([(result.node, result.files) for result in results], self.shape)
-        for sentence in (*arrival.problems, *(() if self.quiet else arrival.outcomes)):
+        writer = FileWriter(self._request, self.fetched.versions, self.fetched.note, self.fetched.copies)
+        writer.write([(result.node, result.files) for result in results], self.shape)
+        for sentence in (*writer.problems, *(() if self.quiet else writer.outcomes)):
             self.notify(encodable(sentence))
 
     def explain(self, error: BaseException) -> None:

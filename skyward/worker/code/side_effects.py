@@ -11,9 +11,9 @@ from typing import Any
 
 from skyward.wire.objects.library_settings import settings_used_by
 from skyward.wire.payloads.sources import ModuleSource
-from skyward.worker.cells.imports import Variables, first_variables, variables_of
+from skyward.worker.code.local_modules import Variables, first_variables, variables_of
 
-__all__ = ["Surroundings"]
+__all__ = ["ProcessSnapshot"]
 
 _SETTERS = {
     "numpy": ("seterr", "set_printoptions"),
@@ -24,7 +24,7 @@ _SETTERS = {
 """By name of a library, words that occur in code that changes its settings."""
 
 
-class Surroundings:
+class ProcessSnapshot:
     """A snapshot of the process around a cell, taken before the cell runs.
 
     It covers the environment, `sys.path`, loggers, settings of libraries, and the variables of local modules.

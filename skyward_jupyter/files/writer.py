@@ -19,7 +19,7 @@ from skyward.formatting import joined, nodes_text, size_text
 if TYPE_CHECKING:
     from skyward_jupyter.cells.cell import Shape
 
-__all__ = ["Arrival"]
+__all__ = ["FileWriter"]
 
 _NAMED = 5
 """Most files named in one sentence."""
@@ -29,7 +29,7 @@ class _Note(Protocol):
     def __call__(self, path: str, version: bytes, *, is_here: bool) -> None: ...
 
 
-class Arrival:
+class FileWriter:
     """Writer of the returned files of one cell to the notebook's folder.
 
     Args:
@@ -49,38 +49,38 @@ class Arrival:
         self._versions = versions
         self._note = note
         self._copies = copies
-        self._came: list[str] = []
+        self._written: list[str] = []
         self._replaced: list[str] = []
         self._nbytes = 0
         self.problems: list[str] = []
         self.outcomes: list[str] = []
 
-    def take(self, came: "Sequence[tuple[int, FilesResult | None]]", shape: "Shape") -> None:
+    def write(self, results: "Sequence[tuple[int, FilesResult | None]]", shape: "Shape") -> None:
         """Write the files of all runs: for each run, the rank of its node, and its files if there are any.
 
         Deletions come first, so that a file may become a folder, and a folder a file.
         """
-        labels = [str(run) if shape == "map" else f"node{node}" for run, (node, _) in enumerate(came)]
-        for _, result in came:
+        labels = [str(run) if shape == "map" else f"node{node}" for run, (node, _) in enumerate(results)]
+        for _, result in results:
             if result is not None:
                 self.problems += (note for note in result.notes if note not in self.problems)
-        runs = {run: (node, result) for run, (node, result) in enumerate(came) if result and not result.is_shared}
+        runs = {run: (node, result) for run, (node, result) in enumerate(results) if result and not result.is_shared}
         self._delete([result for _, result in runs.values()])
         for path, found in self._by_path(runs).items():
             names = version_names(path, [each for each, _ in found], labels)
-            for each, brought in found:
+            for each, fetched in found:
                 if (name := names.get(each.run)) == path:
-                    self._write_own(brought, runs[each.run])
+                    self._write_file(fetched, runs[each.run])
                 elif name is not None:
-                    self._write_copy(brought, runs[each.run], name, labels[each.run])
+                    self._write_copy(fetched, runs[each.run], name, labels[each.run])
         self._make_folders([result for _, result in runs.values()])
-        self._tell(runs.values())
+        self._report(runs.values())
 
     def _by_path(self, runs: "Mapping[int, _Source]") -> dict[str, list[tuple[FileVersions, FetchedFile]]]:
         found: dict[str, list[tuple[FileVersions, FetchedFile]]] = {}
         for run, (node, result) in runs.items():
-            for brought in result.files:
-                path = brought.span.path
+            for fetched in result.files:
+                path = fetched.span.path
                 if not (is_relative(path) and self._request.allows(path)):
                     self.problems.append(f"Node {node} sent {path!r}, which was not requested: it was not written.")
                     continue
@@ -89,31 +89,31 @@ class Arrival:
                     node,
                     result.began,
                     result.ended,
-                    brought.span.version,
-                    brought.is_written,
+                    fetched.span.version,
+                    fetched.is_written,
                     self._request.syncs(path),
                 )
-                found.setdefault(path, []).append((one, brought))
+                found.setdefault(path, []).append((one, fetched))
         return found
 
-    def _write_own(self, brought: FetchedFile, source: "_Source") -> None:
+    def _write_file(self, fetched: FetchedFile, source: "_Source") -> None:
         """Write one file under its own name, or another one if the local version must not be replaced."""
         node, result = source
-        span, path = brought.span, brought.span.path
+        span, path = fetched.span, fetched.span.path
         label = f"node{node}"
         with self._reporting(path, node):
             where = self._place(path)
             if (file := self._file_above(path)) is not None:
                 other = self._free(path, label, span.version, above=file)
                 self.problems.append(f"{file} is a file here, and a folder on node {node}: {path} is now {other} here.")
-                self._write(other, brought, result)
+                self._write(other, fetched, result)
                 self._note(where, span.version, is_here=True)  # moved here, so the node's file is to be removed
                 return
             sent, now = self._request.client_versions.get(path), self._version(where)
             step = (
                 "set aside"
                 if now is _OTHER
-                else decide_landing(now, sent, span.version, may_replace=brought.may_replace)
+                else decide_landing(now, sent, span.version, may_replace=fetched.may_replace)
             )
             if step == "set aside":
                 why = (
@@ -124,19 +124,19 @@ class Arrival:
                 other = self._free(path, label, span.version)
                 what = "is not a regular file here" if now is _OTHER else why
                 self.problems.append(f"{path} {what}: the version of node {node} is in {other}.")
-                self._write(other, brought, result)
+                self._write(other, fetched, result)
             elif step == "write":
-                self._write(path, brought, result)
+                self._write(path, fetched, result)
                 if now is None and sent is not None:
                     self.outcomes.append(
                         f"{path} was deleted here while the cell ran, but the cell changed it: it was written again."
                     )
             self._note(where, span.version, is_here=True)
 
-    def _write_copy(self, brought: FetchedFile, source: "_Source", name: str, label: str) -> None:
+    def _write_copy(self, fetched: FetchedFile, source: "_Source", name: str, label: str) -> None:
         """Write one of several versions under a labelled name, which may replace only an earlier such version."""
         node, result = source
-        span = brought.span
+        span = fetched.span
         with self._reporting(name, node):
             where, is_synced = self._place(name), self._request.syncs(span.path)
             now, file = self._version(where), self._file_above(name)
@@ -146,7 +146,7 @@ class Arrival:
                 taken = f"{name} already exists here" if file is None else f"{file} is a file here"
                 self.problems.append(f"{taken}: the version of node {node} is in {other}.")
                 name, where = other, self._place(other)
-            self._write(name, brought, result)
+            self._write(name, fetched, result)
             self._copies[where] = span.version
             self._note(os.path.join(self._folder, span.path), span.version, is_here=False)
 
@@ -159,14 +159,14 @@ class Arrival:
             reason = getattr(error, "strerror", None) or error
             self.problems.append(f"{name} of node {node} could not be written here: {reason}.")
 
-    def _write(self, name: str, brought: FetchedFile, result: FilesResult) -> None:
+    def _write(self, name: str, fetched: FetchedFile, result: FilesResult) -> None:
         """Write a file, unless this version exists."""
-        span, where = brought.span, self._place(name)
+        span, where = fetched.span, self._place(name)
         if (old := self._version(where)) == span.version:
             return
         write(where, pieces(span, result.blobs), span.modified, is_executable=span.is_executable)
         self._versions.note(where, span.version)
-        self._came.append(os.path.relpath(where, self._folder))
+        self._written.append(os.path.relpath(where, self._folder))
         self._nbytes += span.size
         if old is not None:
             self._replaced.append(name)
@@ -216,7 +216,7 @@ class Arrival:
 
     def _delete(self, results: Sequence[FilesResult]) -> None:
         """Delete the files and folders that the cell has deleted in synced folders."""
-        kept = {brought.span.path for result in results for brought in result.files}
+        kept = {fetched.span.path for result in results for fetched in result.files}
         gone = []
         for path in dict.fromkeys(path for result in results for path in result.deleted):
             if path in kept or not (is_relative(path) and self._request.syncs(path)):
@@ -258,10 +258,10 @@ class Arrival:
         if made:
             self.outcomes.append(f"Created here, as by the cell: {_names(made)}.")
 
-    def _tell(self, ours: "Collection[_Source]") -> None:
-        if self._came:
+    def _report(self, ours: "Collection[_Source]") -> None:
+        if self._written:
             replaced = f" Replaced here: {_names(self._replaced)}." if self._replaced else ""
-            self.outcomes.append(f"Fetched {_names(self._came)} ({size_text(self._nbytes)}).{replaced}")
+            self.outcomes.append(f"Fetched {_names(self._written)} ({size_text(self._nbytes)}).{replaced}")
         nodes = sorted({node for node, _ in ours})
         if not nodes:
             return

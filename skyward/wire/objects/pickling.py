@@ -15,120 +15,49 @@ a cell has changed, and refer to those that it has not (`seeds`).
 
 import importlib
 import io
-import itertools
 import pickle
-import pickletools
 import sys
-import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 from blake3 import blake3
-from cloudpickle import cloudpickle as inner
 
 from skyward.kept.handles import recording_handles
 from skyward.kept.keep import CONTAINERS, keeps_containers, stand_in
 from skyward.wire.kinds.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
-from skyward.wire.kinds.caches import reduce_cached, was_cleared, watch_clearing
-from skyward.wire.kinds.enums import restore_members
-from skyward.wire.kinds.identities import NanKeys, has_nan, nan_of
+from skyward.wire.kinds.caches import reduce_cached, was_cleared
+from skyward.wire.kinds.identities import NanKeys, has_nan
 from skyward.wire.kinds.stateless import CACHED
-from skyward.wire.objects.contents import (
-    Contents,
-    behind_proxy,
-    is_fixed,
-    of_user,
-    put_contents,
-    rebuilt,
-    set_attributes,
+from skyward.wire.objects.attributes import set_attributes
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.contents import rebuilt
+from skyward.wire.objects.mutability import behind_proxy
+from skyward.wire.objects.process_wide import name_of, set_state, state_of
+from skyward.wire.objects.unpickling import (
+    NestedPickle,
+    array_like,
+    class_of_id,
+    fill_cell,
+    make_cached,
+    make_cell,
+    make_class,
+    make_function,
+    process_wide_object,
+    restore_class,
+    restore_function,
+    with_cause,
 )
-from skyward.wire.objects.process_wide import name_of, object_named, set_state, state_of
 from skyward.wire.payloads.modules import imported_by, local_modules
 from skyward.wire.payloads.payload import Buffer, Packed
 from skyward.wire.payloads.pickler import Pickler
 from skyward.wire.payloads.unpicklable import not_picklable
 
-__all__ = [
-    *("Nested", "Shared", "CellEnd", "digest_of", "objects_used", "open_nested", "pack_shared", "seeds_used"),
-    *("unpack_shared", "unpack_tracked"),
-]
+__all__ = ["Shared", "digest_of", "objects_used", "pack_shared"]
+
 
 _NO_VIEWS: Mapping[int, View] = MappingProxyType({})
-
-
-@dataclass(slots=True)
-class CellEnd:
-    """One end of a cell.
-
-    Attributes:
-        namespace: the globals of the functions that live here.
-        is_home: True in the notebook, whose classes are the originals; False on a node.
-        classes: the classes known here, by id, kept alive so that ids are not reused.
-        ids: the id of each class made here, by its identity.
-        unfinished: identities of classes that were made and wait for their content.
-        salt: identifies this run of the cell; it makes the ids of the classes defined in it the same on all nodes.
-        from_home: ids of classes of the notebook. They are sent once, on their own, and referred to.
-        unopened: by id, functions that make a class of the notebook that is still packed.
-        relaid: identities of arrays whose memory layout here differs from that in the notebook.
-        renewed: identities of classes that existed here, and take over their current state in the notebook.
-        kin: by identity, the namespaces of other cells that ran here: functions on them are the notebook's, too.
-        nested: by identity, values that were opened here and cannot be opened in the notebook.
-        unopened_at_home: by identity, values that are still packed in the notebook.
-        is_trial: True if values are unpacked only for inspection, and must not touch process-wide state.
-    """
-
-    namespace: dict[str, Any]
-    is_home: bool = False
-    classes: dict[str, type] = field(default_factory=dict)
-    ids: dict[int, str] = field(default_factory=dict)
-    unfinished: set[int] = field(default_factory=set)
-    salt: str = ""
-    from_home: set[str] = field(default_factory=set)
-    unopened: dict[str, Callable[[], object]] = field(default_factory=dict)
-    relaid: set[int] = field(default_factory=set)
-    renewed: set[int] = field(default_factory=set)
-    kin: dict[int, dict[str, Any]] = field(default_factory=dict)
-    nested: dict[int, tuple[Packed, Any]] = field(default_factory=dict)
-    unopened_at_home: dict[int, Any] = field(default_factory=dict)
-    is_trial: bool = False
-
-    def id_of(self, kind: type, tracked: str) -> str:
-        """Return the id under which `kind` is sent; in the notebook, the one assigned by cloudpickle."""
-        if self.is_home:
-            return tracked
-        key = self.ids.get(id(kind))
-        if key is None:
-            key = f"{self.salt}:{kind.__qualname__}"
-            if not self.salt or "<locals>" in key or key in self.classes:
-                key = uuid.uuid4().hex
-            self.remember(key, kind)
-        return key
-
-    def remember(self, key: str, kind: type) -> None:
-        """Register `kind` as the class of id `key`."""
-        self.classes[key] = kind
-        self.ids[id(kind)] = key
-
-    def find(self, key: str) -> type | None:
-        """Return the class of id `key`, if it is known here."""
-        known = self.classes.get(key)
-        if known is None and self.is_home:
-            known = inner._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
-        return known
-
-    def without(self, keys: Iterable[str]) -> "CellEnd":
-        """Return a side for a trial: an empty namespace, and the same classes except those of `keys`."""
-        classes = {key: kind for key, kind in self.classes.items() if key not in keys}
-        ids = {id(kind): key for key, kind in classes.items()}
-        return CellEnd(
-            {}, classes=classes, ids=ids, salt=self.salt, from_home=self.from_home, kin=self.kin, is_trial=True
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +111,7 @@ def pack_shared(
         side: this end of the cell.
         name: name of the value in errors.
         whole: ids of classes of the notebook that are part of it, rather than references.
-        views: arrays that share memory with others in the value, by identity (`skyward.wire.views`).
+        views: arrays that share memory with others in the value, by identity (`skyward.wire.kinds.arrays`).
         seeds: objects that the other end has: `unpack_shared` is given its own in their places.
 
     Raises:
@@ -200,7 +129,9 @@ def pack_shared(
             with recording_handles() as kept:
                 pickler.dump(value)
         except Exception as error:
-            raise not_picklable(value, name, error, "to a node" if side.is_home else "back from the node") from error
+            raise not_picklable(
+                value, name, error, "to a node" if side.is_notebook else "back from the node"
+            ) from error
         data = sink.getvalue()
         if not has_nan(data):
             break
@@ -228,7 +159,7 @@ def objects_used(
     Raises:
         NotPicklableError: see `pack_shared`.
     """
-    pickler = _Looking(io.BytesIO(), side, lambda _: None, (), views)
+    pickler = _SeedFinder(io.BytesIO(), side, lambda _: None, (), views)
     pickler.is_there = is_there
     try:
         with recording_handles():
@@ -254,7 +185,7 @@ def digest_of(
     """
     buffers: list[pickle.PickleBuffer] = []
     sink = io.BytesIO()
-    pickler = _Numbering(sink, side, buffers.append, (), _NO_VIEWS)
+    pickler = _DigestPickler(sink, side, buffers.append, (), _NO_VIEWS)
     pickler.root = id(value)
     pickler.number_of = number_of
     pickler.fast = True  # write repeated objects again: sharing must not affect the digest
@@ -270,80 +201,6 @@ def digest_of(
             return None
         found.update(content)
     return found.digest()
-
-
-def unpack_shared(packed: Packed, side: CellEnd, seeds: Sequence[object] = ()) -> Any:
-    """Return the value of `packed`, its functions on the namespace of `side`; `seeds`: see `pack_shared`."""
-    return unpack_tracked(packed, side, seeds)[0]
-
-
-def unpack_tracked(packed: Packed, side: CellEnd, seeds: Sequence[object] = ()) -> tuple[Any, Any]:
-    """Return the value of `packed` and the memo of its pickle, whose `copy()` gives the objects by their numbers."""
-    # Each seed takes the first free place of the memo: the next "buffer", memoize, pop.
-    data = _SEED * len(seeds) + bytes(packed.data) if seeds else packed.data
-    unpickler = _Unpickler(io.BytesIO(data), buffers=itertools.chain(seeds, packed.buffers))
-    with _at(side):
-        return unpickler.load(), unpickler.memo
-
-
-_SEED = pickle.NEXT_BUFFER + pickle.MEMOIZE + pickle.POP
-
-
-class Nested:
-    """A value of a node that the notebook cannot open, and that is passed on unopened.
-
-    Attributes:
-        packed: the value.
-        needs: names of the notebook that functions inside it use.
-        classes: ids of the classes of the notebook that it refers to.
-        name: its name among the values of `packed`, if that has several.
-        seeds: objects of the notebook that it refers to, in their places; None for others.
-    """
-
-    __slots__ = ()
-
-    packed: Packed
-    needs: frozenset[str]
-    classes: tuple[str, ...]
-    name: str | None
-    seeds: tuple[Any, ...]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return open_nested, (self.packed, self.name, self.seeds)
-
-
-def open_nested(packed: Packed, name: str | None = None, seeds: Sequence[object] = ()) -> Any:
-    """Return the value for a packed one that is unpickled inside another; `name` selects one of several.
-
-    A cell opens it only once, for all references to it.
-    """
-    side = _side.get()
-    if id(packed) not in side.nested:
-        side.nested[id(packed)] = packed, unpack_shared(packed, side, seeds)
-    value = side.nested[id(packed)][1]
-    found = value if name is None else value[0][name]
-    if not is_fixed(found):
-        side.unopened_at_home[id(found)] = found
-    return found
-
-
-def seeds_used(packed: Packed, seeds: Sequence[object]) -> tuple[object, ...]:
-    """Return `seeds` with None in the place of each that `packed` does not refer to."""
-    gets = (argument for code, argument, _ in pickletools.genops(bytes(packed.data)) if "GET" in code.name)
-    used = {argument for argument in gets if isinstance(argument, int)}
-    return tuple(seed if number in used else None for number, seed in enumerate(seeds))
-
-
-_side: ContextVar[CellEnd] = ContextVar("skyward_side")
-
-
-@contextmanager
-def _at(side: CellEnd) -> Iterator[None]:
-    token = _side.set(side)
-    try:
-        yield
-    finally:
-        _side.reset(token)
 
 
 class _Pickler(Pickler):
@@ -374,7 +231,7 @@ class _Pickler(Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if (kept := stand_in(obj)) is not None:
             return kept.__reduce__()
-        if isinstance(obj, Nested):
+        if isinstance(obj, NestedPickle):
             self.needs |= obj.needs
             self.classes |= {key: kind for key in obj.classes if (kind := self._side.find(key)) is not None}
             return obj.__reduce__()
@@ -382,15 +239,15 @@ class _Pickler(Pickler):
             return self._module(obj)
         if isinstance(obj, BaseException) and obj.__cause__ is not None and id(obj) not in self._linked:
             self._linked.add(id(obj))  # it is then pickled as an argument, and is the same object after that
-            return _with_cause, (obj, obj.__cause__, obj.__context__ is obj.__cause__)
+            return with_cause, (obj, obj.__cause__, obj.__context__ is obj.__cause__)
         if isinstance(obj, MappingProxyType) and type(shown := behind_proxy(obj)) is dict and "__module__" not in shown:
             return MappingProxyType, (shown,)
         if name := name_of(obj):
-            return _process_wide, (name,), state_of(obj), None, None, set_state
+            return process_wide_object, (name,), state_of(obj), None, None, set_state
         if isinstance(obj, memoryview) and _can_change(obj):
             raise TypeError("a memoryview of writable memory cannot share it with a node")
         if isinstance(obj, CellType):
-            return _make_cell, (), _held(obj), None, None, _fill_cell
+            return make_cell, (), _held(obj), None, None, fill_cell
         if is_array(obj):
             return self._array(obj)
         if is_derived_array(obj):
@@ -407,11 +264,11 @@ class _Pickler(Pickler):
             if by_name:
                 return NotImplemented  # by reference
         if type(obj) is CACHED:
-            return reduce_cached(obj, _make_cached, was_cleared(obj))
+            return reduce_cached(obj, make_cached, was_cleared(obj))
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and isinstance(reduced, tuple):
             self.files.add(obj.__code__.co_filename)
-            if self._side.is_home:
+            if self._side.is_notebook:
                 self.uses |= imported_by(obj.__code__)
             return self._function(obj, reduced)
         return reduced
@@ -435,22 +292,22 @@ class _Pickler(Pickler):
             self.apart.append(array)
             return NotImplemented
         self.arrays.append(array)
-        is_contiguous = array.flags.c_contiguous or not self._side.is_home  # irrelevant in the notebook
+        is_contiguous = array.flags.c_contiguous or not self._side.is_notebook  # irrelevant in the notebook
         if not (array.flags.writeable and is_contiguous):
             packed = array if array.flags.forc else array.copy(order="C")  # out of band, as other buffers
-            return _array_like, (packed.__reduce_ex__(5), array.flags.writeable, is_contiguous)
+            return array_like, (packed.__reduce_ex__(5), array.flags.writeable, is_contiguous)
         return NotImplemented
 
     def _function(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
         namespace = function.__globals__
-        if namespace is not self._side.namespace and id(namespace) not in self._side.kin:
+        if namespace is not self._side.namespace and id(namespace) not in self._side.cell_namespaces:
             return reduced
         self.functions.append(function)
         _, _, (attributes, slots), *rest, _ = reduced
         self.needs |= slots["__globals__"].keys()
         self.needs |= _class_body_names(function.__code__) & namespace.keys()
         slots = {**slots, "__globals__": {}, "__closure__": None}
-        return _make_function, (function.__code__, function.__closure__), (attributes, slots), *rest, _restore_function
+        return make_function, (function.__code__, function.__closure__), (attributes, slots), *rest, restore_function
 
     def reduce_sentinel(self, module: str, name: str) -> tuple[Any, ...]:
         """Return how to find a sentinel that is a variable of a module."""
@@ -462,15 +319,15 @@ class _Pickler(Pickler):
         """Return how to rebuild a class on the other side."""
         make, (*arguments, tracked, extra), state, *rest, _ = reduced
         key = self._side.id_of(kind, tracked)
-        if key not in self._whole and (self._side.is_home or key in self._side.from_home):
+        if key not in self._whole and (self._side.is_notebook or key in self._side.notebook_classes):
             self.classes[key] = kind
-            return _class_of, (key,)
+            return class_of_id, (key,)
         attributes, more = state
         state = {name: value for name, value in attributes.items() if name not in _CACHES_OF_CLASSES}, more
-        return _make_class, (make, tuple(arguments), key, extra), state, *rest, _restore_class
+        return make_class, (make, tuple(arguments), key, extra), state, *rest, restore_class
 
 
-class _Looking(_Pickler):
+class _SeedFinder(_Pickler):
     """Finds the objects that the other end has, without descending into them."""
 
     is_there: Callable[[Any], bool]
@@ -486,7 +343,7 @@ class _Looking(_Pickler):
         return True if type(obj) in CONTAINERS and stand_in(obj) is not None else None
 
 
-class _Numbering(_Pickler):
+class _DigestPickler(_Pickler):
     """Writes numbers in the place of objects that both ends have, except for the first one."""
 
     root: int
@@ -514,13 +371,6 @@ class _SlowPickler(_Pickler):
         if kind is float:
             return self._key_of(obj) if obj != obj else None
         return stand_in(obj) if self._keeps and kind in CONTAINERS else None
-
-
-class _Unpickler(pickle.Unpickler):
-    """Reads the output of `_SlowPickler`, too."""
-
-    def persistent_load(self, pid: Any) -> Any:
-        return nan_of(pid) if isinstance(pid, str) else pid
 
 
 _CACHES_OF_CLASSES = frozenset({"__slotnames__", "__annotations_cache__"})
@@ -554,123 +404,9 @@ def _class_body_names(code: CodeType) -> set[str]:
     return names
 
 
-def _make_function(code: CodeType, closure: tuple[Any, ...] | None) -> FunctionType:
-    return FunctionType(code, _side.get().namespace, None, None, closure)
-
-
-def _restore_function(function: FunctionType, state: Any) -> None:
-    builtins = function.__globals__.get("__builtins__")
-    inner._function_setstate(function, state)
-    if builtins is not None:
-        function.__globals__["__builtins__"] = builtins
-
-
-def _with_cause(error: BaseException, cause: BaseException, is_context: bool) -> BaseException:
-    error.__cause__ = cause
-    if is_context:
-        error.__context__ = cause
-    return error
-
-
-def _process_wide(name: str) -> Any:
-    found = object_named(name)
-    return type(found)() if _side.get().is_trial else found
-
-
-def _make_cached(wrapped: Callable[..., Any], parameters: dict[str, Any], _: str, __: bool) -> Any:
-    function = lru_cache(**parameters)(wrapped)
-    if not _side.get().is_home:
-        watch_clearing(function)
-    return function
-
-
-def _make_cell() -> CellType:
-    return CellType()
-
-
 def _held(cell: CellType) -> tuple[Any, ...]:
     """Return the value of the variable of a closure, as a tuple; empty if it is unset."""
     try:
         return (cell.cell_contents,)
     except ValueError:
         return ()
-
-
-def _fill_cell(cell: CellType, held: tuple[Any, ...]) -> None:
-    for value in held:
-        cell.cell_contents = value
-
-
-def _class_of(key: str) -> type:
-    side = _side.get()
-    known = side.find(key)
-    if known is None and key in side.unopened:
-        side.unopened[key]()
-        known = side.find(key)
-    if known is None:
-        raise pickle.UnpicklingError("a class that it needs was not sent with it, or no longer exists")
-    return known
-
-
-def _make_class(make: Callable[..., type], arguments: tuple[Any, ...], key: str, extra: Any) -> type:
-    side = _side.get()
-    known = side.find(key)
-    if known is None:
-        known = _made_without_hooks(make, arguments, key if side.is_home else None, extra)
-        side.remember(key, known)
-        side.unfinished.add(id(known))
-    return known
-
-
-def _made_without_hooks(make: Callable[..., type], arguments: tuple[Any, ...], tracked: str | None, extra: Any) -> type:
-    """Make a class without running `__init_subclass__` of the notebook's classes, which have run already."""
-    metaclass, *named = arguments
-    bases = named[1] if make is inner._make_skeleton_class else ()
-    hooks = [
-        (base, vars(base)[_HOOK])
-        for base in dict.fromkeys(each for base in bases if isinstance(base, type) for each in base.__mro__)
-        if _HOOK in vars(base) and not inner._should_pickle_by_reference(base)
-    ]
-    for base, _ in hooks:
-        setattr(base, _HOOK, classmethod(_no_hook))  # until the class is made
-    try:
-        if bases and all(isinstance(base, type) for base in bases) and not inner._should_pickle_by_reference(metaclass):
-            native: Any = next(base for base in metaclass.__mro__ if inner._should_pickle_by_reference(base))
-            made: type = native.__new__(metaclass, named[0], bases, dict(named[2]))
-            return inner._lookup_class_or_track(tracked, made)  # type: ignore[no-any-return]  # untyped
-        return make(*arguments, tracked, extra)
-    finally:
-        for base, hook in hooks:
-            setattr(base, _HOOK, hook)
-
-
-_HOOK = "__init_subclass__"
-
-
-def _no_hook(_: type[Any], /, **__: object) -> None:
-    """Replace an `__init_subclass__`."""
-
-
-def _restore_class(kind: type, state: Any) -> None:
-    side = _side.get()
-    if id(kind) in side.unfinished:
-        side.unfinished.discard(id(kind))
-        inner._class_setstate(kind, state)
-        restore_members(kind, state[1])
-    elif id(kind) in side.renewed:
-        side.renewed.discard(id(kind))
-        if issubclass(kind, Enum):  # its members stay the same objects
-            inner._class_setstate(kind, state)
-            restore_members(kind, state[1])
-            return
-        put_contents(kind, Contents("class", of_user(state[0])))
-
-
-def _array_like(reduced: tuple[Any, ...], is_writable: bool, is_contiguous: bool) -> Any:
-    """Return an array with the flags it has on the other side, where it may be read-only."""
-    array = rebuilt(reduced)
-    if not is_writable:
-        array.flags.writeable = False
-    if not is_contiguous:
-        _side.get().relaid.add(id(array))
-    return array

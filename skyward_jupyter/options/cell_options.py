@@ -262,11 +262,11 @@ def _check_local(given: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
 def _check_together(options: CellOptions) -> None:
     """Reject options that contradict each other."""
     if options.map is not None and options.on != "one":
-        text = "--map spreads the elements over the nodes, so it does not go with --on: leave one out."
+        text = "--map spreads the elements over the nodes, so it cannot be combined with --on: leave one out."
         raise OptionError(text, ["--map", "--on"], [options.map, str(options.on)])
     if options.needs and options.on != "one":
         asks = "--resources" if options.resources else "--capabilities"
-        text = f"{asks} asks for any node that fits, so it does not go with --on: leave one out."
+        text = f"{asks} asks for any node that fits, so it cannot be combined with --on: leave one out."
         raise OptionError(text, [asks, "--on"], [str(options.on)])
     if options.by_node and not options.on_several:
         text = "--by-node is about the output of several nodes: write --on all too, or leave it out."

@@ -16,7 +16,7 @@ from skyward.wire.objects.contents import contents_of, put_contents
 from skyward.wire.payloads.payload import decode, encode
 from skyward.wire.protocol.messages import Blob
 from skyward.worker.blobs.store import BlobStore
-from skyward_jupyter.failures.presentation import presented
+from skyward_jupyter.failures.presentation import short_errors
 from skyward_jupyter.running.results import apply_result
 from tests.unit.cell.conftest import Notebook, travel
 
@@ -177,7 +177,7 @@ def test_conflicting_changes_to_a_data_frame_are_reported(notebook: Notebook) ->
 def test_rebound_name_is_not_unbound(notebook: Notebook) -> None:
     notebook.local("x = 1")
     assert notebook.sky("del x", meanwhile="x = 'precious'") == [
-        "The cell unbound x, but x was rebound here since the cell was sent: it was kept."
+        "The cell deleted x, but x was rebound here after the cell was sent: it was kept."
     ]
     assert notebook["x"] == "precious"
     assert notebook.sky("del x") == []
@@ -330,7 +330,7 @@ def test_displayed_error_keeps_no_value_alive(notebook: Notebook) -> None:
     notebook.names["held"] = Value()
     value = weakref.ref(notebook["held"])
     try:
-        with presented():
+        with short_errors():
             notebook.take("held")
     except Exception as error:
         caught = error

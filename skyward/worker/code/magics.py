@@ -15,7 +15,7 @@ from time import perf_counter  # tasks may replace the attributes of the module
 from typing import Any
 
 from skyward.errors import UsageError
-from skyward.worker.cells.program import build
+from skyward.worker.code.program import build
 
 __all__ = [
     "CELL_MAGICS",

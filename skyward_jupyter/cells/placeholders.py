@@ -12,15 +12,16 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from skyward.errors import MissingModuleError, UsageError
-from skyward.wire.objects.notebook import Nested
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.unpickling import NestedPickle, unpack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.tasks.missing_modules import pip_name
 
-__all__ = ["LazyModule", "StayedBehind", "UnopenedValue", "module_here"]
+__all__ = ["LazyModule", "NotReturned", "PackedValue", "module_here", "unpickle", "unpickle_failure"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class UnopenedValue(Nested):
+class PackedValue(NestedPickle):
     """A value from a node that cannot be unpickled here. It is sent to nodes unchanged.
 
     Attributes:
@@ -52,10 +53,10 @@ class UnopenedValue(Nested):
         return [
             name
             for name, value in names.items()
-            if isinstance(value, UnopenedValue) and value is not self and value.packed is self.packed
+            if isinstance(value, PackedValue) and value is not self and value.packed is self.packed
         ]
 
-    def become(self, new: "UnopenedValue") -> None:
+    def become(self, new: "PackedValue") -> None:
         """Replace the contents with the value after a cell has changed it, for all references to this object."""
         for each in fields(self):
             object.__setattr__(self, each.name, getattr(new, each.name))
@@ -65,7 +66,7 @@ class UnopenedValue(Nested):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class StayedBehind:
+class NotReturned:
     """Placeholder for a displayed value of a cell that was not returned.
 
     Attributes:
@@ -119,3 +120,20 @@ class LazyModule(ModuleType):
 def module_here(name: str) -> ModuleType:
     """Return the module `name`; if it is not loaded yet, a lazy one, so that no cell waits for the import."""
     return sys.modules.get(name) or LazyModule(name)
+
+
+def unpickle(packed: Packed, side: CellEnd, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
+    """Return the value of `packed`; a `PackedValue` if that fails here."""
+    try:
+        return unpack_shared(packed, side)
+    except Exception as error:
+        reason, module = unpickle_failure(error)
+        return PackedValue(packed, reason, module, needs, classes)
+
+
+def unpickle_failure(error: Exception) -> tuple[str, str | None]:
+    """Return the reason why a value cannot be unpickled here, and the missing module, if that is the reason."""
+    if isinstance(error, ModuleNotFoundError):
+        module = (error.name or "").partition(".")[0]
+        return f"module {module!r} is not installed here", module
+    return f"it cannot be unpickled here ({type(error).__name__}: {error})", None

@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from skyward.wire.failures.failure import Failure, Frame
     from skyward.worker.cells.cell import CellResult
 
-__all__ = ["tell_the_others", "tell_where"]
+__all__ = ["note_node", "note_other_failures"]
 
 _MOST_NOTES = 5
 """Most kinds of errors, besides the first, that notes describe."""
 
 
-def tell_where(error: BaseException, node: int) -> None:
+def note_node(error: BaseException, node: int) -> None:
     """Add a note to `error` that names its node."""
     error.add_note(f"Raised on node {node}.")
 
 
-def tell_the_others(error: BaseException, results: "Sequence[CellResult]") -> None:
+def note_other_failures(error: BaseException, results: "Sequence[CellResult]") -> None:
     """Add notes to `error`, raised by the first failed result, about the other failures in `results`.
 
     Equal failures share one note with their nodes. A failure in another line of the cell gets its traceback. If the
@@ -35,7 +35,7 @@ def tell_the_others(error: BaseException, results: "Sequence[CellResult]") -> No
         return
     first, *others = kinds.values()
     if len({result.node for result in results}) > 1:
-        tell_where(error, first[0][0])
+        note_node(error, first[0][0])
     if len(first) > 1:
         error.add_note(_same(first[1:]))
     frames = _frames(first[0][1])

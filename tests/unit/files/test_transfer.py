@@ -12,7 +12,7 @@ from skyward.errors import PayloadError
 from skyward.files.disk import write
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
-from skyward_jupyter.options.options import parse_cell
+from skyward_jupyter.options.cell_options import parse_cell
 from tests.unit.files.sides import Sides, contents
 
 pytestmark = pytest.mark.unit
@@ -103,7 +103,7 @@ def test_change_of_same_size_and_time_is_detected(sides: Sides) -> None:
 
 def test_runs_of_one_cell_on_a_node_share_the_file(sides: Sides) -> None:
     sides.write("a", "1")
-    request = sides.trip("map", files=("a",)).request(shared=False)
+    request = sides.transfer("map", files=("a",)).request(shared=False)
     sides.run(request, writes(sides, ("a", "2")), run="one cell")
     sides.run(request, run="one cell")
     assert contents(sides.there()) == {"a": "2"}
@@ -119,7 +119,7 @@ def test_folder_in_place_of_file_is_reported_with_node(sides: Sides) -> None:
 def test_each_notebook_folder_has_its_own_folder_on_the_node(sides: Sides, tmp_path: Path) -> None:
     sides.write("a", "1")
     sides.cell(sync=(".",))
-    other = Sides(tmp_path, "other", taken=sides.taken)
+    other = Sides(tmp_path, "other", fetched=sides.fetched)
     seen: list[str] = []
     other.cell(lambda: seen.append(os.getcwd()), sync=(".",))
     assert contents(other.here) == {}
@@ -150,9 +150,9 @@ def test_file_of_cell_in_place_of_folder_is_reported(sides: Sides) -> None:
 def test_run_with_failed_placement_does_not_count_as_first(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     sides.write("a", "1")
     sides.write("b", "2")
-    request = sides.trip("map", files=("a", "b")).request(shared=False)
+    request = sides.transfer("map", files=("a", "b")).request(shared=False)
     with monkeypatch.context() as patched:
-        patched.setattr("skyward.worker.cells.files.write", fails_for("b"))
+        patched.setattr("skyward.worker.cells.file_placement.write", fails_for("b"))
         assert sides.attempt(request, run="one cell")[1] is not None
     sides.run(request, run="one cell")
     assert contents(sides.there()) == {"a": "1", "b": "2"}
@@ -182,15 +182,15 @@ def test_unmatched_pattern_is_reported(sides: Sides) -> None:
 
 
 def test_file_left_open_is_fetched_as_far_as_written(sides: Sides) -> None:
-    trip = sides.trip(fetch=("a",))
+    transfer = sides.transfer(fetch=("a",))
     namespace: dict[str, object] = {}
 
     def work() -> None:
         file = namespace["file"] = open("a", "w")  # noqa: SIM115  # a file that is left open is the point
         file.write("not flushed")
 
-    result = sides.run(trip.request(shared=False), work, namespace=namespace)
-    trip.arrive([result])
+    result = sides.run(transfer.request(shared=False), work, namespace=namespace)
+    transfer.write_results([result])
     assert contents(sides.here) == {"a": "not flushed"}
     namespace["file"].close()  # type: ignore[attr-defined]  # it is a file
 
@@ -238,9 +238,9 @@ def test_file_changed_locally_during_the_cell_is_kept(sides: Sides) -> None:
 
 
 def test_files_of_same_name_from_several_nodes_get_ranks_in_names(sides: Sides) -> None:
-    trip = sides.trip("all", fetch=("*.txt",))
-    request = trip.request(shared=False)
-    trip.arrive(
+    transfer = sides.transfer("all", fetch=("*.txt",))
+    request = transfer.request(shared=False)
+    transfer.write_results(
         [
             sides.run(request, writes(sides, ("log.txt", f"of {node}"), ("same.txt", "1"), node=node), node, "cell")
             for node in (0, 1)
@@ -250,11 +250,11 @@ def test_files_of_same_name_from_several_nodes_get_ranks_in_names(sides: Sides) 
 
 
 def test_files_of_same_name_from_several_elements_get_indices_in_names(sides: Sides) -> None:
-    trip = sides.trip("map", fetch=("*.png",))
-    request = trip.request(shared=False)
+    transfer = sides.transfer("map", fetch=("*.png",))
+    request = transfer.request(shared=False)
     works = [writes(sides, ("plot.png", f"of {run}"), (f"{run}.png", "own")) for run in range(3)]
     lost = CellResult(ReturnedState(), None, 0)  # a run that was killed
-    trip.arrive([lost, *(sides.run(request, work, run="cell") for work in works)])
+    transfer.write_results([lost, *(sides.run(request, work, run="cell") for work in works)])
     assert contents(sides.here) == {
         **{f"plot.{run + 1}.png": f"of {run}" for run in range(3)},
         **{f"{run}.png": "own" for run in range(3)},
@@ -262,7 +262,7 @@ def test_files_of_same_name_from_several_elements_get_indices_in_names(sides: Si
 
 
 def test_map_fetches_a_file_only_from_the_run_that_wrote_it(sides: Sides) -> None:
-    request = sides.trip("map", fetch=("*.png",)).request(shared=False)
+    request = sides.transfer("map", fetch=("*.png",)).request(shared=False)
     results = [sides.run(request, writes(sides, (f"{run}.png", "own")), run="cell") for run in range(3)]
     assert [[each.span.path for each in result.files.files] for result in results if result.files] == [
         ["0.png"],
@@ -275,7 +275,7 @@ def test_file_over_the_limit_stays_and_is_reported(sides: Sides) -> None:
     notices = sides.cell(writes(sides, ("a", "1" * 10), ("b", "2" * 1000)), fetch=("*",), limit=100)
     assert contents(sides.here) == {"a": "1" * 10}
     assert notices[0] == (
-        "b (0.0 MiB) stayed on node 0: the returned files would be over the limit of 0.0 MiB. "
+        "b (1000 B) stayed on node 0: the returned files would be over the limit of 100 B. "
         "Raise it with --file-limit, and fetch it with --fetch b."
     )
 
@@ -293,7 +293,7 @@ def test_files_beyond_free_memory_stay_and_others_are_fetched(sides: Sides, monk
     monkeypatch.setattr("skyward.worker.cells.files.free_memory", lambda: 200)
     notices = sides.cell(writes(sides, ("a", "1" * 10), ("b", "2" * 1000)), fetch=("*",))
     assert contents(sides.here) == {"a": "1" * 10}
-    assert "b (0.0 MiB) stayed on node 0: the returned files would be more than half of the" in notices[0]
+    assert "b (1000 B) stayed on node 0: the returned files would be more than half of the" in notices[0]
 
 
 def test_failed_write_of_the_record_loses_nothing(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,13 +302,13 @@ def test_failed_write_of_the_record_loses_nothing(sides: Sides, monkeypatch: pyt
 
     sides.write("a", "1")
     sides.cell(sync=(".",))
-    monkeypatch.setattr("skyward.worker.cells.files._save", full)
+    monkeypatch.setattr("skyward.worker.cells.file_record._save", full)
     sides.cell(writes(sides, ("a", "2")), sync=(".",))
     assert contents(sides.here) == {"a": "2"}
 
 
 def test_unwritable_file_is_reported_and_others_are_fetched(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyward_jupyter.files.arrival.write", fails_for("out/a"))
+    monkeypatch.setattr("skyward_jupyter.files.writer.write", fails_for("out/a"))
     notices = sides.cell(writes(sides, ("out/a", "1"), ("b", "2")), fetch=("**",))
     assert contents(sides.here) == {"b": "2"}
     assert notices[0] == "out/a of node 0 could not be written here: No space left on device."
@@ -334,11 +334,11 @@ def test_fetched_file_that_is_a_local_folder_gets_another_name(sides: Sides) -> 
 def all_nodes(sides: Sides, texts: tuple[str, str], path: str, **asked: object) -> list[str]:
     """Run a cell on two nodes that each write a file. Return the notices that were shown to the user."""
     del sides.notices[:]
-    trip = sides.trip("all", **asked)  # type: ignore[arg-type]  # as the test gives them
-    request = trip.request(shared=False)
+    transfer = sides.transfer("all", **asked)  # type: ignore[arg-type]  # as the test gives them
+    request = transfer.request(shared=False)
     run = str(sides.cells)
     results = [sides.run(request, writes(sides, (path, text), node=node), node, run) for node, text in enumerate(texts)]
-    trip.arrive(results)
+    transfer.write_results(results)
     return sides.notices
 
 
@@ -451,12 +451,12 @@ def test_failed_placement_returns_no_files(sides: Sides, monkeypatch: pytest.Mon
     sides.write("e/edited", "an hour of work")
     sides.write("e/b", "new")
     with monkeypatch.context() as patched:
-        patched.setattr("skyward.worker.cells.files.write", fails_for("e/b"))
-        trip = sides.trip(sync=("e",))
-        result, error = sides.attempt(trip.request(shared=False))
+        patched.setattr("skyward.worker.cells.file_placement.write", fails_for("e/b"))
+        transfer = sides.transfer(sync=("e",))
+        result, error = sides.attempt(transfer.request(shared=False))
     assert str(error) == "e/b cannot be put in place on node 0: No space left on device."
     del sides.notices[:]
-    trip.arrive([result])
+    transfer.write_results([result])
     assert sides.notices == []
     assert contents(sides.here) == {"e/a": "old", "e/edited": "an hour of work", "e/b": "new"}
     assert sides.cell(sync=("e",)) == []  # files put in place are recorded
@@ -607,10 +607,10 @@ def test_changes_of_one_node_reach_the_next(sides: Sides) -> None:
 def test_small_files_share_blobs_and_one_change_resends_one_blob(sides: Sides) -> None:
     for number in range(300):
         sides.write(f"data/{number:03}", f"{number}" * 3000)
-    before = sides.trip(sync=("data",)).request(shared=False)
+    before = sides.transfer(sync=("data",)).request(shared=False)
     assert len(before.blobs) < 30
     sides.write("data/150", "other")
-    after = sides.trip(sync=("data",)).request(shared=False)
+    after = sides.transfer(sync=("data",)).request(shared=False)
     same = {blob.addresses().whole for blob in before.blobs} & {blob.addresses().whole for blob in after.blobs}
     assert len(same) >= len(before.blobs) - 4
 
@@ -625,5 +625,5 @@ def test_names_that_are_not_utf8_are_synced(sides: Sides) -> None:
 
 def test_no_bytes_are_sent_to_nodes_that_share_the_disk(sides: Sides) -> None:
     sides.write("a", "1")
-    request = sides.trip(files=("a",), sync=(".",), fetch=("b",)).request(shared=True)
+    request = sides.transfer(files=("a",), sync=(".",), fetch=("b",)).request(shared=True)
     assert (request.blobs, request.sent, request.roots, request.fetch) == ((), (), (), ())

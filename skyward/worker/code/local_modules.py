@@ -12,11 +12,11 @@ from threading import Lock  # tasks may replace the attributes of the module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, override
 
-from skyward.wire.objects.contents import of_user
+from skyward.wire.objects.attributes import of_user
 from skyward.wire.payloads.sources import ModuleSource
-from skyward.worker.cells.fingerprint import Fingerprint
+from skyward.worker.code.fingerprint import Fingerprint
 
-__all__ = ["Forgotten", "Variables", "first_variables", "install", "installed_names", "variables_of"]
+__all__ = ["ReimportedModules", "Variables", "first_variables", "install", "installed_names", "variables_of"]
 
 
 class SourceFinder(importlib.abc.MetaPathFinder):
@@ -100,7 +100,7 @@ def _attributes_of(value: object, module: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ReimportedModules:
     """Local modules dropped from `sys.modules`, so that the next import runs them again with fresh variables.
 
     Attributes:
@@ -121,7 +121,7 @@ def installed_names() -> frozenset[str]:
     return frozenset(_finder.modules)
 
 
-def install(bundle: Mapping[str, ModuleSource]) -> Forgotten:
+def install(bundle: Mapping[str, ModuleSource]) -> ReimportedModules:
     """Make the modules of `bundle` importable.
 
     A module whose source has changed since it was last installed is removed from `sys.modules`, together with all
@@ -138,12 +138,12 @@ def install(bundle: Mapping[str, ModuleSource]) -> Forgotten:
         known.update(bundle)
         fresh = {name for name in bundle if _is_foreign(sys.modules.get(name))}
         if not changed and not fresh:
-            return Forgotten()
+            return ReimportedModules()
         files = [name for name in sorted(known) if known[name].filename and name in sys.modules]
         loaded = [name for name in files if not _is_foreign(sys.modules[name])]
         for name in known:
             sys.modules.pop(name, None)
-        return Forgotten(
+        return ReimportedModules(
             tuple(name for name in loaded if name in changed), tuple(name for name in loaded if name not in changed)
         )
 

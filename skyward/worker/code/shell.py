@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from skyward.errors import UsageError
-from skyward.worker.cells import magics
+from skyward.worker.code import magics
 
 __all__ = ["Lines", "NodeShell", "expand_command", "names_in_command"]
 
@@ -228,7 +228,7 @@ def _print(text: str, stream: str = "stdout") -> None:
 
 
 def _no_magic(text: str) -> UsageError:
-    return UsageError(f"{text} is a magic of the notebook that nodes do not have; run it in a cell without %%sky.")
+    return UsageError(f"{text} is not available on nodes; run it in a cell without %%sky.")
 
 
 def _read(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, str]]:
