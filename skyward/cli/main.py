@@ -97,14 +97,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reap(given: argparse.Namespace) -> int:
-    from skyward.pool.reap import orphans, reap, told
+    from skyward.pool.reap import describe_orphan, orphans, reap
 
     if given.dry_run:
-        lines = [told(each) for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
+        found = [each for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
+        lines = list(map(describe_orphan, found))
         failed = False
     else:
         done = reap(given.names)
-        lines = [told(each) for each in done]
+        lines = [describe_orphan(each) for each in done]
         failed = any(each.error for each in done)
     sys.stdout.write("\n".join(lines or ["Nothing is left behind."]) + "\n")
     return int(failed)
@@ -112,7 +113,7 @@ def _reap(given: argparse.Namespace) -> int:
 
 def _simulate(given: argparse.Namespace) -> int:
     from skyward.cli.simulation_report import report
-    from skyward.scaling import POLICIES
+    from skyward.scaling.registry import POLICIES
     from skyward.simulator.bound import lower_bound
     from skyward.simulator.compare import compare
 
@@ -140,7 +141,7 @@ def _simulate(given: argparse.Namespace) -> int:
 
 def _scenario(given: argparse.Namespace) -> "Scenario":
     from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, slot_count
-    from skyward.scaling import POLICIES, find_policy
+    from skyward.scaling.registry import POLICIES, find_policy
     from skyward.simulator import Scenario, Workload, find_faults, one_group, read_trace
 
     policy = given.policy or POLICIES[0]

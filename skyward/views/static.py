@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
     from skyward.views.rows import DecisionRow, PoolRow
 
-__all__ = ["NODES", "bundle", "describe", "drawing", "page"]
+__all__ = ["NODES", "describe", "drawing", "mime_bundle", "page"]
 
 NODES: Final = 20
 DECISIONS: Final = 5
@@ -29,7 +29,7 @@ _QUIET = "opacity:.7"
 _TABLE = "margin:8px 0 0;border-collapse:collapse"
 
 
-def bundle(report: "PoolReport") -> dict[str, str]:
+def mime_bundle(report: "PoolReport") -> dict[str, str]:
     """Return the pool as HTML and text, by media type."""
     return {"text/html": page(report), "text/plain": describe(report)}
 

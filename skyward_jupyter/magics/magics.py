@@ -257,10 +257,10 @@ class SkyMagics(ConfiguredMagics):
 
     def reap(self, words: Sequence[str]) -> None:
         """Terminate the orphaned machines of pools whose process is gone."""
-        from skyward.pool.reap import reap, told
+        from skyward.pool.reap import describe_orphan, reap
 
         names, _, _ = _words_of_pool(words, "reap")
-        _say("\n".join(told(done) for done in reap(names)) or "Nothing is left behind.")
+        _say("\n".join(describe_orphan(done) for done in reap(names)) or "Nothing is left behind.")
 
     def kept(self, words: Sequence[str]) -> "Kept[Any] | None":
         """Show the values that nodes keep, or return the handle of one."""
@@ -306,8 +306,8 @@ class SkyMagics(ConfiguredMagics):
         found: dict[str, list[str]] = {}
         for name, value in () if self.shell is None else self.shell.user_ns.items():
             if isinstance(value, Kept) and not name.startswith("_"):
-                for entry in value.entries:
-                    found.setdefault(entry.key, []).append(name)
+                for key in value.keys:
+                    found.setdefault(key, []).append(name)
         return found
 
     def drain(self, words: Sequence[str]) -> None:

@@ -80,7 +80,7 @@ def test_rooms_are_not_crowded() -> None:
 
 
 def test_names_are_the_terms_of_the_field() -> None:
-    found = [each for each in banned_names() if "skyward.pool." not in each]  # its mixins are being merged
+    found = banned_names()
     assert not found, listed(found)
 
 

@@ -22,7 +22,7 @@ from skyward.wire.objects.process_wide import name_of, state_test, title_of
 from skyward.wire.objects.unpickling import unpack_tracked
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.finalizers import SuppressedFinalizers
-from skyward.worker.cells.write_detection import Watch, address_of, watch
+from skyward.worker.cells.write_detection import Watch, address_of, watch_writes
 
 __all__ = ["Captured", "Memory", "Part", "Root", "Span"]
 
@@ -93,7 +93,7 @@ class Part:
         self.memo = memo
         self.values = (value,) if len(self.roots) == 1 else tuple(value)
         if self.other is None:
-            self.watches = tuple(map(watch, self.packed.buffers))
+            self.watches = tuple(map(watch_writes, self.packed.buffers))
             self.unchanged = self._in_short()
 
     def _in_short(self) -> Callable[[], bool] | None:

@@ -11,7 +11,7 @@ import pytest
 
 from skyward.cli.main import main
 from skyward.cli.simulate import boot_time, group_of, node_bounds, rate
-from skyward.scaling import POLICIES
+from skyward.scaling.registry import POLICIES
 from skyward.simulator import Distribution
 from skyward.values.needs import Needs
 

@@ -9,7 +9,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeoutError, UsageError
-from skyward.events.decisions import DecisionEvent, Inputs
+from skyward.events.decisions import DecisionEvent, DecisionInputs
 from skyward.events.metrics import NodeMetrics
 from skyward.functions.target import current_pool
 from skyward.specs import Needs, Nodes
@@ -373,7 +373,8 @@ def test_decisions_are_shown_with_reasons_newest_first(
     notebook("%sky up")
     assert notebook("%sky decisions").out == "There are no scaling decisions for pool 'default' yet.\n"
     monkeypatch.setattr(time, "localtime", time.gmtime)
-    grew = DecisionEvent(0.0, "policy", "pressure", Inputs(queued=2), {"default": 1}, {"default": 3}, "2 queued")
+    sizes = {"default": 1}, {"default": 3}
+    grew = DecisionEvent(0.0, "policy", "pressure", DecisionInputs(queued=2), *sizes, "2 queued")
     held = replace(grew, at=61.0, after=grew.before, reason="idle", held_back="cooldown for 20 s more")
     compute.made[0].decided = [grew, held]
     assert notebook("%sky decisions default").out == (

@@ -11,7 +11,7 @@ from casty import ActorSystem
 
 from skyward.errors import SpecError
 from skyward.task.collections.barrier_lock import Barrier
-from skyward.task.collections.opener import CollectionFactory
+from skyward.task.collections.factory import CollectionFactory
 from skyward.wire.collections.hub import Hub
 from skyward.wire.collections.requests import Request
 from tests.waiting import wait_for

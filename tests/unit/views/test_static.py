@@ -3,6 +3,7 @@
 import io
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 import skyward as sky
 from skyward.control.observe.snapshot import PoolReport
 from skyward.events.metrics import GPUMetrics, NodeMetrics
-from skyward.pool.shown import Shown
 from skyward.views import static
 from skyward.views.terminal import watch_here
 from tests.unit.panel.conftest import decision, node, snapshot
@@ -77,16 +77,21 @@ def test_secrets_are_not_shown() -> None:
     assert "s3cret-value" not in str(bundle)
 
 
-class Watched(Shown):
+class Watched:
     """A pool that is closed at its third report."""
 
     def __init__(self) -> None:
         self.reports = 0
+        self.at_close: list[Callable[[], object]] = []
+
+    def when_closed(self, call: Callable[[], object]) -> None:
+        self.at_close.append(call)
 
     def report(self) -> PoolReport:
         self.reports += 1
         if self.reports == 3:
-            self._was_closed()
+            for call in self.at_close:
+                call()
         return report(queued=5 - self.reports, name="wa\x1btched", state="closed" if self.reports == 3 else "ready")
 
 
@@ -143,9 +148,9 @@ def test_without_a_terminal_it_is_printed_once(capsys: pytest.CaptureFixture[str
 
 
 def test_failing_close_callback_does_not_block_the_others() -> None:
-    pool, ended = Watched(), []
+    pool, ended = sky.Compute(), []
     pool.when_closed(lambda: 1 / 0)
     pool.when_closed(lambda: ended.append(1))
-    pool._was_closed()
-    pool._was_closed()
+    pool.close()
+    pool.close()
     assert ended == [1]

@@ -2,7 +2,6 @@
 
 import os
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -13,39 +12,7 @@ from skyward.task.collections.counter_queue import Counter, Queue
 from skyward.task.collections.dict_set import Dict, Set
 from skyward.wire.collections.requests import Backend, Consistency, Kind
 
-__all__ = ["CollectionFactory", "Shared", "opener", "reopened"]
-
-
-class Shared(ABC):
-    """The collections of a pool, by their names."""
-
-    @abstractmethod
-    def _opener(self, what: str) -> "CollectionFactory":
-        """Return the factory, for a collection of the kind `what`."""
-
-    def dict(self, name: str, *, consistency: Consistency | None = None) -> Dict:
-        """Return the dict of this name, shared with the nodes. See `sky.dict`."""
-        return self._opener("dict").dict(name, consistency=consistency)
-
-    def set(self, name: str, *, consistency: Consistency | None = None) -> Set:
-        """Return the set of this name, shared with the nodes. See `sky.set`."""
-        return self._opener("set").set(name, consistency=consistency)
-
-    def counter(self, name: str, *, consistency: Consistency | None = None) -> Counter:
-        """Return the counter of this name, shared with the nodes. See `sky.counter`."""
-        return self._opener("counter").counter(name, consistency=consistency)
-
-    def queue(self, name: str) -> Queue:
-        """Return the queue of this name, shared with the nodes. See `sky.queue`."""
-        return self._opener("queue").queue(name)
-
-    def barrier(self, name: str, n: int) -> Barrier:
-        """Return the barrier of this name for `n` parties, shared with the nodes. See `sky.barrier`."""
-        return self._opener("barrier").barrier(name, n)
-
-    def lock(self, name: str, timeout: float | None = 30) -> Lock:
-        """Return the lock of this name, shared with the nodes. See `sky.lock`."""
-        return self._opener("lock").lock(name, timeout)
+__all__ = ["CollectionFactory", "current_factory", "reopened"]
 
 
 class CollectionFactory:
@@ -103,7 +70,7 @@ _here: CollectionFactory | None = None
 _opening = threading.Lock()
 
 
-def opener(what: str) -> Any:
+def current_factory(what: str) -> Any:
     """Return what opens collections here: on a node its own factory, else the pool in scope.
 
     Raises:
@@ -130,5 +97,5 @@ def opener(what: str) -> Any:
 def reopened(kind: Kind, name: str, setting: Any) -> Any:
     """Return the local handle of a collection that was pickled by its name."""
     if kind in ("dict", "set", "counter"):
-        return getattr(opener(kind), kind)(name, consistency=setting)
-    return getattr(opener(kind), kind)(name, *(() if kind == "queue" else (setting,)))
+        return getattr(current_factory(kind), kind)(name, consistency=setting)
+    return getattr(current_factory(kind), kind)(name, *(() if kind == "queue" else (setting,)))
