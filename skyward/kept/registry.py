@@ -66,13 +66,13 @@ class KeptRegistry:
         """Register a value."""
         self.entries[entry.key] = entry
 
-    def began(self, keys: Iterable[str], now: float) -> None:
+    def task_submitted(self, keys: Iterable[str], now: float) -> None:
         """Record that a task which uses these values was submitted."""
         for entry in self._known(keys):
             entry.users += 1
             entry.used_at = now
 
-    def ended(self, keys: Iterable[str], now: float) -> None:
+    def task_ended(self, keys: Iterable[str], now: float) -> None:
         """Record that a task which used these values has ended."""
         for entry in self._known(keys):
             entry.users -= 1
@@ -87,23 +87,23 @@ class KeptRegistry:
             found.setdefault(entry.node, []).append(entry.key)
         return {node: tuple(node_keys) for node, node_keys in found.items()}
 
-    def leave(self, node: int, reason: str) -> tuple[KeptEntry, ...]:
+    def node_lost(self, node: int, reason: str) -> tuple[KeptEntry, ...]:
         """Forget the values of a node that is gone. Return them."""
-        gone = tuple(self.of(node))
+        gone = tuple(self.on_node(node))
         for entry in gone:
             del self.entries[entry.key]
             entry.lost = f"node {node} is gone: {reason}"
         return gone
 
-    def of(self, node: int) -> list[KeptEntry]:
+    def on_node(self, node: int) -> list[KeptEntry]:
         """Return the values that a node keeps, oldest first."""
         return [entry for entry in self.entries.values() if entry.node == node]
 
     def names(self, node: int) -> str:
         """Return the names of the values that a node keeps, as text for a sentence."""
-        return joined(dict.fromkeys(entry.name for entry in self.of(node)))
+        return joined(dict.fromkeys(entry.name for entry in self.on_node(node)))
 
-    def holding(self, now: float) -> dict[int, str]:
+    def busy_nodes(self, now: float) -> dict[int, str]:
         """Return the names of the kept values that make nodes count as busy, by rank of the node."""
         found: dict[int, dict[str, None]] = {}
         for entry in self.entries.values():

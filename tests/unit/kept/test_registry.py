@@ -9,8 +9,8 @@ from skyward.control.decide.messages import DrainNode, ForgetKept, KeptAdded, Re
 from skyward.control.decide.plane import undrainable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import KeptLostError, UsageError
-from skyward.kept.book import KeptEntry, KeptRegistry, check_nodes, nodes_for, nodes_of_all
 from skyward.kept.keep import KeptInfo
+from skyward.kept.registry import KeptEntry, KeptRegistry, check_nodes, nodes_for, nodes_of_all
 from skyward.scaling.snapshot import Group
 from tests.unit.control.decide.plane_world import World
 
@@ -30,40 +30,40 @@ def lost(entry: KeptEntry, why: str = "node 1 is gone: it died") -> KeptEntry:
 
 class TestRegistry:
     def test_node_counts_as_busy_until_keep_for_after_last_use(self) -> None:
-        book = KeptRegistry()
-        book.add(kept("a", 1, keep_for=10))
-        assert book.holding(9) == {1: "model"}
-        assert book.holding(10) == {}
-        book.began(["a"], 20)
-        assert book.holding(1000) == {1: "model"}, "a task uses it"
-        book.ended(["a"], 1000)
-        assert book.holding(1009) == {1: "model"}
-        assert book.holding(1010) == {}
+        registry = KeptRegistry()
+        registry.add(kept("a", 1, keep_for=10))
+        assert registry.busy_nodes(9) == {1: "model"}
+        assert registry.busy_nodes(10) == {}
+        registry.task_submitted(["a"], 20)
+        assert registry.busy_nodes(1000) == {1: "model"}, "a task uses it"
+        registry.task_ended(["a"], 1000)
+        assert registry.busy_nodes(1009) == {1: "model"}
+        assert registry.busy_nodes(1010) == {}
 
     def test_drop_returns_keys_by_node(self) -> None:
-        book = KeptRegistry()
+        registry = KeptRegistry()
         first, second = kept("a", 1), kept("b", 2)
-        book.add(first)
-        book.add(second)
-        assert book.drop(["a", "b", "a", "unknown"]) == {1: ("a",), 2: ("b",)}
+        registry.add(first)
+        registry.add(second)
+        assert registry.drop(["a", "b", "a", "unknown"]) == {1: ("a",), 2: ("b",)}
         assert first.lost == "it was dropped"
-        assert not book.entries
+        assert not registry.entries
 
     def test_values_of_lost_node_are_lost(self) -> None:
-        book = KeptRegistry()
+        registry = KeptRegistry()
         gone, left = kept("a", 1), kept("b", 2)
-        book.add(gone)
-        book.add(left)
-        assert book.leave(1, "it died") == (gone,)
+        registry.add(gone)
+        registry.add(left)
+        assert registry.node_lost(1, "it died") == (gone,)
         assert gone.lost == "node 1 is gone: it died"
         assert not left.lost
-        assert book.leave(1, "again") == ()
+        assert registry.node_lost(1, "again") == ()
 
     def test_names_are_listed_once(self) -> None:
-        book = KeptRegistry()
+        registry = KeptRegistry()
         for key, name in [("a", "model"), ("b", "conn"), ("c", "model")]:
-            book.add(kept(key, 1, name))
-        assert book.holding(0) == {1: "model and conn"}
+            registry.add(kept(key, 1, name))
+        assert registry.busy_nodes(0) == {1: "model and conn"}
 
 
 class TestPlacement:
@@ -220,7 +220,7 @@ class TestScalingDown:
         world = pool(3)
         keep(world, 1)
         plane = world.plane
-        why = undrainable(plane.reconciler.table, plane.groups, plane.desired, plane.kept.holding(world.now), 1)
+        why = undrainable(plane.reconciler.table, plane.groups, plane.desired, plane.kept.busy_nodes(world.now), 1)
         assert why == "it keeps model: drop that first, with `.drop()` on its handle or `%sky drop`"
         assert world.tell(DrainNode(1)) == []
 

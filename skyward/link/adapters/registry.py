@@ -22,9 +22,9 @@ from skyward.wire.protocol.adapter import (
 )
 
 __all__ = [
-    "AdapterBook",
     "AdapterJoined",
     "AdapterLost",
+    "AdapterRegistry",
     "Close",
     "Effect",
     "GroupEnded",
@@ -163,7 +163,7 @@ class _Group:
     lost: bool = False
 
 
-class AdapterBook:
+class AdapterRegistry:
     """The adapters of one controller. Messages go in, effects come out; each call gets the time `now`.
 
     Args:
@@ -277,7 +277,7 @@ class AdapterBook:
             adapter.link = None
         return []
 
-    def heard(self, link: int, message: Message | UnknownCommand, now: float) -> list[Effect]:
+    def handle(self, link: int, message: Message | UnknownCommand, now: float) -> list[Effect]:
         """Handle a message. A message from a connection that has ended is ignored."""
         if link not in self._links:
             return []
