@@ -14,9 +14,15 @@ export default tseslint.config(
     rules: {
       // Lumino connects a signal to a method and its object: `signal.connect(this._onChange, this)`.
       '@typescript-eslint/unbound-method': 'off',
+      '@typescript-eslint/consistent-type-assertions': ['error', { assertionStyle: 'never' }],
       eqeqeq: ['error', 'always', { null: 'ignore' }],
       '@typescript-eslint/no-floating-promises': 'error'
     }
+  },
+  {
+    files: ['test/**'],
+    // Tests write only the fields of a row that matter.
+    rules: { '@typescript-eslint/consistent-type-assertions': 'off' }
   },
   {
     files: ['*.mjs', '*.mts', '*.js', 'style/*.js'],

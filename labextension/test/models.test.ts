@@ -11,7 +11,7 @@ import { Rate } from '../src/model/rate';
 import { stableOrder } from '../src/model/order';
 import { budgetDuration, perHour } from '../src/model/price';
 import { nodeState } from '../src/model/states';
-import { visible } from '../src/model/window';
+import { UNTRANSLATED } from '../src/model/translation';
 import {
   CellRow,
   NodeRow,
@@ -88,27 +88,6 @@ describe('the cost breakdown of a pool', () => {
   });
 });
 
-describe('a long list', () => {
-  it('draws the visible rows, and a few more', () => {
-    expect(visible(1000, 20, 2000, 200)).toEqual({ first: 96, end: 115, height: 20000, above: 1920 });
-    expect(visible(3, 20, 0, 200)).toEqual({ first: 0, end: 3, height: 60, above: 0 });
-    expect(visible(0, 20, 0, 0)).toEqual({ first: 0, end: 0, height: 0, above: 0 });
-  });
-
-  it('makes room for the open row at any position', () => {
-    for (let open = 0; open < 30; open++) {
-      const whole = visible(30, 20, 0, 10_000, open, 90);
-      expect(whole).toEqual({ first: 0, end: 30, height: 690, above: 0 });
-      for (let top = 0; top <= 490; top += 7) {
-        const seen = visible(30, 20, top, 200, open, 90, 0);
-        expect(seen.above).toBeLessThanOrEqual(top);
-        const below = seen.end * 20 + (open < seen.end ? 90 : 0);
-        expect(below).toBeGreaterThanOrEqual(Math.min(690, top + 200));
-      }
-    }
-  });
-});
-
 describe('the chart', () => {
   const point = (at: number, queued: number): PointRow => ({
     pool: 'p',
@@ -168,11 +147,10 @@ describe('nodes', () => {
   });
 
   it('with kept values show it while idle, and are found by the names of the values', () => {
-    const words = { __: (text: string) => text };
     const keeper = node(1, 'active', 'aws a100', ['model 1.2 GiB']);
-    expect(nodeState(keeper, words).word).toBe('keeps');
-    expect(nodeState({ ...keeper, busy: 1 }, words).word).toBe('busy');
-    expect(nodeState(node(2, 'active'), words).word).toBe('idle');
+    expect(nodeState(keeper, UNTRANSLATED).word).toBe('keeps');
+    expect(nodeState({ ...keeper, busy: 1 }, UNTRANSLATED).word).toBe('busy');
+    expect(nodeState(node(2, 'active'), UNTRANSLATED).word).toBe('idle');
     expect(nodesInOrder([keeper, node(2, 'active')], 'model')).toEqual([keeper]);
   });
 });
@@ -190,9 +168,6 @@ describe('a node that boots', () => {
 });
 
 describe('a node that failed to start', () => {
-  const words = {
-    __: (text: string, ...values: (string | number)[]) => text.replace(/%(\d)/g, (_, n) => `${values[n - 1]}`)
-  };
   const failed = (other: Partial<StartupFailureRow>) =>
     ({ attempt: 2, attempts: 3, retry_at: null, gave_up: false, ...other }) as StartupFailureRow;
 
@@ -204,7 +179,7 @@ describe('a node that failed to start', () => {
     [{ gave_up: true, attempt: 4 }, 'Gave up after 3 attempts'],
     [{ gave_up: true }, 'Gave up after 1 attempt']
   ])('%j: %s', (row, says) => {
-    expect(retryStatus(failed(row), 1000, words)).toBe(says);
+    expect(retryStatus(failed(row), 1000, UNTRANSLATED)).toBe(says);
   });
 });
 

@@ -1,5 +1,5 @@
 import { NodeRow, PoolRow } from '../protocol';
-import type { Translation } from './panel';
+import type { Translation } from './translation';
 
 /** Label of a state: an icon and a word, never colour alone. */
 export interface StateLabel {
