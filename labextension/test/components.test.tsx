@@ -52,7 +52,7 @@ describe('a state', () => {
 describe('an icon button', () => {
   it('names its action, and shows the equivalent command in its tooltip', () => {
     const clicked = vi.fn();
-    render(<IconButton icon="✕" title="Cancel task 5" same="%sky cancel --task 5" onClick={clicked} />);
+    render(<IconButton icon="✕" title="Cancel task 5" equivalent="%sky cancel --task 5" onClick={clicked} />);
     const button = screen.getByRole('button', { name: 'Cancel task 5' });
     expect(button.title).toBe('Cancel task 5\n%sky cancel --task 5');
     fireEvent.click(button);

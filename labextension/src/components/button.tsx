@@ -16,11 +16,11 @@ export function LinkButton(props: React.ButtonHTMLAttributes<HTMLButtonElement>)
   return <button type="button" className="skyward-Link" {...props} />;
 }
 
-/** A small button with an icon; its tooltip has `title` and `same`, the equivalent line of `%sky`. */
+/** A small button with an icon; its tooltip has `title` and the equivalent line of `%sky`. */
 export function IconButton(props: {
   icon: React.ReactNode;
   title: string;
-  same?: string;
+  equivalent?: string;
   disabled?: boolean;
   pressed?: boolean;
   /** True if it opens a menu. */
@@ -31,7 +31,7 @@ export function IconButton(props: {
     <button
       type="button"
       className="skyward-IconButton jp-Button jp-mod-minimal"
-      title={props.same ? `${props.title}\n${props.same}` : props.title}
+      title={props.equivalent ? `${props.title}\n${props.equivalent}` : props.title}
       aria-label={props.title}
       aria-pressed={props.pressed}
       aria-haspopup={props.popup ? 'menu' : undefined}

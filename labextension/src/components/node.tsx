@@ -37,9 +37,8 @@ export function NodeLine(props: {
           <span className="skyward-Node-slots">
             {node.busy}/{node.slots}
           </span>
-          <span className="skyward-Node-machine">
-            {[node.kind, node.price ? `${money(node.price)}/h` : ''].filter(Boolean).join(' · ')}
-          </span>
+          <span className="skyward-Node-machine">{node.kind}</span>
+          <span className="skyward-Node-price">{node.price > 0 && `${money(node.price)}/h`}</span>
           <Gauge
             label={trans.__('GPU, or CPU where there is none')}
             value={gauge?.gpu ?? gauge?.cpu}

@@ -31,7 +31,7 @@ export function Announcer(props: {
     // eslint-disable-next-line react-hooks/exhaustive-deps -- `all` says whether `states` has changed
   }, [all]);
   return (
-    <div className="skyward-Unseen" role="status" aria-live="polite">
+    <div className="skyward-ScreenReader" role="status" aria-live="polite">
       {announced}
     </div>
   );

@@ -19,7 +19,7 @@ export function LostContact(props: { link: KernelLink; trans: Translation }): JS
   const going = pools.filter(pool => pool.lease > 0);
   const ending = link.lost === 'disconnected' ? [] : pools.filter(pool => pool.lease === 0 && pool.active > 0);
   return (
-    <div className="skyward-Notice skyward-mod-error skyward-Lost" role="status">
+    <div className="skyward-Notice skyward-mod-error skyward-Disconnected" role="status">
       <div>
         <p>
           {why[link.lost]} {trans.__('This is the last known state, at %1.', clock(link.lostAt))}

@@ -27,14 +27,14 @@ export function StartupFailures(props: {
   return (
     <ul className="skyward-StartupFailures" aria-label={trans.__('Nodes that failed to start')}>
       {shown.map(row => (
-        <li key={row.rank} className="skyward-Trouble" data-rank={row.rank}>
-          <p className="skyward-Trouble-head">
+        <li key={row.rank} className="skyward-Failure" data-rank={row.rank}>
+          <p className="skyward-Failure-head">
             <State icon="✗" word={trans.__('node %1 failed', row.rank)} tone="bad" />
-            <span className="skyward-Trouble-phase">{row.phase}</span>
+            <span className="skyward-Failure-phase">{row.phase}</span>
           </p>
-          <p className="skyward-Trouble-reason">{row.reason}</p>
+          <p className="skyward-Failure-reason">{row.reason}</p>
           {row.lines.length > 0 && <pre>{row.lines.join('\n')}</pre>}
-          <p className="skyward-Trouble-foot">
+          <p className="skyward-Failure-foot">
             <span>{retryStatus(row, now, trans)}</span>
             <LinkButton
               title={equivalent({ kind: 'ask-start-log', pool: row.pool, node: row.rank })}

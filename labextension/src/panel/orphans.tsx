@@ -58,7 +58,7 @@ function Orphan(
         <Button title={equivalent(reap)} disabled={busy} onClick={() => void act(reap)}>
           {trans.__('Stop')}
         </Button>
-        <code className="skyward-Same">{equivalent(attach)}</code>
+        <code className="skyward-Equivalent">{equivalent(attach)}</code>
       </div>
     </article>
   );

@@ -50,7 +50,7 @@ function Body(props: BodyProps): JSX.Element {
         />
       </header>
       {name && (
-        <p className="skyward-Where" title={`${name} · ${kernel}`}>
+        <p className="skyward-Kernel" title={`${name} · ${kernel}`}>
           {name} · {kernel}
         </p>
       )}
@@ -80,7 +80,7 @@ function Body(props: BodyProps): JSX.Element {
             send={send}
           />
           {pools.length === 0 && (
-            <div className="skyward-Nothing">
+            <div className="skyward-Placeholder">
               <p>{trans.__('No pools yet. A cell like this opens one:')}</p>
               <pre>{SMALLEST}</pre>
               <Button onClick={() => void navigator.clipboard?.writeText(SMALLEST)}>{trans.__('Copy')}</Button>

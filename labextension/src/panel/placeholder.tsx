@@ -7,7 +7,7 @@ import { IPoolActions } from '../tokens';
 
 function Empty(props: { text: string; button?: string; onClick?: () => void }): JSX.Element {
   return (
-    <div className="skyward-Nothing">
+    <div className="skyward-Placeholder">
       <p>{props.text}</p>
       {props.button && (
         <Button main onClick={props.onClick}>

@@ -26,7 +26,7 @@ export function Pool(
         <IconButton
           icon={<Icon icon={stopIcon} />}
           title={trans.__('Stop pool %1', pool.name)}
-          same={equivalent({ kind: 'stop-pool', pool: pool.name })}
+          equivalent={equivalent({ kind: 'stop-pool', pool: pool.name })}
           disabled={pool.state === 'stopping'}
           onClick={() => props.actions.stopPool(pool)}
         />

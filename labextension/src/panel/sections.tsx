@@ -4,7 +4,7 @@ import { Decisions } from '../components/decisions';
 import { Section } from '../components/section';
 import { Store } from '../model/store';
 import { PoolRow } from '../protocol';
-import { Costs } from './cost';
+import { Costs } from './costs';
 import { NodesSection } from './nodes';
 import { Ask, PartProps } from './props';
 import { PanelServices } from './services';

@@ -111,7 +111,7 @@ function Stops(props: PartProps & { task: TaskRow }): JSX.Element {
       <IconButton
         icon={<Icon icon={closeIcon} />}
         title={trans.__('Stop task %1', task.number)}
-        same={equivalent(one)}
+        equivalent={equivalent(one)}
         onClick={() => void props.send(one)}
       />
     </span>
@@ -124,7 +124,7 @@ function StopCell(props: PartProps & { cell: number }): JSX.Element {
     <IconButton
       icon={<Icon icon={stopAllIcon} />}
       title={props.trans.__('Stop all tasks of cell [%1]', props.cell)}
-      same={equivalent(request)}
+      equivalent={equivalent(request)}
       onClick={() => void props.send(request)}
     />
   );

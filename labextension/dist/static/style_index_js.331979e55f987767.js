@@ -21,11 +21,14 @@
 
 /* Text that is cut off where there is no room. */
 
-.skyward-Where,
-.skyward-Trouble > pre,
+.skyward-Kernel,
+.skyward-Failure > pre,
 .skyward-Task-name,
 .skyward-Task-yields,
 .skyward-Price-offer {
+  overflow: hidden;
+  text-overflow: ellipsis;
+  white-space: nowrap;
 }
 
 .skyward-Head {
@@ -41,7 +44,7 @@
   text-transform: uppercase;
 }
 
-.skyward-Unseen {
+.skyward-ScreenReader {
   position: absolute;
   width: 1px;
   height: 1px;
@@ -49,7 +52,7 @@
   clip-path: inset(50%);
 }
 
-.skyward-Lost p + p {
+.skyward-Disconnected p + p {
   margin-top: 4px;
 }
 
@@ -58,19 +61,19 @@
   color: var(--jp-ui-font-color2);
 }
 
-.skyward-Where {
+.skyward-Kernel {
   color: var(--jp-ui-font-color2);
 }
 
-.skyward-Nothing {
+.skyward-Placeholder {
   padding: 16px 0 8px;
 }
 
-.skyward-Nothing > * + * {
+.skyward-Placeholder > * + * {
   margin-top: 8px;
 }
 
-.skyward-Nothing pre {
+.skyward-Placeholder pre {
   margin: 8px 0 0;
   padding: 8px;
   border-radius: var(--jp-border-radius);
@@ -119,7 +122,7 @@
   border-color: var(--jp-warn-color1);
 }
 
-.skyward-Same {
+.skyward-Equivalent {
   color: var(--jp-ui-font-color2);
   font-family: var(--jp-code-font-family);
   font-size: var(--jp-ui-font-size0);
@@ -129,30 +132,30 @@
 
 /* Nodes that did not come up. */
 
-.skyward-Trouble {
+.skyward-Failure {
   margin: 4px 0;
   padding: 4px 8px 6px;
   border-left: 3px solid var(--jp-error-color1);
   background: var(--jp-layout-color2);
 }
 
-.skyward-Trouble-head,
-.skyward-Trouble-foot {
+.skyward-Failure-head,
+.skyward-Failure-foot {
   display: flex;
   flex-wrap: wrap;
   gap: 0 8px;
   justify-content: space-between;
 }
 
-.skyward-Trouble-phase {
+.skyward-Failure-phase {
   color: var(--jp-ui-font-color2);
 }
 
-.skyward-Trouble-reason {
+.skyward-Failure-reason {
   overflow-wrap: anywhere;
 }
 
-.skyward-Trouble > pre {
+.skyward-Failure > pre {
   margin: 4px 0;
   font-family: var(--jp-code-font-family);
   font-size: var(--jp-ui-font-size0);
@@ -228,13 +231,13 @@
   justify-content: flex-end;
 }
 
-.skyward-Money-cost {
+.skyward-Cost-cost {
   flex: none;
   min-width: 60px;
   text-align: right;
 }
 
-.skyward-Money-rest {
+.skyward-Cost-rest {
   display: flex;
   justify-content: space-between;
   line-height: 24px;
@@ -327,10 +330,7 @@
 }
 
 .skyward-Price-offer {
-  overflow: hidden;
   color: var(--jp-ui-font-color2);
-  text-overflow: ellipsis;
-  white-space: nowrap;
 }
 
 .skyward-Form-line {
@@ -692,14 +692,19 @@
   text-align: right;
 }
 
-.skyward-Node-machine {
+.skyward-Node-machine,
+.skyward-Node-price {
   display: none;
-  flex: 1;
   color: var(--sky-quiet);
 }
 
+.skyward-Node-machine {
+  flex: 1;
+}
+
 @container (min-width: 360px) {
-  .skyward-Node-machine {
+  .skyward-Node-machine,
+  .skyward-Node-price {
     display: block;
   }
 

@@ -23,7 +23,7 @@ export function Costs(props: {
   const now = useNow(pool.per_hour > 0);
   const { spent, cells, rest } = costBreakdown(pool, props.cells, now);
   return (
-    <Section name="money" title={trans.__('Cost')} summary={trans.__('%1 spent', money(spent))}>
+    <Section name="costs" title={trans.__('Cost')} summary={trans.__('%1 spent', money(spent))}>
       {cells.length === 0 && <p className="skyward-Empty">{trans.__('No costs of cells yet.')}</p>}
       <LongList
         label={trans.__('Cost of each cell on pool %1', pool.name)}
@@ -38,14 +38,14 @@ export function Costs(props: {
             <span className="skyward-Task-yields">
               {row.tasks === 1 ? trans.__('1 task') : trans.__('%1 tasks', whole(row.tasks))}
             </span>
-            <span className="skyward-Money-cost">{money(row.cost)}</span>
+            <span className="skyward-Cost-cost">{money(row.cost)}</span>
           </div>
         )}
       />
       {spent > 0 && (
-        <p className="skyward-Money-rest" title={trans.__('Cost of nodes while they boot, idle or stop')}>
+        <p className="skyward-Cost-rest" title={trans.__('Cost of nodes while they boot, idle or stop')}>
           <span>{trans.__('booting, idle, stopping')}</span>
-          <span className="skyward-Money-cost">{money(rest)}</span>
+          <span className="skyward-Cost-cost">{money(rest)}</span>
         </p>
       )}
     </Section>
