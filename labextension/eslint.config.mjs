@@ -20,6 +20,25 @@ export default tseslint.config(
     }
   },
   {
+    // What the panel and the widget share knows neither of them, nor JupyterLab: see CONTRIBUTING.md.
+    files: ['src/model/**', 'src/components/**', 'src/widget/**'],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        { patterns: ['@jupyterlab/*', '@lumino/*', '**/panel/*', '**/plugins/*', '**/tokens', '**/kernel/link'] }
+      ]
+    }
+  },
+  {
+    files: ['src/model/**'],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        { patterns: ['react', '@*/*', '**/components/*', '**/kernel/*', '**/panel/*', '**/plugins/*', '**/widget/*'] }
+      ]
+    }
+  },
+  {
     files: ['test/**'],
     // Tests write only the fields of a row that matter.
     rules: { '@typescript-eslint/consistent-type-assertions': 'off' }
