@@ -308,8 +308,12 @@
 }
 
 .skyward-Form-field .jp-InputGroup input,
-.skyward-Form-field select.jp-HTMLSelect {
+.skyward-Form-field .jp-HTMLSelect select {
   height: 24px;
+}
+
+.skyward-Form-field .jp-HTMLSelect select {
+  border: 1px solid var(--jp-input-border-color);
 }
 
 .skyward-Form summary {
