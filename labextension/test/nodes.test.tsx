@@ -28,7 +28,7 @@ describe('the nodes of a pool', () => {
 
   it('are filtered by words once there are many', () => {
     render(shown(many));
-    fireEvent.change(screen.getByLabelText('Filter the nodes'), { target: { value: 'active 999' } });
+    fireEvent.change(screen.getByLabelText('Filter the nodes'), { target: { value: 'busy 999' } });
     expect(screen.getAllByRole('listitem').length).toBe(1);
     fireEvent.change(screen.getByLabelText('Filter the nodes'), { target: { value: 'nothing' } });
     expect(screen.getByText('No matching nodes.')).toBeTruthy();
@@ -70,7 +70,7 @@ describe('the nodes of a pool', () => {
 
   it('that boot show the time in their phase', () => {
     const now = Date.now() / 1000;
-    render(shown([nodeRow(0, { state: 'waiting', phase: 'deps', phase_at: now - 30, usual: 60 })]));
+    render(shown([nodeRow(0, { state: 'waiting', status: 'starting', phase: 'deps', phase_at: now - 30, usual: 60 })]));
     expect(screen.getByText('deps')).toBeTruthy();
     expect(screen.getByText('of ~1 min 0 s')).toBeTruthy();
   });

@@ -3,7 +3,17 @@ import { DecisionRow, NodeRow, PoolRow } from '../src/protocol';
 
 export function poolRow(fields: Partial<PoolRow> = {}): PoolRow {
   return {
-    ...{ name: 'train', state: 'ready', provider: 'aws', policy: 'pressure', min: 1, max: 4, desired: 2, active: 2 },
+    ...{
+      name: 'train',
+      state: 'ready',
+      status: 'ready',
+      provider: 'aws',
+      policy: 'pressure',
+      min: 1,
+      max: 4,
+      desired: 2,
+      active: 2
+    },
     ...{ queued: 0, running: 0, done: 0, failed: 0, spent: 1, spent_at: 0, per_hour: 0, budget: null, failure: '' },
     ...{ recovered: 0, accelerators: '', lease: 0, budget_exhausted: false },
     ...fields
@@ -12,7 +22,16 @@ export function poolRow(fields: Partial<PoolRow> = {}): PoolRow {
 
 export function nodeRow(rank: number, fields: Partial<NodeRow> = {}): NodeRow {
   return {
-    ...{ pool: 'train', machine: rank + 100, rank, state: 'active', phase: 'ready', group: '', kind: 'aws p5' },
+    ...{
+      pool: 'train',
+      machine: rank + 100,
+      rank,
+      state: 'active',
+      status: 'busy',
+      phase: 'ready',
+      group: '',
+      kind: 'aws p5'
+    },
     ...{ address: '10.0.0.7', price: 3.2, slots: 4, busy: 1, asked_at: null, phase_at: null, usual: null },
     ...{ terminal_access: '', kept: [] },
     ...fields

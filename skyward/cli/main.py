@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from skyward.errors import SkywardError, SpecError
+from skyward.formatting import duration_text
 
 if TYPE_CHECKING:
     from skyward.simulator import Result, Scenario
@@ -194,7 +195,7 @@ class _Progress:
     """Progress line on the terminal."""
 
     def __call__(self, result: "Result", left: int) -> None:
-        done = f"{result.policy} took {result.wall_seconds:.1f} s"
+        done = f"{result.policy} took {duration_text(result.wall_seconds)}"
         sys.stderr.write(f"\r\x1b[K{done}; {left} to go" if left else f"\r\x1b[K{done}")
         sys.stderr.flush()
 

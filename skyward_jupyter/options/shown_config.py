@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.config.files import USER_FILE
 from skyward.specs import Options, Spec
 from skyward.specs.paths import field_paths
-from skyward.views.tables import table
+from skyward.views.drawing import table
 from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_jupyter.options.settings import Sourced
 

@@ -5,7 +5,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.process.thread_events import ThreadEvent
-from skyward.views.tables import table
+from skyward.views.drawing import table
 from skyward_jupyter.failures.presentation import interrupted, presented
 
 if TYPE_CHECKING:

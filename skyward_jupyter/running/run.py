@@ -194,8 +194,8 @@ class CellRunner:
 
         def text() -> str:
             pool = compute.snapshot()
-            ready = sum(node.state == "active" for node in pool.nodes)
-            return f"Pool {name!r}: {ready} of {pool.desired} nodes ready, {time.monotonic() - started:.0f} s"
+            elapsed = duration_text(time.monotonic() - started)
+            return f"Pool {name!r}: {pool.active} of {pool.desired} nodes ready, {elapsed}"
 
         try:
             with self._progress(text, settings, quiet):
@@ -555,7 +555,7 @@ def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | No
     """
     if pool.state != "ready":
         raise UsageError(f"Pool {name!r} was closed before its nodes were ready.")
-    active = sum(node.state == "active" for node in pool.nodes)
+    active = pool.active
     if active < wanted.min and pool.failure:
         raise ProvisioningError(f"Pool {name!r} {pool.failure}")
     return active if active == len(pool.nodes) and wanted.min <= active <= wanted.ceiling else None

@@ -74,7 +74,7 @@ function Filter(props: {
   const { nodes, trans } = props;
   return (
     <div className="skyward-Filter">
-      <p>{summary(nodes, node => node.state)}</p>
+      <p>{summary(nodes, node => node.status)}</p>
       {new Set(nodes.map(node => node.group)).size > 1 && <p>{summary(nodes, node => node.group)}</p>}
       <input
         type="search"

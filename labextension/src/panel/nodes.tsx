@@ -5,7 +5,6 @@ import { Nodes } from '../components/nodes';
 import { Section } from '../components/section';
 import { equivalent } from '../model/equivalent';
 import { whole } from '../model/format';
-import { title } from '../model/lists';
 import { GaugeRow, NodeRow, PoolRow, StartupFailureRow, TaskRow } from '../protocol';
 import { INodeTerminals, IStartLogs } from '../tokens';
 import { StartupFailures } from './failures';
@@ -71,7 +70,7 @@ export function NodesSection(
   const running = (node: NodeRow) =>
     props.tasks
       .filter(task => task.state === 'running' && task.node === node.rank)
-      .map(task => `${task.number} ${title(task)}`);
+      .map(task => `${task.number} ${task.title}`);
   return (
     <Section name="nodes" title={trans.__('Nodes')} summary={whole(props.nodes.length)}>
       <Nodes

@@ -4,7 +4,8 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { bounds } from '../model/equivalent';
-import { nodesInOrder, tasksInOrder, title } from '../model/lists';
+import { nodesInOrder, tasksInOrder } from '../model/lists';
+import { nodeState } from '../model/states';
 import { Translation } from '../model/translation';
 import { icon } from '../panel/icons';
 import { NodeRow, PoolRow, TaskRow } from '../protocol';
@@ -89,7 +90,7 @@ function addQuestions(
     nodesInOrder([...(model.link?.store.rows.nodes.values() ?? [])])
       .filter(fits)
       .map(node => ({
-        label: trans.__('node %1 of %2 (%3)', node.rank, node.pool, node.state === 'waiting' ? node.phase : node.state),
+        label: trans.__('node %1 of %2 (%3)', node.rank, node.pool, nodeState(node, trans).word),
         value: node
       }));
   const pools = (): Choice<PoolRow>[] => model.pools.map(pool => ({ label: pool.name, value: pool }));
@@ -162,7 +163,7 @@ function addQuestions(
     'cancel-task',
     trans.__('Stop a Task…'),
     trans.__('Stop which task?'),
-    () => tasks().map(task => ({ label: `${task.pool} ${task.number}: ${title(task)}`, value: task })),
+    () => tasks().map(task => ({ label: `${task.pool} ${task.number}: ${task.title}`, value: task })),
     task => model.send({ kind: 'cancel-task', pool: task.pool, task: task.number })
   );
   add(

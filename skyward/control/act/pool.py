@@ -79,7 +79,7 @@ class Pool:
         self._observer: EventPublisher | None = None
         self._began = 0.0
         self._options = options
-        self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
+        self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "new")
         self._record = record
         self._launchers = launchers_of(record, groups, options)
         self._plane: ControlPlane | None = None
@@ -193,7 +193,7 @@ class Pool:
         await self._lifespan.close()
 
     async def _close(self) -> None:
-        if self.state == "idle":
+        if self.state == "new":
             self._life.move("closed", _now())
             self._record.end()
             self._bus.end()
@@ -252,7 +252,7 @@ class Pool:
     @property
     def is_known(self) -> bool:
         """True once opening has progressed so far that a snapshot can be taken."""
-        return self._plane is not None and self.state not in ("idle", "requesting")
+        return self._plane is not None and self.state not in ("new", "requesting")
 
     @property
     def _provider(self) -> str:

@@ -21,7 +21,7 @@ from skyward.files.disk import Content, Listing, TooManyFilesError, Versions, be
 from skyward.files.patterns import Excludes, Glob, aside, is_inside, literal, parents
 from skyward.files.plan import FilePlacement, bring, place, sync
 from skyward.files.request import FetchedFile, FilesRequest, FilesResult, Packing, Span, pieces
-from skyward.formatting import option_text
+from skyward.formatting import option_text, size_text
 from skyward.process.clock import clock
 from skyward.worker.machine.hardware import free_memory
 from skyward.worker.tasks import folder as folders
@@ -259,11 +259,11 @@ class CellFiles:
             size = after[path].st_size
             total -= size
             staying.add(path)
-            why = f"over the limit of {_size(limit)}. Raise it with --file-limit, and fetch"
+            why = f"over the limit of {size_text(limit)}. Raise it with --file-limit, and fetch"
             if room < limit:
-                why = f"more than half of the {_size(room * _MEMORY_SHARE)} of free memory there. Fetch"
+                why = f"more than half of the {size_text(room * _MEMORY_SHARE)} of free memory there. Fetch"
             self._notes.append(
-                f"{path} ({_size(size)}) stayed on node {self._node}: the returned files would be {why} it "
+                f"{path} ({size_text(size)}) stayed on node {self._node}: the returned files would be {why} it "
                 f"with {_fetch(path)}."
             )
         return [each for each in chosen if each[0] not in staying]
@@ -505,10 +505,6 @@ def _all_files(root: str) -> Listing | None:
 def _fetch(path: str) -> str:
     """Return the option that fetches one file."""
     return option_text("--fetch", literal(path))
-
-
-def _size(nbytes: int) -> str:
-    return f"{nbytes / 2**20:,.1f} MiB"
 
 
 def _working_folder(around: Directories, notebook: str) -> str:

@@ -275,7 +275,7 @@ def test_file_over_the_limit_stays_and_is_reported(sides: Sides) -> None:
     notices = sides.cell(writes(sides, ("a", "1" * 10), ("b", "2" * 1000)), fetch=("*",), limit=100)
     assert contents(sides.here) == {"a": "1" * 10}
     assert notices[0] == (
-        "b (0.0 MiB) stayed on node 0: the returned files would be over the limit of 0.0 MiB. "
+        "b (1000 B) stayed on node 0: the returned files would be over the limit of 100 B. "
         "Raise it with --file-limit, and fetch it with --fetch b."
     )
 
@@ -293,7 +293,10 @@ def test_files_beyond_free_memory_stay_and_others_are_fetched(sides: Sides, monk
     monkeypatch.setattr("skyward.worker.cells.files.free_memory", lambda: 200)
     notices = sides.cell(writes(sides, ("a", "1" * 10), ("b", "2" * 1000)), fetch=("*",))
     assert contents(sides.here) == {"a": "1" * 10}
-    assert "b (0.0 MiB) stayed on node 0: the returned files would be more than half of the" in notices[0]
+    assert (
+        "b (1000 B) stayed on node 0: the returned files would be more than half of the 200 B of free memory there."
+        in notices[0]
+    )
 
 
 def test_failed_write_of_the_record_loses_nothing(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:

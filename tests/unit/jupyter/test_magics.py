@@ -297,10 +297,10 @@ def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: 
         "pool   state  provider  nodes   queued  running  done  failed\n"
         "train  ready  local     3 of 3       0        0     0       0\n"
         "\n"
-        "node  state   tasks   address\n"
-        "   0  active  0 of 1  127.0.0.1\n"
-        "   1  active  0 of 1  127.0.0.2\n"
-        "   2  active  0 of 1  127.0.0.3\n"
+        "node  state  tasks   address\n"
+        "   0  idle   0 of 1  127.0.0.1\n"
+        "   1  idle   0 of 1  127.0.0.2\n"
+        "   2  idle   0 of 1  127.0.0.3\n"
     )
     notebook("%sky up")
     assert "nodes of default:\n" in notebook("%sky status").out
@@ -317,10 +317,10 @@ def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -
         1: NodeMetrics("processes", cpu=0.1, cpus=2.0),
     }
     assert notebook("%sky status default").out.endswith(
-        "node  state   tasks   cpu  memory               address\n"
-        "   0  active  0 of 1  75%  2.3 GiB of 14.9 GiB  127.0.0.1\n"
-        "   1  active  0 of 1  5%                        127.0.0.2\n"
-        "   2  active  0 of 1                            127.0.0.3\n"
+        "node  state  tasks   cpu  memory               address\n"
+        "   0  idle   0 of 1  75%  2.3 GiB of 14.9 GiB  127.0.0.1\n"
+        "   1  idle   0 of 1  5%                        127.0.0.2\n"
+        "   2  idle   0 of 1                            127.0.0.3\n"
     )
 
 

@@ -73,7 +73,7 @@ def test_secrets_are_not_shown() -> None:
     pool = sky.Compute(image=sky.Image(env={"TOKEN": "s3cret-value"}), name="private")
     bundle = pool._repr_mimebundle_()
     assert set(bundle) == {"text/html", "text/plain"}
-    assert "private: idle" in bundle["text/plain"]
+    assert "private: not open" in bundle["text/plain"]
     assert "s3cret-value" not in str(bundle)
 
 
@@ -97,19 +97,40 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_terminal_is_redrawn_until_the_pool_is_closed() -> None:
+def frames(out: Terminal) -> list[str]:
+    """Return the texts that a terminal showed one after the other, without control sequences that move or erase."""
+    return [frame for frame in re.split(r"(?:\r?\x1b\[(?:2K|1A|\?25[lh]))+", out.getvalue()) if frame]
+
+
+@pytest.mark.parametrize("color", [True, False])
+def test_terminal_is_redrawn_until_the_pool_is_closed(color: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if not color:
+        monkeypatch.setenv("NO_COLOR", "1")
     out = Terminal()
     watch_here(Watched(), out, 0.001)  # type: ignore[arg-type]  # a fake pool
-    first, second, third = re.split(r"\x1b\[\d+F\x1b\[J", out.getvalue())
+    first, second, third = frames(out)[:3]
     assert "4 queued" in first
     assert "3 queued" in second
     assert "wa?tched: closed" in third
+    assert ("\x1b[32mready\x1b[0m" in first) is color
+    assert color or "\x1b" not in "".join(frames(out))
+
+
+def test_terminal_without_control_sequences_is_printed_to_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    out = Terminal()
+    watch_here(Watched(), out, 60)  # type: ignore[arg-type]  # a fake pool
+    assert out.getvalue().count("queued") == 2  # of the tasks, and the reason of the decision
+    assert "\x1b" not in out.getvalue()
 
 
 def test_interrupt_ends_only_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: object, timeout: float | None = None) -> bool:
         raise KeyboardInterrupt
 
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(threading.Event, "wait", interrupted)
     out = Terminal()
     watch_here(Watched(), out, 60)  # type: ignore[arg-type]  # a fake pool
@@ -118,7 +139,7 @@ def test_interrupt_ends_only_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_terminal_it_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     sky.watch(sky.Compute(name="plain"))
-    assert capsys.readouterr().out.startswith("plain: idle")
+    assert capsys.readouterr().out.startswith("plain: not open")
 
 
 def test_failing_close_callback_does_not_block_the_others() -> None:

@@ -1,8 +1,8 @@
-"""Projection of pools to the rows that the panel shows, and the differences between two states. No I/O, no clock."""
+"""Projection of pools to the rows that views show: which status, which title, which numbers. No I/O, no clock."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
 
 from skyward.control.observe.costs import CellCost
 from skyward.control.observe.origin import Origin
@@ -15,19 +15,16 @@ from skyward.control.observe.snapshot import (
     StartupFailureView,
     TaskView,
 )
+from skyward.control.observe.startup import REQUESTED
 from skyward.events.decisions import DecisionEvent
 from skyward.formatting import size_text
 from skyward.providers.protocol import Access, ExecAccess, LocalAccess, SSHAccess
-from skyward_kernel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
-from skyward_kernel.rows import (
+from skyward.views.rows import (
     KEPT,
-    LOGS,
-    ROWS,
     CellRow,
     DecisionRow,
     GaugeRow,
     NodeRow,
-    OrphanRow,
     OutputRow,
     PointRow,
     PoolRow,
@@ -35,11 +32,19 @@ from skyward_kernel.rows import (
     StartupFailureRow,
     TaskRow,
 )
+from skyward.views.status import NodeStatus, PoolStatus
 
-if TYPE_CHECKING:
-    from skyward.pool.reap import Orphan
-
-__all__ = ["PanelState", "Table", "changes", "encode", "project", "project_orphans"]
+__all__ = [
+    "PoolTables",
+    "Table",
+    "decision_row",
+    "gauge_row",
+    "node_row",
+    "pool_row",
+    "project",
+    "task_row",
+    "task_title",
+]
 
 POINT_EVERY: Final = 2
 """Interval between two points of the chart, seconds."""
@@ -50,12 +55,15 @@ MOST_KEPT: Final = 20
 SAME_MONEY: Final = 1e-4
 """Tolerance within which two amounts spent count as equal, USD."""
 
+CELL_FUNCTIONS: Final = frozenset({"run_cell", "stream_cell"})
+"""Functions that run a cell; the cell's first line is the title of their tasks."""
+
 type Table = dict[str, Row]
 
 
 @dataclass(frozen=True, slots=True)
-class PanelState:
-    """The rows of one pool in the panel: a table for each kind of row, by key."""
+class PoolTables:
+    """The rows of one pool: a table for each kind of row, by key."""
 
     tables: Mapping[str, Table] = field(default_factory=dict)
 
@@ -78,26 +86,26 @@ class PanelState:
         return max((row.number for row in self["output"].values() if isinstance(row, OutputRow)), default=0)
 
 
-def project(report: PoolReport, before: PanelState | None = None, recovered: int = 0) -> PanelState:
-    """Project a pool to its rows in the panel; the decisions and output of the state `before` are kept.
+def project(report: PoolReport, before: PoolTables | None = None, recovered: int = 0) -> PoolTables:
+    """Project a pool to its rows; the decisions and output of the state `before` are kept.
 
     Args:
         report: the pool now, with the decisions and output since `before`.
         before: the last state; None if there is none.
         recovered: number of tasks of the pool's previous client.
     """
-    before = before or PanelState()
+    before = before or PoolTables()
     snapshot = report.snapshot
     name = snapshot.name
-    pool = _steady(_pool(snapshot, recovered), before["pools"].get(name))
-    nodes = ((f"{name}/{view.machine}", _node(name, view)) for view in snapshot.nodes)
+    pool = _steady(pool_row(snapshot, recovered), before["pools"].get(name))
+    nodes = ((f"{name}/{view.machine}", node_row(name, view)) for view in snapshot.nodes)
     startup_failures = ((f"{name}/{each.rank}", _startup_failure(name, each)) for each in snapshot.startup_failures)
-    gauges = ((f"{name}/{view.machine}", _gauge(name, view)) for view in snapshot.nodes if view.metrics is not None)
-    tasks = ((f"{name}/{view.number}", _task(name, view)) for view in report.tasks)
+    gauges = ((f"{name}/{view.machine}", gauge_row(name, view)) for view in snapshot.nodes if view.metrics is not None)
+    tasks = ((f"{name}/{view.number}", task_row(name, view)) for view in report.tasks)
     cells = ((f"{name}/{_cell_key(each.origin)}", _cell(name, each)) for each in report.cells)
-    decisions = ((f"{name}/{event.number}", _decision(name, event)) for event in report.decisions)
+    decisions = ((f"{name}/{event.number}", decision_row(name, event)) for event in report.decisions)
     output = ((f"{name}/{piece.number}", _output(name, piece)) for piece in report.output)
-    return PanelState(
+    return PoolTables(
         {
             "pools": {name: pool},
             "nodes": dict(nodes),
@@ -112,71 +120,18 @@ def project(report: PoolReport, before: PanelState | None = None, recovered: int
     )
 
 
-def project_orphans(orphans: "Iterable[Orphan]") -> PanelState:
-    """Project orphaned pools to their rows, leaving out those that are due to be reaped."""
-    rows: Table = {
-        orphan.id: OrphanRow(
-            id=orphan.id,
-            name=orphan.name,
-            host=orphan.host,
-            pid=orphan.pid,
-            machines=orphan.machines,
-            per_hour=orphan.per_hour,
-            seen_at=orphan.seen,
-            ends_at=orphan.seen + orphan.lease,
-            attachable=orphan.attachable,
-        )
-        for orphan in orphans
-        if orphan.machines and not orphan.due
-    }
-    return PanelState({"orphans": rows})
-
-
-def changes(
-    before: Mapping[str, PanelState], after: Mapping[str, PanelState]
-) -> tuple[dict[str, dict[str, Row]], dict[str, tuple[str, ...]]]:
-    """Return the new and changed rows of `after`, and the keys of the rows of `before` that are gone, by table.
-
-    The rows of a removed pool, and those that fall off the old end of a log, are not listed: the panel drops them too.
-    """
-    rows: dict[str, dict[str, Row]] = {}
-    gone: dict[str, list[str]] = {}
-    for name, state in after.items():
-        known = before.get(name)
-        if known is state:
-            continue
-        for table, new in state.tables.items():
-            old = {} if known is None else known[table]
-            changed = {key: row for key, row in new.items() if old.get(key) != row}
-            if changed:
-                rows.setdefault(table, {}).update(changed)
-            if table not in LOGS and (removed := [key for key in old if key not in new]):
-                gone.setdefault(table, []).extend(removed)
-    if closed := [name for name in before if name not in after]:
-        gone.setdefault("pools", []).extend(closed)
-    return rows, {table: tuple(keys) for table, keys in gone.items()}
-
-
-_NAMES = {kind: tuple(each.name for each in fields(kind)) for kind in (*ROWS.values(), *MESSAGES, *PARTS)}
-
-
-def encode(value: Row | FormField | Snapshot | Delta | Reply) -> dict[str, Any]:
-    """Convert a row, or a message whose tables are encoded, to JSON values."""
-    if isinstance(value, REPLIES):
-        return asdict(value)
-    return {name: getattr(value, name) for name in _NAMES[type(value)]}
-
-
-def _pool(snapshot: PoolSnapshot, recovered: int) -> PoolRow:
+def pool_row(snapshot: PoolSnapshot, recovered: int = 0) -> PoolRow:
+    """Project a pool, without its nodes. `recovered`: number of tasks of its previous client."""
     return PoolRow(
         name=snapshot.name,
         state=snapshot.state,
+        status=_pool_status(snapshot),
         provider=snapshot.provider,
         policy=snapshot.policy,
         min=snapshot.min,
         max=snapshot.max,
         desired=snapshot.desired,
-        active=sum(node.state == "active" for node in snapshot.nodes),
+        active=snapshot.active,
         queued=snapshot.queued,
         running=snapshot.running,
         done=snapshot.done,
@@ -193,6 +148,18 @@ def _pool(snapshot: PoolSnapshot, recovered: int) -> PoolRow:
     )
 
 
+def _pool_status(pool: PoolSnapshot) -> PoolStatus:
+    match pool.state:
+        case "ready" if pool.budget_exhausted:
+            return "budget_reached"
+        case "ready" if pool.failure:
+            return "failing"
+        case "requesting" | "provisioning":
+            return "starting"
+        case state:
+            return state
+
+
 def _steady(pool: PoolRow, before: Row | None) -> PoolRow:
     """Keep the amount spent of the row before if it still predicts the current one: time alone is not a change."""
     if not isinstance(before, PoolRow) or before.per_hour != pool.per_hour:
@@ -203,12 +170,14 @@ def _steady(pool: PoolRow, before: Row | None) -> PoolRow:
     return replace(pool, spent=before.spent, spent_at=before.spent_at)
 
 
-def _node(pool: str, view: NodeView) -> NodeRow:
+def node_row(pool: str, view: NodeView) -> NodeRow:
+    """Project a node of the pool with this name."""
     return NodeRow(
         pool=pool,
         machine=view.machine,
         rank=view.rank,
         state=view.state,
+        status=_node_status(view),
         phase=view.phase,
         group=view.group,
         kind=view.kind,
@@ -220,8 +189,18 @@ def _node(pool: str, view: NodeView) -> NodeRow:
         phase_at=view.phase_at,
         usual=view.usual,
         terminal_access=_way_in(view.access),
-        kept=_kept(view.kept),
+        kept=_kept(view.kept) if view.kept else (),
     )
+
+
+def _node_status(node: NodeView) -> NodeStatus:
+    match node.state:
+        case "active":
+            return "busy" if node.busy else "keeping" if node.kept else "idle"
+        case "draining" | "stopping":
+            return node.state
+        case "vacant" | "waiting":
+            return "queued" if node.phase == "queued" else "requested" if node.phase == REQUESTED else "starting"
 
 
 def _kept(views: tuple[KeptView, ...]) -> tuple[str, ...]:
@@ -257,7 +236,8 @@ def _startup_failure(pool: str, view: StartupFailureView) -> StartupFailureRow:
     )
 
 
-def _gauge(pool: str, view: NodeView) -> GaugeRow:
+def gauge_row(pool: str, view: NodeView) -> GaugeRow:
+    """Project the utilization of a node; all of it is None if the node has not reported any."""
     metrics = view.metrics
     if metrics is None:
         return GaugeRow(pool, view.machine)
@@ -267,9 +247,11 @@ def _gauge(pool: str, view: NodeView) -> GaugeRow:
         machine=view.machine,
         cpu=_share(metrics.cpu, metrics.cpus),
         memory=_share(metrics.memory, metrics.memory_total),
+        memory_bytes=None if metrics.memory is None else _rounded(metrics.memory),
+        memory_total=metrics.memory_total,
         gpu=_share(sum(gpu.busy for gpu in gpus), len(gpus)),
         gpu_memory=_share(sum(gpu.memory for gpu in gpus), sum(gpu.memory_total for gpu in gpus)),
-        gpu_bytes=int(round(sum(gpu.memory for gpu in gpus) / 2**30, 1) * 2**30) if gpus else None,
+        gpu_bytes=_rounded(sum(gpu.memory for gpu in gpus)) if gpus else None,
     )
 
 
@@ -278,12 +260,23 @@ def _share(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else round(min(1.0, part / whole), 2)
 
 
-def _task(pool: str, view: TaskView) -> TaskRow:
+def _rounded(nbytes: float) -> int:
+    """Return a number of bytes, to a tenth of a GiB or, below one, to a MiB: so that small changes are not sent."""
+    return int(round(nbytes / 2**30, 1) * 2**30) if nbytes >= 2**30 else round(nbytes / 2**20) * 2**20
+
+
+def task_title(name: str, origin: Origin | None) -> str:
+    """Return the name of a task's function, or the first line of its cell."""
+    return (origin.code or name) if origin is not None and name in CELL_FUNCTIONS else name
+
+
+def task_row(pool: str, view: TaskView) -> TaskRow:
+    """Project a task of the pool with this name."""
     origin = view.origin
     return TaskRow(
         pool=pool,
         number=view.number,
-        name=view.name,
+        title=task_title(view.name, origin),
         state=view.state,
         node=view.node,
         queued_at=view.queued_at,
@@ -316,7 +309,8 @@ def _cents(usd: float) -> float:
     return round(usd, 4 if usd < 0.1 else 2)
 
 
-def _decision(pool: str, event: DecisionEvent) -> DecisionRow:
+def decision_row(pool: str, event: DecisionEvent) -> DecisionRow:
+    """Project a decision of the pool with this name."""
     inputs = event.inputs
     return DecisionRow(
         pool=pool,

@@ -1,11 +1,14 @@
-"""Rows of the panel's tables: pools, nodes, tasks and so on, as the kernel publishes them.
+"""Rows of pools, nodes, tasks and so on: all that a view draws. The kernel publishes them to the panel.
 
-Times are Unix times. The panel computes what grows with time alone, such as ages and costs.
+Times are Unix times. A live view computes what grows with time alone, such as ages and costs.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from skyward.control.lifecycle import NodeState, PoolState
+from skyward.views.status import NodeStatus, PoolStatus
 
 __all__ = [
     "KEPT",
@@ -25,7 +28,7 @@ __all__ = [
 ]
 
 KEPT: Mapping[str, int] = {"decisions": 200, "points": 450, "output": 200}
-"""Maximum number of rows per pool that kernel and panel keep of append-only tables."""
+"""Maximum number of rows per pool that are kept of append-only tables."""
 
 LOGS = tuple(KEPT)
 
@@ -34,14 +37,16 @@ LOGS = tuple(KEPT)
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """A pool. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then.
+    """A pool: its lifecycle `state`, and its `status` in views.
 
-    `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do
-    not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done.
+    `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then. `recovered`: number of tasks of a
+    previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do not. `budget_exhausted`: the
+    budget is spent, and the nodes terminate once their tasks are done.
     """
 
     name: str
-    state: Literal["idle", "requesting", "provisioning", "ready", "stopping", "closed"]
+    state: PoolState
+    status: PoolStatus
     provider: str
     policy: str
     min: int
@@ -65,17 +70,18 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, by the number of its machine. `price`: USD per hour. `terminal_access`: how a terminal
-    reaches it, empty if it cannot.
+    """A node, by the number of its machine: its lifecycle `state`, and its `status` in views.
 
-    While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if
-    known. `kept`: names and sizes of the values that it keeps for later tasks.
+    `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at`
+    is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes
+    of the values that it keeps for later tasks.
     """
 
     pool: str
     machine: int
     rank: int
-    state: Literal["idle", "waiting", "active", "draining", "stopping"]
+    state: NodeState | Literal["stopping"]
+    status: NodeStatus
     phase: str
     group: str
     kind: str
@@ -115,7 +121,7 @@ class StartupFailureRow:
 class GaugeRow:
     """Utilization of a node, from 0 to 1; None, or no row at all, if unknown.
 
-    `gpu_bytes`: used memory of its GPUs, to a tenth of a GiB.
+    `memory_bytes`, `gpu_bytes`: used memory of the node and of its GPUs, rounded. `memory_total`: bytes.
     """
 
     pool: str
@@ -125,19 +131,21 @@ class GaugeRow:
     gpu: float | None = None
     gpu_memory: float | None = None
     gpu_bytes: int | None = None
+    memory_bytes: int | None = None
+    memory_total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task. `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is
-    true if the cell ran in a previous kernel.
+    """A task. `title`: its function, or the first line of its cell.
 
-    `cost`: USD, 0 until the task has ended.
+    `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is true if the
+    cell ran in a previous kernel. `cost`: USD, 0 until the task has ended.
     """
 
     pool: str
     number: int
-    name: str
+    title: str
     state: Literal["queued", "running", "done", "failed", "cancelled"]
     node: int | None
     queued_at: float
@@ -262,4 +270,4 @@ ROWS: Mapping[str, type] = {
     "cells": CellRow,
     "orphans": OrphanRow,
 }
-"""The tables of the panel's state."""
+"""Type of the rows of each table."""
