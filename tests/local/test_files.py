@@ -14,8 +14,8 @@ from skyward.wire.payloads.digest import content_address
 from skyward_jupyter.magics.magics import SkyMagics
 from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
-from tests.local.elsewhere import Elsewhere
 from tests.local.kernel import started
+from tests.local.separate_disks import SeparateDisks
 from tests.unit.files.sides import contents
 from tests.unit.jupyter.conftest import Notebook, new_shell
 from tests.waiting import wait_for
@@ -38,7 +38,7 @@ def here() -> Iterator[PoolManager]:
 @pytest.fixture(scope="module", params=["thread", "process"])
 def elsewhere(request: pytest.FixtureRequest) -> Iterator[PoolManager]:
     """A pool of two nodes with separate folders and two slots each."""
-    yield from pools_of(provider=Elsewhere(), nodes=2, worker=sky.Worker(2, request.param))
+    yield from pools_of(provider=SeparateDisks(), nodes=2, worker=sky.Worker(2, request.param))
 
 
 @pytest.fixture

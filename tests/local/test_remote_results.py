@@ -21,7 +21,7 @@ from skyward.control.act.tasks.remote_results import LEFT_FROM, RemoteResult
 from skyward.link.bulk import BulkPath
 from skyward.wire.protocol.messages import Blob
 from tests.local import tasks
-from tests.local.test_fanout import apart, everyone_is_in
+from tests.local.test_replication import apart, everyone_is_in
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]

@@ -3,7 +3,7 @@
 import pytest
 
 from skyward.wire.objects.contents import is_fixed
-from tests.unit.cell.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import Notebook
 
 pytestmark = pytest.mark.unit
 

@@ -18,7 +18,7 @@ from skyward_jupyter.magics.panel import fields, read_options
 from skyward_kernel.bridge import MOST_CLIENTS, PanelBridge, PoolForm
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import STATE_COMM, FormField
-from tests.unit.panel.conftest import FakeComm, FakeKernel, FakePool, node, task
+from tests.unit.kernel.conftest import FakeComm, FakeKernel, FakePool, node, task
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit

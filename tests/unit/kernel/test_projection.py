@@ -23,7 +23,7 @@ from skyward_kernel.rows import (
     StartupFailureRow,
     TaskRow,
 )
-from tests.unit.panel.conftest import CELL, decision, node, snapshot, task
+from tests.unit.kernel.conftest import CELL, decision, node, snapshot, task
 
 pytestmark = pytest.mark.unit
 

@@ -1,6 +1,6 @@
 """A cloud of files: each file is a machine, from its launch until its termination. The machines run on this host.
 
-With `RENTED_KILL` in the environment, the calling process is killed at that point, as a laptop that dies. `fail` and
+`FAKE_CLOUD_KILL` in the environment kills the calling process at that point, as a laptop that dies. `fail` and
 `hold` inject errors and delays at a point.
 """
 
@@ -27,7 +27,7 @@ class FakeCloud:
 
     @property
     def name(self) -> str:
-        return "rented"
+        return "fake"
 
     def create_provider(self) -> Provider:
         return _Cloud(Path(self.directory))
@@ -65,7 +65,7 @@ class _Cloud:
             each.mkdir(exist_ok=True)
 
     async def _point(self, name: str) -> None:
-        if os.environ.get("RENTED_KILL") == name:
+        if os.environ.get("FAKE_CLOUD_KILL") == name:
             os.kill(os.getpid(), signal.SIGKILL)
         hold, fail = (_point_file(self._directory, what, name) for what in ("hold", "fail"))
         while await asyncio.to_thread(hold.exists):
@@ -78,7 +78,7 @@ class _Cloud:
 
     async def offers(self) -> AsyncIterator[Offer]:
         await self._point("before offers")
-        yield Offer("rented", InstanceType("rented", 1, 1), on_demand_price=1.0)
+        yield Offer("fake", InstanceType("fake", 1, 1), on_demand_price=1.0)
 
     async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
         await self._point("before prepare")

@@ -18,7 +18,7 @@ from skyward.wire.protocol.messages import Blob
 from skyward.worker.blobs.store import BlobStore
 from skyward_jupyter.failures.presentation import presented
 from skyward_jupyter.running.results import apply_result
-from tests.unit.cell.conftest import Notebook, travel
+from tests.unit.jupyter.cells.conftest import Notebook, travel
 
 pytestmark = [
     pytest.mark.unit,

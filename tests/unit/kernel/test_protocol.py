@@ -37,7 +37,7 @@ from skyward_kernel.protocol import (
 )
 from skyward_kernel.queries import QueryHandler
 from tests.unit.jupyter.conftest import Notebook
-from tests.unit.panel.conftest import FakePool, task
+from tests.unit.kernel.conftest import FakePool, task
 
 pytestmark = pytest.mark.unit
 

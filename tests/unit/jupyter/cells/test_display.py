@@ -15,7 +15,7 @@ from skyward.wire.protocol.messages import Display, Event
 from skyward.worker.display import display
 from skyward.worker.display.represent import represent
 from skyward.worker.events.context import TaskContext, running
-from tests.unit.cell.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import Notebook
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 
 from skyward.errors import UsageError
 from skyward.worker.cells.shell import Lines, NodeShell, _start, expand_command, names_in_command
-from tests.unit.cell.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import Notebook
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from skyward.control.act.nodes.launching import launchers_of
 from skyward.journal import Journal, Seal
 from skyward.process import background
 from tests.local import tasks
-from tests.local.rented import FakeCloud
+from tests.local.fake_cloud import FakeCloud
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal"), pytest.mark.timeout(120)]

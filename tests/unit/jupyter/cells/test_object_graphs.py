@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.cell.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import Notebook
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 
 from skyward.errors import UsageError
 from skyward.worker.cells.magics import duration_text
-from tests.unit.cell.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import Notebook
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from skyward.specs import Nodes
 from skyward_jupyter.view import live
 from skyward_jupyter.view.live import LiveView
 from skyward_kernel.pools import PoolManager
-from tests.unit.panel.conftest import FakePool, decision, node, snapshot, task
+from tests.unit.kernel.conftest import FakePool, decision, node, snapshot, task
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit

@@ -14,8 +14,8 @@ from skyward_jupyter import view
 from skyward_jupyter.view import widget as widgets
 from skyward_jupyter.view.widget import PoolWidget
 from skyward_kernel.protocol import VIEW_TARGET
-from tests.unit.panel.conftest import FakePool
-from tests.unit.widget.test_live import watching
+from tests.unit.jupyter.view.test_live import watching
+from tests.unit.kernel.conftest import FakePool
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ import pytest
 from skyward_kernel.bridge import PanelBridge, PoolForm
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.publisher import Publisher
-from tests.unit.panel.conftest import FakeKernel, FakePool
+from tests.unit.kernel.conftest import FakeKernel, FakePool
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit

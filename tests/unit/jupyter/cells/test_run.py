@@ -13,7 +13,7 @@ from skyward.errors import MissingModuleError, PayloadError, TaskExitError
 from skyward.worker.tasks.missing_modules import pip_name
 from skyward_jupyter.cells.unopened import module_here
 from skyward_jupyter.running.results import apply_result
-from tests.unit.cell.conftest import Notebook, frames_of_cell, travel
+from tests.unit.jupyter.cells.conftest import Notebook, frames_of_cell, travel
 
 pytestmark = pytest.mark.unit
 

@@ -3,7 +3,7 @@
 import pytest
 
 from skyward.errors import NotPicklableError
-from tests.unit.cell.conftest import Notebook, frames_of_cell
+from tests.unit.jupyter.cells.conftest import Notebook, frames_of_cell
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 
 from skyward.errors import NotPicklableError, PayloadError
 from skyward_jupyter.running.results import apply_result
-from tests.unit.cell.conftest import Notebook, travel
+from tests.unit.jupyter.cells.conftest import Notebook, travel
 
 pytestmark = pytest.mark.unit
 

@@ -1,6 +1,6 @@
 """An unauthenticated client at the ports of a pool: opens connections and sends invalid data. Needs no part of Skyward.
 
-`python tests/strangers.py --frames 20000 --idle 500 --slow 20 HOST:PORT ...` becomes another user if possible, spreads
+`python tests/attacker.py --frames 20000 --idle 500 --slow 20 HOST:PORT ...` becomes another user if possible, spreads
 these over the ports, prints the number of frames sent, and then keeps the idle and slow connections open until its
 standard input ends.
 """

@@ -4,7 +4,7 @@ import linecache
 
 import pytest
 
-from tests.unit.cell.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import Notebook
 
 pytestmark = pytest.mark.unit
 

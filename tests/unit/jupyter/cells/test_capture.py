@@ -13,7 +13,7 @@ from skyward.formatting import size_text
 from skyward_jupyter.cells.capture import capture
 from skyward_jupyter.cells.cell import analyse
 from skyward_jupyter.cells.manifest import Entry, Manifest
-from tests.unit.cell.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import Notebook
 
 pytestmark = pytest.mark.unit
 

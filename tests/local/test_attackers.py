@@ -49,7 +49,7 @@ def ports_of(process: int) -> list[str]:
 @contextlib.contextmanager
 def stranger(*words: str) -> Iterator[subprocess.Popen[str]]:
     """A process of another user that sends as `words` say."""
-    script = Path(__file__).parents[1] / "strangers.py"
+    script = Path(__file__).parents[1] / "attacker.py"
     process = subprocess.Popen(
         [sys.executable, "-I", str(script), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -9,7 +9,7 @@ import pandas as pd  # type: ignore[import-untyped]  # it has no types of its ow
 import pytest
 
 import skyward as sky
-from tests.unit.cell.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import Notebook
 
 pytestmark = pytest.mark.unit
 

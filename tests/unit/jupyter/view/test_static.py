@@ -14,7 +14,7 @@ from skyward.events.metrics import GPUMetrics, NodeMetrics
 from skyward.pool.shown import Shown
 from skyward.views import static
 from skyward.views.terminal import watch_here
-from tests.unit.panel.conftest import decision, node, snapshot
+from tests.unit.kernel.conftest import decision, node, snapshot
 
 pytestmark = pytest.mark.unit
 

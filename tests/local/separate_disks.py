@@ -7,11 +7,11 @@ from pathlib import Path
 from skyward.providers.protocol import Access, ExecAccess, Provider
 from skyward_providers.local import _ENTER, Local, _LocalProvider
 
-__all__ = ["Elsewhere"]
+__all__ = ["SeparateDisks"]
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere(Local):
+class SeparateDisks(Local):
     """Local nodes that are entered by a command, and do not share the disk of their client."""
 
     outlives: bool = True

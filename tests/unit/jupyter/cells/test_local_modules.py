@@ -23,7 +23,7 @@ from skyward.wire.payloads import modules
 from skyward.wire.payloads.modules import is_local, local_modules, travelling_by_value
 from skyward.wire.payloads.payload import pack
 from skyward.wire.payloads.sources import ModuleSource, source_bundle
-from tests.unit.cell.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import Notebook
 
 pytestmark = pytest.mark.unit
 
