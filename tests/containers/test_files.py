@@ -11,7 +11,7 @@ from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.containers.conftest import containers
 from tests.containers.engine import Engine
-from tests.unit.files.sides import contents
+from tests.unit.files.folders import contents
 from tests.unit.jupyter.conftest import Notebook, new_shell
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(240)]

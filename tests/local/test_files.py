@@ -16,7 +16,7 @@ from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.local.kernel import started
 from tests.local.separate_disks import SeparateDisks
-from tests.unit.files.sides import contents
+from tests.unit.files.folders import contents
 from tests.unit.jupyter.conftest import Notebook, new_shell
 from tests.waiting import wait_for
 

@@ -12,7 +12,7 @@ from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.machines.conftest import hosts
 from tests.machines.machine import Network
-from tests.unit.files.sides import contents
+from tests.unit.files.folders import contents
 from tests.unit.jupyter.conftest import Notebook, new_shell
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
