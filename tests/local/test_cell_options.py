@@ -18,7 +18,7 @@ def kernel() -> Iterator[Kernel]:
         yield kernel
 
 
-def test_some_nodes_by_rank(kernel: Kernel) -> None:
+def test_on_with_ranks_runs_the_cell_on_those_nodes(kernel: Kernel) -> None:
     cell = kernel("%%sky --on 0,2\nrank = sky.instance_info().node\nprint('hi')")
     shown = map(last_version, cell.text().split("\n"))  # a line may be shown before its end was written
     assert sorted(filter(str.strip, shown)) == ["[node 0] hi", "[node 2] hi"]

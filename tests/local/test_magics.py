@@ -46,7 +46,7 @@ def test_functions_and_classes_of_the_notebook_are_sent(notebook: Notebook) -> N
     assert notebook["q"].x == 8
 
 
-def test_on_all_and_on_one_node(notebook: Notebook) -> None:
+def test_on_selects_all_nodes_or_one(notebook: Notebook) -> None:
     ran = notebook("%%sky --on all\nimport skyward as sky\nrank = sky.instance_info().node\nprint('rank', rank)\nrank")
     assert sorted(ran.out.splitlines()) == ["[node 0] 0", "[node 0] rank 0", "[node 1] 1", "[node 1] rank 1"]
     assert notebook["rank"] == [0, 1]
@@ -56,7 +56,7 @@ def test_on_all_and_on_one_node(notebook: Notebook) -> None:
     assert notebook("%%sky --on 7\n1").shown_error == "UsageError: Pool 'default' has no node 7; its nodes are 0, 1."
 
 
-def test_failure_on_one_node_of_all(notebook: Notebook) -> None:
+def test_failure_on_one_node_is_raised_and_counted(notebook: Notebook) -> None:
     ran = notebook("%%sky --on all\nimport skyward as sky\nrank = sky.instance_info().node\n1 / rank")
     assert isinstance(ran.error, ZeroDivisionError)
     assert "[node 1] 1.0" in ran.out
@@ -65,7 +65,7 @@ def test_failure_on_one_node_of_all(notebook: Notebook) -> None:
     assert where == "Raised on node 0."
 
 
-def test_map_over_many_elements(notebook: Notebook) -> None:
+def test_map_returns_values_and_variables_of_many_elements_in_order(notebook: Notebook) -> None:
     notebook("xs = range(200)")
     ran = notebook("%%sky --map xs\nodd = xs % 2\nxs * xs")
     assert ran.result == [x * x for x in range(200)]
@@ -94,13 +94,13 @@ def test_timeout_stops_the_cell(notebook: Notebook) -> None:
     )
 
 
-def test_handle_waits_and_binds(notebook: Notebook) -> None:
+def test_handle_waits_for_its_cell_and_binds_its_variables(notebook: Notebook) -> None:
     handle = notebook("%%sky --noblock\nz = 6 * 7").result
     assert handle.result(20) is None
     assert (notebook["z"], handle.status, handle.done()) == (42, "done", True)
 
 
-def test_handle_cancels(notebook: Notebook) -> None:
+def test_handle_cancels_its_cell(notebook: Notebook) -> None:
     handle = notebook("%%sky --noblock --on 0\nimport time\ntime.sleep(60)").result
     assert handle.cancel() in ("the work on node 0 was stopped.", "the work had not started on any node.")
     assert handle.done()
@@ -148,7 +148,7 @@ def test_scale_adds_nodes(notebook: Notebook) -> None:
     notebook("%sky down grows")
 
 
-def test_process_slots_and_environment(notebook: Notebook) -> None:
+def test_options_set_process_slots_and_the_environment(notebook: Notebook) -> None:
     cell = "import os\nos.environ['COLOUR']"
     ran = notebook(f"%%sky --pool processes --executor process --concurrency 2 --env COLOUR=green\n{cell}")
     assert ran.displays == ["'green'"]

@@ -93,7 +93,7 @@ def test_node_is_given_up_and_no_longer_reported_once_it_starts(tmp_path: Path) 
         assert pool.snapshot().startup_failures == ()
 
 
-def test_machines_that_cannot_be_launched() -> None:
+def test_machine_that_cannot_be_launched_is_reported() -> None:
     with sky.Compute(nodes=(0, 1), provider=sky.Local(fail_rate=1), provision_retry_delay=600, policy="no") as pool:
         pool.resize((1, 2))
         wait_for(lambda: trouble(pool), "the request to fail")

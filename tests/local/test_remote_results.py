@@ -297,7 +297,7 @@ def test_small_results_are_fetched(two: sky.Compute, tmp_path: Path) -> None:
     assert not isinstance(raw(a), RemoteResult)
 
 
-def test_every_form_of_request_fetches_it(two: sky.Compute, left: Maker) -> None:
+def test_every_form_of_request_fetches_the_result(two: sky.Compute, left: Maker) -> None:
     a, b, c, d = (left(two, float(i)) for i in range(4))
     assert not wait([a, b, c, d], 0).not_done
     assert a.result(30)[0] == 0.0
@@ -342,7 +342,7 @@ def test_timeout_of_a_request_is_kept(two: sky.Compute, left: Maker, monkeypatch
 # Lifetime on the node.
 
 
-def test_node_drops_it_with_its_last_reference(two: sky.Compute, left: Maker, tmp_path: Path) -> None:
+def test_node_drops_a_result_with_its_last_reference(two: sky.Compute, left: Maker, tmp_path: Path) -> None:
     go = tmp_path / "go"
     a = left(two, on=0)
     b = two.start(total_when(a, str(go)), on=1).future
@@ -358,7 +358,7 @@ def test_node_drops_it_with_its_last_reference(two: sky.Compute, left: Maker, tm
     wait_for(lambda: not two.holds(key), "the nodes to be asked to drop it")
 
 
-def test_memory_is_freed_with_it(two: sky.Compute, left: Maker) -> None:
+def test_dropping_a_result_frees_its_memory(two: sky.Compute, left: Maker) -> None:
     a = left(two, on=0)
     held = two.start(blobs_of_the_worker(), on=0).future.result(30)
     assert held >= 8 * SIZE

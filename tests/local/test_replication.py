@@ -191,7 +191,7 @@ def test_nodes_without_a_cluster_are_each_sent_a_copy() -> None:
 
 @pytest.mark.parametrize("victim", [0, 1, 3])
 @pytest.mark.usefixtures("either_way")
-def test_node_is_lost_during_replication(gate: Gate, victim: int) -> None:
+def test_replication_completes_after_the_loss_of_a_node(gate: Gate, victim: int) -> None:
     with sky.Compute(nodes=4, retry_on_interruption=5, worker=TWO) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
@@ -206,7 +206,7 @@ def test_node_is_lost_during_replication(gate: Gate, victim: int) -> None:
 
 
 @pytest.mark.usefixtures("apart")
-def test_nodes_receive_it_while_it_is_still_being_sent(gate: Gate) -> None:
+def test_nodes_receive_a_blob_while_the_client_still_sends_it(gate: Gate) -> None:
     with sky.Compute(nodes=4) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool
@@ -249,7 +249,7 @@ def test_nodes_behind_a_stalled_node_pull_from_another(gate: Gate) -> None:
 
 
 @pytest.mark.usefixtures("either_way")
-def test_node_that_joins_during_replication_gets_it_from_the_others(gate: Gate) -> None:
+def test_node_that_joins_during_replication_gets_the_blob_from_the_others(gate: Gate) -> None:
     with sky.Compute(nodes=2, worker=TWO) as pool:
         everyone_is_in(pool)
         processes: list[int] = tasks.pid() @ pool

@@ -55,13 +55,13 @@ def test_timeout_error_is_a_timeout_error(pool: sky.Compute) -> None:
         tasks.sleep(60).with_timeout(0.1) >> pool
 
 
-def test_timeout_of_the_decorator(pool: sky.Compute) -> None:
+def test_timeout_of_the_decorator_stops_the_task(pool: sky.Compute) -> None:
     brief = sky.function(tasks.sleep.fn, timeout=0.1)
     with pytest.raises(sky.TaskTimeoutError):
         brief(60) >> pool
 
 
-def test_timeout_of_the_pool() -> None:
+def test_timeout_of_the_pool_stops_the_task() -> None:
     with sky.Compute(nodes=1, default_compute_timeout=0.2) as pool, pytest.raises(sky.TaskTimeoutError):
         tasks.sleep(60) >> pool
 
@@ -82,7 +82,7 @@ def test_cancel_stops_the_task(each_executor: sky.Compute, tmp_path: Path) -> No
     assert stands_still(beat)
 
 
-def test_cancel_while_queued(pool: sky.Compute, tmp_path: Path) -> None:
+def test_cancelled_queued_task_never_starts(pool: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
     @sky.function
@@ -102,7 +102,7 @@ def test_cancel_while_queued(pool: sky.Compute, tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_cancel_of_a_broadcast_that_waits_for_its_first_node(tmp_path: Path) -> None:
+def test_broadcast_waiting_for_its_first_node_can_be_cancelled(tmp_path: Path) -> None:
     path = tmp_path / "never"
     with sky.Compute(provider=sky.Local(boot_time=1.0), nodes=(0, 1)) as pool:
         future = pool.start(tasks.append(str(path), "x"), on="all").future

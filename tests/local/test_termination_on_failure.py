@@ -62,7 +62,7 @@ def test_machines_are_terminated_when_opening_is_interrupted(cloud: FakeCloud, m
     assert cloud.left == []
 
 
-def test_pool_closed_while_it_opens(cloud: FakeCloud) -> None:
+def test_pool_closed_while_it_opens_leaves_no_machines(cloud: FakeCloud) -> None:
     held = cloud.hold("after prepare")
     pool = sky.Compute(provider=cloud, nodes=1, name="hasty")
     opener, errors = in_thread(pool.open)

@@ -133,7 +133,7 @@ def test_impostor_at_the_ports_of_a_cut_connection_learns_nothing_and_the_pool_r
                 )
 
 
-def test_strangers_at_the_tunnels_do_not_disturb_the_pool(network: Network) -> None:
+def test_attackers_at_the_tunnels_do_not_disturb_the_pool(network: Network) -> None:
     network.add()
     with sky.Compute(provider=hosts(network), nodes=1, worker=sky.Worker(concurrency=2)) as pool:
         before = where() >> pool

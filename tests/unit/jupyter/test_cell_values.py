@@ -12,7 +12,7 @@ def values(notebook: Notebook, name: str = "_") -> object:
 
 
 @pytest.mark.parametrize("cell", ["6 * 7", "await __import__('asyncio').sleep(0, 42)", "x = 42\nx"])
-def test_value_of_a_cell(notebook: Notebook, cell: str) -> None:
+def test_value_of_a_cell_is_in_the_history(notebook: Notebook, cell: str) -> None:
     ran = notebook(f"%%sky\n{cell}")
     assert ran.result is None  # it was displayed by the node
     number = notebook.shell.execution_count - 1
@@ -60,7 +60,7 @@ def test_values_of_several_runs_are_a_list(notebook: Notebook) -> None:
 
 
 @pytest.mark.parametrize(("cell", "result"), [("x = xs", None), ("xs * 2", [])])
-def test_map_over_an_empty_list(notebook: Notebook, cell: str, result: object) -> None:
+def test_value_of_a_map_over_an_empty_list_is_a_list(notebook: Notebook, cell: str, result: object) -> None:
     notebook("xs = []")
     assert notebook(f"%%sky --map xs\n{cell}").result == result
 

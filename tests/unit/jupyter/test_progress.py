@@ -128,6 +128,6 @@ def test_pool_that_was_not_opened_says_so(
     assert kernel[-1][0].startswith("Pool 'p' was not opened; gave up after 0.")
 
 
-def test_meter_counts() -> None:
+def test_meter_shows_counts_within_one_line() -> None:
     assert "3/10" in meter(3, 10, 2.0)
     assert len(meter(9_999, 10_000, 3600.0)) <= 72

@@ -95,7 +95,7 @@ def test_every_field_has_an_effect_or_is_in_the_note(config: ProviderConfig) -> 
     assert note(Spec(), config) == ""
 
 
-def test_notes_of_each_provider() -> None:
+def test_note_of_each_provider_lists_its_ineffective_fields() -> None:
     spec = Spec(**SET, image=Image(**SET_IN_IMAGE))
     assert note(spec, sky.Local()) == (
         "Local nodes run on this machine as it is; asked for A100, a local node has none; not acted on: architecture, "

@@ -267,7 +267,7 @@ def test_sample_of_processes_includes_descendants() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
-def test_sample_of_this_machine() -> None:
+def test_sample_of_this_machine_is_plausible() -> None:
     now = Sampler("machine").sample()
     assert 0 < now.cpus <= (os.cpu_count() or 1)
     assert now.memory is not None
@@ -341,7 +341,7 @@ def test_gpus_are_read_from_the_command(monkeypatch: pytest.MonkeyPatch, tmp_pat
     process.wait(30)
 
 
-def test_machine_without_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_machine_without_gpus_has_no_gpu_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert gpus.find_gpus(2.0)() == ()

@@ -246,7 +246,7 @@ class TestManifest:
         names = {"__name__": "__main__", "a": bytes(17 << 20)}
         assert capture(analyse("len(a)"), names).manifest.worth_showing
 
-    def test_manifest_without_values(self) -> None:
+    def test_empty_manifest_has_a_summary_line(self) -> None:
         assert str(capture(analyse("1"), {}).manifest) == "0 B in all, 0 B to send"
 
 

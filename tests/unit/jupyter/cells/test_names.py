@@ -124,7 +124,7 @@ def test_names_read_before_they_are_bound_are_captured(source: str, captures: st
         ("with open('f') as a.file: ...", "a"),
     ],
 )
-def test_bound_names_and_names_of_item_assignments(source: str, assigned: str) -> None:
+def test_bound_names_are_distinguished_from_item_assignments(source: str, assigned: str) -> None:
     code = look(source)
     assert sorted({*code.assigned, *code.changes}) == sorted(assigned.split())
 
@@ -140,7 +140,7 @@ def test_bound_names_and_names_of_item_assignments(source: str, assigned: str) -
         ("with a as b:\n    for c in b: d = c", "b c"),
     ],
 )
-def test_incidental_names(source: str, incidental: str) -> None:
+def test_names_bound_by_loops_and_contexts_are_incidental(source: str, incidental: str) -> None:
     assert sorted(look(source).incidental) == sorted(incidental.split())
 
 
@@ -148,7 +148,7 @@ def test_incidental_names(source: str, incidental: str) -> None:
     ("source", "deletes"),
     [("del x", "x"), ("del a, (b, c)", "a b c"), ("try: ...\nexcept E as e: ...", "e"), ("del x[0]", "")],
 )
-def test_deleted_names(source: str, deletes: str) -> None:
+def test_deleted_names_are_found(source: str, deletes: str) -> None:
     assert sorted(look(source).deletes) == sorted(deletes.split())
 
 
@@ -171,7 +171,7 @@ def test_deleted_names(source: str, deletes: str) -> None:
         ("raise E\nx", "E"),
     ],
 )
-def test_certainly_read_unbound_names(source: str, unbound: str) -> None:
+def test_names_certainly_read_before_binding_are_found(source: str, unbound: str) -> None:
     assert [name for name, _ in look(source).unbound] == unbound.split()
 
 
@@ -204,7 +204,7 @@ def test_stream_async_and_shown_value_are_detected(source: str, is_stream: bool,
     assert (code.is_stream, code.is_async, code.shows_value) == (is_stream, is_async, shows)
 
 
-def test_imports_and_definitions() -> None:
+def test_imports_and_definitions_are_found() -> None:
     code = look("import a.b as c\nfrom d import e\ndef f():\n    import g\nclass H: ...")
     assert code.imports == ("a.b", "d", "d.e", "g")
     assert code.definitions == ("c", "e", "f", "H")

@@ -114,7 +114,7 @@ class TestFunctionsOfTheNotebook:
         notebook.sky("import math\nk = 2\ndef g(): return math.pi * k\ndef f(): return g()", outputs=["f"])
         assert notebook["f"]() == pytest.approx(6.283, abs=0.001)
 
-    def test_closures_defaults_and_recursion(self, notebook: Notebook) -> None:
+    def test_closures_defaults_and_recursion_work(self, notebook: Notebook) -> None:
         notebook.local("def make(n):\n    def add(x, y=[1]): return x + n + y[0]\n    return add\nadd = make(5)")
         notebook.local("def fact(n): return 1 if n < 2 else n * fact(n - 1)")
         notebook.sky("r = add(1), fact(5)\nmul = (lambda k: lambda x: x * k)(3)")
@@ -132,7 +132,7 @@ class TestClassesOfTheNotebook:
         assert notebook["P"].get is method
         assert (notebook["p"].get(), notebook["q"].get()) == (2, 3)
 
-    def test_enums_and_dataclasses(self, notebook: Notebook) -> None:
+    def test_enums_and_dataclasses_keep_their_identity(self, notebook: Notebook) -> None:
         notebook.local("import enum, dataclasses\nclass C(enum.Enum): A = 1\n@dataclasses.dataclass\nclass D: x: int")
         notebook.local("c, d = C.A, D(1)")
         notebook.sky("same = c is C.A\nd.x += 1\ne = C.A")
@@ -298,7 +298,7 @@ class TestExceptions:
 
 
 class TestValuesThatAreNotReturned:
-    def test_value_is_named_and_the_rest_returned(self, notebook: Notebook) -> None:
+    def test_unpicklable_value_is_named_and_the_rest_returned(self, notebook: Notebook) -> None:
         notices = notebook.sky("import threading\nlock = threading.Lock()\nholder = {'l': [lock]}\nx = 1")
         assert notebook["x"] == 1
         assert notices == [
@@ -398,7 +398,7 @@ class TestValuesThatAreNotReturned:
         assert any(notice.startswith("The changes of held could not be applied here") for notice in notices)
 
 
-def test_top_level_await(notebook: Notebook) -> None:
+def test_top_level_await_works(notebook: Notebook) -> None:
     notebook.sky(
         "import asyncio\nasync def count():\n    yield 1\n    yield 2\n"
         "x = await asyncio.sleep(0, 3)\ny = [i async for i in count()]"
@@ -468,5 +468,5 @@ def test_module_that_is_not_installed_here_raises_on_use(notebook: Notebook) -> 
         ("torch", "torch"),
     ],
 )
-def test_pip_name_of_a_module(module: str, package: str) -> None:
+def test_module_is_mapped_to_its_package(module: str, package: str) -> None:
     assert pip_name(module) == package

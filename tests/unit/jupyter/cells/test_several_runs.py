@@ -69,13 +69,13 @@ class TestManyRuns:
         assert notebook["y"] == [2, caught.value, 1]
         assert caught.value.__notes__ == ["1 of 3 runs failed; the values of the other 2 are in the lists."]
 
-    def test_deleted_and_unbound_names(self, notebook: Notebook) -> None:
+    def test_deleted_names_are_unbound_and_missing_values_are_none(self, notebook: Notebook) -> None:
         notebook.local("a = 1; xs = [0, 1]")
         notebook.sky("del a\nif xs: y = 1", map_name="xs")
         assert "a" not in notebook
         assert notebook["y"] == [None, 1]
 
-    def test_map_over_no_elements(self, notebook: Notebook) -> None:
+    def test_map_over_no_elements_binds_empty_lists(self, notebook: Notebook) -> None:
         notebook.local("xs = []")
         assert notebook.sky("y = xs", map_name="xs") == []
 

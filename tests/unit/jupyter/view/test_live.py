@@ -149,6 +149,6 @@ def resident_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[PoolManager], None
     return lambda pools: monkeypatch.setitem(vars(live)["manager_of"].__globals__, "_resident", pools)
 
 
-def test_state_is_the_current_one(view: LiveView, pool: FakePool) -> None:
+def test_state_is_read_from_the_pool_on_request(view: LiveView, pool: FakePool) -> None:
     pool.shown = snapshot(state="closed", nodes=())
     assert view.state()["pools"]["p"]["state"] == "closed"

@@ -116,7 +116,7 @@ def test_interrupt_ends_only_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "4 queued" in out.getvalue()
 
 
-def test_without_a_terminal_it_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_without_a_terminal_prints_once(capsys: pytest.CaptureFixture[str]) -> None:
     sky.watch(sky.Compute(name="plain"))
     assert capsys.readouterr().out.startswith("plain: idle")
 
