@@ -4,29 +4,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from skyward_jupyter.magics.magics import SkyMagics
-from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_kernel.pools import PoolManager
-from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.notebook import Notebook, managed_pools, new_notebook
 
 pytestmark = pytest.mark.local
 
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[PoolManager]:
-    pools = PoolManager(labels=POOL_LABELS)
-    yield pools
-    assert pools.close_all()
+    with managed_pools() as pools:
+        yield pools
+        assert pools.close_all()
 
 
 @pytest.fixture
 def notebook(pools: PoolManager) -> Iterator[Notebook]:
-    with new_shell() as shell:
-        magics = SkyMagics(shell, pools)
-        magics.footer = False  # its tests turn it on
-        magics.interrupt_grace = 20.0
-        shell.register_magics(magics)
-        notebook = Notebook(shell, magics)
+    with new_notebook(pools) as notebook:
+        notebook.magics.interrupt_grace = 20.0
         assert notebook("%sky up --nodes 2").error is None
         yield notebook
 

@@ -173,10 +173,7 @@ def test_task_without_a_client_ends_however_much_it_prints(tmp_path: Path) -> No
     """64 MiB, four times what a node buffers in memory; the next client receives all of it."""
     client_that_dies(tmp_path / "go", TALKS)
     (tmp_path / "go").touch()
-    deadline = time.monotonic() + 100
-    while not (tmp_path / "go.done").exists():
-        assert time.monotonic() < deadline, "the task waits for a client"
-        time.sleep(0.05)
+    wait_for((tmp_path / "go.done").exists, "the task to end without a client", within=100)
     assert max(psutil.Process(worker).memory_info().rss for worker in workers()) < 200 * 1024**2
     with sky.attach("left") as pool:
         (task,) = pool.recovered

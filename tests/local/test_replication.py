@@ -17,6 +17,7 @@ import skyward as sky
 from benchmarks.kernel import bytes_sent
 from skyward.control.act.tasks.run import Run
 from tests.local import tasks
+from tests.local.pools import blob_bytes_sent, wait_for_cluster
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]
@@ -35,23 +36,8 @@ def crc(array: Array) -> int:
     return zlib.crc32(array)
 
 
-@sky.function
-def count(name: str) -> int:
-    return sky.counter(name).increment()
-
-
 def fresh(seed: int, size: int = SIZE) -> Array:
     return np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
-
-
-def sent(pool: sky.Compute) -> int:
-    """Return the bytes of blobs that the client sent to the current nodes."""
-    return sum(node.sent for node in pool.snapshot().nodes)
-
-
-def everyone_is_in(pool: sky.Compute) -> None:
-    """Return when every node has joined the cluster; its port for blobs is open before."""
-    count("in") @ pool
 
 
 @pytest.fixture
@@ -142,12 +128,12 @@ def expected(array: Array) -> int:
 @pytest.mark.usefixtures("either_way")
 def test_broadcast_leaves_the_client_once() -> None:
     with sky.Compute(nodes=6) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         before = bytes_sent()
         array = fresh(1)
         assert crc(array) @ pool == [expected(array)] * 6
         left = sum(count - before.get(own, 0) for own, count in bytes_sent().items())
-        assert sent(pool) == SIZE
+        assert blob_bytes_sent(pool) == SIZE
         assert SIZE < left < SIZE + SLACK
         assert [node.received for node in pool.snapshot().nodes] == [SIZE] * 6
 
@@ -161,9 +147,9 @@ def test_captured_array_of_many_tasks_leaves_the_client_once() -> None:
         return int(array[number])
 
     with sky.Compute(nodes=4) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         assert sky.gather(*map(captured, range(40))) >> pool == tuple(map(int, array[:40]))
-        assert sent(pool) == SIZE
+        assert blob_bytes_sent(pool) == SIZE
 
 
 def test_broadcast_right_after_opening_leaves_the_client_once() -> None:
@@ -171,29 +157,29 @@ def test_broadcast_right_after_opening_leaves_the_client_once() -> None:
     with sky.Compute(nodes=3) as pool:
         array = fresh(3, 5 * SIZE)
         assert crc(array) @ pool == [expected(array)] * 3
-        assert sent(pool) == array.nbytes
+        assert blob_bytes_sent(pool) == array.nbytes
 
 
 def test_small_blobs_are_sent_to_each_node() -> None:
     with sky.Compute(nodes=3) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         array = fresh(4, 200_000)
         assert crc(array) @ pool == [expected(array)] * 3
-        assert sent(pool) == 3 * array.nbytes
+        assert blob_bytes_sent(pool) == 3 * array.nbytes
 
 
 def test_nodes_without_a_cluster_are_each_sent_a_copy() -> None:
     with sky.Compute(nodes=3, cluster=False) as pool:
         array = fresh(5)
         assert crc(array) @ pool == [expected(array)] * 3
-        assert sent(pool) == 3 * SIZE
+        assert blob_bytes_sent(pool) == 3 * SIZE
 
 
 @pytest.mark.parametrize("victim", [0, 1, 3])
 @pytest.mark.usefixtures("either_way")
 def test_replication_completes_after_the_loss_of_a_node(gate: Gate, victim: int) -> None:
     with sky.Compute(nodes=4, retry_on_interruption=5, worker=TWO) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(6)
         result = pool.start(crc(array), on="all").future
@@ -202,13 +188,13 @@ def test_replication_completes_after_the_loss_of_a_node(gate: Gate, victim: int)
         wait_for(lambda: pool.start(tasks.pid(), on=victim).future.result(60) != processes[victim], "a new node")
         gate.open()
         assert result.result(120) == [expected(array)] * 4
-        assert sent(pool) == SIZE, "a current node was sent it more than once"
+        assert blob_bytes_sent(pool) == SIZE, "a current node was sent it more than once"
 
 
 @pytest.mark.usefixtures("apart")
 def test_nodes_receive_a_blob_while_the_client_still_sends_it(gate: Gate) -> None:
     with sky.Compute(nodes=4) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(7)
         result = pool.start(crc(array), on="all").future
@@ -221,7 +207,7 @@ def test_nodes_receive_a_blob_while_the_client_still_sends_it(gate: Gate) -> Non
 @pytest.mark.usefixtures("apart")
 def test_nodes_behind_a_lost_node_resume_where_they_were(gate: Gate) -> None:
     with sky.Compute(nodes=4, retry_on_interruption=5) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(8)
         results = [on(pool, rank, array) for rank in range(4)]
@@ -234,7 +220,7 @@ def test_nodes_behind_a_lost_node_resume_where_they_were(gate: Gate) -> None:
 @pytest.mark.usefixtures("apart")
 def test_nodes_behind_a_stalled_node_pull_from_another(gate: Gate) -> None:
     with sky.Compute(nodes=3, retry_on_interruption=5) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(9)
         results = [on(pool, rank, array) for rank in range(3)]
@@ -251,24 +237,24 @@ def test_nodes_behind_a_stalled_node_pull_from_another(gate: Gate) -> None:
 @pytest.mark.usefixtures("either_way")
 def test_node_that_joins_during_replication_gets_the_blob_from_the_others(gate: Gate) -> None:
     with sky.Compute(nodes=2, worker=TWO) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(10)
         result = pool.start(crc(array), on="all").future
         wait_for(all_have_half(processes[:1]), "half of it to arrive")
         pool.resize(3)
         wait_for(lambda: [node.state for node in pool.snapshot().nodes] == ["active"] * 3, "a third node")
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         gate.open()
         assert result.result(60) == [expected(array)] * 3
-        assert sent(pool) == SIZE
+        assert blob_bytes_sent(pool) == SIZE
 
 
 @pytest.mark.usefixtures("either_way")
 def test_draining_nodes_forward_no_blobs(gate: Gate) -> None:
     """The pool shrinks while the drained node has half of a blob that the others need."""
     with sky.Compute(nodes=3) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         processes: list[int] = tasks.pid() @ pool
         array = fresh(11)
         results = [on(pool, rank, array) for rank in (2, 0, 1)]

@@ -18,7 +18,7 @@ from skyward.control.act.tasks import stopping
 from skyward.control.act.tasks.run import Run
 from skyward.process import background
 from tests.local import tasks
-from tests.waiting import wait_for
+from tests.waiting import interrupt_when, wait_for
 
 pytestmark = pytest.mark.local
 
@@ -161,16 +161,11 @@ def test_task_that_ignores_interrupts_is_ended_by_force(each_executor: sky.Compu
 
 def test_interrupt_stops_the_task(pool: sky.Compute, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
-
-    def interrupt() -> None:
-        wait_for(beat.exists, "the task to start")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt, match=r"^the work on node \d was stopped$"):
+    with (
+        pytest.raises(KeyboardInterrupt, match=r"^the work on node \d was stopped$"),
+        interrupt_when(beat.exists, "the task to start"),
+    ):
         tasks.heartbeat(str(beat), 60) >> pool
-    thread.join()
     assert stands_still(beat)
 
 
@@ -189,16 +184,11 @@ def test_interrupt_of_the_wait_for_a_future_stops_the_task(
     pool: sky.Compute, tmp_path: Path, wait: Callable[[sky.Compute, str], object]
 ) -> None:
     beat = tmp_path / "beat"
-
-    def interrupt() -> None:
-        wait_for(beat.exists, "the task to start")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt, match=r"was cancelled"):
+    with (
+        pytest.raises(KeyboardInterrupt, match=r"was cancelled"),
+        interrupt_when(beat.exists, "the task to start"),
+    ):
         wait(pool, str(beat))
-    thread.join()
     assert stands_still(beat)
     wait_for(lambda: not pool.snapshot().running, "the slots to be free")
 
@@ -208,16 +198,11 @@ def test_interrupt_of_a_wait_that_leaves_the_task_running_says_so(
 ) -> None:
     monkeypatch.setattr(stopping, "GRACE", 0.0)
     beat = tmp_path / "beat"
-
-    def interrupt() -> None:
-        wait_for(beat.exists, "the task to start")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt, match=r"^stubborn\(\) was asked to stop, and has not confirmed it yet$"):
+    with (
+        pytest.raises(KeyboardInterrupt, match=r"^stubborn\(\) was asked to stop, and has not confirmed it yet$"),
+        interrupt_when(beat.exists, "the task to start"),
+    ):
         (tasks.stubborn(str(beat), 60) > pool).result()
-    thread.join()
     wait_for(lambda: not pool.snapshot().running, "the task to be ended")
 
 
@@ -233,22 +218,14 @@ def test_second_interrupt_leaves_nothing_running(pool: sky.Compute, monkeypatch:
             time.sleep(0.1)  # interrupts this thread, if it is that one
         return original(run)
 
-    def interrupt() -> None:
-        while pool.snapshot().running < 2:
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
     monkeypatch.setattr(Run, "cancel", cancel)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        interrupt_when(lambda: pool.snapshot().running >= 2, "two tasks to run"),
+    ):
         sky.gather(*(tasks.sleep(60) for _ in range(50))) >> pool
-    thread.join()
     assert threading.main_thread() not in interrupted
-    deadline = time.monotonic() + 60
-    while (now := pool.snapshot()).running or now.queued:
-        assert time.monotonic() < deadline, now
-        time.sleep(0.01)
+    wait_for(lambda: not (pool.snapshot().running or pool.snapshot().queued), "all tasks to end")
 
 
 @sky.function
@@ -310,6 +287,7 @@ def test_interrupt_reports_what_a_node_has_not_confirmed(tmp_path: Path, monkeyp
 
 
 def test_interrupt_before_anything_is_sent_says_so(pool: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "GRACE", 0.5)
     tell = background.call_soon
 
     def interrupted(call: Callable[..., object], *args: object) -> None:

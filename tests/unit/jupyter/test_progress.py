@@ -1,6 +1,5 @@
 """The progress line: drawn after a delay and in place. A notebook keeps its last state, a terminal erases it."""
 
-import io
 import threading
 from contextlib import redirect_stderr
 from typing import Any
@@ -10,6 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from skyward_jupyter.display.progress import Progress, meter, opening
 from skyward_jupyter.options.settings import Settings
+from tests.terminal import Terminal
 from tests.unit.jupyter.conftest import FakeCompute
 from tests.waiting import wait_for
 
@@ -33,13 +33,6 @@ class Drawn:
 @pytest.fixture(autouse=True)
 def _on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SKYWARD_PROGRESS", raising=False)
-
-
-class Terminal(io.StringIO):
-    """A terminal that records everything."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture

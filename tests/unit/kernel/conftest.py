@@ -12,9 +12,8 @@ from skyward.errors import UsageError
 from skyward.events.decisions import DecisionEvent, Inputs
 from skyward.events.output import LogEntry
 from skyward.specs import Nodes
-from skyward_jupyter.magics.magics import SkyMagics
 from skyward_kernel.pools import PoolManager
-from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.notebook import Notebook, new_notebook
 
 CELL = Origin(7, "cell-id", "train(1)")
 
@@ -202,10 +201,8 @@ def pool(pools: PoolManager) -> FakePool:
 @pytest.fixture
 def notebook(pools: PoolManager) -> Iterator[Notebook]:
     """A plain IPython shell with the magics."""
-    with new_shell() as shell:
-        magics = SkyMagics(shell, pools)
-        shell.register_magics(magics)
-        yield Notebook(shell, magics)
+    with new_notebook(pools) as notebook:
+        yield notebook
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from skyward_kernel.protocol import (
     StopPool,
 )
 from skyward_kernel.queries import QueryHandler
-from tests.unit.jupyter.conftest import Notebook
+from tests.notebook import Notebook
 from tests.unit.kernel.conftest import FakePool, task
 
 pytestmark = pytest.mark.unit

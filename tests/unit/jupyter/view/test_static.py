@@ -1,6 +1,5 @@
 """Static views of a pool: as text, as HTML, and in a terminal."""
 
-import io
 import re
 import threading
 from dataclasses import replace
@@ -14,6 +13,7 @@ from skyward.events.metrics import GPUMetrics, NodeMetrics
 from skyward.pool.shown import Shown
 from skyward.views import static
 from skyward.views.terminal import watch_here
+from tests.terminal import Terminal
 from tests.unit.kernel.conftest import decision, node, snapshot
 
 pytestmark = pytest.mark.unit
@@ -88,13 +88,6 @@ class Watched(Shown):
         if self.reports == 3:
             self._was_closed()
         return report(queued=5 - self.reports, name="wa\x1btched", state="closed" if self.reports == 3 else "ready")
-
-
-class Terminal(io.StringIO):
-    """A terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_terminal_is_redrawn_until_the_pool_is_closed() -> None:

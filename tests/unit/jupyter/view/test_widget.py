@@ -36,7 +36,7 @@ class ShownPool(Shown, FakePool):
         self._was_closed()
 
 
-class Notebook:
+class FakeKernelShell:
     """A kernel's shell, which records displays."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Notebook:
     def register_target(self, name: str, opened: Callable[[Any, dict[str, Any]], object]) -> None:
         self.targets[name] = opened
 
-    def display(self, data: dict[str, Any], **_: object) -> "Notebook":
+    def display(self, data: dict[str, Any], **_: object) -> "FakeKernelShell":
         self.displayed.append(data)
         return self
 
@@ -70,8 +70,8 @@ class Notebook:
 
 
 @pytest.fixture
-def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
-    notebook = Notebook()
+def notebook(monkeypatch: pytest.MonkeyPatch) -> FakeKernelShell:
+    notebook = FakeKernelShell()
     monkeypatch.setattr(view, "_notebook", lambda: notebook)
     monkeypatch.setattr("IPython.display.display", notebook.display)
     return notebook
@@ -98,7 +98,7 @@ def the_widget() -> PoolWidget:
     return found
 
 
-def test_display_has_every_mime_type(notebook: Notebook, pool: ShownPool) -> None:
+def test_display_has_every_mime_type(notebook: FakeKernelShell, pool: ShownPool) -> None:
     pool._ipython_display_()
     (shown,) = notebook.displayed
     assert set(shown) == {VIEW, "text/html", "text/plain"}
@@ -107,7 +107,7 @@ def test_display_has_every_mime_type(notebook: Notebook, pool: ShownPool) -> Non
     assert watching()  # no front end can send "look" while the cell is running
 
 
-def test_one_widget_serves_all_displays_and_leaves_the_static_form(notebook: Notebook, pool: ShownPool) -> None:
+def test_one_widget_serves_all_displays_and_leaves_the_static_form(notebook: FakeKernelShell, pool: ShownPool) -> None:
     pool._ipython_display_()
     pool._ipython_display_()
     first, second = notebook.displayed
@@ -122,7 +122,7 @@ def test_one_widget_serves_all_displays_and_leaves_the_static_form(notebook: Not
         pool._ipython_display_()
 
 
-def test_pool_is_polled_until_the_front_end_leaves(notebook: Notebook, pool: ShownPool) -> None:
+def test_pool_is_polled_until_the_front_end_leaves(notebook: FakeKernelShell, pool: ShownPool) -> None:
     pool._ipython_display_()
     widget = the_widget()
     widget._handle_custom_msg({"kind": "look", "view": "a", "page": "1"}, [])
@@ -133,7 +133,7 @@ def test_pool_is_polled_until_the_front_end_leaves(notebook: Notebook, pool: Sho
 
 
 def test_polling_ends_if_no_front_end_looks(
-    notebook: Notebook, pool: ShownPool, monkeypatch: pytest.MonkeyPatch
+    notebook: FakeKernelShell, pool: ShownPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(widgets, "GRACE", 0.01)
     pool._ipython_display_()
@@ -157,7 +157,7 @@ class Comm:
         self.is_closed = True
 
 
-def test_view_with_its_own_comm_sends_commands(notebook: Notebook, pool: ShownPool) -> None:
+def test_view_with_its_own_comm_sends_commands(notebook: FakeKernelShell, pool: ShownPool) -> None:
     pool._ipython_display_()
     opened, ours = notebook.targets[VIEW_TARGET], Comm()
     opened(ours, {"content": {"data": {"view": the_widget().key}}})
@@ -171,21 +171,21 @@ def test_view_with_its_own_comm_sends_commands(notebook: Notebook, pool: ShownPo
 
 
 @pytest.mark.parametrize("data", [{"view": "of a widget that is gone"}, {"view": None}, {}, [], None])
-def test_comm_of_an_unknown_widget_is_closed(notebook: Notebook, pool: ShownPool, data: object) -> None:
+def test_comm_of_an_unknown_widget_is_closed(notebook: FakeKernelShell, pool: ShownPool, data: object) -> None:
     pool._ipython_display_()
     theirs = Comm()
     notebook.targets[VIEW_TARGET](theirs, {"content": {"data": data}})
     assert theirs.is_closed
 
 
-def test_pool_is_stopped_from_the_widget(notebook: Notebook, pool: ShownPool) -> None:
+def test_pool_is_stopped_from_the_widget(notebook: FakeKernelShell, pool: ShownPool) -> None:
     pool._ipython_display_()
     the_widget()._handle_custom_msg({"kind": "stop-pool", "id": "x", "pool": "p"}, [])
     wait_for(lambda: notebook.updates and not comms(), "the static form")
     assert pool.done == ["closed"]
 
 
-def test_widget_stays_open_for_a_reloaded_page(notebook: Notebook, pool: ShownPool) -> None:
+def test_widget_stays_open_for_a_reloaded_page(notebook: FakeKernelShell, pool: ShownPool) -> None:
     """The page does not know which output to replace, and would show nothing."""
     pool._ipython_display_()
     widget = the_widget()
@@ -198,7 +198,7 @@ def test_widget_stays_open_for_a_reloaded_page(notebook: Notebook, pool: ShownPo
     widget.close()
 
 
-def test_widget_closed_by_ipywidgets_is_recreated(notebook: Notebook, pool: ShownPool) -> None:
+def test_widget_closed_by_ipywidgets_is_recreated(notebook: FakeKernelShell, pool: ShownPool) -> None:
     pool._ipython_display_()
     the_widget().close()
     assert not watching()
@@ -208,7 +208,7 @@ def test_widget_closed_by_ipywidgets_is_recreated(notebook: Notebook, pool: Show
 
 
 def test_static_form_is_shown_without_anywidget(
-    notebook: Notebook, pool: ShownPool, monkeypatch: pytest.MonkeyPatch
+    notebook: FakeKernelShell, pool: ShownPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "skyward_jupyter.view.widget")
     monkeypatch.setitem(sys.modules, "anywidget", None)
