@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import skyward as sky
 from skyward.control.act.tasks import stopping
 from skyward.control.act.tasks.run import Run
+from skyward.control.act.tasks.task import TaskFuture
 from skyward.process import background
 from tests.local import tasks
 from tests.waiting import interrupt_when, wait_for
@@ -37,6 +39,12 @@ def stands_still(path: Path) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def awaits_future() -> bool:
+    """Return whether the main thread waits for a future: an interrupt while it still sends has another message."""
+    stack = traceback.walk_stack(sys._current_frames()[threading.main_thread().ident or 0])
+    return any(frame.f_code is TaskFuture._wait.__code__ for frame, _ in stack)
 
 
 @pytest.mark.parametrize("task", [tasks.sleep, tasks.spin], ids=["sleep", "spin"])
@@ -186,7 +194,7 @@ def test_interrupt_of_the_wait_for_a_future_stops_the_task(
     beat = tmp_path / "beat"
     with (
         pytest.raises(KeyboardInterrupt, match=r"was cancelled"),
-        interrupt_when(beat.exists, "the task to start"),
+        interrupt_when(lambda: beat.exists() and awaits_future(), "the wait for the running task"),
     ):
         wait(pool, str(beat))
     assert stands_still(beat)
@@ -200,7 +208,7 @@ def test_interrupt_of_a_wait_that_leaves_the_task_running_says_so(
     beat = tmp_path / "beat"
     with (
         pytest.raises(KeyboardInterrupt, match=r"^stubborn\(\) was asked to stop, and has not confirmed it yet$"),
-        interrupt_when(beat.exists, "the task to start"),
+        interrupt_when(lambda: beat.exists() and awaits_future(), "the wait for the running task"),
     ):
         (tasks.stubborn(str(beat), 60) > pool).result()
     wait_for(lambda: not pool.snapshot().running, "the task to be ended")
