@@ -250,7 +250,7 @@ def test_each_notebook_shows_its_own_pools_in_every_tab(lab: Lab) -> None:
     lab.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
 
 
-def test_a_thousand_nodes_and_ten_thousand_tasks(lab: Lab) -> None:
+def test_only_visible_rows_of_many_nodes_and_tasks_are_drawn(lab: Lab) -> None:
     lab.run(MANY)
     lab.section("nodes").get_by_text("1,000", exact=True).wait_for()
     lab.section("tasks").get_by_text("more running or queued tasks are not listed").wait_for()
@@ -266,7 +266,7 @@ def test_a_thousand_nodes_and_ten_thousand_tasks(lab: Lab) -> None:
     lab.section("nodes").locator(".skyward-Node-rank", has_text="42").first.wait_for()
 
 
-def test_booting_and_failing_nodes_in_the_dark_theme(lab: Lab, server: tuple[str, Path]) -> None:
+def test_booting_and_failing_nodes_are_shown_in_the_dark_theme(lab: Lab, server: tuple[str, Path]) -> None:
     (server[1] / "skyward.toml").write_text(SETTINGS)
     (server[1] / "failing").mkdir()
     (server[1] / "failing" / "sitecustomize.py").write_text(FAILING)

@@ -20,7 +20,7 @@ const MANY = 20;
 /** A name and a value. */
 export type Fact = [name: string, value: string];
 
-/** What a click on a node shows below the facts about its machine. */
+/** Details of a node, shown below the facts about its machine after a click. */
 export interface NodeExtras {
   facts: (node: NodeRow) => Fact[];
   buttons: (node: NodeRow) => React.ReactNode;

@@ -1,6 +1,6 @@
 import { INodeTerminals, IPoolActions, IStartLogs } from '../tokens';
 
-/** What the panel uses besides the pools. */
+/** Services that the panel uses besides the pools. */
 export interface PanelServices {
   actions: IPoolActions;
   logs: IStartLogs;

@@ -9,7 +9,7 @@ import { INodeTerminals, INotebookPools } from '../tokens';
 
 const CREATE = 'terminal:create-new';
 
-/** What JupyterLab's command returns: `ITerminal` of `@jupyterlab/terminal`, which is not among our dependencies. */
+/** Result of JupyterLab's command: `ITerminal` of `@jupyterlab/terminal`, which is not among our dependencies. */
 type TerminalTab = MainAreaWidget<Widget & { session: Terminal.ITerminalConnection }>;
 
 /** Open a JupyterLab terminal and run the line of `shell` in it, or go to its folder; `title` is the tab's caption. */

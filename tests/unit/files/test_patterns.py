@@ -38,7 +38,7 @@ def test_outside_or_unnormalised_paths_are_refused(path: str) -> None:
         (".", ["a", "b/c"], []),
     ],
 )
-def test_glob_matches(tmp_path: Path, pattern: str, matching: list[str], others: list[str]) -> None:
+def test_glob_selects_matching_paths(tmp_path: Path, pattern: str, matching: list[str], others: list[str]) -> None:
     glob = Glob(pattern)
     assert [path for path in [*matching, *others] if glob.matches(path)] == matching
 
@@ -75,7 +75,7 @@ def test_cyclic_links_are_not_followed(tmp_path: Path) -> None:
     assert sorted(matching(str(tmp_path), Glob("data/self/a"))) == ["data/self/a"]
 
 
-def test_excludes_of_a_folder(tmp_path: Path) -> None:
+def test_excludes_apply_to_every_level_of_a_folder(tmp_path: Path) -> None:
     kept = ["a.py", "data/a.csv", "deep/data/x"]
     left = [".git/x", "a/__pycache__/b.pyc", ".venv/lib/x", "a/.ipynb_checkpoints/b", "env/lib/x", "big.ckpt", "data/x"]
     for path in [*kept, *left, "env/pyvenv.cfg"]:
@@ -95,6 +95,6 @@ def test_excludes_of_a_folder(tmp_path: Path) -> None:
     ("path", "other"),
     [("a.png", "a.node0.png"), ("out/a.png", "out/a.node0.png"), ("LICENSE", "LICENSE.node0"), (".env", ".env.node0")],
 )
-def test_name_for_another_version_of_a_file(path: str, other: str) -> None:
+def test_copy_of_a_file_is_named_for_its_node(path: str, other: str) -> None:
     assert version_name(path, "node0") == other
     assert version_name("a.png", "node0", 2) == "a.node0-2.png"

@@ -20,7 +20,7 @@ A, B, C = b"A", b"B", b"C"
         (A, B, None, (), "replace"),
     ],
 )
-def test_placing_of_sent_file(
+def test_sent_file_is_placed_without_loss(
     here: bytes, there: bytes | None, base: bytes | None, taken: tuple[bytes, ...], step: str
 ) -> None:
     assert decide_placement(here, there, base, taken) == step
@@ -45,7 +45,7 @@ def test_placing_of_sent_file(
         (A, None, A, (), False, "write"),  # a cleanup of the node must not delete anything here
     ],
 )
-def test_sync_of_file_before_the_cell(
+def test_file_is_synced_before_the_cell_without_loss(
     here: bytes | None, there: bytes | None, base: bytes | None, taken: tuple[bytes, ...], is_gone: bool, step: str
 ) -> None:
     assert decide_sync(here, there, base, taken, is_gone=is_gone) == step
@@ -64,7 +64,7 @@ def test_sync_of_file_before_the_cell(
         (None, None, (), False, True, "stay"),
     ],
 )
-def test_fetching_of_file_after_the_cell(
+def test_file_is_fetched_after_the_cell_only_if_needed(
     here: bytes | None, base: bytes | None, taken: tuple[bytes, ...], is_written: bool, only_written: bool, way: str
 ) -> None:
     assert decide_fetch(here, A, base, taken, is_written=is_written, only_written=only_written) == way
@@ -82,7 +82,9 @@ def test_fetching_of_file_after_the_cell(
         (C, None, True, "set aside"),
     ],
 )
-def test_landing_of_fetched_file(now: bytes | None, then: bytes | None, may_replace: bool, landing: str) -> None:
+def test_fetched_file_never_overwrites_a_local_change(
+    now: bytes | None, then: bytes | None, may_replace: bool, landing: str
+) -> None:
     assert decide_landing(now, then, A, may_replace=may_replace) == landing
 
 

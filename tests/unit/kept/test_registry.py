@@ -71,7 +71,7 @@ class TestPlacement:
         assert nodes_for([[kept("a", 1)]], "p") == {1}
         assert nodes_for([[kept("a", 0), kept("b", 1)], [kept("c", 1, "conn")]], "p") == {1}
 
-    def test_lost_value_raises(self) -> None:
+    def test_use_of_a_lost_value_raises(self) -> None:
         assert nodes_for([[kept("a", 0), lost(kept("b", 1))]], "p") == {0}
         with pytest.raises(KeptLostError, match=r"^model is no longer kept: node 1 is gone: it died. Rerun the code"):
             nodes_for([[lost(kept("b", 1))]], "p")

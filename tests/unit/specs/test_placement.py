@@ -28,7 +28,7 @@ GROUPS = ("cpu", "gpu")
         ("gpu", Several(group="gpu")),
     ],
 )
-def test_valid_placements(on: Any, target: object) -> None:
+def test_valid_placements_are_parsed(on: Any, target: object) -> None:
     assert target_of(on, "p", GROUPS) == target
 
 

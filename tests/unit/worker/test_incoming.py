@@ -102,7 +102,7 @@ def test_second_transfer_resumes_the_first_and_readers_continue(
     assert bytes(store.read(KEY)) == DATA
 
 
-def test_concurrent_transfers_of_one_blob(store: BlobStore) -> None:
+def test_concurrent_transfers_of_one_blob_share_their_progress(store: BlobStore) -> None:
     incoming = IncomingBlobs(store)
     with incoming.writing(KEY, len(DATA)) as first, incoming.writing(KEY, len(DATA)) as second:
         first.write(memoryview(DATA)[:120], 0)
