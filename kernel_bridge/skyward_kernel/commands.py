@@ -128,12 +128,12 @@ def _reap(pool: str) -> str:
     Raises:
         UsageError: the pool has no orphaned machines, or some may still be running.
     """
-    from skyward.pool.reap import reap, told
+    from skyward.pool.reap import describe_orphan, reap
 
     done = reap([pool])
     if not done:
         raise UsageError(f"Pool {pool!r} has no orphaned machines: they are gone, or a process owns them.")
-    summary = f"{'; '.join(map(told, done))}."
+    summary = f"{'; '.join(map(describe_orphan, done))}."
     if any(each.error for each in done):
         raise UsageError(summary)
     return summary

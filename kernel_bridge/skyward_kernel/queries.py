@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from skyward.errors import UsageError
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
+from skyward.views.rows import KEPT, OutputRow
 from skyward_kernel.pools import PoolManager, compute_fields
 from skyward_kernel.protocol import (
     AskOutput,
@@ -21,7 +22,6 @@ from skyward_kernel.protocol import (
     Shell,
     StartLog,
 )
-from skyward_kernel.rows import KEPT, OutputRow
 
 __all__ = ["QueryHandler", "ReadOptions"]
 

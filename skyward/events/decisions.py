@@ -22,6 +22,9 @@ class DecisionInputs:
         active, booting, leaving: numbers of nodes.
         idle_for: seconds since the pool last held a task.
         spent, per_hour: USD.
+
+    Example:
+        >>> [decision.inputs.queued for decision in pool.decisions()]
     """
 
     queued: int = 0
@@ -49,6 +52,10 @@ class DecisionEvent:
         cause: the message that led to it, with its number: `#412: machine 7 of node 3 lost: connection closed`.
         times: number of times in a row that it was made.
         number: its number, from 1 on; a repeated decision keeps it.
+
+    Example:
+        >>> for decision in pool.decisions():
+        ...     print(decision)
     """
 
     at: float

@@ -38,9 +38,8 @@ def task(number: int, **other: Any) -> TaskView:
 def decision(number: int, **other: Any) -> DecisionEvent:
     """Return a decision to scale up by one node."""
     sizes = {"default": 1}, {"default": 2}
-    plain = DecisionEvent(
-        990.0 + number, "policy", "pressure", DecisionInputs(queued=2), *sizes, "2 queued", number=number
-    )
+    inputs = DecisionInputs(queued=2)
+    plain = DecisionEvent(990.0 + number, "policy", "pressure", inputs, *sizes, "2 queued", number=number)
     return replace(plain, **other)
 
 
