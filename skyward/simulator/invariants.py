@@ -67,8 +67,9 @@ class Invariants:
     def stepped(self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]) -> None:
         """Check a step before its effects are executed."""
         self._remember(runner.clock.now, message, effects)
-        machines_checks = (self._leaving, self._deadlines, self._leaks)
-        for check in (self._causes, self._sizes, self._budget, self._tasks_end_once, *machines_checks):
+        of_pool = (self._sizes, self._budget, self._tasks_end_once)
+        of_machines = (self._leaving, self._deadlines, self._leaks)
+        for check in (*of_pool, *of_machines, self._causes):
             for rule, what in check(runner, message, effects):
                 raise self._violation(rule, what, runner.clock.now)
 

@@ -110,8 +110,8 @@ def test_lost_node_is_the_cause_of_its_replacement_and_of_its_requeued_tasks() -
     assert replacement.life.history()[-1].endswith(f"QUEUED -> REQUESTED (#{lost})")
     node = world.plane.reconciler.table.assignments[rank].life.history()
     assert node[-2:] == (
-        f"0.000 active -> idle connection closed (#{lost})",
-        f"0.000 idle -> waiting (#{lost})",
+        f"0.000 active -> vacant connection closed (#{lost})",
+        f"0.000 vacant -> waiting (#{lost})",
     )
     (decision,) = [effect.event for effect in effects if isinstance(effect, Decided)]
     assert decision.cause == f"#{lost}: machine {machine} of node 1 lost: connection closed"
