@@ -18,12 +18,13 @@ from skyward.control.act.tasks.task import TaskFuture, Work
 from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.origin import Origin
 from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
-from skyward.simulator.runner import Runner
+from skyward.simulator.runner import Simulation
 from skyward.simulator.scenario import Scenario, one_group
 from skyward.simulator.workload import Distribution, Task
+from skyward.views.projection import project
 from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import encode as encode_value
-from skyward_kernel.projection import changes, encode, project
+from skyward_kernel.encoding import changes, encode
 from skyward_kernel.publisher import Publisher
 
 NODES, TASKS, SLOTS, PRICE, SECONDS = 1000, 10_000, 8, 2.5, 10.0
@@ -45,7 +46,7 @@ class Pool:
         lengths = (BOOT + 2.0 * SECONDS + (n % 800) / 8.0 for n in range(TASKS))
         work = tuple(Task(0.0, seconds) for seconds in lengths)
         groups = one_group(NODES, NODES, SLOTS, PRICE)
-        self._runner = Runner(Scenario(work, groups, boot=Distribution(BOOT)))
+        self._runner = Simulation(Scenario(work, groups, boot=Distribution(BOOT)))
         self._runner.start()
         self._runner.advance(2 * BOOT)
         cell = Origin(7, "cell", "train(lr)")

@@ -1,4 +1,4 @@
-"""Generates the panel's side of the protocol: TypeScript types from the dataclasses of `skyward_kernel.protocol`.
+"""Generates the panel's side of the protocol, in TypeScript, from `skyward_kernel.protocol` and `skyward.views`.
 
     python scripts/panel_types.py
 
@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
+from skyward.views.rows import KEPT, ROWS
+from skyward.views.status import NODE_STATUSES, POOL_STATUSES, TASK_STATUSES, Label
 from skyward_kernel import protocol
-from skyward_kernel.rows import KEPT, ROWS
 
 PATH = Path(__file__).parents[1] / "labextension" / "src" / "protocol.ts"
 
@@ -26,18 +27,35 @@ def typescript() -> str:
     tables = "".join(f"  {table}: {kind.__name__};\n" for table, kind in ROWS.items())
     kept = "".join(f"  {table}: {most},\n" for table, most in KEPT.items())
     parts = [
-        "// Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.\n",
+        "// Made by scripts/panel_types.py from skyward_kernel/protocol.py and skyward/views: change those.\n",
         f"export const VERSION = {protocol.VERSION};\n"
         f"export const STATE_COMM = '{protocol.STATE_COMM}';\n"
         f"export const COMMAND_TARGET = '{protocol.COMMAND_TARGET}';\n"
         f"export const VIEW_TARGET = '{protocol.VIEW_TARGET}';\n",
         "/** Rows that are kept of what only ever grows, for each pool. */\n"
         f"export const KEPT: {{ [table: string]: number }} = {{\n{kept.rstrip().rstrip(',')}\n}};\n",
+        _labels(),
         *(_interface(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES, *protocol.COMMANDS)),
         f"/** The rows of each table. */\nexport interface Tables {{\n{tables}}}\n",
         _union("Message", protocol.MESSAGES),
         _union("Command", protocol.COMMANDS),
     ]
+    return "\n".join(parts)
+
+
+def _labels() -> str:
+    """Return the labels of all statuses."""
+    parts = [_interface(Label)]
+    for name, of, labels in (
+        ("POOL_STATUSES", "PoolRow['status']", POOL_STATUSES),
+        ("NODE_STATUSES", "NodeRow['status']", NODE_STATUSES),
+        ("TASK_STATUSES", "TaskRow['state']", TASK_STATUSES),
+    ):
+        lines = ",\n".join(
+            f"  {status}: {{ word: '{label.word}', icon: '{label.icon}', tone: '{label.tone}' }}"
+            for status, label in labels.items()
+        )
+        parts.append(f"export const {name}: {{ [status in {of}]: Label }} = {{\n{lines}\n}};\n")
     return "\n".join(parts)
 
 
@@ -55,10 +73,12 @@ def _union(name: str, kinds: tuple[type, ...]) -> str:
 def _type(hint: Any) -> str:
     if hint in _PLAIN:
         return _PLAIN[hint]
+    if isinstance(hint, TypeAliasType):
+        return _type(hint.__value__)
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         return " | ".join(f"'{value}'" for value in inner)
-    if origin is UnionType:
+    if origin in (UnionType, Union):
         return " | ".join(map(_type, inner))
     if origin is tuple:
         return f"{_type(inner[0])}[]"

@@ -15,8 +15,8 @@ from typing import Any, Final
 from skyward.errors import SkywardError
 from skyward_kernel.commands import SLOW, CommandHandler, OpenPool, attempt
 from skyward_kernel.decoding import decode
+from skyward_kernel.encoding import encode
 from skyward_kernel.pools import PoolManager
-from skyward_kernel.projection import encode
 from skyward_kernel.protocol import (
     COMMAND_TARGET,
     QUERIES,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from skyward_kernel.rows import OutputRow
+from skyward.views.rows import OutputRow
 
 __all__ = [
     "COMMANDS",
@@ -51,7 +51,7 @@ __all__ = [
     "StopPool",
 ]
 
-VERSION = 4
+VERSION = 5
 STATE_COMM = "skyward.state"
 """Id of the comm that the kernel writes to. It is never opened: the panel listens for its messages."""
 

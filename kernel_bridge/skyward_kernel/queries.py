@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from skyward.errors import UsageError
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
+from skyward.views.rows import KEPT, OutputRow
 from skyward_kernel.pools import PoolManager, compute_fields
 from skyward_kernel.protocol import (
     AskOutput,
@@ -21,7 +22,6 @@ from skyward_kernel.protocol import (
     Shell,
     StartLog,
 )
-from skyward_kernel.rows import KEPT, OutputRow
 
 __all__ = ["QueryHandler", "ReadOptions"]
 
@@ -100,8 +100,8 @@ def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
             found = asking.result().offered
         except TimeoutError:
             raise UsageError(f"The providers did not list their offers within {PATIENCE:.0f} s; try again.") from None
-        offers += [OfferView(str(each.place), each.place.hourly_price) for each in found]
-        nodes, each_costs = specs[0].nodes, found[0].place.hourly_price
+        offers += [OfferView(str(each.source), each.source.hourly_price) for each in found]
+        nodes, each_costs = specs[0].nodes, found[0].source.hourly_price
         fewest, most = fewest + nodes.min, most + nodes.ceiling
         least_cost, most_cost = least_cost + nodes.min * each_costs, most_cost + nodes.ceiling * each_costs
     return Price(id, fewest, most, least_cost, most_cost, tuple(offers))

@@ -3,8 +3,9 @@ import { ICommandPalette, InputDialog } from '@jupyterlab/apputils';
 
 import { NodeRow, PoolRow, TaskRow } from './protocol';
 import { bounds } from './model/equivalent';
-import { nodesInOrder, tasksInOrder, title } from './model/lists';
+import { nodesInOrder, tasksInOrder } from './model/lists';
 import { PanelModel, Translation } from './model/panel';
+import { nodeState } from './model/states';
 import { Actions } from './view/panel';
 
 /** One of the possible arguments of a command. */
@@ -33,7 +34,7 @@ export function addCommands(
     nodesInOrder([...(model.link?.store.rows.nodes.values() ?? [])])
       .filter(fits)
       .map(node => ({
-        label: trans.__('node %1 of %2 (%3)', node.rank, node.pool, node.state === 'waiting' ? node.phase : node.state),
+        label: trans.__('node %1 of %2 (%3)', node.rank, node.pool, nodeState(node, trans).word),
         value: node
       }));
   const pools = (): Choice<PoolRow>[] => model.pools.map(pool => ({ label: pool.name, value: pool }));
@@ -115,7 +116,7 @@ export function addCommands(
     'cancel-task',
     trans.__('Stop a Task…'),
     trans.__('Stop which task?'),
-    () => tasks().map(task => ({ label: `${task.pool} ${task.number}: ${title(task)}`, value: task })),
+    () => tasks().map(task => ({ label: `${task.pool} ${task.number}: ${task.title}`, value: task })),
     task => model.send({ kind: 'cancel-task', pool: task.pool, task: task.number })
   );
   add(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from skyward.errors import SkywardError, SpecError
+from skyward.formatting import duration_text
 
 if TYPE_CHECKING:
     from skyward.simulator import Result, Scenario
@@ -148,7 +149,7 @@ def _scenario(given: argparse.Namespace) -> "Scenario":
     if given.group:
         if single := [o for o in ("nodes", "slots", "price") if getattr(given, o) is not None]:
             raise SpecError(
-                f"--{single[0]} does not go with --group; give it inside the group, as {_EXAMPLES[single[0]]}."
+                f"--{single[0]} cannot be combined with --group; give it inside the group, as {_EXAMPLES[single[0]]}."
             )
         groups = tuple(map(group_of, given.group))
         if len({group.name for group in groups}) < len(groups):
@@ -195,7 +196,7 @@ class _Progress:
     """Progress line on the terminal."""
 
     def __call__(self, result: "Result", left: int) -> None:
-        done = f"{result.policy} took {result.wall_seconds:.1f} s"
+        done = f"{result.policy} took {duration_text(result.wall_seconds)}"
         sys.stderr.write(f"\r\x1b[K{done}; {left} to go" if left else f"\r\x1b[K{done}")
         sys.stderr.flush()
 

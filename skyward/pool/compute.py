@@ -329,7 +329,7 @@ class Compute(RightSide):
         if pool is None or not pool.is_known:
             wanted = [specs[0].nodes for specs in self._groups.values()]
             least, most = sum(nodes.min for nodes in wanted), sum(nodes.ceiling for nodes in wanted)
-            return PoolSnapshot(self.name, "idle" if pool is None else pool.state, "", (), 0, 0, 0, 0, least, most, 0)
+            return PoolSnapshot(self.name, "new" if pool is None else pool.state, "", (), 0, 0, 0, 0, least, most, 0)
         return background.call(pool.snapshot)
 
     def report(self, *, decisions_after: int = 0, output_after: int = 0, tasks: int = 1000) -> PoolReport:

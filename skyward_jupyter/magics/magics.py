@@ -24,13 +24,13 @@ from skyward.views.tables import (
     task_table,
 )
 from skyward_jupyter.display.progress import Progress, meter, opening
-from skyward_jupyter.failures.presentation import presented
+from skyward_jupyter.failures.presentation import short_errors
 from skyward_jupyter.failures.tracebacks import Tracebacks
 from skyward_jupyter.magics.panel import CellMarks
+from skyward_jupyter.options.cell_options import parse_cell, parse_words, split_expression
+from skyward_jupyter.options.config_table import config_text
 from skyward_jupyter.options.option_table import OPTIONS, POOL_OPTIONS, Option, explain
-from skyward_jupyter.options.options import parse_cell, parse_words, split_expression
-from skyward_jupyter.options.reading import count
-from skyward_jupyter.options.shown_config import config_text
+from skyward_jupyter.options.parsers import count
 from skyward_jupyter.options.traits import ConfiguredMagics
 from skyward_jupyter.options.underline import split_line, underlined
 from skyward_jupyter.running.handle import cell_table
@@ -119,7 +119,7 @@ class SkyMagics(ConfiguredMagics):
         appears as it is printed. `%sky up`, `down`, `status`, `pools`, `decisions`, `scale`, `drain`, `logs`, `tasks`,
         `attach`, `reap` and `cancel` manage the pools; `%sky config` shows all settings and their sources.
         """
-        with presented():
+        with short_errors():
             return self._command(line) if cell is None else self._cell(line, cell)
 
     def _cell(self, line: str, cell: str) -> Any:
@@ -143,7 +143,7 @@ class SkyMagics(ConfiguredMagics):
         """
         assert self.shell is not None
         local = {} if local_ns is self.shell.user_ns else dict(local_ns)
-        with presented():
+        with short_errors():
             options_line, code = split_expression(line)
             settings = self._settings
             with underlined("%sky!", options_line):
@@ -152,7 +152,7 @@ class SkyMagics(ConfiguredMagics):
                 return self.help([])
             if not code:
                 raise UsageError("%sky! takes an expression: `%sky! torch.cuda.is_available()`.")
-            return self._runner.run(code, options, settings, gives=True, local=local)
+            return self._runner.run(code, options, settings, returns_value=True, local=local)
 
     def _command(self, line: str) -> Any:
         with underlined("%sky", line):

@@ -8,8 +8,8 @@ from skyward.config import load
 from skyward.control.observe.origin import Origin, current_origin
 from skyward.errors import SpecError, UsageError
 from skyward.providers.protocol import provider_names
+from skyward_jupyter.options.cell_options import parse_words
 from skyward_jupyter.options.option_table import POOL_OPTIONS
-from skyward_jupyter.options.options import parse_words
 from skyward_kernel.bridge import PanelBridge, PoolForm
 from skyward_kernel.protocol import FormField
 

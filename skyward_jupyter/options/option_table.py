@@ -8,7 +8,7 @@ from skyward.accelerators import parse_accelerator
 from skyward.config import load
 from skyward.specs import Image, Nodes, Options
 from skyward.values.validation import FrozenMap
-from skyward_jupyter.options import reading
+from skyward_jupyter.options import parsers as reading
 
 __all__ = ["OPTIONS", "POOL_LABELS", "POOL_OPTIONS", "Option", "explain"]
 

@@ -5,8 +5,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.process.thread_events import ThreadEvent
-from skyward.views.tables import table
-from skyward_jupyter.failures.presentation import interrupted, presented
+from skyward.views.drawing import table
+from skyward_jupyter.failures.presentation import interrupted, short_errors
 
 if TYPE_CHECKING:
     from skyward_jupyter.display.recorder import OutputRecorder
@@ -28,7 +28,7 @@ class CellHandle:
         number: its number in `%sky status`, for `%sky cancel` and `%sky show`.
         pool: name of its pool.
         code: its first line.
-        tape: its recorded output.
+        recorder: its recorded output.
         line: displays its progress and outcome; None if a display cannot be updated, as in a terminal.
     """
 
@@ -63,7 +63,7 @@ class CellHandle:
             TaskError: the cell was stopped, or its node was lost.
             BaseException: the exception of the cell; the names that it had bound by then are bound here.
         """
-        with presented():
+        with short_errors():
             try:
                 over = self._sent.wait(timeout)
             except KeyboardInterrupt:

@@ -20,7 +20,7 @@ def show(pool: "Compute") -> bool:
     Return False if there is no notebook, anywidget is not installed, or the pool is not open.
     """
     shell = _notebook()
-    if shell is None or pool.snapshot().state in ("idle", "closed"):
+    if shell is None or pool.snapshot().state in ("new", "closed"):
         return False
     try:
         from skyward_jupyter.view.widget import show as show_widget

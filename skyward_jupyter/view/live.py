@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from skyward.errors import SkywardError, UsageError
 from skyward.specs import Nodes
+from skyward.views.projection import project
 from skyward_kernel.commands import attempt, scale_or_stop
 from skyward_kernel.decoding import decode
+from skyward_kernel.encoding import changes, encode
 from skyward_kernel.pools import manager_of
-from skyward_kernel.projection import changes, encode, project
 from skyward_kernel.protocol import Answer, Command, Reply, Scale, StopPool
 from skyward_kernel.publisher import Publisher
 

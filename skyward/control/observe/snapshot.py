@@ -163,6 +163,11 @@ class PoolSnapshot:
     lease: float = 0.0
     budget_exhausted: bool = False
 
+    @property
+    def active(self) -> int:
+        """Number of its active nodes."""
+        return sum(node.state == "active" for node in self.nodes)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskView:

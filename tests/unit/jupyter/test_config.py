@@ -12,7 +12,7 @@ from skyward.pool.compute import Compute
 from skyward.specs import Image, Nodes
 from skyward_jupyter.magics.magics import SkyMagics
 from skyward_jupyter.options.option_table import POOL_LABELS
-from skyward_jupyter.options.reading import PLACES
+from skyward_jupyter.options.parsers import PLACES
 from skyward_kernel.pools import PoolManager
 from tests.unit.config.conftest import Write, project, user
 from tests.unit.jupyter.conftest import FakeCompute, Notebook

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import DrainNode, Forget, Keep, Release, SetBudget, Unkept
+from skyward.control.decide.messages import DrainNode, ForgetKept, KeptAdded, ReleaseKept, SetBudget, Unkept
 from skyward.control.decide.plane import undrainable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import KeptLostError, UsageError
@@ -130,7 +130,7 @@ def pool(up: int, least: int = 0, **settings: object) -> World:
 def keep(world: World, node: int, key: str = "a", name: str = "model", keep_for: float = HOUR) -> KeptEntry:
     entry = kept(key, node, name, keep_for=keep_for)
     entry.used_at = world.now
-    world.tell(Keep(entry))
+    world.tell(KeptAdded(entry))
     return entry
 
 
@@ -141,7 +141,7 @@ def use(world: World, node: int, keys: Sequence[str]) -> int:
 
 
 def ranks(world: World) -> list[int]:
-    return sorted(world.plane.reconciler.book.assignments)
+    return sorted(world.plane.reconciler.table.assignments)
 
 
 class TestScalingDown:
@@ -175,7 +175,7 @@ class TestScalingDown:
         world.wait(300)
         world.deliver()
         assert ranks(world) == []
-        assert world.reasons_given[-1].endswith("; model on node 2 is not kept any more")
+        assert world.reasons_given[-1].endswith("; node 2 no longer keeps model")
         assert entry.lost == "node 2 is gone: it is no longer needed"
         assert [effect.entries for effect in world.said if isinstance(effect, Unkept)] == [(entry,)]
 
@@ -203,7 +203,7 @@ class TestScalingDown:
     def test_dropped_value_holds_no_node(self) -> None:
         world = pool(2)
         keep(world, 1)
-        assert world.tell(Release(("a",))) == [Forget(1, ("a",))]
+        assert world.tell(ReleaseKept(("a",))) == [ForgetKept(1, ("a",))]
         world.wait(300)
         world.deliver()
         assert ranks(world) == []
@@ -220,7 +220,7 @@ class TestScalingDown:
         world = pool(3)
         keep(world, 1)
         plane = world.plane
-        why = undrainable(plane.reconciler.book, plane.groups, plane.desired, plane.kept.holding(world.now), 1)
+        why = undrainable(plane.reconciler.table, plane.groups, plane.desired, plane.kept.holding(world.now), 1)
         assert why == "it keeps model: drop that first, with `.drop()` on its handle or `%sky drop`"
         assert world.tell(DrainNode(1)) == []
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.control.act.nodes.offers import Offered
+from skyward.control.act.nodes.offers import SourceOffer
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.providers.protocol import (
     PROVIDER_FIELDS,
@@ -60,7 +60,7 @@ SETTINGS: list[Any] = [
 
 def note(spec: Spec, config: ProviderConfig) -> str:
     place, offer = MachineSource(config.name), Offer("o", InstanceType("m", 1, 1))
-    return "".join(Offered(place, config.create_provider(), spec, offer, config).notes)
+    return "".join(SourceOffer(place, config.create_provider(), spec, offer, config).notes)
 
 
 def test_every_field_is_in_exactly_one_of_the_sets() -> None:

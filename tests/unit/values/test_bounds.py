@@ -17,7 +17,7 @@ from skyward.functions.pending import check_timeout
 from skyward.specs import Needs, Nodes
 from skyward.values import limits
 from skyward.values.validation import shown
-from skyward_jupyter.options import reading
+from skyward_jupyter.options import parsers as reading
 
 CASES: list[tuple[Callable[..., object], str, str]] = [
     (Nodes, "min", "nodes"),

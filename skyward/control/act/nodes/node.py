@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.bootstrap import Facts, PhaseEvent, Plan
 from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
 from skyward.control.act.tasks.task import Work
-from skyward.control.decide.tasks.deadlines import LOOK, UNHEARD, Deadlines
+from skyward.control.decide.tasks.deadlines import CHECK_INTERVAL, UNRESPONSIVE, Deadlines
 from skyward.control.observe.costs import FREE
 from skyward.control.observe.startup import NodeStartup
 from skyward.errors import NodeStartError
@@ -237,7 +237,7 @@ class Node:
 
     def report(self, event: PhaseEvent) -> None:
         """Record progress of the setup of the node's environment."""
-        self.phase = self.boot.heard(event)
+        self.phase = self.boot.on_phase_event(event)
 
     async def _watch(self, worker: WorkerProcess) -> None:
         self._lost(await worker.exited())
@@ -407,10 +407,10 @@ class Node:
         """
         heard, silent = None, 0.0
         while deadlines and self._channel is not None and self._worker is not None:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(CHECK_INTERVAL)
             heard, before = self._channel.heard, heard
-            silent = silent + LOOK if heard == before else 0.0
-            if silent < UNHEARD or not deadlines.overdue(time.monotonic()):
+            silent = silent + CHECK_INTERVAL if heard == before else 0.0
+            if silent < UNRESPONSIVE or not deadlines.overdue(time.monotonic()):
                 continue
             machine_answers = await self._worker.answers()
             late = deadlines.overdue(time.monotonic())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from skyward.control.act.tasks import stopping
-from skyward.control.act.tasks.inputs import Inputs
+from skyward.control.act.tasks.inputs import TaskInputs
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer
 from skyward.control.observe.costs import FREE, SlotPrice
@@ -128,7 +128,7 @@ class TaskFuture[T](Future[T]):
         self._error: BaseException | None = None
         self._stop: Callable[[], None] | None = None
         self._is_running: Callable[[], bool] | None = None
-        self._cancelled_why = ""
+        self._cancelled_why = self._cancelled_subject = ""
         self._is_ending = False
         self._lent = self._asked = False
         self.name = "a task"
@@ -148,9 +148,9 @@ class TaskFuture[T](Future[T]):
         is_running = self._is_running
         return not self.done() and is_running is not None and is_running()
 
-    def end_cancelled(self, why: str) -> None:
-        """End as cancelled, once the work has stopped."""
-        self._cancelled_why = why
+    def end_cancelled(self, why: str, subject: str = "") -> None:
+        """End as cancelled, once the work has stopped; `why` and `subject` as for `TaskCancelledError`."""
+        self._cancelled_why, self._cancelled_subject = why, subject
         self._forget()
         self.members = None
         if super().cancel():
@@ -196,11 +196,14 @@ class TaskFuture[T](Future[T]):
         except CancelledError as error:
             if isinstance(error, TaskCancelledError):
                 raise
-            raise TaskCancelledError(self._cancelled_why) from None
+            raise self._cancelled_error() from None
         except BaseException:
             self = None  # type: ignore[assignment]  # as below
             raise
         return self._give(arrived)
+
+    def _cancelled_error(self) -> TaskCancelledError:
+        return TaskCancelledError(self._cancelled_why, subject=self._cancelled_subject)
 
     def _wait(self, deadline: float | None) -> None:
         """Wait until the work has ended.
@@ -223,7 +226,7 @@ class TaskFuture[T](Future[T]):
             wait([self], stopping.GRACE)
         if not self.done():
             return f"{self.name} was asked to stop, and has not confirmed it yet"
-        return self._cancelled_why.rstrip(".") if self.cancelled() else "the work had ended"
+        return str(self._cancelled_error()).rstrip(".") if self.cancelled() else "the work had ended"
 
     def _give(self, arrived: object, *, own: bool = False) -> T:
         """Return the value of a result, or raise the error of decoding it. `own`: no other task takes the result."""
@@ -462,7 +465,7 @@ class Work:
     is_leaving: bool = False
     coming: int = 0
     left: EncodedResult | None = None
-    inputs: Inputs | None = None
+    inputs: TaskInputs | None = None
     broken: BaseException | None = None
     unwanted: str = ""
     restores: "RemoteResult | None" = None
@@ -498,9 +501,8 @@ class BroadcastWork:
 
     Attributes:
         make: creates the task of a member.
-        done: called with the members, by rank, once all have ended.
-        refused: called with an error if it cannot have members.
-        withdrawn: called with a reason if it was cancelled before it had members.
+        future: its result; it gets an error directly if the broadcast cannot have members.
+        collect: completes `future` from the members, by rank, once all have ended.
         members: its tasks, by rank.
         inputs: futures that it waits for before it starts.
         where: the nodes that it is sent to.
@@ -510,14 +512,13 @@ class BroadcastWork:
     """
 
     make: Callable[[], Work]
-    done: Callable[[dict[int, Work]], None]
-    refused: Callable[[BaseException], None]
-    withdrawn: Callable[[str], None]
+    future: TaskFuture[list[Any]]
+    collect: Callable[[dict[int, Work]], None]
     members: dict[int, Work]
     needs: Needs = NOTHING
     name: str = ""
     retries: Retries = NO_RETRIES
-    inputs: Inputs | None = None
+    inputs: TaskInputs | None = None
     where: Several = ALL
     of_call: "tuple[Kept[Any], ...]" = ()
     number: int = 0
@@ -529,5 +530,5 @@ class BroadcastWork:
         return (*self.of_call, *_kept_of(self.inputs))
 
 
-def _kept_of(inputs: Inputs | None) -> "tuple[Kept[Any], ...]":
+def _kept_of(inputs: TaskInputs | None) -> "tuple[Kept[Any], ...]":
     return () if inputs is None else tuple(handle for value in inputs.arrived for handle in value.kept)

@@ -67,11 +67,11 @@ def test_partial_allocation_is_kept() -> None:
 
 def test_other_source_is_used_during_backoff() -> None:
     spot, on_demand = MachineSource("cloud", "a", market="spot"), MachineSource("cloud", "a", market="on-demand")
-    world = World(Group("default", 1, 1), places={"default": (spot, on_demand)})
+    world = World(Group("default", 1, 1), sources={"default": (spot, on_demand)})
     (request,) = world.tell(Open())
-    assert request == machines.Request("default", spot, (1,))
+    assert request == machines.Launch("default", spot, (1,))
     effects = world.tell(machines.Refused((1,), "no capacity"))
-    assert [effect.place for effect in effects if isinstance(effect, machines.Request)] == [on_demand]
+    assert [effect.source for effect in effects if isinstance(effect, machines.Launch)] == [on_demand]
 
 
 def test_unanswered_request_is_retried_and_then_terminated() -> None:
@@ -79,7 +79,7 @@ def test_unanswered_request_is_retried_and_then_terminated() -> None:
     world.tell(Open())
     (number,) = world.asked
     world.wait(116)
-    assert [e for e in world.said if isinstance(e, machines.Request)] == [world.asked[number]] * 2
+    assert [e for e in world.said if isinstance(e, machines.Launch)] == [world.asked[number]] * 2
     world.wait(120)
     assert number in world.leaving, "a machine that may have been launched is terminated"
 
@@ -123,13 +123,13 @@ def test_duplicate_and_late_messages_change_nothing() -> None:
         machines.Joined(machine),
         machines.Refused((machine,), "late"),
         machines.Failed(machine, "late"),
-        machines.Gone(99),
+        machines.Terminated(99),
         machines.Lost(99, "late"),
     ):
-        before = world.plane.reconciler.book.machines[machine].state
+        before = world.plane.reconciler.table.machines[machine].state
         if not isinstance(message, machines.Failed):
             assert not world.tell(message)
-            assert world.plane.reconciler.book.machines[machine].state == before
+            assert world.plane.reconciler.table.machines[machine].state == before
 
 
 def test_tasks_of_a_failed_group_end_and_others_continue() -> None:
