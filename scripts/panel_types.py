@@ -6,19 +6,30 @@ A test checks that `labextension/src/protocol.ts` is up to date.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
-from skyward.views.rows import KEPT, ROWS
+from skyward.views.rows import KEPT, LOGS, ROWS
 from skyward.views.status import NODE_STATUSES, POOL_STATUSES, TASK_STATUSES, Label
 from skyward_kernel import protocol
 
 PATH = Path(__file__).parents[1] / "labextension" / "src" / "protocol.ts"
 
-_PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null", object: "unknown"}
+_PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null"}
+
+_TABLES = """\
+export type TableName = keyof RowTypes;
+
+/** Rows by table and key; a message may leave out tables. */
+export type Tables = { [T in TableName]?: { [key: string]: RowTypes[T] } };
+
+/** Keys of rows, by table. */
+export type Keys = { [T in TableName]?: string[] };
+"""
+"""The aliases of `protocol` with the row type of each table."""
 
 
 def typescript() -> str:
@@ -33,11 +44,15 @@ def typescript() -> str:
         f"export const COMMAND_TARGET = '{protocol.COMMAND_TARGET}';\n"
         f"export const VIEW_TARGET = '{protocol.VIEW_TARGET}';\n",
         "/** Rows that are kept of what only ever grows, for each pool. */\n"
-        f"export const KEPT: {{ [table: string]: number }} = {{\n{kept.rstrip().rstrip(',')}\n}};\n",
+        f"export const KEPT = {{\n{kept.rstrip().rstrip(',')}\n}} as const;\n\n"
+        f"export const LOGS = [{', '.join(map(repr, LOGS))}] as const;\n",
         _labels(),
-        *(_interface(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES, *protocol.COMMANDS)),
-        f"/** The rows of each table. */\nexport interface Tables {{\n{tables}}}\n",
+        *(_alias(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES, *protocol.COMMANDS)),
+        f"/** The type of the rows of each table. */\nexport type RowTypes = {{\n{tables}}};\n\n"
+        f"export const TABLES = [\n  {_names(ROWS)}\n] as const;\n",
+        _TABLES,
         _union("Message", protocol.MESSAGES),
+        f"export const MESSAGE_KINDS = [{', '.join(map(_kind, protocol.MESSAGES))}] as const;\n",
         _union("Command", protocol.COMMANDS),
     ]
     return "\n".join(parts)
@@ -45,7 +60,7 @@ def typescript() -> str:
 
 def _labels() -> str:
     """Return the labels of all statuses."""
-    parts = [_interface(Label)]
+    parts = [_alias(Label)]
     for name, of, labels in (
         ("POOL_STATUSES", "PoolRow['status']", POOL_STATUSES),
         ("NODE_STATUSES", "NodeRow['status']", NODE_STATUSES),
@@ -59,11 +74,20 @@ def _labels() -> str:
     return "\n".join(parts)
 
 
-def _interface(kind: type) -> str:
+def _names(names: Iterable[str]) -> str:
+    return ",\n  ".join(map(repr, names))
+
+
+def _alias(kind: type) -> str:
     hints = get_type_hints(kind)
     lines = "".join(f"  {each.name}: {_type(hints[each.name])};\n" for each in fields(kind))
     doc = " ".join((kind.__doc__ or "").split())
-    return f"/** {doc} */\nexport interface {kind.__name__} {{\n{lines}}}\n"
+    # An alias, unlike an interface, is assignable to the JSON types of Lumino.
+    return f"/** {doc} */\nexport type {kind.__name__} = {{\n{lines}}};\n"
+
+
+def _kind(message: type) -> str:
+    return repr(next(each.default for each in fields(message) if each.name == "kind"))
 
 
 def _union(name: str, kinds: tuple[type, ...]) -> str:
@@ -74,7 +98,7 @@ def _type(hint: Any) -> str:
     if hint in _PLAIN:
         return _PLAIN[hint]
     if isinstance(hint, TypeAliasType):
-        return _type(hint.__value__)
+        return hint.__name__ if hint in (protocol.Tables, protocol.Keys) else _type(hint.__value__)
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         return " | ".join(f"'{value}'" for value in inner)

@@ -32,6 +32,15 @@ LONG = 600
 BANNED_OPENINGS = ("What", "Whether", "Who", "Whose", "How", "Where", "When", "Why", "Which", "Twice")
 """First words of docstrings that are neither an imperative nor a noun phrase."""
 
+BANNED_NAMES = frozenset(
+    {
+        *("Answering", "Arrivals", "Boots", "CarryOut", "Floor", "Fund", "Harvest", "Heard", "Hearing", "Holdings"),
+        *("Holds", "KeptValue", "MachineBook", "Opener", "Place", "Roll", "Seat", "SentCell", "Shown", "Spread"),
+        *("Spreading", "Tape", "TroubleView", "blame", "brisk", "broke", "heard", "here", "to_the_end", "unfit"),
+    }
+)
+"""Names that were replaced by the field's terms (`docs/glossary.md`): of modules, classes, functions and fields."""
+
 _EXCUSED = re.compile(r"#.*\bcircular: \w+")
 
 
@@ -237,6 +246,23 @@ def banned_openings() -> list[str]:
     ]
 
 
+def banned_names() -> list[str]:
+    """Return definitions of modules, classes, functions and fields with a banned name."""
+    found = [f"module {module}" for module in modules() if module.rpartition(".")[2] in BANNED_NAMES]
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    pass
+                case ast.AnnAssign(target=ast.Name(id=name)) | ast.TypeAlias(name=ast.Name(id=name)):
+                    pass
+                case _:
+                    continue
+            if name in BANNED_NAMES:
+                found.append(f"{module}, line {node.lineno}: {name}")
+    return found
+
+
 def crowded_rooms() -> list[str]:
     """Return rooms with more modules than one idea needs."""
     return [f"{room}: {count} files" for room, count in sorted(rooms().items()) if count > MOST_FILES]
@@ -262,6 +288,7 @@ def main() -> int:
         ("Imports that CONTRIBUTING.md does not allow", forbidden_imports()),
         ("Circles", [" <-> ".join(circle) for circle in circles()]),
         ("Docstrings that open with a banned word", banned_openings()),
+        ("Banned names", banned_names()),
     ):
         print(f"{title}: {len(found)}")
         for each in found[:20]:

@@ -35,6 +35,7 @@ __all__ = [
     "Delta",
     "Drain",
     "FormField",
+    "Keys",
     "NewPool",
     "OfferView",
     "Price",
@@ -49,6 +50,7 @@ __all__ = [
     "StartLog",
     "StopAll",
     "StopPool",
+    "Tables",
 ]
 
 VERSION = 5
@@ -60,6 +62,12 @@ COMMAND_TARGET = "skyward.command"
 
 VIEW_TARGET = "skyward.view"
 """Target of the comm that the live view of a pool writes to, in front ends that support subshells."""
+
+type Tables = Mapping[str, Mapping[str, Mapping[str, object]]]
+"""Encoded rows by table and key. In TypeScript, each table has the type of its row: see `rows.ROWS`."""
+
+type Keys = Mapping[str, tuple[str, ...]]
+"""Keys of rows, by table."""
 
 # Parts of messages.
 
@@ -94,7 +102,7 @@ class Snapshot:
 
     session: str
     seq: int
-    tables: Mapping[str, Mapping[str, Mapping[str, object]]]
+    tables: Tables
     form: tuple[FormField, ...] = ()
     version: int = VERSION
     kind: Literal["snapshot"] = "snapshot"
@@ -106,8 +114,8 @@ class Delta:
 
     session: str
     seq: int
-    tables: Mapping[str, Mapping[str, Mapping[str, object]]]
-    gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tables: Tables
+    gone: Keys = field(default_factory=dict)
     version: int = VERSION
     kind: Literal["delta"] = "delta"
 

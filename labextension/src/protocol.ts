@@ -6,18 +6,20 @@ export const COMMAND_TARGET = 'skyward.command';
 export const VIEW_TARGET = 'skyward.view';
 
 /** Rows that are kept of what only ever grows, for each pool. */
-export const KEPT: { [table: string]: number } = {
+export const KEPT = {
   decisions: 200,
   points: 450,
   output: 200
-};
+} as const;
+
+export const LOGS = ['decisions', 'points', 'output'] as const;
 
 /** Label of a status: an icon and a word, never colour alone. */
-export interface Label {
+export type Label = {
   word: string;
   icon: string;
   tone: 'good' | 'busy' | 'bad' | 'quiet';
-}
+};
 
 export const POOL_STATUSES: { [status in PoolRow['status']]: Label } = {
   new: { word: 'not open', icon: '○', tone: 'quiet' },
@@ -49,7 +51,7 @@ export const TASK_STATUSES: { [status in TaskRow['state']]: Label } = {
 };
 
 /** A pool: its lifecycle `state`, and its `status` in views. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then. `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done. */
-export interface PoolRow {
+export type PoolRow = {
   name: string;
   state: 'new' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
   status: 'new' | 'starting' | 'ready' | 'failing' | 'budget_reached' | 'stopping' | 'closed';
@@ -72,10 +74,10 @@ export interface PoolRow {
   accelerators: string;
   lease: number;
   budget_exhausted: boolean;
-}
+};
 
 /** A node, by the number of its machine: its lifecycle `state`, and its `status` in views. `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. */
-export interface NodeRow {
+export type NodeRow = {
   pool: string;
   machine: number;
   rank: number;
@@ -93,10 +95,10 @@ export interface NodeRow {
   usual: number | null;
   terminal_access: '' | 'here' | 'ssh' | 'exec';
   kept: string[];
-}
+};
 
 /** A node that failed to start, by its rank: the phase, the reason, and the last lines that it printed. Unless `gave_up`, the start is retried at `retry_at`, or is being retried now if that is None: attempt number `attempt` of `attempts` (0: unlimited). */
-export interface StartupFailureRow {
+export type StartupFailureRow = {
   pool: string;
   rank: number;
   group: string;
@@ -108,10 +110,10 @@ export interface StartupFailureRow {
   attempts: number;
   retry_at: number | null;
   gave_up: boolean;
-}
+};
 
 /** Utilization of a node, from 0 to 1; None, or no row at all, if unknown. `memory_bytes`, `gpu_bytes`: used memory of the node and of its GPUs, rounded. `memory_total`: bytes. */
-export interface GaugeRow {
+export type GaugeRow = {
   pool: string;
   machine: number;
   cpu: number | null;
@@ -121,10 +123,10 @@ export interface GaugeRow {
   gpu_bytes: number | null;
   memory_bytes: number | null;
   memory_total: number | null;
-}
+};
 
 /** A task. `title`: its function, or the first line of its cell. `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is true if the cell ran in a previous kernel. `cost`: USD, 0 until the task has ended. */
-export interface TaskRow {
+export type TaskRow = {
   pool: string;
   number: number;
   title: string;
@@ -141,10 +143,10 @@ export interface TaskRow {
   cell_id: string;
   code: string;
   former: boolean;
-}
+};
 
 /** A scaling decision, with its inputs. */
-export interface DecisionRow {
+export type DecisionRow = {
   pool: string;
   number: number;
   at: number;
@@ -164,10 +166,10 @@ export interface DecisionRow {
   idle_for: number;
   spent: number;
   per_hour: number;
-}
+};
 
 /** A point of the chart: the pool at one time. */
-export interface PointRow {
+export type PointRow = {
   pool: string;
   number: number;
   at: number;
@@ -175,20 +177,20 @@ export interface PointRow {
   running: number;
   desired: number;
   current: number;
-}
+};
 
 /** A piece of the output of a node; `task` is 0 for the node itself. */
-export interface OutputRow {
+export type OutputRow = {
   pool: string;
   number: number;
   node: number;
   task: number;
   stream: 'stdout' | 'stderr';
   text: string;
-}
+};
 
 /** Cost of the tasks of a cell in a pool so far, USD. `tasks`: number of its tasks, without the queued ones. `former`: true if the cell ran in a previous kernel. */
-export interface CellRow {
+export type CellRow = {
   pool: string;
   cell: number;
   cell_id: string;
@@ -196,10 +198,10 @@ export interface CellRow {
   former: boolean;
   tasks: number;
   cost: number;
-}
+};
 
 /** An orphaned pool, by its id. Its nodes terminate by themselves at `ends_at`, or once their tasks are done. `attachable`: it has nodes that can be attached to. */
-export interface OrphanRow {
+export type OrphanRow = {
   id: string;
   name: string;
   host: string;
@@ -209,54 +211,54 @@ export interface OrphanRow {
   seen_at: number;
   ends_at: number;
   attachable: boolean;
-}
+};
 
 /** An option of `%sky up`, for the form of a new pool. */
-export interface FormField {
+export type FormField = {
   flag: string;
   metavar: string;
   help: string;
   choices: string[];
   takes: string;
-}
+};
 
 /** A matching offer and its price, USD per hour. */
-export interface OfferView {
+export type OfferView = {
   place: string;
   per_hour: number;
-}
+};
 
 /** All rows. `session` is unique to the kernel process. */
-export interface Snapshot {
+export type Snapshot = {
   session: string;
   seq: number;
-  tables: { [key: string]: { [key: string]: { [key: string]: unknown } } };
+  tables: Tables;
   form: FormField[];
   version: number;
   kind: 'snapshot';
-}
+};
 
 /** Changes since message `seq - 1`: new and changed rows, and keys of removed rows. */
-export interface Delta {
+export type Delta = {
   session: string;
   seq: number;
-  tables: { [key: string]: { [key: string]: { [key: string]: unknown } } };
-  gone: { [key: string]: string[] };
+  tables: Tables;
+  gone: Keys;
   version: number;
   kind: 'delta';
-}
+};
 
 /** Reply to a command: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user. */
-export interface Answer {
+export type Answer = {
   id: string;
   state: 'heard' | 'done' | 'refused';
   text: string;
   version: number;
   kind: 'answer';
-}
+};
 
 /** Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference. */
-export interface Price {
+export type Price = {
   id: string;
   min: number;
   max: number;
@@ -265,142 +267,142 @@ export interface Price {
   offers: OfferView[];
   version: number;
   kind: 'price';
-}
+};
 
 /** Reply to `AskShell`: the folder of the terminal, and the command line to run in it; either may be empty. */
-export interface Shell {
+export type Shell = {
   id: string;
   folder: string;
   line: string;
   version: number;
   kind: 'shell';
-}
+};
 
 /** Reply to `AskOutput`: the latest output. */
-export interface Printed {
+export type Printed = {
   id: string;
   rows: OutputRow[];
   version: number;
   kind: 'printed';
-}
+};
 
 /** Reply to `AskStartLog`: the startup log of a node; `over` if the node is not starting any more. */
-export interface StartLog {
+export type StartLog = {
   id: string;
   text: string;
   over: boolean;
   version: number;
   kind: 'start-log';
-}
+};
 
 /** Send a snapshot. */
-export interface Refresh {
+export type Refresh = {
   id: string;
   kind: 'refresh';
-}
+};
 
 /** Cancel a task: `%sky cancel --task N --pool NAME`. */
-export interface CancelTask {
+export type CancelTask = {
   id: string;
   pool: string;
   task: number;
   kind: 'cancel-task';
-}
+};
 
 /** Cancel all tasks of a cell: `%sky cancel --cell N`. */
-export interface CancelCell {
+export type CancelCell = {
   id: string;
   cell: number;
   kind: 'cancel-cell';
-}
+};
 
 /** Change the bounds of a pool: `%sky scale NAME MIN:MAX`. */
-export interface Scale {
+export type Scale = {
   id: string;
   pool: string;
   min: number;
   max: number;
   kind: 'scale';
-}
+};
 
 /** Let a node finish its tasks, then terminate it: `%sky drain NAME NODE`. */
-export interface Drain {
+export type Drain = {
   id: string;
   pool: string;
   node: number;
   kind: 'drain';
-}
+};
 
 /** Close a pool and terminate its machines: `%sky down NAME`. */
-export interface StopPool {
+export type StopPool = {
   id: string;
   pool: string;
   kind: 'stop-pool';
-}
+};
 
 /** Close all pools and terminate their machines: `%sky down --all`. */
-export interface StopAll {
+export type StopAll = {
   id: string;
   kind: 'stop-all';
-}
+};
 
 /** Open a pool: `%sky up NAME OPTIONS`; `options` has the texts of the values by flag. */
-export interface NewPool {
+export type NewPool = {
   id: string;
   name: string;
   options: { [key: string]: string };
   kind: 'new-pool';
-}
+};
 
 /** Attach to the orphaned pool of another process: `%sky attach NAME`. */
-export interface Attach {
+export type Attach = {
   id: string;
   pool: string;
   kind: 'attach';
-}
+};
 
 /** Terminate the machines of an orphaned pool, by its id: `%sky reap ID`. */
-export interface Reap {
+export type Reap = {
   id: string;
   pool: string;
   kind: 'reap';
-}
+};
 
 /** Estimate the cost of `NewPool` with these options; nothing is started. Answered with `Price`. */
-export interface AskPrice {
+export type AskPrice = {
   id: string;
   name: string;
   options: { [key: string]: string };
   kind: 'ask-price';
-}
+};
 
 /** Request the command that opens a terminal on a node. Answered with `Shell`. */
-export interface AskShell {
+export type AskShell = {
   id: string;
   pool: string;
   node: number;
   kind: 'ask-shell';
-}
+};
 
 /** Request the latest output of a node or a task; None for any. Answered with `Printed`. */
-export interface AskOutput {
+export type AskOutput = {
   id: string;
   pool: string;
   node: number | null;
   task: number | null;
   kind: 'ask-output';
-}
+};
 
 /** Request the logs of the last starts of a node: `%sky logs NAME NODE`. Answered with `StartLog`. */
-export interface AskStartLog {
+export type AskStartLog = {
   id: string;
   pool: string;
   node: number;
   kind: 'ask-start-log';
-}
+};
 
-/** The rows of each table. */
-export interface Tables {
+/** The type of the rows of each table. */
+export type RowTypes = {
   pools: PoolRow;
   nodes: NodeRow;
   startup_failures: StartupFailureRow;
@@ -411,7 +413,28 @@ export interface Tables {
   output: OutputRow;
   cells: CellRow;
   orphans: OrphanRow;
-}
+};
+
+export const TABLES = [
+  'pools',
+  'nodes',
+  'startup_failures',
+  'gauges',
+  'tasks',
+  'decisions',
+  'points',
+  'output',
+  'cells',
+  'orphans'
+] as const;
+
+export type TableName = keyof RowTypes;
+
+/** Rows by table and key; a message may leave out tables. */
+export type Tables = { [T in TableName]?: { [key: string]: RowTypes[T] } };
+
+/** Keys of rows, by table. */
+export type Keys = { [T in TableName]?: string[] };
 
 export type Message =
   | Snapshot
@@ -421,6 +444,8 @@ export type Message =
   | Shell
   | Printed
   | StartLog;
+
+export const MESSAGE_KINDS = ['snapshot', 'delta', 'answer', 'price', 'shell', 'printed', 'start-log'] as const;
 
 export type Command =
   | Refresh

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.link.adapters.book import GroupRequirements
+from skyward.link.adapters.registry import GroupRequirements
 from skyward.link.adapters.server import AdapterServer
 from skyward.providers.protocol import Instance
 from skyward.values.needs import Needs

@@ -12,6 +12,7 @@ from tests.house import (
     PACKAGES,
     Import,
     all_imports,
+    banned_names,
     circles,
     crowded_rooms,
     forbidden_imports,
@@ -75,6 +76,11 @@ def test_modules_import_in_no_circle() -> None:
 
 def test_rooms_are_not_crowded() -> None:
     found = crowded_rooms()
+    assert not found, listed(found)
+
+
+def test_names_are_the_terms_of_the_field() -> None:
+    found = banned_names()
     assert not found, listed(found)
 
 

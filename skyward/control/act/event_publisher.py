@@ -69,7 +69,7 @@ class EventPublisher:
         self._ranks: dict[int, int] = {}
         self._draining: set[int] = set()
         self._per_hour = 0.0
-        self._broke = False
+        self._budget_was_exhausted = False
         self._now = 0.0
         startups.on_phase = self._phase
 
@@ -133,9 +133,9 @@ class EventPublisher:
         if ledger.per_hour != self._per_hour:
             self._per_hour = ledger.per_hour
             self._emit(events.CostChanged, ledger.spent(now), ledger.per_hour)
-        if self._control.budget_exhausted != self._broke:
-            self._broke = self._control.budget_exhausted
-            if self._broke and ledger.budget is not None:
+        if self._control.budget_exhausted != self._budget_was_exhausted:
+            self._budget_was_exhausted = self._control.budget_exhausted
+            if self._budget_was_exhausted and ledger.budget is not None:
                 self._emit(events.BudgetReached, ledger.spent(now), ledger.budget)
 
     def publish_waiting(self, work: Work) -> None:

@@ -9,8 +9,8 @@ from skyward.control.act.tasks.task import BroadcastWork, Work
 from skyward.control.decide import messages as plane
 from skyward.errors import KeptLostError, NoGroupFitsError, UsageError
 from skyward.formatting import joined, nodes_text
-from skyward.kept.book import KeptEntry, check_nodes, nodes_for, nodes_of_all
 from skyward.kept.handles import forget, note
+from skyward.kept.registry import KeptEntry, check_nodes, nodes_for, nodes_of_all
 from skyward.process import background
 from skyward.process.forked import is_forked
 from skyward.wire.protocol.messages import ForgetValues

@@ -47,7 +47,7 @@ from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
-from skyward.wire.protocol.messages import NOTHING_LEFT, Blob, Credit, Drop, NodeReport
+from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, Blob, Credit, Drop, NodeReport
 
 if TYPE_CHECKING:
     from skyward.events.metrics import NodeMetrics
@@ -572,7 +572,7 @@ class Pool:
         as_is = work is not None and work.as_is and not recall
         if node is not None and not node.stop_task(task, recall=recall, as_is=as_is):
             if outcome == "cancelled":
-                self._arrived[task] = EncodedResult(NOTHING_LEFT)
+                self._arrived[task] = EncodedResult(NO_PARTIAL_RESULT)
             asyncio.get_running_loop().call_soon(self.tell, tasks.Ended(task, rank, outcome, 0.0))
 
     def delivered(self, task: int) -> None:
@@ -659,7 +659,7 @@ class Pool:
     def drain(self, rank: int) -> str:
         """Drain and remove a node, which makes the pool smaller. Return the reason if it is refused; else empty."""
         ready = self._ready()
-        kept = ready.kept.holding(_now())
+        kept = ready.kept.busy_nodes(_now())
         reason = undrainable(ready.reconciler.table, ready.groups, ready.desired, kept, rank)
         self.tell(plane.DrainNode(rank))
         return reason

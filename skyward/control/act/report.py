@@ -90,7 +90,7 @@ def view(
 def _kept(plane: ControlPlane, rank: int, since: float) -> tuple[KeptView, ...]:
     return tuple(
         KeptView(each.key, each.name, each.info.kind, each.info.nbytes, rank, each.until + since, each.users > 0)
-        for each in plane.kept.of(rank)
+        for each in plane.kept.on_node(rank)
     )
 
 

@@ -7,7 +7,7 @@ from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.effect import CausedEffect
 from skyward.events.decisions import DecisionEvent
-from skyward.kept.book import KeptEntry
+from skyward.kept.registry import KeptEntry
 from skyward.scaling.snapshot import Demand
 
 __all__ = [

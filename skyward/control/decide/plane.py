@@ -37,7 +37,7 @@ from skyward.control.decide.tasks.manager import TaskManager
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.formatting import money_text
-from skyward.kept.book import KeptRegistry
+from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot, Staying
 from skyward.values.needs import NOTHING, Needs
@@ -136,7 +136,7 @@ class ControlPlane:
             case Resize(bounds):
                 self._resize(bounds, now, effects)
             case DrainNode(rank):
-                kept = self.kept.holding(now)
+                kept = self.kept.busy_nodes(now)
                 if after := after_drain(self.reconciler.table, self.groups, self.desired, kept, rank):
                     self._decide("user", after, f"node {rank} is drained", now, effects, drain=rank)
             case SetFloor(demands):
@@ -222,13 +222,13 @@ class ControlPlane:
             users = tuple(effect.task for effect in effects if isinstance(effect, tasks.Member))
         for task in users:
             self._uses[task] = message.kept
-            self.kept.began(message.kept, now)
+            self.kept.task_submitted(message.kept, now)
 
     def _end_uses(self, effects: list[PlaneEffect], now: float) -> None:
         """Record the end of tasks that used kept values."""
         for effect in effects:
             if isinstance(effect, tasks.Settle):
-                self.kept.ended(self._uses.pop(effect.task, ()), now)
+                self.kept.task_ended(self._uses.pop(effect.task, ()), now)
 
     def _wake(self, needs: Needs, reason: str, now: float, effects: list[PlaneEffect]) -> None:
         """Launch a node that can hold `needs`, for a pool that has none."""
@@ -243,7 +243,7 @@ class ControlPlane:
     def _reconcile(self, message: machines.ReconcilerMessage, now: float, effects: list[PlaneEffect]) -> None:
         before = dict(self.desired)
         self.reconciler.may_empty = self.budget_exhausted or not any(group.min for group in self.groups.values())
-        self.reconciler.keeping = frozenset(self.kept.holding(now))
+        self.reconciler.keeping = frozenset(self.kept.busy_nodes(now))
         for effect in self.reconciler.handle(message, now, self.handled):
             match effect:
                 case machines.NodeGone():
@@ -256,7 +256,7 @@ class ControlPlane:
             effects.append(effect)
             match effect:
                 case machines.NodeGone(rank, reason, _, machine):
-                    if gone := self.kept.leave(rank, reason):
+                    if gone := self.kept.node_lost(rank, reason):
                         effects.append(Unkept(rank, machine, gone, reason, cause=self.handled))
                 case machines.Activate(machine, rank, group):
                     self._draining.discard(rank)
@@ -418,7 +418,7 @@ class ControlPlane:
     def staying(self, now: float) -> dict[str, Staying]:
         """Return the nodes that scaling down keeps, by group; the head stays while any node does."""
         texts: dict[str, dict[int, str]] = {}
-        for rank, names in self.kept.holding(now).items():
+        for rank, names in self.kept.busy_nodes(now).items():
             if (seat := self.reconciler.table.assignments.get(rank)) is not None:
                 texts.setdefault(seat.machine.group, {})[rank] = f"node {rank} keeps {names}"
         head = self.reconciler.table.assignments.get(0)

@@ -211,6 +211,6 @@ def test_environment_of_a_worker() -> None:
     ready, _, _ = run(Step([READY]))
     assert worker_environment(PLAN, ready) == {
         "A": "b",
-        "SKYWARD_USES": f"{ready.directory}/used/{PLAN.image_hash}",
+        "SKYWARD_LOCKS": f"{ready.directory}/used/{PLAN.image_hash}",
     }
     assert PLAN.includes == Includes()

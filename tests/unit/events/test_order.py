@@ -16,8 +16,8 @@ from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.observe.startup import StartupTracker
 from skyward.events.bus import EventBus
-from skyward.kept.book import KeptEntry
 from skyward.kept.keep import KeptInfo
+from skyward.kept.registry import KeptEntry
 from skyward.scaling.snapshot import Group
 from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import Outgoing

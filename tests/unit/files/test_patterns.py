@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from skyward.files.disk import below, matching
-from skyward.files.patterns import Excludes, Glob, aside, is_relative
+from skyward.files.disk import list_files, matching
+from skyward.files.patterns import Excludes, Glob, is_relative, version_name
 
 pytestmark = pytest.mark.unit
 
@@ -71,7 +71,7 @@ def test_cyclic_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "data/self").symlink_to(tmp_path / "data")
     (tmp_path / "data/nowhere").symlink_to(tmp_path / "not there")
     assert sorted(matching(str(tmp_path), Glob("**"))) == ["data/a", "data/link"]
-    assert sorted(below(str(tmp_path), "data", Excludes())) == ["data/a", "data/link"]
+    assert sorted(list_files(str(tmp_path), "data", Excludes())) == ["data/a", "data/link"]
     assert sorted(matching(str(tmp_path), Glob("data/self/a"))) == ["data/self/a"]
 
 
@@ -82,11 +82,13 @@ def test_excludes_of_a_folder(tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     excludes = Excludes((*Excludes().patterns, "*.ckpt", "data/x"))
-    assert sorted(below(str(tmp_path), ".", excludes)) == kept
+    assert sorted(list_files(str(tmp_path), ".", excludes)) == kept
     assert excludes.skip_any("a/__pycache__/b.pyc")
     assert excludes.skip_any("data/x")
     assert not excludes.skip_any("data/a.csv")
-    assert sorted(below(str(tmp_path), "deep", excludes)) == []  # patterns with "/" are compared from the folder itself
+    assert (
+        sorted(list_files(str(tmp_path), "deep", excludes)) == []
+    )  # patterns with "/" are compared from the folder itself
 
 
 @pytest.mark.parametrize(
@@ -94,5 +96,5 @@ def test_excludes_of_a_folder(tmp_path: Path) -> None:
     [("a.png", "a.node0.png"), ("out/a.png", "out/a.node0.png"), ("LICENSE", "LICENSE.node0"), (".env", ".env.node0")],
 )
 def test_name_for_another_version_of_a_file(path: str, other: str) -> None:
-    assert aside(path, "node0") == other
-    assert aside("a.png", "node0", 2) == "a.node0-2.png"
+    assert version_name(path, "node0") == other
+    assert version_name("a.png", "node0", 2) == "a.node0-2.png"

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from scripts.panel_build import FOLDER, NOTE, digest
 from scripts.panel_types import PATH, typescript
 from skyward.errors import UsageError
+from skyward.wire.protocol.decoding import LONGEST
 from skyward_jupyter.magics.panel import open_pool, read_options
 from skyward_kernel.commands import CommandHandler
-from skyward_kernel.decoding import LONGEST, decode
+from skyward_kernel.decoding import decode
 from skyward_kernel.pools import PoolManager
 from skyward_kernel.protocol import (
     COMMANDS,
@@ -112,16 +113,16 @@ def test_command_with_one_invalid_field_is_refused_or_well_typed(command: Comman
         ([], "Invalid message: not a JSON object."),
         ({}, "Unknown command 'None'."),
         ({"kind": "explode", "id": "1"}, "Unknown command 'explode'."),
-        ({"kind": "drain", "id": "1", "pool": "p"}, "Command drain: missing field 'node'."),
-        ({"kind": "drain", "id": "1", "pool": "p", "node": True}, "Command drain: invalid value for field 'node'."),
-        ({"kind": "drain", "id": "1", "pool": "p", "node": "3"}, "Command drain: invalid value for field 'node'."),
+        ({"kind": "drain", "id": "1", "pool": "p"}, "Invalid message: Drain lacks field 'node'."),
+        ({"kind": "drain", "id": "1", "pool": "p", "node": True}, "Invalid message: Drain.node is not a whole number"),
+        ({"kind": "drain", "id": "1", "pool": "p", "node": "3"}, "Invalid message: Drain.node is not a whole number"),
         (
             {"kind": "stop-pool", "id": "1", "pool": "x" * (LONGEST + 1)},
-            "Command stop-pool: invalid value for field 'pool'.",
+            "Invalid message: StopPool.pool is not a text of at most 10000 characters.",
         ),
         (
             {"kind": "new-pool", "id": "1", "name": "p", "options": {"--nodes": 2}},
-            "Command new-pool: invalid value for field 'options'.",
+            "Invalid message: a value in NewPool.options is not a text of at most 10000 characters.",
         ),
     ],
 )

@@ -79,6 +79,6 @@ def test_copy_without_free_memory_raises_with_advice(monkeypatch: pytest.MonkeyP
     def none(_: int) -> memoryview:
         raise MemoryError
 
-    monkeypatch.setattr(copies, "room", none)
+    monkeypatch.setattr(copies, "allocate", none)
     with pytest.raises(TooLargeError, match=r"Not enough memory here for a copy of 9.0 MiB.*`f\(x\) >> pool`"):
         unchanging(flat(np.ones(SIZE, dtype=np.uint8)))

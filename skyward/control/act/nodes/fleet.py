@@ -130,7 +130,7 @@ class Fleet:
     def _end_stray(self, machine: int, node: Node) -> None:
         """End the worker of a closed node that was unreachable, as soon as its machine can be reached again."""
         if node.stray:
-            self._strays.spawn(self._owners[machine].end_stray(node))
+            self._strays.spawn(self._owners[machine].end_orphan(node))
 
     async def _end_strays(self) -> None:
         """Wait up to `STRAYS_WITHIN` for unreachable machines, so that a short outage leaves no worker behind."""

@@ -29,7 +29,7 @@ from skyward.control.observe.startup import StartupTracker
 from skyward.errors import ProvisioningError, SkywardError
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.link.connection.programs import ClientShell
-from skyward.link.ssh.worker import end_stray
+from skyward.link.ssh.worker import end_orphan
 from skyward.offers import reason_of
 from skyward.providers.protocol import Access, Cluster, ExecAccess, Instance, LocalAccess, SSHAccess
 from skyward.scaling.snapshot import Group
@@ -397,11 +397,11 @@ class Launcher:
     def _spec_of(self, instance: Instance) -> Spec:
         return self._offers[self._instances[instance.id]].spec
 
-    def end_stray(self, node: Node) -> Coroutine[Any, Any, None]:
+    def end_orphan(self, node: Node) -> Coroutine[Any, Any, None]:
         """Return a coroutine that ends a worker whose machine was unreachable, once that can be reached again."""
         access = node.instance.access
         assert isinstance(access, SSHAccess)
-        return end_stray(access, node.stray, self._spec_of(node.instance).ttl)
+        return end_orphan(access, node.stray, self._spec_of(node.instance).ttl)
 
     async def terminate(self, instance: Instance) -> None:
         """Terminate one machine. Idempotent."""

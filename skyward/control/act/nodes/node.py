@@ -24,7 +24,7 @@ from skyward.link.blob_inventory import BlobInventory
 from skyward.link.bulk import BulkPath, NodeFullError
 from skyward.link.channel import Channel
 from skyward.link.connection.hello import WorkerProcess
-from skyward.link.launch import enter_worker, start_worker
+from skyward.link.launch import attach_worker, start_worker
 from skyward.link.ssh.worker import OrphanWorkerError
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.providers.protocol import Instance, LocalAccess, SSHAccess
@@ -169,7 +169,7 @@ class Node:
         ours, theirs = await asyncio.to_thread(passes, self._purpose, self._seed)  # the first call loads a library
         own = {"SKYWARD_NODE_ID": str(self.rank), PASS_VARIABLE: theirs.write()}
         if self.standing is not None:
-            self._worker = await enter_worker(access, self.standing, min(within, ENTER_WITHIN))
+            self._worker = await attach_worker(access, self.standing, min(within, ENTER_WITHIN))
         else:
             try:
                 self._worker = await start_worker(access, {**environment, **own}, within, plan, self.report)
@@ -408,13 +408,13 @@ class Node:
         heard, silent = None, 0.0
         while deadlines and self._channel is not None and self._worker is not None:
             await asyncio.sleep(CHECK_INTERVAL)
-            heard, before = self._channel.heard, heard
+            heard, before = self._channel.last_message_at, heard
             silent = silent + CHECK_INTERVAL if heard == before else 0.0
             if silent < UNRESPONSIVE or not deadlines.overdue(time.monotonic()):
                 continue
             machine_answers = await self._worker.answers()
             late = deadlines.overdue(time.monotonic())
-            if machine_answers and late and self._channel.heard == heard and self._closing is None:
+            if machine_answers and late and self._channel.last_message_at == heard and self._closing is None:
                 reason = "it did not answer, and a task on it was past its timeout or told to stop"
                 if self.on_overdue is not None:
                     self.on_overdue(self, late, reason)

@@ -246,8 +246,8 @@ class TaskFuture[T](Future[T]):
         self._asked = True
         if not self.done():
             bell = ThreadEvent()
-            ended = bell.rung()
-            self.when_over(bell.ring)
+            ended = bell.next_notification()
+            self.when_over(bell.notify)
             try:
                 yield from ended
             except asyncio.CancelledError:
@@ -261,8 +261,8 @@ class TaskFuture[T](Future[T]):
     async def over(self) -> None:
         """Wait in a coroutine until the work has ended, without requesting the result."""
         bell = ThreadEvent()
-        ended = bell.rung()
-        self.when_over(bell.ring)
+        ended = bell.next_notification()
+        self.when_over(bell.notify)
         await ended
 
     def when_over(self, callback: Callable[[Future[T]], object]) -> None:

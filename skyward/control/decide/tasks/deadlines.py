@@ -12,7 +12,7 @@ before it. A node runs tasks in the order in which they were sent.
 from dataclasses import dataclass, field
 from itertools import islice
 
-from skyward.wire.protocol.messages import PACKING
+from skyward.wire.protocol.messages import PACKING_TIMEOUT
 
 __all__ = ["ALLOWANCE", "CHECK_INTERVAL", "UNRESPONSIVE", "Deadlines"]
 
@@ -59,7 +59,7 @@ class Deadlines:
     def leaving(self, task: int, now: float) -> None:
         """Record that a task has stopped and packs its state, during which its node may not answer."""
         if (sent := self._tasks.get(task)) is not None:
-            sent.stop_sent_at, sent.grace = now, PACKING
+            sent.stop_sent_at, sent.grace = now, PACKING_TIMEOUT
 
     def ended(self, task: int, now: float) -> None:
         """Record that a task has ended on the node."""

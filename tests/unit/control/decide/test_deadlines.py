@@ -18,7 +18,7 @@ from skyward.control.decide.tasks.messages import (
     Submitted,
     TaskManagerEffect,
 )
-from skyward.wire.protocol.messages import PACKING
+from skyward.wire.protocol.messages import PACKING_TIMEOUT
 
 pytestmark = pytest.mark.unit
 
@@ -82,8 +82,8 @@ def test_grace_extends_the_deadline_and_packing_extends_it_further() -> None:
     assert deadlines.overdue(2.0 + 5.0 + ALLOWANCE) == (1, 2)
     deadlines.leaving(2, 6.0)
     deadlines.leaving(3, 6.0)
-    assert deadlines.overdue(5.0 + PACKING) == (1,)
-    assert deadlines.overdue(6.0 + PACKING + ALLOWANCE) == (1, 2)
+    assert deadlines.overdue(5.0 + PACKING_TIMEOUT) == (1,)
+    assert deadlines.overdue(6.0 + PACKING_TIMEOUT + ALLOWANCE) == (1, 2)
 
 
 def test_overdue_task_ends_once_and_its_neighbour_is_requeued() -> None:

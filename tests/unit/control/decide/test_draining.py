@@ -25,7 +25,11 @@ def pool(least: int, up: int) -> World:
 def why_not(world: World, rank: int) -> str:
     """Return why a node cannot be drained."""
     return undrainable(
-        world.plane.reconciler.table, world.plane.groups, world.plane.desired, world.plane.kept.holding(world.now), rank
+        world.plane.reconciler.table,
+        world.plane.groups,
+        world.plane.desired,
+        world.plane.kept.busy_nodes(world.now),
+        rank,
     )
 
 
