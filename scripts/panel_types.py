@@ -1,19 +1,23 @@
-"""Generates the panel's side of the protocol: TypeScript types from the dataclasses of `skyward_kernel.protocol`.
+"""Generates the panel's side of the protocol: TypeScript types from the dataclasses of `skyward_kernel.panel.protocol`.
 
     python scripts/panel_types.py
 
 A test checks that `labextension/src/protocol.ts` is up to date.
 """
 
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from skyward_kernel import protocol
-from skyward_kernel.rows import KEPT, ROWS
+from skyward.commands.command import Choice, Command, Form
+from skyward.commands.messages import Json, json_type, sent_forms
+from skyward_kernel.commands.registry import COMMANDS
+from skyward_kernel.panel import protocol
+from skyward_kernel.panel.rows import KEPT, ROWS
 
 PATH = Path(__file__).parents[1] / "labextension" / "src" / "protocol.ts"
 
@@ -33,19 +37,96 @@ def typescript() -> str:
         f"export const VIEW_TARGET = '{protocol.VIEW_TARGET}';\n",
         "/** Rows that are kept of what only ever grows, for each pool. */\n"
         f"export const KEPT: {{ [table: string]: number }} = {{\n{kept.rstrip().rstrip(',')}\n}};\n",
-        *(_interface(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES, *protocol.COMMANDS)),
+        *(_interface(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES)),
+        *(_interface(kind) for kind in protocol.REQUESTS if kind is not protocol.Run),
         f"/** The rows of each table. */\nexport interface Tables {{\n{tables}}}\n",
         _union("Message", protocol.MESSAGES),
-        _union("Command", protocol.COMMANDS),
+        *_commands(),
+        _union("Request", protocol.REQUESTS),
     ]
     return "\n".join(parts)
+
+
+_ARGUMENT: Mapping[Json, str] = {
+    "text": "string",
+    "number": "number",
+    "true": "true",
+    "texts": "readonly string[]",
+    "options": "{ [flag: string]: string }",
+}
+
+
+def _commands() -> list[str]:
+    """Return the commands: the types of their arguments, their lines, and their entries of the palette."""
+    offered = [each for each in COMMANDS.values() if each.forms]
+    run = [each for each in offered if sent_forms(each)]
+    arguments = "".join(f"  {each.name}: {_forms(each, each.forms)};\n" for each in offered)
+    sent = "".join(
+        f"  | {{ kind: 'run'; id: string; command: '{each.name}'; arguments: {_forms(each, sent_forms(each))} }}\n"
+        for each in run
+    )
+    return [
+        "/** The arguments of each command of `%sky` that the panel, the widget or the palette offers. */\n"
+        f"export interface CommandArguments {{\n{arguments}}}\n",
+        "/** A command with its arguments. */\n"
+        "export type CommandLine = {\n"
+        "  [C in keyof CommandArguments]: { command: C; arguments: CommandArguments[C] };\n"
+        "}[keyof CommandArguments];\n",
+        f"/** {_doc(protocol.Run)} */\nexport type Run =\n{sent.rstrip()};\n",
+        "/** The line of a command: its positional arguments, in order, and the flags of the others. */\n"
+        "export const COMMAND_WORDS: {\n"
+        "  [C in keyof CommandArguments]: { words: string[]; flags: { [name: string]: string } };\n} "
+        f"= {_literal({each.name: _line(each) for each in offered})};\n",
+        "/** An entry of the command palette. `isLine`: its line is inserted into the notebook. */\n"
+        "export interface PaletteEntry {\n  command: keyof CommandArguments;\n  arguments: string[];\n"
+        "  name: string;\n  label: string;\n  question: string;\n"
+        f"  choice: {_type(Choice.__value__)};\n  isLine: boolean;\n}}\n",
+        f"export const PALETTE: PaletteEntry[] = {_literal(list(_entries(offered)))};\n",
+    ]
+
+
+def _forms(command: Command, forms: Sequence[Form]) -> str:
+    """Return the type of the arguments of a command in these forms."""
+    return " | ".join(
+        f"{{ {'; '.join(f'{name}: {_ARGUMENT[json_type(command, name)]}' for name in form.arguments)} }}"
+        if form.arguments
+        else "Record<string, never>"
+        for form in forms
+    )
+
+
+def _line(command: Command) -> dict[str, object]:
+    options = {option.target: option.name for option in command.options}
+    return {"words": [each.name for each in command.arguments], "flags": options}
+
+
+def _entries(commands: Iterable[Command]) -> Iterator[dict[str, object]]:
+    for command in commands:
+        for form in command.forms:
+            if form.entry:
+                yield {
+                    "command": command.name,
+                    "arguments": list(form.arguments),
+                    "name": form.entry,
+                    "label": form.label,
+                    "question": form.question,
+                    "choice": form.choice,
+                    "isLine": form.is_line,
+                }
+
+
+def _literal(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _doc(kind: type) -> str:
+    return " ".join((kind.__doc__ or "").split())
 
 
 def _interface(kind: type) -> str:
     hints = get_type_hints(kind)
     lines = "".join(f"  {each.name}: {_type(hints[each.name])};\n" for each in fields(kind))
-    doc = " ".join((kind.__doc__ or "").split())
-    return f"/** {doc} */\nexport interface {kind.__name__} {{\n{lines}}}\n"
+    return f"/** {_doc(kind)} */\nexport interface {kind.__name__} {{\n{lines}}}\n"
 
 
 def _union(name: str, kinds: tuple[type, ...]) -> str:

@@ -7,7 +7,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Menu } from '@lumino/widgets';
 
 import { icon } from './icon';
-import { equivalent, CommandRequest } from './model/equivalent';
+import { equivalent, run, RunRequest } from './model/equivalent';
 import { PanelModel } from './model/panel';
 import { PoolRow } from './protocol';
 import { addCommands } from './palette';
@@ -22,20 +22,17 @@ const ID = 'skyward-panel:plugin';
 const COMMANDS = {
   show: 'skyward:show-panel',
   load: 'skyward:insert-load-ext',
-  cell: 'skyward:insert-cell',
-  help: 'skyward:insert-help',
-  stopAll: 'skyward:stop-all'
+  cell: 'skyward:insert-cell'
 } as const;
 
 const LOAD = '%load_ext skyward';
 const CELL = '%%sky\n';
-const HELP = '%sky help';
 /** A command of JupyterLab itself, which may be missing. */
 const SETTINGS = 'settingeditor:open';
 
 /** The source of a cell that prints the tasks of a previous kernel in a pool, with their output. */
 const recovered = (pool: string) =>
-  `pool = ${equivalent({ kind: 'new-pool', name: pool, options: {} })}\nfor task in pool.recovered:\n    print(task, task.output, sep="\\n")`;
+  `pool = ${equivalent(run('up', { pool, options: {} }))}\nfor task in pool.recovered:\n    print(task, task.output, sep="\\n")`;
 
 /** Insert a cell with this text into the notebook in focus, below the active cell, and enter edit mode. */
 function insertCell(tracker: INotebookTracker, text: string): void {
@@ -71,7 +68,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const model = new PanelModel(tracker, trans);
     let confirmStop = true;
 
-    const stop = async (request: CommandRequest, pools: PoolRow[]): Promise<void> => {
+    const stop = async (request: RunRequest, pools: PoolRow[]): Promise<void> => {
       const lost = pools.reduce((sum, each) => sum + each.queued + each.running, 0);
       if (lost && confirmStop) {
         const { button } = await showDialog({
@@ -101,8 +98,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
       },
       insertLoad: () => insertCell(tracker, LOAD),
       insertCell: () => insertCell(tracker, CELL),
-      stopPool: pool => void stop({ kind: 'stop-pool', pool: pool.name }, [pool]),
-      stopAll: () => void stop({ kind: 'stop-all' }, model.pools),
+      insertLine: line => insertCell(tracker, line),
+      stopPool: pool => void stop(run('down', { pool: pool.name }), [pool]),
+      stopAll: () => void stop(run('down', { every: true }), model.pools),
       insertRecovered: pool => insertCell(tracker, recovered(pool.name)),
       openLog: (pool, node) => {
         if (model.link) {
@@ -142,26 +140,16 @@ const plugin: JupyterFrontEndPlugin<void> = {
       isEnabled: hasNotebook,
       execute: actions.insertCell
     });
-    app.commands.addCommand(COMMANDS.help, {
-      label: trans.__('Insert %1', HELP),
-      isEnabled: hasNotebook,
-      execute: () => insertCell(tracker, HELP)
-    });
-    app.commands.addCommand(COMMANDS.stopAll, {
-      label: trans.__('Stop All Pools of This Notebook'),
-      isEnabled: () => model.pools.length > 0,
-      execute: actions.stopAll
-    });
     for (const command of Object.values(COMMANDS)) {
       palette?.addItem({ command, category: trans.__('Skyward') });
     }
 
     addCommands(app, palette, model, actions, () => app.shell.activateById(panel.id), trans);
     menu.addItem({ command: 'skyward:new-pool' });
-    menu.addItem({ command: COMMANDS.help });
+    menu.addItem({ command: 'skyward:insert-help' });
     menu.addItem({ command: SETTINGS, args: { query: 'Skyward' } });
     menu.addItem({ type: 'separator' });
-    menu.addItem({ command: COMMANDS.stopAll });
+    menu.addItem({ command: 'skyward:stop-all' });
 
     const item = new StatusItem(model, trans, () => app.shell.activateById(panel.id));
     statusBar?.registerStatusItem('skyward-panel:status', {

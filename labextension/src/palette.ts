@@ -1,26 +1,28 @@
 import { JupyterFrontEnd } from '@jupyterlab/application';
 import { ICommandPalette, InputDialog } from '@jupyterlab/apputils';
 
-import { NodeRow, PoolRow, TaskRow } from './protocol';
-import { bounds } from './model/equivalent';
+import { CommandLine, NodeRow, PALETTE, PaletteEntry, PoolRow, TaskRow } from './protocol';
+import { bounds, equivalent, RunRequest } from './model/equivalent';
 import { nodesInOrder, tasksInOrder, title } from './model/lists';
 import { PanelModel, Translation } from './model/panel';
 import { Actions } from './view/panel';
 
-/** One of the possible arguments of a command. */
-interface Choice<T> {
+/** One of the choices of a dialog, with the arguments of commands that it stands for. */
+interface Option {
   label: string;
-  value: T;
+  arguments: { [name: string]: unknown };
+  pool?: PoolRow;
+  node?: NodeRow;
 }
 
 /** Let the user choose; null if the dialog was cancelled, or there is nothing to choose from. */
-async function choose<T>(question: string, choices: Choice<T>[]): Promise<T | null> {
-  const items = choices.map(each => each.label);
+async function choose(question: string, options: Option[]): Promise<Option | null> {
+  const items = options.map(each => each.label);
   const { button, value } = await InputDialog.getItem({ title: question, items });
-  return button.accept ? (choices[items.indexOf(value ?? '')]?.value ?? null) : null;
+  return button.accept ? (options[items.indexOf(value ?? '')] ?? null) : null;
 }
 
-/** Add a palette command for each control of the panel; it asks for its argument. */
+/** Add the commands of the registry to the command palette; each asks for its arguments. */
 export function addCommands(
   app: JupyterFrontEnd,
   palette: ICommandPalette | null,
@@ -29,109 +31,125 @@ export function addCommands(
   show: () => void,
   trans: Translation
 ): void {
-  const nodes = (fits: (node: NodeRow) => boolean): Choice<NodeRow>[] =>
+  const nodes = (fits: (node: NodeRow) => boolean): Option[] =>
     nodesInOrder([...(model.link?.store.rows.nodes.values() ?? [])])
       .filter(fits)
       .map(node => ({
         label: trans.__('node %1 of %2 (%3)', node.rank, node.pool, node.state === 'waiting' ? node.phase : node.state),
-        value: node
+        arguments: { pool: node.pool, node: node.rank },
+        node
       }));
-  const pools = (): Choice<PoolRow>[] => model.pools.map(pool => ({ label: pool.name, value: pool }));
   const tasks = (): TaskRow[] =>
     tasksInOrder([...(model.link?.store.rows.tasks.values() ?? [])]).filter(task =>
       ['queued', 'running'].includes(task.state)
     );
-  const orphans = () => model.orphans.map(each => ({ label: each.name, value: each }));
 
-  function add<T>(
-    name: string,
-    label: string,
-    question: string,
-    choices: () => Choice<T>[],
-    act: (chosen: T) => unknown
-  ): void {
-    const command = `skyward:${name}`;
-    app.commands.addCommand(command, {
-      label,
-      isEnabled: () => choices().length > 0,
-      execute: async () => {
-        const chosen = await choose(question, choices());
-        if (chosen !== null) {
-          await act(chosen);
-        }
+  /** Return what the user can choose from for an entry. */
+  const options = (choice: PaletteEntry['choice']): Option[] => {
+    switch (choice) {
+      case '':
+        return [];
+      case 'pool':
+        return model.pools.map(pool => ({ label: pool.name, arguments: { pool: pool.name }, pool }));
+      case 'node':
+        return nodes(node => node.state !== 'stopping');
+      case 'active node':
+        return nodes(node => node.state === 'active');
+      case 'task':
+        return tasks().map(task => ({
+          label: `${task.pool} ${task.number}: ${title(task)}`,
+          arguments: { pool: task.pool, task: task.number }
+        }));
+      case 'cell': {
+        const cells = new Map(tasks().flatMap(task => (task.cell === null ? [] : [[task.cell, task.code] as const])));
+        return [...cells].map(([cell, code]) => ({ label: `[${cell}] ${code}`, arguments: { cell } }));
       }
-    });
-    palette?.addItem({ command, category: trans.__('Skyward') });
-  }
-
-  app.commands.addCommand('skyward:new-pool', {
-    label: trans.__('New Pool…'),
-    isEnabled: () => model.link?.contact === 'live',
-    execute: () => {
-      show();
-      model.isFormOpen = true;
+      case 'orphan':
+        return model.orphans.map(each => ({ label: each.name, arguments: { pool: each.name, pools: [each.id] } }));
     }
-  });
-  palette?.addItem({ command: 'skyward:new-pool', category: trans.__('Skyward') });
-  add('scale-pool', trans.__('Scale a Pool…'), trans.__('Scale which pool?'), pools, async pool => {
+  };
+
+  /** Ask for the number of nodes of a pool; null if the dialog was cancelled. */
+  const askForNodes = async (pool: PoolRow): Promise<string | null> => {
     const { value } = await InputDialog.getText({
       title: trans.__('Nodes of %1: a number, or MIN:MAX', pool.name),
       text: bounds(pool.min, pool.max)
     });
-    const match = /^(\d+)(?::(\d+))?$/.exec(value?.trim() ?? '');
-    if (match) {
-      const min = Number(match[1]);
-      await model.send({ kind: 'scale', pool: pool.name, min, max: Number(match[2] ?? min) });
-    } else if (value) {
-      model.notify({
-        text: trans.__('Invalid number of nodes %1: use N or MIN:MAX, such as 4 or 2:16.', value),
-        kind: 'error'
-      });
+    return value?.trim() || null;
+  };
+
+  /** Run the command of an entry, or insert its line. The registry lists the arguments, which a choice has. */
+  const runEntry = async (entry: PaletteEntry, chosen: Option | null): Promise<void> => {
+    const given = { ...chosen?.arguments };
+    if (entry.arguments.includes('nodes') && chosen?.pool) {
+      const wanted = await askForNodes(chosen.pool);
+      if (wanted === null) {
+        return;
+      }
+      given.nodes = wanted;
     }
-  });
-  add('stop-pool', trans.__('Stop a Pool…'), trans.__('Stop which pool?'), pools, actions.stopPool);
-  add(
-    'drain-node',
-    trans.__('Drain a Node…'),
-    trans.__('Drain which node?'),
-    () => nodes(node => node.state === 'active'),
-    node => model.send({ kind: 'drain', pool: node.pool, node: node.rank })
-  );
+    const values = Object.fromEntries(entry.arguments.map(name => [name, given[name]]));
+    if (entry.isLine) {
+      actions.insertLine(equivalent({ command: entry.command, arguments: values } as CommandLine));
+    } else {
+      await model.send({ kind: 'run', command: entry.command, arguments: values } as RunRequest);
+    }
+  };
+
+  /** Entries for which the panel has a form, a dialog or a tab of its own. */
+  const own: { [name: string]: (chosen: Option | null) => unknown } = {
+    'new-pool': () => {
+      show();
+      model.isFormOpen = true;
+    },
+    'stop-pool': chosen => chosen?.pool && actions.stopPool(chosen.pool),
+    'stop-all': () => actions.stopAll(),
+    'show-log': chosen => chosen?.node && actions.openLog(chosen.node.pool, chosen.node.rank)
+  };
+
+  const isEnabled = (entry: PaletteEntry): boolean => {
+    if (entry.isLine && !model.notebook) {
+      return false;
+    }
+    switch (entry.name) {
+      case 'new-pool':
+        return model.link?.contact === 'live';
+      case 'stop-all':
+        return model.pools.length > 0;
+      default:
+        return entry.choice === '' || options(entry.choice).length > 0;
+    }
+  };
+
+  const add = (name: string, label: string, enabled: () => boolean, execute: () => Promise<void>) => {
+    const command = `skyward:${name}`;
+    app.commands.addCommand(command, { label, isEnabled: enabled, execute });
+    palette?.addItem({ command, category: trans.__('Skyward') });
+  };
+
+  for (const entry of PALETTE) {
+    add(
+      entry.name,
+      trans.__(entry.label),
+      () => isEnabled(entry),
+      async () => {
+        const chosen = entry.choice && (await choose(trans.__(entry.question), options(entry.choice)));
+        if (chosen !== null) {
+          await Promise.resolve((own[entry.name] ?? (each => runEntry(entry, each)))(chosen || null));
+        }
+      }
+    );
+  }
+  const terminals = () => (actions.openTerminal ? nodes(node => node.terminal_access !== '') : []);
   add(
     'open-terminal',
     trans.__('Open a Terminal on a Node…'),
-    trans.__('Open a terminal on which node?'),
-    () => (actions.openTerminal ? nodes(node => node.terminal_access !== '') : []),
-    node => actions.openTerminal?.(node.pool, node.rank)
-  );
-  add(
-    'show-log',
-    trans.__('Show the Startup Log of a Node…'),
-    trans.__('Show the startup log of which node?'),
-    () => nodes(node => node.state !== 'stopping'),
-    node => actions.openLog(node.pool, node.rank)
-  );
-  add(
-    'cancel-task',
-    trans.__('Stop a Task…'),
-    trans.__('Stop which task?'),
-    () => tasks().map(task => ({ label: `${task.pool} ${task.number}: ${title(task)}`, value: task })),
-    task => model.send({ kind: 'cancel-task', pool: task.pool, task: task.number })
-  );
-  add(
-    'cancel-cell',
-    trans.__('Stop All Tasks of a Cell…'),
-    trans.__('Stop the tasks of which cell?'),
-    () => {
-      const cells = new Map(tasks().flatMap(task => (task.cell === null ? [] : [[task.cell, task.code] as const])));
-      return [...cells].map(([cell, code]) => ({ label: `[${cell}] ${code}`, value: cell }));
-    },
-    cell => model.send({ kind: 'cancel-cell', cell })
-  );
-  add('attach', trans.__('Reattach a Pool…'), trans.__('Reattach which pool?'), orphans, orphan =>
-    model.send({ kind: 'attach', pool: orphan.name })
-  );
-  add('reap', trans.__('Stop an Orphaned Pool…'), trans.__('Stop which pool?'), orphans, orphan =>
-    model.send({ kind: 'reap', pool: orphan.id })
+    () => terminals().length > 0,
+    async () => {
+      const chosen = await choose(trans.__('Open a terminal on which node?'), terminals());
+      if (chosen?.node) {
+        actions.openTerminal?.(chosen.node.pool, chosen.node.rank);
+      }
+    }
   );
 }

@@ -1,6 +1,6 @@
 // Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.
 
-export const VERSION = 4;
+export const VERSION = 5;
 export const STATE_COMM = 'skyward.state';
 export const COMMAND_TARGET = 'skyward.command';
 export const VIEW_TARGET = 'skyward.view';
@@ -206,7 +206,7 @@ export interface Delta {
   kind: 'delta';
 }
 
-/** Reply to a command: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user. */
+/** Reply to a request: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user. */
 export interface Answer {
   id: string;
   state: 'heard' | 'done' | 'refused';
@@ -259,74 +259,7 @@ export interface Refresh {
   kind: 'refresh';
 }
 
-/** Cancel a task: `%sky cancel --task N --pool NAME`. */
-export interface CancelTask {
-  id: string;
-  pool: string;
-  task: number;
-  kind: 'cancel-task';
-}
-
-/** Cancel all tasks of a cell: `%sky cancel --cell N`. */
-export interface CancelCell {
-  id: string;
-  cell: number;
-  kind: 'cancel-cell';
-}
-
-/** Change the bounds of a pool: `%sky scale NAME MIN:MAX`. */
-export interface Scale {
-  id: string;
-  pool: string;
-  min: number;
-  max: number;
-  kind: 'scale';
-}
-
-/** Let a node finish its tasks, then terminate it: `%sky drain NAME NODE`. */
-export interface Drain {
-  id: string;
-  pool: string;
-  node: number;
-  kind: 'drain';
-}
-
-/** Close a pool and terminate its machines: `%sky down NAME`. */
-export interface StopPool {
-  id: string;
-  pool: string;
-  kind: 'stop-pool';
-}
-
-/** Close all pools and terminate their machines: `%sky down --all`. */
-export interface StopAll {
-  id: string;
-  kind: 'stop-all';
-}
-
-/** Open a pool: `%sky up NAME OPTIONS`; `options` has the texts of the values by flag. */
-export interface NewPool {
-  id: string;
-  name: string;
-  options: { [key: string]: string };
-  kind: 'new-pool';
-}
-
-/** Attach to the orphaned pool of another process: `%sky attach NAME`. */
-export interface Attach {
-  id: string;
-  pool: string;
-  kind: 'attach';
-}
-
-/** Terminate the machines of an orphaned pool, by its id: `%sky reap ID`. */
-export interface Reap {
-  id: string;
-  pool: string;
-  kind: 'reap';
-}
-
-/** Estimate the cost of `NewPool` with these options; nothing is started. Answered with `Price`. */
+/** Estimate the cost of a new pool with these options; nothing is started. Answered with `Price`. */
 export interface AskPrice {
   id: string;
   name: string;
@@ -382,17 +315,336 @@ export type Message =
   | Printed
   | StartLog;
 
-export type Command =
+/** The arguments of each command of `%sky` that the panel, the widget or the palette offers. */
+export interface CommandArguments {
+  up: { pool: string; options: { [flag: string]: string } };
+  down: { pool: string } | { every: true };
+  status: { pool: string };
+  decisions: { pool: string };
+  scale: { pool: string; nodes: string };
+  attach: { pool: string };
+  reap: { pools: readonly string[] };
+  kept: Record<string, never>;
+  drain: { pool: string; node: number };
+  logs: { pool: string; node: number };
+  tasks: { pool: string };
+  cancel: { pool: string; task: number } | { cell: number };
+  config: { pool: string };
+  help: Record<string, never>;
+}
+
+/** A command with its arguments. */
+export type CommandLine = {
+  [C in keyof CommandArguments]: { command: C; arguments: CommandArguments[C] };
+}[keyof CommandArguments];
+
+/** Run a command of `%sky` with these arguments: see `skyward_kernel.commands.registry`. */
+export type Run =
+  | { kind: 'run'; id: string; command: 'up'; arguments: { pool: string; options: { [flag: string]: string } } }
+  | { kind: 'run'; id: string; command: 'down'; arguments: { pool: string } | { every: true } }
+  | { kind: 'run'; id: string; command: 'scale'; arguments: { pool: string; nodes: string } }
+  | { kind: 'run'; id: string; command: 'attach'; arguments: { pool: string } }
+  | { kind: 'run'; id: string; command: 'reap'; arguments: { pools: readonly string[] } }
+  | { kind: 'run'; id: string; command: 'drain'; arguments: { pool: string; node: number } }
+  | { kind: 'run'; id: string; command: 'cancel'; arguments: { pool: string; task: number } | { cell: number } };
+
+/** The line of a command: its positional arguments, in order, and the flags of the others. */
+export const COMMAND_WORDS: {
+  [C in keyof CommandArguments]: { words: string[]; flags: { [name: string]: string } };
+} = {
+  "up": {
+    "words": [
+      "pool"
+    ],
+    "flags": {
+      "quiet": "--quiet"
+    }
+  },
+  "down": {
+    "words": [
+      "pool"
+    ],
+    "flags": {
+      "every": "--all"
+    }
+  },
+  "status": {
+    "words": [
+      "pool"
+    ],
+    "flags": {}
+  },
+  "decisions": {
+    "words": [
+      "pool"
+    ],
+    "flags": {}
+  },
+  "scale": {
+    "words": [
+      "pool",
+      "nodes"
+    ],
+    "flags": {
+      "wait": "--wait",
+      "quiet": "--quiet"
+    }
+  },
+  "attach": {
+    "words": [
+      "pool"
+    ],
+    "flags": {}
+  },
+  "reap": {
+    "words": [
+      "pools"
+    ],
+    "flags": {}
+  },
+  "kept": {
+    "words": [
+      "name"
+    ],
+    "flags": {}
+  },
+  "drain": {
+    "words": [
+      "pool",
+      "node"
+    ],
+    "flags": {}
+  },
+  "logs": {
+    "words": [
+      "pool",
+      "node"
+    ],
+    "flags": {}
+  },
+  "tasks": {
+    "words": [
+      "pool"
+    ],
+    "flags": {}
+  },
+  "cancel": {
+    "words": [
+      "number"
+    ],
+    "flags": {
+      "every": "--all",
+      "task": "--task",
+      "cell": "--cell",
+      "pool": "--pool"
+    }
+  },
+  "config": {
+    "words": [
+      "pool"
+    ],
+    "flags": {}
+  },
+  "help": {
+    "words": [],
+    "flags": {}
+  }
+};
+
+/** An entry of the command palette. `isLine`: its line is inserted into the notebook. */
+export interface PaletteEntry {
+  command: keyof CommandArguments;
+  arguments: string[];
+  name: string;
+  label: string;
+  question: string;
+  choice: '' | 'pool' | 'node' | 'active node' | 'task' | 'cell' | 'orphan';
+  isLine: boolean;
+}
+
+export const PALETTE: PaletteEntry[] = [
+  {
+    "command": "up",
+    "arguments": [
+      "pool",
+      "options"
+    ],
+    "name": "new-pool",
+    "label": "New Pool…",
+    "question": "",
+    "choice": "",
+    "isLine": false
+  },
+  {
+    "command": "down",
+    "arguments": [
+      "pool"
+    ],
+    "name": "stop-pool",
+    "label": "Stop a Pool…",
+    "question": "Stop which pool?",
+    "choice": "pool",
+    "isLine": false
+  },
+  {
+    "command": "down",
+    "arguments": [
+      "every"
+    ],
+    "name": "stop-all",
+    "label": "Stop All Pools of This Notebook",
+    "question": "",
+    "choice": "",
+    "isLine": false
+  },
+  {
+    "command": "status",
+    "arguments": [
+      "pool"
+    ],
+    "name": "insert-status",
+    "label": "Insert %sky status…",
+    "question": "Show the status of which pool?",
+    "choice": "pool",
+    "isLine": true
+  },
+  {
+    "command": "decisions",
+    "arguments": [
+      "pool"
+    ],
+    "name": "insert-decisions",
+    "label": "Insert %sky decisions…",
+    "question": "Show the scaling decisions of which pool?",
+    "choice": "pool",
+    "isLine": true
+  },
+  {
+    "command": "scale",
+    "arguments": [
+      "pool",
+      "nodes"
+    ],
+    "name": "scale-pool",
+    "label": "Scale a Pool…",
+    "question": "Scale which pool?",
+    "choice": "pool",
+    "isLine": false
+  },
+  {
+    "command": "attach",
+    "arguments": [
+      "pool"
+    ],
+    "name": "attach",
+    "label": "Reattach a Pool…",
+    "question": "Reattach which pool?",
+    "choice": "orphan",
+    "isLine": false
+  },
+  {
+    "command": "reap",
+    "arguments": [
+      "pools"
+    ],
+    "name": "reap",
+    "label": "Stop an Orphaned Pool…",
+    "question": "Stop which pool?",
+    "choice": "orphan",
+    "isLine": false
+  },
+  {
+    "command": "kept",
+    "arguments": [],
+    "name": "insert-kept",
+    "label": "Insert %sky kept",
+    "question": "",
+    "choice": "",
+    "isLine": true
+  },
+  {
+    "command": "drain",
+    "arguments": [
+      "pool",
+      "node"
+    ],
+    "name": "drain-node",
+    "label": "Drain a Node…",
+    "question": "Drain which node?",
+    "choice": "active node",
+    "isLine": false
+  },
+  {
+    "command": "logs",
+    "arguments": [
+      "pool",
+      "node"
+    ],
+    "name": "show-log",
+    "label": "Show the Startup Log of a Node…",
+    "question": "Show the startup log of which node?",
+    "choice": "node",
+    "isLine": true
+  },
+  {
+    "command": "tasks",
+    "arguments": [
+      "pool"
+    ],
+    "name": "insert-tasks",
+    "label": "Insert %sky tasks…",
+    "question": "Show the tasks of which pool?",
+    "choice": "pool",
+    "isLine": true
+  },
+  {
+    "command": "cancel",
+    "arguments": [
+      "pool",
+      "task"
+    ],
+    "name": "cancel-task",
+    "label": "Stop a Task…",
+    "question": "Stop which task?",
+    "choice": "task",
+    "isLine": false
+  },
+  {
+    "command": "cancel",
+    "arguments": [
+      "cell"
+    ],
+    "name": "cancel-cell",
+    "label": "Stop All Tasks of a Cell…",
+    "question": "Stop the tasks of which cell?",
+    "choice": "cell",
+    "isLine": false
+  },
+  {
+    "command": "config",
+    "arguments": [
+      "pool"
+    ],
+    "name": "insert-config",
+    "label": "Insert %sky config…",
+    "question": "Show the settings of which pool?",
+    "choice": "pool",
+    "isLine": true
+  },
+  {
+    "command": "help",
+    "arguments": [],
+    "name": "insert-help",
+    "label": "Insert %sky help",
+    "question": "",
+    "choice": "",
+    "isLine": true
+  }
+];
+
+export type Request =
   | Refresh
-  | CancelTask
-  | CancelCell
-  | Scale
-  | Drain
-  | StopPool
-  | StopAll
-  | NewPool
-  | Attach
-  | Reap
+  | Run
   | AskPrice
   | AskShell
   | AskOutput

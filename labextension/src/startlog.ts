@@ -30,7 +30,7 @@ export function openStartLog(
     const main = new MainAreaWidget({ content: new StartLog(link, pool, node, trans) });
     main.id = id;
     main.title.label = trans.__('node %1 of %2', node, pool);
-    main.title.caption = equivalent({ kind: 'ask-start-log', pool, node });
+    main.title.caption = equivalent({ command: 'logs', arguments: { pool, node } });
     main.title.icon = area === 'main' ? icon : undefined;
     app.shell.add(main, area);
   }
@@ -70,8 +70,8 @@ class StartLog extends Widget {
   }
 
   private async _load(): Promise<void> {
-    const request = { kind: 'ask-start-log', pool: this._pool, node: this._node } as const;
-    const { reply, text } = await this._link.send(request);
+    const node = { pool: this._pool, node: this._node };
+    const { reply, text } = await this._link.send({ kind: 'ask-start-log', ...node });
     if (this.isDisposed) {
       return;
     }
@@ -79,7 +79,10 @@ class StartLog extends Widget {
     if (log) {
       this._show(log.text || this._trans.__('This node was never started.'));
     } else if (!this._hasLog) {
-      this._show(text || this._trans.__('The kernel is busy; run %1 in a cell.', equivalent(request)));
+      this._show(
+        text ||
+          this._trans.__('The kernel is busy; run %1 in a cell.', equivalent({ command: 'logs', arguments: node }))
+      );
     }
     this._hasLog ||= log !== null;
     if (log && !log.over && !this._link.isDisposed) {

@@ -7,7 +7,7 @@ import pytest
 
 import skyward as sky
 from skyward_jupyter.magics.magics import SkyMagics
-from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.containers.conftest import containers
 from tests.containers.engine import Engine

@@ -9,7 +9,7 @@ import pytest
 import skyward as sky
 from skyward import events as ev
 from skyward_jupyter.magics.magics import SkyMagics
-from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import Notebook, new_shell
 from tests.waiting import wait_for

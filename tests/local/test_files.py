@@ -12,7 +12,7 @@ import skyward as sky
 from skyward.files.disk import CHUNK
 from skyward.wire.payloads.digest import content_address
 from skyward_jupyter.magics.magics import SkyMagics
-from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.local.elsewhere import Elsewhere
 from tests.local.kernel import started

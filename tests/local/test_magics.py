@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from skyward_jupyter.magics.magics import SkyMagics
-from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import Notebook, new_shell
 

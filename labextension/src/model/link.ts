@@ -140,7 +140,7 @@ export class KernelLink implements IDisposable {
   send(request: CommandRequest): Promise<Outcome> {
     const id = UUID.uuid4();
     return new Promise(resolve => {
-      const isCancel = request.kind === 'cancel-task' || request.kind === 'cancel-cell';
+      const isCancel = request.kind === 'run' && request.command === 'cancel';
       const timer = setTimeout(() => {
         if (!isCancel) {
           resolve({ state: 'pending', text: '' });

@@ -5,7 +5,7 @@ import { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { OrphanRow, PoolRow } from '../protocol';
-import { equivalent, CommandRequest } from './equivalent';
+import { equivalent, CommandRequest, RunRequest } from './equivalent';
 import { KernelLink, Reply } from './link';
 
 /** A sentence for the user about the outcome of a command. */
@@ -85,7 +85,7 @@ export class PanelModel implements IDisposable {
   }
 
   /** Send a command, and show its outcome as a notice. Return true if it was executed. */
-  async send(request: CommandRequest): Promise<boolean> {
+  async send(request: RunRequest): Promise<boolean> {
     const link = this._link;
     if (!link) {
       return false;

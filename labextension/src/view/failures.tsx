@@ -35,7 +35,7 @@ export function StartupFailures(props: {
             <span>{retryStatus(row, now, trans)}</span>
             <button
               className="skyward-Link"
-              title={equivalent({ kind: 'ask-start-log', pool: row.pool, node: row.rank })}
+              title={equivalent({ command: 'logs', arguments: { pool: row.pool, node: row.rank } })}
               onClick={() => props.openLog(row.pool, row.rank)}
             >
               {trans.__('Full log')}

@@ -1,6 +1,6 @@
 import * as React from 'react';
 
-import { equivalent, CommandRequest } from '../model/equivalent';
+import { equivalent, CommandRequest, Options, run } from '../model/equivalent';
 import { money } from '../model/format';
 import { Reply } from '../model/link';
 import { Translation } from '../model/panel';
@@ -50,8 +50,6 @@ const PRICE_INDEPENDENT = [
   '--exclude',
   '--python'
 ];
-
-type Options = { [flag: string]: string };
 
 /** Return the price of a pool with these options: null if not known yet, or the reason why there is none. */
 function usePrice(
@@ -140,7 +138,7 @@ export function NewPool(
   );
   const [options, setOptions] = React.useState<Options>({});
   const price = usePrice(name.trim(), options, props.ask);
-  const request = { kind: 'new-pool', name: name.trim(), options } as const;
+  const request = run('up', { pool: name.trim(), options });
   const line = equivalent(request);
   const field = (each: FormField) => (
     <Field
@@ -176,7 +174,7 @@ export function NewPool(
       <PriceLine price={price} budget={options['--budget'] ?? ''} trans={trans} />
       <code className="skyward-Form-line">{line}</code>
       <div className="skyward-Form-buttons">
-        <button type="submit" className="skyward-Button skyward-mod-main" disabled={!request.name}>
+        <button type="submit" className="skyward-Button skyward-mod-main" disabled={!request.arguments.pool}>
           {trans.__('Open')}
         </button>
         <button type="button" className="skyward-Button" onClick={() => void navigator.clipboard?.writeText(line)}>

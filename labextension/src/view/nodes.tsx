@@ -1,7 +1,7 @@
 import * as React from 'react';
 
 import { progress } from '../model/booting';
-import { equivalent } from '../model/equivalent';
+import { equivalent, run } from '../model/equivalent';
 import { duration, money, share, size, whole } from '../model/format';
 import { nodesInOrder, title } from '../model/lists';
 import { Translation } from '../model/panel';
@@ -76,7 +76,7 @@ function Details(
   props: PartProps & NodeActions & { node: NodeRow; pool: PoolRow; tasks: TaskRow[]; now: number; gauge?: GaugeRow }
 ): JSX.Element {
   const { node, pool, gauge, trans } = props;
-  const request = { kind: 'drain', pool: pool.name, node: node.rank } as const;
+  const request = run('drain', { pool: pool.name, node: node.rank });
   const running = props.tasks.filter(task => task.state === 'running' && task.node === node.rank);
   const used = [
     trans.__('cpu %1', share(gauge?.cpu)),
@@ -128,7 +128,7 @@ function Details(
         )}
         <button
           className="skyward-Button"
-          title={`${trans.__('Show the startup log of this node')}\n${equivalent({ kind: 'ask-start-log', pool: pool.name, node: node.rank })}`}
+          title={`${trans.__('Show the startup log of this node')}\n${equivalent({ command: 'logs', arguments: request.arguments })}`}
           onClick={() => props.openLog(pool.name, node.rank)}
         >
           {trans.__('Log')}

@@ -2,7 +2,7 @@ import { ellipsesIcon, ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { Contact, KernelLink } from '../model/link';
-import { CommandRequest } from '../model/equivalent';
+import { CommandRequest, RunRequest } from '../model/equivalent';
 import { PanelModel, Translation } from '../model/panel';
 import { PoolRow } from '../protocol';
 import { Announcer } from './announcer';
@@ -21,6 +21,8 @@ import { Tasks } from './tasks';
 export interface Actions {
   insertLoad: () => void;
   insertCell: () => void;
+  /** Insert a cell with a `%sky` line. */
+  insertLine: (line: string) => void;
   stopPool: (pool: PoolRow) => void;
   stopAll: () => void;
   /** Open the menu of the panel below its button. */
@@ -123,7 +125,7 @@ function Body(props: { model: PanelModel; trans: Translation; actions: Actions }
   const pool = pools.find(each => each.name === chosen) ?? pools[0];
   const empty = placeholder(link, model.notebook !== null, trans, actions);
   const isLost = Boolean(link?.lost);
-  const send = (request: CommandRequest) => model.send(request);
+  const send = (request: RunRequest) => model.send(request);
   const ask = React.useCallback((request: CommandRequest) => model.ask(request), [model]);
   const [source, setSource] = React.useState<Source | null>(null);
   const kernel = model.notebook?.sessionContext.kernelDisplayName;

@@ -1,7 +1,7 @@
 import { stopIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { bounds, equivalent, CommandRequest } from '../model/equivalent';
+import { bounds, equivalent, run, RunRequest } from '../model/equivalent';
 import { money, spentBy, whole } from '../model/format';
 import { Translation } from '../model/panel';
 import { poolState } from '../model/states';
@@ -11,7 +11,7 @@ import { IconButton, State, useNow } from './parts';
 /** Properties that are common to the parts of the panel. */
 export interface PartProps {
   trans: Translation;
-  send: (request: CommandRequest) => Promise<boolean>;
+  send: (request: RunRequest) => Promise<boolean>;
 }
 
 /** Return the first line of a failure message, as a sentence. */
@@ -49,7 +49,7 @@ export function PoolCard(
         <IconButton
           icon={stopIcon}
           title={trans.__('Stop pool %1', pool.name)}
-          same={equivalent({ kind: 'stop-pool', pool: pool.name })}
+          same={equivalent(run('down', { pool: pool.name }))}
           disabled={pool.state === 'stopping'}
           onClick={props.onStop}
         />
@@ -96,15 +96,14 @@ function Bounds(props: PartProps & { pool: PoolRow }): JSX.Element {
   React.useEffect(() => setDraft(null), [pool.min, pool.max, pool.name]);
   const [min, max] = draft ?? [pool.min, pool.max];
   const end = Math.max(8, pool.max * 2, max);
-  const same = equivalent({ kind: 'scale', pool: pool.name, min, max });
+  const same = equivalent(run('scale', { pool: pool.name, nodes: bounds(min, max) }));
   const change = (which: 0 | 1, value: number) => {
     const wanted = Math.max(0, Math.round(value) || 0);
     setDraft(which === 0 ? [wanted, Math.max(wanted, max, 1)] : [Math.min(wanted, min), Math.max(1, wanted)]);
   };
   const commit = async () => {
     if (draft && bounds(...draft) !== bounds(pool.min, pool.max)) {
-      const request = { min: draft[0], max: draft[1] };
-      await props.send({ kind: 'scale', pool: pool.name, ...request });
+      await props.send(run('scale', { pool: pool.name, nodes: bounds(...draft) }));
     }
     setDraft(null);
   };

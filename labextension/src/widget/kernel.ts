@@ -1,4 +1,4 @@
-import type { CommandRequest } from '../model/equivalent';
+import type { RunRequest } from '../model/equivalent';
 import { StoreUpdate } from '../model/store';
 import { subshell } from '../model/subshell';
 import { Answer, VIEW_TARGET } from '../protocol';
@@ -69,7 +69,7 @@ export class KernelConnection {
   }
 
   /** Send a command to the kernel; `description` is shown meanwhile. */
-  command(request: CommandRequest, description: string): void {
+  command(request: RunRequest, description: string): void {
     const id = `${this._view}.${this._count++}`;
     this._listener.notify(description, false);
     if (!this._send({ id, ...request })) {

@@ -1,4 +1,5 @@
 import { chart, LINES } from '../model/chart';
+import { bounds, run } from '../model/equivalent';
 import { money, spentBy, whole } from '../model/format';
 import { decisionsInOrder, nodesInOrder } from '../model/lists';
 import { poolState } from '../model/states';
@@ -181,7 +182,7 @@ export class PoolView {
     const changedMin = min !== pool.min;
     const least = changedMin ? min : Math.min(min, max);
     const most = Math.max(1, changedMin ? Math.max(min, max) : max);
-    const request = { kind: 'scale', pool: pool.name, min: least, max: most } as const;
+    const request = run('scale', { pool: pool.name, nodes: bounds(least, most) });
     this._kernel.command(request, `Scaling to ${least} to ${most} nodes.`);
   }
 
@@ -190,7 +191,7 @@ export class PoolView {
     if (!pool) {
       return;
     }
-    const request = { kind: 'stop-pool', pool: pool.name } as const;
+    const request = run('down', { pool: pool.name });
     const left = pool.running + pool.queued;
     if (left === 0) {
       this._kernel.command(request, 'Terminating the machines.');

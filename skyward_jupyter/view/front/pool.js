@@ -27,6 +27,23 @@ function round(value) {
   return Math.round(value * 10) / 10;
 }
 
+// src/protocol.ts
+var VERSION = 5;
+var VIEW_TARGET = "skyward.view";
+var KEPT = {
+  decisions: 200,
+  points: 450,
+  output: 200
+};
+
+// src/model/equivalent.ts
+function run(command, args) {
+  return { kind: "run", command, arguments: args };
+}
+function bounds(min, max) {
+  return min === max ? `${min}` : `${min}:${max}`;
+}
+
 // src/model/format.ts
 function money(usd) {
   if (usd > 0 && usd < 5e-5) {
@@ -108,15 +125,6 @@ function nodeState(node, trans) {
       return ["queued", "requested"].includes(node.phase) ? { icon: "◌", word: node.phase, tone: "quiet" } : { icon: "◔", word: node.phase, tone: "busy" };
   }
 }
-
-// src/protocol.ts
-var VERSION = 4;
-var VIEW_TARGET = "skyward.view";
-var KEPT = {
-  decisions: 200,
-  points: 450,
-  output: 200
-};
 
 // src/model/store.ts
 function empty() {
@@ -498,10 +506,10 @@ var PoolView = class {
     this._svg.append(...this._paths);
     const counted = COUNTS.map((what, i) => make("span", `count-${what}`, [this._counts[i], ` ${what}`]));
     const captions = LINES.map((line, i) => make("span", `key-${line}`, [`${line} `, this._legend[i]]));
-    const bounds = make("span", "bounds", ["nodes ", this._least, " to ", this._most]);
+    const bounds2 = make("span", "bounds", ["nodes ", this._least, " to ", this._most]);
     const figure = make("figure", "chart", [this._svg, make("figcaption", "", captions)]);
     this._root.append(
-      make("header", "header", [this._name, this._state, this._where, bounds, this._stop]),
+      make("header", "header", [this._name, this._state, this._where, bounds2, this._stop]),
       make("div", "facts", [
         make("span", "money", [this._rate, this._spent, this._left]),
         make("span", "counts", counted)
@@ -615,7 +623,7 @@ var PoolView = class {
     const changedMin = min !== pool.min;
     const least = changedMin ? min : Math.min(min, max);
     const most = Math.max(1, changedMin ? Math.max(min, max) : max);
-    const request = { kind: "scale", pool: pool.name, min: least, max: most };
+    const request = run("scale", { pool: pool.name, nodes: bounds(least, most) });
     this._kernel.command(request, `Scaling to ${least} to ${most} nodes.`);
   }
   _askToStop() {
@@ -623,7 +631,7 @@ var PoolView = class {
     if (!pool) {
       return;
     }
-    const request = { kind: "stop-pool", pool: pool.name };
+    const request = run("down", { pool: pool.name });
     const left = pool.running + pool.queued;
     if (left === 0) {
       this._kernel.command(request, "Terminating the machines.");

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from skyward.control.observe.costs import CellCost
 from skyward.control.observe.snapshot import KeptView, OutputView, PoolReport, StartupFailureView
 from skyward.events.metrics import GPUMetrics, NodeMetrics
-from skyward_kernel.projection import PanelState, changes, encode, project
-from skyward_kernel.rows import (
+from skyward_kernel.panel.projection import PanelState, changes, encode, project
+from skyward_kernel.panel.rows import (
     KEPT,
     LOGS,
     CellRow,

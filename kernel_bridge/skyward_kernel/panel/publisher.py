@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from skyward.errors import SkywardError
-from skyward_kernel.projection import PanelState, changes, encode, project, project_orphans
-from skyward_kernel.protocol import Delta, FormField, Snapshot
-from skyward_kernel.rows import Row
+from skyward_kernel.panel.projection import PanelState, changes, encode, project, project_orphans
+from skyward_kernel.panel.protocol import Delta, FormField, Snapshot
+from skyward_kernel.panel.rows import Row
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute

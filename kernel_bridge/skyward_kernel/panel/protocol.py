@@ -1,7 +1,7 @@
 """Schema of the messages between panel and kernel, from which `labextension/src/protocol.ts` is generated.
 
 Only the kernel writes to the state comm: a `Snapshot`, then `Delta` messages with consecutive numbers, and a reply to
-each command: an `Answer`, or the requested data. Only the panel writes to the command comm. A panel that misses a
+each request: an `Answer`, or the requested data. Only the panel writes to the command comm. A panel that misses a
 number sends `Refresh`.
 
 A panel ignores messages with another `version`, which is incremented with every incompatible change.
@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from skyward_kernel.rows import OutputRow
+from skyward_kernel.panel.rows import OutputRow
 
 __all__ = [
-    "COMMANDS",
     "COMMAND_TARGET",
     "MESSAGES",
     "PARTS",
     "QUERIES",
     "REPLIES",
+    "REQUESTS",
     "STATE_COMM",
     "VERSION",
     "VIEW_TARGET",
@@ -28,30 +28,23 @@ __all__ = [
     "AskPrice",
     "AskShell",
     "AskStartLog",
-    "Attach",
-    "CancelCell",
-    "CancelTask",
-    "Command",
     "Delta",
-    "Drain",
     "FormField",
-    "NewPool",
     "OfferView",
     "Price",
     "Printed",
     "Query",
-    "Reap",
     "Refresh",
     "Reply",
-    "Scale",
+    "Request",
+    "Run",
     "Shell",
     "Snapshot",
     "StartLog",
-    "StopAll",
-    "StopPool",
+    "Value",
 ]
 
-VERSION = 4
+VERSION = 5
 STATE_COMM = "skyward.state"
 """Id of the comm that the kernel writes to. It is never opened: the panel listens for its messages."""
 
@@ -114,7 +107,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Reply to a command: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user."""
+    """Reply to a request: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user."""
 
     id: str
     state: Literal["heard", "done", "refused"]
@@ -175,6 +168,9 @@ REPLIES = (Answer, Price, Shell, Printed, StartLog)
 
 MESSAGES = (Snapshot, Delta, *REPLIES)
 
+type Value = str | int | bool | list[str] | Mapping[str, str]
+"""Value of an argument of a command."""
+
 # To the kernel. `id` is chosen by the panel, and repeated in the reply.
 
 
@@ -184,12 +180,12 @@ class _Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class _ToPool(_Sent):
+class _OfPool(_Sent):
     pool: str
 
 
 @dataclass(frozen=True, slots=True)
-class _ToNode(_ToPool):
+class _OfNode(_OfPool):
     node: int
 
 
@@ -201,77 +197,17 @@ class Refresh(_Sent):
 
 
 @dataclass(frozen=True, slots=True)
-class CancelTask(_ToPool):
-    """Cancel a task: `%sky cancel --task N --pool NAME`."""
+class Run(_Sent):
+    """Run a command of `%sky` with these arguments: see `skyward_kernel.commands.registry`."""
 
-    task: int
-    kind: Literal["cancel-task"] = "cancel-task"
-
-
-@dataclass(frozen=True, slots=True)
-class CancelCell(_Sent):
-    """Cancel all tasks of a cell: `%sky cancel --cell N`."""
-
-    cell: int
-    kind: Literal["cancel-cell"] = "cancel-cell"
-
-
-@dataclass(frozen=True, slots=True)
-class Scale(_ToPool):
-    """Change the bounds of a pool: `%sky scale NAME MIN:MAX`."""
-
-    min: int
-    max: int
-    kind: Literal["scale"] = "scale"
-
-
-@dataclass(frozen=True, slots=True)
-class Drain(_ToNode):
-    """Let a node finish its tasks, then terminate it: `%sky drain NAME NODE`."""
-
-    kind: Literal["drain"] = "drain"
-
-
-@dataclass(frozen=True, slots=True)
-class StopPool(_ToPool):
-    """Close a pool and terminate its machines: `%sky down NAME`."""
-
-    kind: Literal["stop-pool"] = "stop-pool"
-
-
-@dataclass(frozen=True, slots=True)
-class StopAll(_Sent):
-    """Close all pools and terminate their machines: `%sky down --all`."""
-
-    kind: Literal["stop-all"] = "stop-all"
-
-
-@dataclass(frozen=True, slots=True)
-class NewPool(_Sent):
-    """Open a pool: `%sky up NAME OPTIONS`; `options` has the texts of the values by flag."""
-
-    name: str
-    options: Mapping[str, str]
-    kind: Literal["new-pool"] = "new-pool"
-
-
-@dataclass(frozen=True, slots=True)
-class Attach(_ToPool):
-    """Attach to the orphaned pool of another process: `%sky attach NAME`."""
-
-    kind: Literal["attach"] = "attach"
-
-
-@dataclass(frozen=True, slots=True)
-class Reap(_ToPool):
-    """Terminate the machines of an orphaned pool, by its id: `%sky reap ID`."""
-
-    kind: Literal["reap"] = "reap"
+    command: str
+    arguments: Mapping[str, Value]
+    kind: Literal["run"] = "run"
 
 
 @dataclass(frozen=True, slots=True)
 class AskPrice(_Sent):
-    """Estimate the cost of `NewPool` with these options; nothing is started. Answered with `Price`."""
+    """Estimate the cost of a new pool with these options; nothing is started. Answered with `Price`."""
 
     name: str
     options: Mapping[str, str]
@@ -279,14 +215,14 @@ class AskPrice(_Sent):
 
 
 @dataclass(frozen=True, slots=True)
-class AskShell(_ToNode):
+class AskShell(_OfNode):
     """Request the command that opens a terminal on a node. Answered with `Shell`."""
 
     kind: Literal["ask-shell"] = "ask-shell"
 
 
 @dataclass(frozen=True, slots=True)
-class AskOutput(_ToPool):
+class AskOutput(_OfPool):
     """Request the latest output of a node or a task; None for any. Answered with `Printed`."""
 
     node: int | None
@@ -295,7 +231,7 @@ class AskOutput(_ToPool):
 
 
 @dataclass(frozen=True, slots=True)
-class AskStartLog(_ToNode):
+class AskStartLog(_OfNode):
     """Request the logs of the last starts of a node: `%sky logs NAME NODE`. Answered with `StartLog`."""
 
     kind: Literal["ask-start-log"] = "ask-start-log"
@@ -304,11 +240,8 @@ class AskStartLog(_ToNode):
 type Query = AskPrice | AskShell | AskOutput | AskStartLog
 
 QUERIES = (AskPrice, AskShell, AskOutput, AskStartLog)
-"""Commands that change nothing."""
+"""Requests for data, which change nothing."""
 
-type Command = Refresh | CancelTask | CancelCell | Scale | Drain | StopPool | StopAll | NewPool | Attach | Reap | Query
+type Request = Refresh | Run | Query
 
-COMMANDS = (
-    *(Refresh, CancelTask, CancelCell, Scale, Drain, StopPool, StopAll, NewPool, Attach, Reap),
-    *QUERIES,
-)
+REQUESTS = (Refresh, Run, *QUERIES)

@@ -18,8 +18,8 @@ from skyward.control.observe.snapshot import (
 from skyward.events.decisions import DecisionEvent
 from skyward.formatting import size_text
 from skyward.providers.protocol import Access, ExecAccess, LocalAccess, SSHAccess
-from skyward_kernel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
-from skyward_kernel.rows import (
+from skyward_kernel.panel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
+from skyward_kernel.panel.rows import (
     KEPT,
     LOGS,
     ROWS,
