@@ -21,9 +21,10 @@ from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
 from skyward.simulator.runner import Runner
 from skyward.simulator.scenario import Scenario, one_group
 from skyward.simulator.workload import Distribution, Task
+from skyward.views.projection import project
 from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import encode as encode_value
-from skyward_kernel.panel.projection import changes, encode, project
+from skyward_kernel.panel.encoding import changes, encode
 from skyward_kernel.panel.publisher import Publisher
 
 NODES, TASKS, SLOTS, PRICE, SECONDS = 1000, 10_000, 8, 2.5, 10.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from skyward.cli.simulation_report import duration
-from skyward.scaling import POLICIES
+from skyward.scaling.registry import POLICIES
 from skyward.simulator import WORKLOADS, Faults, Result, Scenario, Workload, lower_bound, one_group
 from skyward.simulator.compare import compare
 

@@ -1,4 +1,5 @@
-"""Generates the panel's side of the protocol: TypeScript types from the dataclasses of `skyward_kernel.panel.protocol`.
+"""Generates the panel's side of the protocol, in TypeScript, from `skyward_kernel.panel.protocol`, the registry of the
+commands, and `skyward.views`.
 
     python scripts/panel_types.py
 
@@ -11,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
 from skyward.commands.command import Choice, Command, Form
 from skyward.commands.messages import Json, json_type, sent_forms
+from skyward.views.rows import KEPT, ROWS
+from skyward.views.status import NODE_STATUSES, POOL_STATUSES, TASK_STATUSES, Label
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.panel import protocol
-from skyward_kernel.panel.rows import KEPT, ROWS
 
 PATH = Path(__file__).parents[1] / "labextension" / "src" / "protocol.ts"
 
@@ -30,13 +32,14 @@ def typescript() -> str:
     tables = "".join(f"  {table}: {kind.__name__};\n" for table, kind in ROWS.items())
     kept = "".join(f"  {table}: {most},\n" for table, most in KEPT.items())
     parts = [
-        "// Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.\n",
+        "// Made by scripts/panel_types.py from skyward_kernel/protocol.py and skyward/views: change those.\n",
         f"export const VERSION = {protocol.VERSION};\n"
         f"export const STATE_COMM = '{protocol.STATE_COMM}';\n"
         f"export const COMMAND_TARGET = '{protocol.COMMAND_TARGET}';\n"
         f"export const VIEW_TARGET = '{protocol.VIEW_TARGET}';\n",
         "/** Rows that are kept of what only ever grows, for each pool. */\n"
         f"export const KEPT: {{ [table: string]: number }} = {{\n{kept.rstrip().rstrip(',')}\n}};\n",
+        _labels(),
         *(_interface(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES)),
         *(_interface(kind) for kind in protocol.REQUESTS if kind is not protocol.Run),
         f"/** The rows of each table. */\nexport interface Tables {{\n{tables}}}\n",
@@ -123,6 +126,22 @@ def _doc(kind: type) -> str:
     return " ".join((kind.__doc__ or "").split())
 
 
+def _labels() -> str:
+    """Return the labels of all statuses."""
+    parts = [_interface(Label)]
+    for name, of, labels in (
+        ("POOL_STATUSES", "PoolRow['status']", POOL_STATUSES),
+        ("NODE_STATUSES", "NodeRow['status']", NODE_STATUSES),
+        ("TASK_STATUSES", "TaskRow['state']", TASK_STATUSES),
+    ):
+        lines = ",\n".join(
+            f"  {status}: {{ word: '{label.word}', icon: '{label.icon}', tone: '{label.tone}' }}"
+            for status, label in labels.items()
+        )
+        parts.append(f"export const {name}: {{ [status in {of}]: Label }} = {{\n{lines}\n}};\n")
+    return "\n".join(parts)
+
+
 def _interface(kind: type) -> str:
     hints = get_type_hints(kind)
     lines = "".join(f"  {each.name}: {_type(hints[each.name])};\n" for each in fields(kind))
@@ -136,10 +155,12 @@ def _union(name: str, kinds: tuple[type, ...]) -> str:
 def _type(hint: Any) -> str:
     if hint in _PLAIN:
         return _PLAIN[hint]
+    if isinstance(hint, TypeAliasType):
+        return _type(hint.__value__)
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         return " | ".join(f"'{value}'" for value in inner)
-    if origin is UnionType:
+    if origin in (UnionType, Union):
         return " | ".join(map(_type, inner))
     if origin is tuple:
         return f"{_type(inner[0])}[]"

@@ -7,10 +7,23 @@ TYPE_CHECKING = False  # type checkers know the name; importing `typing` would t
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward import accelerators, errors, events, time
+    from skyward import accelerators, errors, events, providers, scaling, time
     from skyward.accelerators import Accelerator
+    from skyward.control.act.recovered_tasks import RecoveredTask
+    from skyward.control.act.tasks.run import Run, TaskOutcome
     from skyward.control.act.tasks.streams import Stream
     from skyward.control.act.tasks.task import TaskFuture
+    from skyward.control.observe.costs import CellCost
+    from skyward.control.observe.origin import Origin
+    from skyward.control.observe.snapshot import (
+        KeptView,
+        NodeView,
+        OutputView,
+        PoolReport,
+        PoolSnapshot,
+        StartupFailureView,
+        TaskView,
+    )
     from skyward.errors import (
         BudgetExhaustedError,
         CollectionError,
@@ -50,6 +63,9 @@ if TYPE_CHECKING:
         TooLargeError,
         UsageError,
     )
+    from skyward.events.decisions import DecisionEvent, DecisionInputs
+    from skyward.events.metrics import GPUMetrics, NodeMetrics
+    from skyward.events.output import Follower, LogEntry, Logs
     from skyward.functions.function import SkyFunction, function, main
     from skyward.functions.pending import PendingFunction, PendingFunctionGroup, gather
     from skyward.functions.target import sky
@@ -57,13 +73,15 @@ if TYPE_CHECKING:
     from skyward.kept.keep import keep
     from skyward.pool.attach import attach
     from skyward.pool.compute import Compute
-    from skyward.pool.reap import reap
+    from skyward.pool.reap import Orphan, Reaped, orphans, reap
     from skyward.pool.resource_requests import request_resources
-    from skyward.pool.shown import watch
+    from skyward.pool.watch import watch
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
+    from skyward.specs.retries import Retries
+    from skyward.task import collections
     from skyward.task.collections import barrier, counter, dict, lock, queue, set
-    from skyward.task.instance import InstanceInfo, instance_info, is_head
-    from skyward.task.output import silent, stderr, stdout
+    from skyward.task.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer, instance_info, is_head
+    from skyward.task.output import OutputRule, silent, stderr, stdout
     from skyward.task.sharding import shard
     from skyward_providers.adapter import Adapter  # circular: entry points, found by name
     from skyward_providers.container import Container  # circular: entry points, found by name
@@ -75,13 +93,19 @@ if TYPE_CHECKING:
 __all__ = [
     "SSH",
     "Accelerator",
+    "AcceleratorInfo",
     "Adapter",
     "BudgetExhaustedError",
+    "CellCost",
     "CollectionError",
     "CollectionLostError",
     "CollectionUnavailableError",
     "Compute",
     "Container",
+    "DecisionEvent",
+    "DecisionInputs",
+    "Follower",
+    "GPUMetrics",
     "IllegalTransitionError",
     "Image",
     "InputLostError",
@@ -90,42 +114,62 @@ __all__ = [
     "Kept",
     "KeptElsewhereError",
     "KeptLostError",
+    "KeptView",
     "Local",
     "LockLostError",
+    "LogEntry",
+    "Logs",
     "MissingModuleError",
+    "NetworkInfo",
     "NoClusterError",
     "NoGroupFitsError",
     "NoOffersError",
     "NoPoolError",
     "NodeErrors",
     "NodeLostError",
+    "NodeMetrics",
     "NodeStartError",
+    "NodeView",
     "Nodes",
     "NotOnNodeError",
     "NotPicklableError",
     "OnNodeError",
     "OperatorError",
     "Options",
+    "Origin",
+    "Orphan",
+    "OutputRule",
+    "OutputView",
     "PayloadError",
+    "Peer",
     "PendingFunction",
     "PendingFunctionGroup",
     "PipIndex",
     "PoolClosedError",
+    "PoolReport",
+    "PoolSnapshot",
     "ProviderMissingError",
     "ProvisioningError",
+    "Reaped",
+    "RecoveredTask",
     "RemoteError",
     "RemoteTraceback",
+    "Retries",
+    "Run",
     "SkyFunction",
     "SkywardError",
     "SlotsHeldError",
     "Spec",
     "SpecError",
+    "StartupFailureView",
     "Stream",
     "TaskCancelledError",
     "TaskError",
     "TaskExitError",
     "TaskFuture",
+    "TaskOutcome",
     "TaskTimeoutError",
+    "TaskView",
     "TooLargeError",
     "UsageError",
     "Volume",
@@ -133,6 +177,7 @@ __all__ = [
     "accelerators",
     "attach",
     "barrier",
+    "collections",
     "counter",
     "dict",
     "errors",
@@ -144,9 +189,12 @@ __all__ = [
     "keep",
     "lock",
     "main",
+    "orphans",
+    "providers",
     "queue",
     "reap",
     "request_resources",
+    "scaling",
     "set",
     "shard",
     "silent",
@@ -159,8 +207,24 @@ __all__ = [
 
 _HOMES = {
     "accelerators": ("Accelerator",),
+    "control.act.recovered_tasks": ("RecoveredTask",),
+    "control.act.tasks.run": ("Run", "TaskOutcome"),
     "control.act.tasks.streams": ("Stream",),
     "control.act.tasks.task": ("TaskFuture",),
+    "control.observe.costs": ("CellCost",),
+    "control.observe.origin": ("Origin",),
+    "control.observe.snapshot": (
+        "KeptView",
+        "NodeView",
+        "OutputView",
+        "PoolReport",
+        "PoolSnapshot",
+        "StartupFailureView",
+        "TaskView",
+    ),
+    "events.decisions": ("DecisionEvent", "DecisionInputs"),
+    "events.metrics": ("GPUMetrics", "NodeMetrics"),
+    "events.output": ("Follower", "LogEntry", "Logs"),
     "functions.function": ("SkyFunction", "function", "main"),
     "functions.pending": ("PendingFunction", "PendingFunctionGroup", "gather"),
     "functions.target": ("sky",),
@@ -168,18 +232,29 @@ _HOMES = {
     "kept.keep": ("keep",),
     "pool.attach": ("attach",),
     "pool.compute": ("Compute",),
-    "pool.reap": ("reap",),
+    "pool.reap": ("Orphan", "Reaped", "orphans", "reap"),
     "pool.resource_requests": ("request_resources",),
-    "pool.shown": ("watch",),
+    "pool.watch": ("watch",),
     "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Volume", "Worker"),
+    "specs.retries": ("Retries",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
-    "task.instance": ("InstanceInfo", "instance_info", "is_head"),
-    "task.output": ("silent", "stderr", "stdout"),
+    "task.instance": ("AcceleratorInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),
+    "task.output": ("OutputRule", "silent", "stderr", "stdout"),
     "task.sharding": ("shard",),
 }
 """Public names of each module, except modules and errors."""
 
-_MODULES = ("accelerators", "errors", "events", "time")
+_MODULES = {
+    "accelerators": "accelerators",
+    "collections": "task.collections",
+    "errors": "errors",
+    "events": "events",
+    "providers": "providers",
+    "scaling": "scaling",
+    "time": "time",
+}
+"""Public modules, by name."""
+
 _PROVIDERS = {"Adapter": "adapter", "Container": "container", "Local": "local", "SSH": "ssh"}
 
 
@@ -187,7 +262,7 @@ def _load(name: str) -> object:
     from importlib import import_module
 
     if name in _MODULES:
-        return import_module(f"skyward.{name}")
+        return import_module(f"skyward.{_MODULES[name]}")
     if name in _PROVIDERS:
         return import_module("skyward.providers.protocol").find_provider(_PROVIDERS[name])
     home = next((home for home, names in _HOMES.items() if name in names), "errors")

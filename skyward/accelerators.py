@@ -38,7 +38,7 @@ class Accelerator(Value):
     name: str
     memory: str = ""
     count: float = 1
-    metadata: FrozenMap[str, str] | None = None
+    metadata: Mapping[str, str] | None = None
 
     if TYPE_CHECKING:
 
@@ -57,7 +57,7 @@ class Accelerator(Value):
 
     @property
     def memory_gb(self) -> float | None:
-        """Memory of one accelerator in GB; None if unknown."""
+        """Memory of one accelerator in GB, the nominal size that its vendor states; None if unknown."""
         return float(self.memory.removesuffix("GB")) if self.memory else None
 
     def with_count(self, count: float) -> "Accelerator":
@@ -394,7 +394,7 @@ class Described(NamedTuple):
 
     Attributes:
         model: the name in the catalogue; if it has none, the normalized text.
-        memory_gb: memory of one in GB; None if unknown.
+        memory_gb: nominal memory of one in GB; None if unknown.
         form_factor: "SXM", "PCIe" or "NVL"; None if unknown.
     """
 

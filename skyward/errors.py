@@ -209,7 +209,18 @@ class LockLostError(CollectionError):
 
 
 class TaskError(SkywardError):
-    """A task did not end with a result, nor with an exception of its own."""
+    """A task did not end with a result, nor with an exception of its own.
+
+    Attributes:
+        subject: the name of the task at the start of the message, such as ``train()``; empty if the message has none.
+        fix: the advice at the end of the message; empty if there is none.
+    """
+
+    def __init__(self, message: str = "", *, subject: str = "", fix: str = "") -> None:
+        text = " ".join(filter(None, (subject, message, fix)))
+        super().__init__(*((text,) if text else ()))
+        self.subject = subject
+        self.fix = fix
 
 
 class TaskTimeoutError(TaskError, TimeoutError):
@@ -232,8 +243,8 @@ class TaskExitError(TaskError):
         status: the argument of ``sys.exit()``.
     """
 
-    def __init__(self, message: str, status: object = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, status: object = None, *, subject: str = "") -> None:
+        super().__init__(message, subject=subject)
         self.status = status
 
 
@@ -260,8 +271,8 @@ class RemoteError(TaskError):
         type_name: qualified name of the type of the exception, as the node knows it.
     """
 
-    def __init__(self, message: str, type_name: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, type_name: str = "", *, subject: str = "") -> None:
+        super().__init__(message, subject=subject)
         self.type_name = type_name
 
 

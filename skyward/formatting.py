@@ -1,13 +1,15 @@
-"""Formatters of text for users: sizes, money, durations, nodes and lists.
+"""Formatters of text for users: sizes, money, durations, times, nodes and lists.
 
 The panel has the same formatters in TypeScript; `tests/cases/formats.json` checks that both return the same.
 """
 
 import shlex
+import time
 from collections.abc import Collection, Iterable
 
 __all__ = [
-    *("asked_to_stop", "count_text", "duration_text", "joined", "money_text", "nodes_text", "option_text", "size_text"),
+    *("asked_to_stop", "clock_text", "count_text", "duration_text", "joined", "money_text", "nodes_text"),
+    *("option_text", "share_text", "size_text"),
 ]
 
 
@@ -59,6 +61,16 @@ def money_text(usd: float) -> str:
     if 0 < usd < 0.00005:
         return "<$0.0001"
     return f"${usd:.4f}" if usd and abs(usd) < 0.1 else f"${usd:,.2f}"
+
+
+def share_text(part: float | None) -> str:
+    """Return a share from 0 to 1 as a percentage: `91%`; empty if it is unknown."""
+    return "" if part is None else f"{part:.0%}"
+
+
+def clock_text(at: float) -> str:
+    """Return a Unix time as the local time of day: `12:04:31`."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def duration_text(seconds: float) -> str:

@@ -14,7 +14,7 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Idempotent."""
     from skyward.pool.progress import watch_with
     from skyward_jupyter.cells.cell import EmptyBody
-    from skyward_jupyter.display.pictures import draw_figures
+    from skyward_jupyter.display.figures import draw_figures
     from skyward_jupyter.magics.completion import completer, register
     from skyward_jupyter.magics.magics import SkyMagics
     from skyward_jupyter.magics.panel import connect
@@ -41,7 +41,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     from skyward.kept.handles import open_with
     from skyward.pool.progress import watch_with
     from skyward_jupyter.cells.cell import EmptyBody
-    from skyward_jupyter.display.pictures import leave_figures
+    from skyward_jupyter.display.figures import leave_figures
     from skyward_jupyter.magics.completion import unregister
     from skyward_jupyter.magics.magics import EXPRESSION
     from skyward_kernel.pools import resident

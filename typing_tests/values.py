@@ -1,10 +1,10 @@
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false
 """The types of the values. Checked by mypy and pyright, never run."""
 
+from collections.abc import Mapping
 from typing import assert_type
 
 import skyward as sky
-from skyward.specs import FrozenMap
 
 
 def specs() -> None:
@@ -14,7 +14,7 @@ def specs() -> None:
     assert_type(spec.nodes, sky.Nodes)
     assert_type(spec.accelerator, sky.Accelerator | None)
     assert_type(spec.image.pip, tuple[str, ...])
-    assert_type(spec.image.env, FrozenMap[str, str])
+    assert_type(spec.image.env, Mapping[str, str])
     assert_type(spec.volumes, tuple[sky.Volume, ...])
     assert_type(sky.Options(worker=sky.Worker(2, "process")).worker, sky.Worker)
     assert_type(sky.Nodes.of((2, 4)).threshold, int)
@@ -25,8 +25,8 @@ def specs() -> None:
 
 def groups(pool: sky.Compute) -> None:
     cpu, gpu = sky.Spec(vcpus=4, nodes=(0, 4)), sky.Spec(accelerator="T4", resources={"licence": 1}, idle_timeout=30)
-    assert_type(gpu.resources, FrozenMap[str, float])
-    assert_type(gpu.node_resources, FrozenMap[str, float])
+    assert_type(gpu.resources, Mapping[str, float])
+    assert_type(gpu.node_resources, Mapping[str, float])
     assert_type(gpu.node_capabilities, frozenset[str])
     sky.Compute(groups={"cpu": cpu, "gpu": [gpu, cpu]}, budget=20, policy="binpack", max_nodes=10)
     sky.Compute(capabilities={"fast"}, upscaling_speed=0.5, max_concurrent_launches=10)

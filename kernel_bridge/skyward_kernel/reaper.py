@@ -33,7 +33,7 @@ async def _reap_periodically(every: float) -> None:
 
 
 def _reap_due() -> None:
-    from skyward.pool.reap import reap, told
+    from skyward.pool.reap import describe_orphan, reap
 
     for done in reap(due=True):
-        _logger.log(logging.WARNING if done.error else logging.INFO, "orphaned: %s", told(done))
+        _logger.log(logging.WARNING if done.error else logging.INFO, "orphaned: %s", describe_orphan(done))

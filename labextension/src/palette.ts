@@ -3,8 +3,9 @@ import { ICommandPalette, InputDialog } from '@jupyterlab/apputils';
 
 import { CommandLine, NodeRow, PALETTE, PaletteEntry, PoolRow, TaskRow } from './protocol';
 import { bounds, equivalent, RunRequest } from './model/equivalent';
-import { nodesInOrder, tasksInOrder, title } from './model/lists';
+import { nodesInOrder, tasksInOrder } from './model/lists';
 import { PanelModel, Translation } from './model/panel';
+import { nodeState } from './model/states';
 import { Actions } from './view/panel';
 
 /** One of the choices of a dialog, with the arguments of commands that it stands for. */
@@ -35,7 +36,7 @@ export function addCommands(
     nodesInOrder([...(model.link?.store.rows.nodes.values() ?? [])])
       .filter(fits)
       .map(node => ({
-        label: trans.__('node %1 of %2 (%3)', node.rank, node.pool, node.state === 'waiting' ? node.phase : node.state),
+        label: trans.__('node %1 of %2 (%3)', node.rank, node.pool, nodeState(node, trans).word),
         arguments: { pool: node.pool, node: node.rank },
         node
       }));
@@ -57,7 +58,7 @@ export function addCommands(
         return nodes(node => node.state === 'active');
       case 'task':
         return tasks().map(task => ({
-          label: `${task.pool} ${task.number}: ${title(task)}`,
+          label: `${task.pool} ${task.number}: ${task.title}`,
           arguments: { pool: task.pool, task: task.number }
         }));
       case 'cell': {

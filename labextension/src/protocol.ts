@@ -1,4 +1,4 @@
-// Made by scripts/panel_types.py from skyward_kernel/protocol.py: change that one.
+// Made by scripts/panel_types.py from skyward_kernel/protocol.py and skyward/views: change those.
 
 export const VERSION = 5;
 export const STATE_COMM = 'skyward.state';
@@ -12,10 +12,47 @@ export const KEPT: { [table: string]: number } = {
   output: 200
 };
 
-/** A pool. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then. `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done. */
+/** Label of a status: an icon and a word, never colour alone. */
+export interface Label {
+  word: string;
+  icon: string;
+  tone: 'good' | 'busy' | 'bad' | 'quiet';
+}
+
+export const POOL_STATUSES: { [status in PoolRow['status']]: Label } = {
+  new: { word: 'not open', icon: '○', tone: 'quiet' },
+  starting: { word: 'starting', icon: '◔', tone: 'busy' },
+  ready: { word: 'ready', icon: '●', tone: 'good' },
+  failing: { word: 'failing', icon: '▲', tone: 'bad' },
+  budget_reached: { word: 'budget reached', icon: '◒', tone: 'bad' },
+  stopping: { word: 'stopping', icon: '◌', tone: 'busy' },
+  closed: { word: 'closed', icon: '○', tone: 'quiet' }
+};
+
+export const NODE_STATUSES: { [status in NodeRow['status']]: Label } = {
+  queued: { word: 'queued', icon: '◌', tone: 'quiet' },
+  requested: { word: 'requested', icon: '◌', tone: 'quiet' },
+  starting: { word: 'starting', icon: '◔', tone: 'busy' },
+  idle: { word: 'idle', icon: '○', tone: 'quiet' },
+  keeping: { word: 'keeps', icon: '◆', tone: 'quiet' },
+  busy: { word: 'busy', icon: '●', tone: 'good' },
+  draining: { word: 'draining', icon: '◒', tone: 'busy' },
+  stopping: { word: 'stopping', icon: '◌', tone: 'quiet' }
+};
+
+export const TASK_STATUSES: { [status in TaskRow['state']]: Label } = {
+  queued: { word: 'queued', icon: '◌', tone: 'quiet' },
+  running: { word: 'running', icon: '▶', tone: 'good' },
+  done: { word: 'done', icon: '✓', tone: 'quiet' },
+  failed: { word: 'failed', icon: '✗', tone: 'bad' },
+  cancelled: { word: 'cancelled', icon: '⊘', tone: 'quiet' }
+};
+
+/** A pool: its lifecycle `state`, and its `status` in views. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then. `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done. */
 export interface PoolRow {
   name: string;
-  state: 'idle' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
+  state: 'new' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
+  status: 'new' | 'starting' | 'ready' | 'failing' | 'budget_reached' | 'stopping' | 'closed';
   provider: string;
   policy: string;
   min: number;
@@ -37,12 +74,13 @@ export interface PoolRow {
   budget_exhausted: boolean;
 }
 
-/** A node, by the number of its machine. `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. */
+/** A node, by the number of its machine: its lifecycle `state`, and its `status` in views. `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. */
 export interface NodeRow {
   pool: string;
   machine: number;
   rank: number;
-  state: 'idle' | 'waiting' | 'active' | 'draining' | 'stopping';
+  state: 'vacant' | 'waiting' | 'active' | 'draining' | 'stopping';
+  status: 'queued' | 'requested' | 'starting' | 'idle' | 'keeping' | 'busy' | 'draining' | 'stopping';
   phase: string;
   group: string;
   kind: string;
@@ -72,7 +110,7 @@ export interface StartupFailureRow {
   gave_up: boolean;
 }
 
-/** Utilization of a node, from 0 to 1; None, or no row at all, if unknown. `gpu_bytes`: used memory of its GPUs, to a tenth of a GiB. */
+/** Utilization of a node, from 0 to 1; None, or no row at all, if unknown. `memory_bytes`, `gpu_bytes`: used memory of the node and of its GPUs, rounded. `memory_total`: bytes. */
 export interface GaugeRow {
   pool: string;
   machine: number;
@@ -81,13 +119,15 @@ export interface GaugeRow {
   gpu: number | null;
   gpu_memory: number | null;
   gpu_bytes: number | null;
+  memory_bytes: number | null;
+  memory_total: number | null;
 }
 
-/** A task. `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is true if the cell ran in a previous kernel. `cost`: USD, 0 until the task has ended. */
+/** A task. `title`: its function, or the first line of its cell. `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is true if the cell ran in a previous kernel. `cost`: USD, 0 until the task has ended. */
 export interface TaskRow {
   pool: string;
   number: number;
-  name: string;
+  title: string;
   state: 'queued' | 'running' | 'done' | 'failed' | 'cancelled';
   node: number | null;
   queued_at: number;

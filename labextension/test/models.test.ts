@@ -1,16 +1,18 @@
 import { describe, expect, it } from 'vitest';
 
 import cases from './equivalents.json';
+import order from '../../tests/cases/order.json';
 import { retryStatus, progress } from '../src/model/booting';
 import { chart, SPAN } from '../src/model/chart';
 import { equivalent, run, RunRequest } from '../src/model/equivalent';
 import { share, spentBy } from '../src/model/format';
-import { nodesInOrder, outputLines, tally, tasksInOrder, title } from '../src/model/lists';
+import { nodesInOrder, outputLines, tally, tasksInOrder } from '../src/model/lists';
 import { costBreakdown } from '../src/model/cost';
 import { Rate } from '../src/model/rate';
 import { stableOrder } from '../src/model/order';
 import { budgetDuration, perHour } from '../src/model/price';
-import { nodeState } from '../src/model/states';
+import { nodeState, poolState, taskState } from '../src/model/states';
+import { UNTRANSLATED } from '../src/widget/translation';
 import { visible } from '../src/model/window';
 import {
   CellRow,
@@ -165,37 +167,49 @@ describe('the chart', () => {
 });
 
 describe('tasks', () => {
-  const task = (number: number, state: TaskRow['state']) => ({ number, state, name: 'f', code: 'x = 1' }) as TaskRow;
+  const tasks = order.tasks as unknown as (TaskRow & { place: number })[];
 
-  it('are sorted by state: running, queued, finished', () => {
-    const tasks = [task(1, 'done'), task(2, 'failed'), task(3, 'queued'), task(4, 'queued'), task(5, 'running')];
-    expect(tasksInOrder(tasks).map(each => each.number)).toEqual([5, 3, 4, 2, 1]);
+  it('are sorted as the library sorts them', () => {
+    expect(tasksInOrder(tasks).map(each => (each as (typeof tasks)[0]).place)).toEqual(tasks.map((_, index) => index));
     expect(tally(tasks).get('queued')).toBe(2);
   });
 
-  it('of a cell have its first line as their title', () => {
-    expect(title({ ...task(1, 'done'), name: 'run_cell' })).toBe('x = 1');
-    expect(title(task(1, 'done'))).toBe('f');
+  it('show their state, and their node while they run', () => {
+    const word = (state: TaskRow['state']) =>
+      taskState({ state, node: 3 } as TaskRow, {
+        __: (text, value) => text.replace('%1', String(value))
+      }).word;
+    expect(word('running')).toBe('node 3');
+    expect(word('failed')).toBe('failed');
   });
 });
 
 describe('nodes', () => {
-  const node = (rank: number, state: NodeRow['state'], kind = 'aws a100', kept: string[] = []) =>
-    ({ machine: rank, rank, state, kind, phase: 'ready', group: 'gpu', busy: 0, kept }) as NodeRow;
+  const node = (rank: number, status: NodeRow['status'], kind = 'aws a100', kept: string[] = []) =>
+    ({ machine: rank, rank, state: 'active', status, kind, phase: 'deps', group: 'gpu', kept }) as unknown as NodeRow;
 
-  it('are sorted by rank, and filtered by every word', () => {
-    const nodes = [node(3, 'stopping'), node(10, 'active'), node(2, 'active', 'aws h100')];
-    expect(nodesInOrder(nodes).map(each => each.rank)).toEqual([2, 10, 3]);
-    expect(nodesInOrder(nodes, 'GPU h100').map(each => each.rank)).toEqual([2]);
+  it('are sorted as the library sorts them', () => {
+    const nodes = order.nodes.map(each => ({ ...node(0, 'idle'), ...each }) as NodeRow & { place: number });
+    expect(nodesInOrder(nodes).map(each => (each as (typeof nodes)[0]).place)).toEqual(nodes.map((_, index) => index));
   });
 
-  it('with kept values show it while idle, and are found by the names of the values', () => {
-    const words = { __: (text: string) => text };
-    const keeper = node(1, 'active', 'aws a100', ['model 1.2 GiB']);
-    expect(nodeState(keeper, words).word).toBe('keeps');
-    expect(nodeState({ ...keeper, busy: 1 }, words).word).toBe('busy');
-    expect(nodeState(node(2, 'active'), words).word).toBe('idle');
-    expect(nodesInOrder([keeper, node(2, 'active')], 'model')).toEqual([keeper]);
+  it('are filtered by every word, also by the names of kept values', () => {
+    const nodes = [node(3, 'busy'), node(10, 'keeping', 'aws a100', ['model 1.2 GiB']), node(2, 'idle', 'aws h100')];
+    expect(nodesInOrder(nodes, 'GPU h100').map(each => each.rank)).toEqual([2]);
+    expect(nodesInOrder(nodes, 'model').map(each => each.rank)).toEqual([10]);
+    expect(nodesInOrder(nodes, 'busy').map(each => each.rank)).toEqual([3]);
+  });
+
+  it('show their status, and their phase while they start', () => {
+    expect(nodeState(node(1, 'keeping'), UNTRANSLATED)).toEqual({ icon: '◆', word: 'keeps', tone: 'quiet' });
+    expect(nodeState(node(1, 'starting'), UNTRANSLATED)).toEqual({ icon: '◔', word: 'deps', tone: 'busy' });
+  });
+});
+
+describe('a pool', () => {
+  it('shows its status, translated', () => {
+    const translation = { __: (text: string) => text.toUpperCase() };
+    expect(poolState({ status: 'budget_reached' } as PoolRow, translation).word).toBe('BUDGET REACHED');
   });
 });
 

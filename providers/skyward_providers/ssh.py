@@ -36,6 +36,8 @@ class SSH:
     `~/.ssh/config` applies, including jump hosts, and so does the agent. Host keys are always checked: unless
     `known_hosts` is given, trust on first use, where a new host's key is logged, then pinned.
 
+    Opening a pool raises the soft limit of open files of this process, if many hosts need it, and leaves it raised.
+
     Attributes:
         hosts: names or addresses, as "host", "user@host" or "user@host:port"; aliases of the configuration are allowed.
         username: login name for hosts without one.
@@ -136,6 +138,8 @@ def _port(text: str) -> int:
 
 def _raise_descriptor_limit(nodes: int) -> None:
     """Raise the limit of open files to that needed for the connections of `nodes` nodes.
+
+    It stays raised: to lower it while other pools of the process hold descriptors above it would break them.
 
     Raises:
         SpecError: the hard limit is too low.

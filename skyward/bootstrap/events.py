@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 __all__ = [
     "PHASES",
-    "Event",
+    "BootstrapEvent",
     "Facts",
     "Missing",
     "Phase",
@@ -88,7 +88,7 @@ class Ready:
     facts: Facts
 
 
-type Event = PhaseEvent | Missing | Waiting | Ready
+type BootstrapEvent = PhaseEvent | Missing | Waiting | Ready
 
 
 def read_facts(fields: Mapping[str, Any]) -> Facts:
@@ -96,12 +96,12 @@ def read_facts(fields: Mapping[str, Any]) -> Facts:
     return Facts(fields["python"], fields["executable"], dict(fields["packages"]), dict(fields["variables"]))
 
 
-def read_events(lines: Iterable[str]) -> Iterator[Event]:
+def read_events(lines: Iterable[str]) -> Iterator[BootstrapEvent]:
     """Return the events among `lines`, in order. Other output, and truncated lines, are skipped."""
     return (event for line in lines if (event := read_event(line)) is not None)
 
 
-def read_event(line: str) -> Event | None:
+def read_event(line: str) -> BootstrapEvent | None:
     """Return the event in a line; None if there is none."""
     start = line.find('{"type":"')  # a banner may end without a line break
     if start < 0:
@@ -112,7 +112,7 @@ def read_event(line: str) -> Event | None:
         return None
 
 
-def _event(fields: dict[str, Any]) -> Event | None:
+def _event(fields: dict[str, Any]) -> BootstrapEvent | None:
     match fields["type"]:
         case "phase":
             return _phase(fields)

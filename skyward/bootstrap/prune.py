@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KEPT", "UNUSED_FOR", "Kept", "doomed", "main", "prune"]
+__all__ = ["KEPT", "UNUSED_FOR", "CachedItem", "doomed", "main", "prune"]
 
 UNUSED_FOR = 30 * 86400.0
 """Seconds after which something unused may be removed."""
@@ -31,7 +31,7 @@ _REMOVED = 76
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedItem:
     """An item that a machine keeps: the time of its last use, in seconds since 1970, and True if it is in use."""
 
     name: str
@@ -39,7 +39,7 @@ class Kept:
     busy: bool = False
 
 
-def doomed(found: Iterable[Kept], now: float, *, newest: int = KEPT, unused_for: float = UNUSED_FOR) -> list[str]:
+def doomed(found: Iterable[CachedItem], now: float, *, newest: int = KEPT, unused_for: float = UNUSED_FOR) -> list[str]:
     """Return the sorted names of the items to remove: unused for so long, not in use, and not among the newest."""
     by_use = sorted(found, key=lambda each: (each.used, each.name), reverse=True)
     return sorted(each.name for each in by_use[newest:] if not each.busy and now - each.used > unused_for)
@@ -78,22 +78,22 @@ def _set_aside(root: Path, kind: str, folders: Iterable[str], trash: Path, now: 
         yield name
 
 
-def _by_use(folder: Path, marks: Path, now: float) -> Iterator[Kept]:
+def _by_use(folder: Path, marks: Path, now: float) -> Iterator[CachedItem]:
     for path in folder.iterdir():
         if path.name.startswith("."):  # incomplete
             continue
         mark = marks / path.name
         if _is_held(mark):
             os.utime(mark, (now, now))
-            yield Kept(path.name, now, busy=True)
+            yield CachedItem(path.name, now, busy=True)
         else:
-            yield Kept(path.name, (mark if mark.exists() else path).stat().st_mtime)
+            yield CachedItem(path.name, (mark if mark.exists() else path).stat().st_mtime)
 
 
-def _by_change(folder: Path) -> Iterator[Kept]:
+def _by_change(folder: Path) -> Iterator[CachedItem]:
     for path in folder.iterdir():
         if path.is_file():
-            yield Kept(path.name, path.stat().st_mtime)
+            yield CachedItem(path.name, path.stat().st_mtime)
 
 
 def _is_held(mark: Path) -> bool:

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
-from skyward.bootstrap.events import Event, Missing, Phase, PhaseEvent, Ready, Waiting, read_event
+from skyward.bootstrap.events import BootstrapEvent, Missing, Phase, PhaseEvent, Ready, Waiting, read_event
 from skyward.bootstrap.plan import Plan
 from skyward.bootstrap.script import GRACE, command, limits, log_command, script
 from skyward.bootstrap.send import contents, packs, receive_command
@@ -109,7 +109,7 @@ class _Bootstrap:
         self._phase: Phase | None = None
         self._waiting = False
         self._clock: asyncio.Timeout | None = None
-        self._events: list[Event] = []
+        self._events: list[BootstrapEvent] = []
         self._other_output: list[str] = []
 
     async def run(self) -> Ready:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from skyward.errors import SkywardError, SpecError
+from skyward.formatting import duration_text
 
 if TYPE_CHECKING:
     from skyward.simulator import Result, Scenario
@@ -96,14 +97,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reap(given: argparse.Namespace) -> int:
-    from skyward.pool.reap import orphans, reap, told
+    from skyward.pool.reap import describe_orphan, orphans, reap
 
     if given.dry_run:
-        lines = [told(each) for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
+        found = [each for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
+        lines = list(map(describe_orphan, found))
         failed = False
     else:
         done = reap(given.names)
-        lines = [told(each) for each in done]
+        lines = [describe_orphan(each) for each in done]
         failed = any(each.error for each in done)
     sys.stdout.write("\n".join(lines or ["Nothing is left behind."]) + "\n")
     return int(failed)
@@ -111,7 +113,7 @@ def _reap(given: argparse.Namespace) -> int:
 
 def _simulate(given: argparse.Namespace) -> int:
     from skyward.cli.simulation_report import report
-    from skyward.scaling import POLICIES
+    from skyward.scaling.registry import POLICIES
     from skyward.simulator.bound import lower_bound
     from skyward.simulator.compare import compare
 
@@ -139,7 +141,7 @@ def _simulate(given: argparse.Namespace) -> int:
 
 def _scenario(given: argparse.Namespace) -> "Scenario":
     from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, slot_count
-    from skyward.scaling import POLICIES, find_policy
+    from skyward.scaling.registry import POLICIES, find_policy
     from skyward.simulator import Scenario, Workload, find_faults, one_group, read_trace
 
     policy = given.policy or POLICIES[0]
@@ -147,7 +149,7 @@ def _scenario(given: argparse.Namespace) -> "Scenario":
     if given.group:
         if single := [o for o in ("nodes", "slots", "price") if getattr(given, o) is not None]:
             raise SpecError(
-                f"--{single[0]} does not go with --group; give it inside the group, as {_EXAMPLES[single[0]]}."
+                f"--{single[0]} cannot be combined with --group; give it inside the group, as {_EXAMPLES[single[0]]}."
             )
         groups = tuple(map(group_of, given.group))
         if len({group.name for group in groups}) < len(groups):
@@ -194,7 +196,7 @@ class _Progress:
     """Progress line on the terminal."""
 
     def __call__(self, result: "Result", left: int) -> None:
-        done = f"{result.policy} took {result.wall_seconds:.1f} s"
+        done = f"{result.policy} took {duration_text(result.wall_seconds)}"
         sys.stderr.write(f"\r\x1b[K{done}; {left} to go" if left else f"\r\x1b[K{done}")
         sys.stderr.flush()
 

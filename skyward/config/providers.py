@@ -1,5 +1,6 @@
 """Settings of a provider, from its `[providers.NAME]` table."""
 
+import re
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING
 
@@ -46,5 +47,6 @@ def make_provider(name: str, table: "Mapping[str, ConfigValue]") -> object:
 
 
 def _key_in(given: "Mapping[str, ConfigValue]", text: str, kind: "ConfigValue") -> "ConfigValue":
-    """Return the key that an error message mentions."""
-    return next((found for key, found in given.items() if key in text), kind)
+    """Return the key that an error message names first, as a whole word; `kind` if it names none."""
+    found = {key: match.start() for key in given if (match := re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text))}
+    return given[min(found, key=lambda key: found[key])] if found else kind

@@ -19,14 +19,14 @@ __all__ = [
     "TaskStatus",
 ]
 
-type PoolState = Literal["idle", "requesting", "provisioning", "ready", "stopping", "closed"]
-type NodeState = Literal["idle", "waiting", "active", "draining"]
+type PoolState = Literal["new", "requesting", "provisioning", "ready", "stopping", "closed"]
+type NodeState = Literal["vacant", "waiting", "active", "draining"]
 type TaskStatus = Literal["queued", "withheld", "sent", "recalled", "running", "cancelling", "ended"]
 type ReconcilerState = Literal["watching", "scaling_up", "draining"]
 type AutoscalerState = Literal["waiting", "watching", "cooling"]
 
 POOL: Mapping[PoolState, frozenset[PoolState]] = {
-    "idle": frozenset({"requesting", "closed"}),
+    "new": frozenset({"requesting", "closed"}),
     "requesting": frozenset({"provisioning", "stopping"}),
     "provisioning": frozenset({"ready", "stopping"}),
     "ready": frozenset({"stopping"}),
@@ -36,12 +36,12 @@ POOL: Mapping[PoolState, frozenset[PoolState]] = {
 """A pool requests an offer, provisions machines, is ready from the threshold on, and stops once."""
 
 NODE: Mapping[NodeState, frozenset[NodeState]] = {
-    "idle": frozenset({"waiting"}),
-    "waiting": frozenset({"active", "idle"}),
-    "active": frozenset({"draining", "idle"}),
-    "draining": frozenset({"active", "idle"}),
+    "vacant": frozenset({"waiting"}),
+    "waiting": frozenset({"active", "vacant"}),
+    "active": frozenset({"draining", "vacant"}),
+    "draining": frozenset({"active", "vacant"}),
 }
-"""A node waits for its machine, then is active. It is idle without one: lost, or drained and terminated."""
+"""A node waits for its machine, then is active. It is vacant without one: lost, or drained and terminated."""
 
 TASK: Mapping[TaskStatus, frozenset[TaskStatus]] = {
     "queued": frozenset({"sent", "ended"}),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["DecisionEvent", "DecisionLog", "Inputs"]
+__all__ = ["DecisionEvent", "DecisionInputs", "DecisionLog"]
 
 type Decider = Literal["policy", "user", "reconciler", "budget"]
 
@@ -13,7 +13,7 @@ KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class DecisionInputs:
     """Inputs of a decision.
 
     Attributes:
@@ -22,6 +22,9 @@ class Inputs:
         active, booting, leaving: numbers of nodes.
         idle_for: seconds since the pool last held a task.
         spent, per_hour: USD.
+
+    Example:
+        >>> [decision.inputs.queued for decision in pool.decisions()]
     """
 
     queued: int = 0
@@ -48,12 +51,16 @@ class DecisionEvent:
         held_back: why it was not applied; empty if it was.
         times: number of times in a row that it was made.
         number: its number, from 1 on; a repeated decision keeps it.
+
+    Example:
+        >>> for decision in pool.decisions():
+        ...     print(decision)
     """
 
     at: float
     by: Decider
     policy: str
-    inputs: Inputs
+    inputs: DecisionInputs
     before: Mapping[str, int]
     after: Mapping[str, int]
     reason: str

@@ -14,6 +14,10 @@ class GPUMetrics:
         name: name from its driver.
         busy: utilization, 0 to 1.
         memory, memory_total: bytes.
+
+    Example:
+        >>> for history in pool.metrics().values():
+        ...     print([gpu.busy for gpu in history[-1].gpus] if history else "not measured yet")
     """
 
     name: str
@@ -37,6 +41,10 @@ class NodeMetrics:
         read, written: bytes a second, from and to disks.
         received, sent: bytes a second, over the network.
         at: when it arrived at the client, in Unix time.
+
+    Example:
+        >>> for history in pool.metrics(node=0).values():
+        ...     print([usage.cpu / usage.cpus for usage in history])
     """
 
     scope: Literal["machine", "processes"]

@@ -4,7 +4,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self, overload
+from typing import Literal, Self, cast, overload
+
+from skyward.errors import UsageError
+from skyward.values.validation import shown
 
 __all__ = ["Follower", "LogEntry", "Logs", "OutputFilter", "StreamName", "cut"]
 
@@ -28,6 +31,10 @@ class LogEntry:
         offset: characters of this stream of the task, over all its attempts, before this piece. The streams of a node
             itself continue when its machine is replaced. If an offset is not the end of the previous piece, the
             output in between is lost, or no longer kept.
+
+    Example:
+        >>> for entry in pool.logs():
+        ...     print(entry.who, entry.text)
     """
 
     time: float
@@ -60,6 +67,22 @@ class OutputFilter:
     stream: StreamName | None = None
     since: int = 0
 
+    @classmethod
+    def checked(cls, task: int | None, node: int | None, stream: object, since: int) -> Self:
+        """Return the filter of these arguments of a user.
+
+        Raises:
+            UsageError: there is no such stream, or `since` is given without a single stream.
+        """
+        if stream is not None and not (isinstance(stream, str) and stream in ("stdout", "stderr")):
+            raise UsageError(f"stream must be 'stdout' or 'stderr', but got {shown(stream)}.")
+        if since and (stream is None or not (task or (task == 0 and node is not None))):
+            raise UsageError(
+                "since= is an offset in one stream: name it, `task=N, stream='stdout'`, or "
+                "`task=0, node=N, stream=...` for output of the node itself."
+            )
+        return cls(task, node, cast("StreamName | None", stream), since)
+
     def of(self, entry: LogEntry) -> LogEntry | None:
         """Return the part of `entry` that matches; None if none does."""
         if (
@@ -84,6 +107,10 @@ class Logs(Sequence[LogEntry]):
 
     Attributes:
         dropped: characters, of any task, that the pool wrote and its bounded log no longer has.
+
+    Example:
+        >>> logs = pool.logs(node=0, stream="stdout")
+        >>> print(logs.text)
     """
 
     entries: tuple[LogEntry, ...] = ()
@@ -118,19 +145,28 @@ class Follower:
 
     Attributes:
         dropped: characters that it missed.
+
+    Example:
+        >>> with pool.follow(node=0) as output:
+        ...     future = train(10) > pool  # then `for entry in output: ...`
     """
 
-    wanted: OutputFilter
-    leave: Callable[["Follower"], None]
+    _wanted: OutputFilter
+    _leave: Callable[["Follower"], None]
     dropped: int = 0
     _waiting: deque[LogEntry] = field(default_factory=deque)
     _size: int = 0
     _ended: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
+    @property
+    def task(self) -> int | None:
+        """Number of the task that it follows; None for any."""
+        return self._wanted.task
+
     def offer(self, entry: LogEntry) -> None:
         """Add a piece."""
-        part = self.wanted.of(entry)
+        part = self._wanted.of(entry)
         if part is None:
             return
         with self._changed:
@@ -166,7 +202,7 @@ class Follower:
     def close(self) -> None:
         """Stop following. Idempotent."""
         self.end()
-        self.leave(self)
+        self._leave(self)
 
     def __enter__(self) -> Self:
         return self

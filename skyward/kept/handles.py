@@ -192,7 +192,7 @@ class Kept[T]:
             UsageError: there is no handle, or two are on the same node.
         """
         handles = list(handles)
-        entries = {entry.key: entry for handle in handles for entry in handle.entries}
+        entries = {entry.key: entry for handle in handles for entry in handle._entries}
         nodes = {(entry.pool, entry.node) for entry in entries.values()}
         if not entries or len(nodes) < len(entries):
             raise UsageError(
@@ -206,34 +206,33 @@ class Kept[T]:
         return tuple(part.entry.key for part in self._parts)
 
     @property
-    def entries(self) -> "tuple[KeptEntry, ...]":
-        """Registry entries of the values, one per node."""
+    def _entries(self) -> "tuple[KeptEntry, ...]":
         return tuple(part.entry for part in self._parts)
 
     @property
     def name(self) -> str:
         """Name of the value."""
-        return self._expression or self.entries[0].name
+        return self._expression or self._entries[0].name
 
     @property
     def kind(self) -> str:
         """The type of the value."""
-        return self.entries[0].info.kind
+        return self._entries[0].info.kind
 
     @property
     def nbytes(self) -> int:
         """Bytes of the value on all its nodes, as far as they can be estimated."""
-        return sum(entry.info.nbytes for entry in self.entries)
+        return sum(entry.info.nbytes for entry in self._entries)
 
     @property
     def nodes(self) -> tuple[int, ...]:
         """Ranks of the nodes that keep the value."""
-        return tuple(entry.node for entry in self.entries if not entry.lost)
+        return tuple(entry.node for entry in self._entries if not entry.lost)
 
     @property
     def pool(self) -> str:
         """Name of the pool of these nodes."""
-        return self.entries[0].pool
+        return self._entries[0].pool
 
     @property
     def where(self) -> str:
@@ -243,22 +242,22 @@ class Kept[T]:
     @property
     def needs(self) -> tuple[str, ...]:
         """Notebook names that functions in the value use."""
-        return tuple(dict.fromkeys(name for entry in self.entries for name in entry.info.needs))
+        return tuple(dict.fromkeys(name for entry in self._entries for name in entry.info.needs))
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Ids of the notebook classes that the value refers to."""
-        return tuple(dict.fromkeys(key for entry in self.entries for key in entry.info.classes))
+        return tuple(dict.fromkeys(key for entry in self._entries for key in entry.info.classes))
 
     @property
     def lost(self) -> str:
         """The reason why the value is no longer kept; empty while a node keeps it."""
-        return "" if self.nodes else self.entries[0].lost
+        return "" if self.nodes else self._entries[0].lost
 
     @property
     def until(self) -> float:
         """Unix time from which scaling down may take one of its nodes, if the value is not used before."""
-        ends = [entry.until for entry in self.entries if not entry.lost]
+        ends = [entry.until for entry in self._entries if not entry.lost]
         return min(ends, default=0.0) - time.monotonic() + time.time() if ends else 0.0
 
     def fetch(self) -> T:
@@ -270,7 +269,7 @@ class Kept[T]:
         """
         from skyward.functions.pending import PendingFunction
 
-        for entry in self.entries:
+        for entry in self._entries:
             if entry.lost:
                 raise KeptLostError(f"{entry.name} is no longer kept: {entry.lost}. Rerun the code that made it.")
         copies = []
@@ -305,7 +304,7 @@ class Kept[T]:
             return f"<Kept {title}; no longer kept: {self.lost}>"
         over, at = self.until <= time.time(), time.strftime("%H:%M", time.localtime(self.until))
         protection = "no longer protected from scale-down" if over else f"protected from scale-down until {at}"
-        gone = [entry.node for entry in self.entries if entry.lost]
+        gone = [entry.node for entry in self._entries if entry.lost]
         losses = f"; lost on {nodes_text(gone)}" if gone else ""
         return f"<Kept {title}, on {nodes_text(self.nodes)} of pool {self.pool!r}, {protection}{losses}>"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    *("CONTAINERS", "KEEP_FOR", "KeptInfo", "KeptStore", "Surroundings"),
+    *("CONTAINERS", "KEEP_FOR", "KeptInfo", "KeptStore", "KeepingContext"),
     *("keep", "keeps_containers", "set_store", "shelf", "stand_in", "current_store"),
 ]
 
@@ -52,7 +52,7 @@ class KeptInfo:
     classes: tuple[str, ...] = ()
 
 
-class Surroundings(Protocol):
+class KeepingContext(Protocol):
     """The cell that a value comes from."""
 
     def needs(self, value: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -65,7 +65,7 @@ class Surroundings(Protocol):
 class KeptStore(Protocol):
     """The kept values of a node, by key."""
 
-    def keep(self, value: object, name: str, keep_for: float, cell: "Surroundings | None" = None) -> Any:
+    def keep(self, value: object, name: str, keep_for: float, cell: "KeepingContext | None" = None) -> Any:
         """Keep a value and notify the client. Return its stand-in.
 
         Args:

@@ -26,8 +26,9 @@ def attach(name: str) -> "Compute":
     opened with `sky.Local(outlives=True)`.
 
     Raises:
-        UsageError: there is no such pool, its owner is still running, or it has no nodes left; then it is reaped.
-        ProvisioningError: none of its recorded nodes exists, or too few could be reconnected.
+        UsageError: there is no such pool, its owner is still running, or none of its nodes outlives its owner; in the
+            last case it is reaped.
+        ProvisioningError: none of its nodes exists any more, or too few could be reconnected.
 
     Example:
         >>> pool = sky.attach("train")

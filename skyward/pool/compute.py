@@ -7,19 +7,17 @@ hand it over to the loop, and wait if they must.
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast, overload
 
 from skyward.config.pools import configured
 from skyward.control.act.pool import Pool
-from skyward.control.act.tasks import stopping
 from skyward.control.act.tasks.group_stream import GroupStream
 from skyward.control.act.tasks.run import Run
-from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.task import Sink, TaskFuture
 from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
 from skyward.errors import (
@@ -31,9 +29,11 @@ from skyward.errors import (
     SpecError,
     UsageError,
 )
+from skyward.events import BaseEvent, Event, EventStream
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
-from skyward.formatting import asked_to_stop, nodes_text
+from skyward.events.metrics import NodeMetrics
+from skyward.events.output import Follower, Logs, OutputFilter, StreamName
 from skyward.functions.function import (
     PendingFunction,
     PendingFunctionGroup,
@@ -48,13 +48,11 @@ from skyward.functions.target import described
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.kept.handles import Kept
 from skyward.pool.dispatch import Dispatcher
-from skyward.pool.event_source import EventSource
-from skyward.pool.heard import Telemetry
+from skyward.pool.interruption import stopping
 from skyward.pool.map import calls_of_map, note_items
 from skyward.pool.open_pools import observed, opened
 from skyward.pool.progress import watched
 from skyward.pool.resource_requests import Bundle, request_resources
-from skyward.pool.shown import Shown
 from skyward.process import background
 from skyward.process.forked import is_forked, refuse_forked
 from skyward.published_names import OF_A_POOL
@@ -63,10 +61,12 @@ from skyward.reporting.screen import notify
 from skyward.reporting.task_output import ConsoleSink
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
 from skyward.specs.placement import On, Several, target_of
+from skyward.task.collections import Barrier, Counter, Dict, Lock, Queue, Set
 from skyward.task.collections.base import refuse_standalone
-from skyward.task.collections.opener import CollectionFactory, Shared
+from skyward.task.collections.factory import CollectionFactory
 from skyward.values import limits
 from skyward.values.validation import FrozenMap, closest, number, shown
+from skyward.wire.collections.requests import Consistency
 
 if TYPE_CHECKING:
     from skyward.control.act.recovered_tasks import RecoveredTask
@@ -80,7 +80,7 @@ _outer: ContextVar[tuple[Target | None, ...]] = ContextVar("skyward_outer_pools"
 """Targets in scope outside each enclosing `with` block of a pool."""
 
 
-class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
+class Compute(RightSide):
     """Pool of ephemeral nodes, open in a `with` block or between `open()` and `close()`.
 
     Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`. If
@@ -108,6 +108,7 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
         self._opening, self._counting = threading.Lock(), threading.Lock()
         self._blocks = 0
         self._resized: dict[str, Nodes] = {}
+        self._at_close: list[Callable[[], object]] = []
 
     # Lifecycle.
 
@@ -328,7 +329,7 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
         if pool is None or not pool.is_known:
             wanted = [specs[0].nodes for specs in self._groups.values()]
             least, most = sum(nodes.min for nodes in wanted), sum(nodes.ceiling for nodes in wanted)
-            return PoolSnapshot(self.name, "idle" if pool is None else pool.state, "", (), 0, 0, 0, 0, least, most, 0)
+            return PoolSnapshot(self.name, "new" if pool is None else pool.state, "", (), 0, 0, 0, 0, least, most, 0)
         return background.call(pool.snapshot)
 
     def report(self, *, decisions_after: int = 0, output_after: int = 0, tasks: int = 1000) -> PoolReport:
@@ -404,10 +405,107 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
         """Return the ranks of the nodes that hold the blob of this digest."""
         return frozenset() if self._pool is None else self._pool.holds(digest)
 
-    def _opener(self, what: str) -> CollectionFactory:
-        self._ready()
-        refuse_standalone(what, self._shared)
-        return cast("CollectionFactory", self._shared)
+    # Output, resource usage and events.
+
+    def logs(
+        self,
+        task: int | None = None,
+        node: int | None = None,
+        *,
+        stream: StreamName | None = None,
+        since: int = 0,
+        tail: int | None = None,
+    ) -> Logs:
+        """Return the output of tasks and nodes, oldest first; also after the pool was closed.
+
+        The log holds 16 million characters; `dropped` of the result is the number of characters that were dropped.
+
+        Args:
+            task: only output of the task of this number (`Run.tasks`); 0 for output of the nodes themselves.
+            node: only output of the node of this rank.
+            stream: only this stream.
+            since: only output from this offset of the stream on; for one stream of one task, or of one node itself.
+            tail: maximum number of pieces, the last ones.
+
+        Raises:
+            UsageError: there is no such stream, or `since` is given without a single stream.
+        """
+        wanted = OutputFilter.checked(task, node, stream, since)
+        return Logs() if self._pool is None else background.call(partial(self._pool.log.read, wanted, tail))
+
+    def follow(
+        self,
+        task: int | None = None,
+        node: int | None = None,
+        *,
+        stream: StreamName | None = None,
+        since: int = 0,
+        tail: int | None = None,
+    ) -> Follower:
+        """Return an iterator over the log, as `logs` returns it, and then over new output as it arrives.
+
+        It ends with the pool; with `task=`, with that task.
+
+        Raises:
+            UsageError: there is no such stream, or `since` is given without a single stream.
+            PoolClosedError: the pool is not open.
+        """
+        return background.call(partial(self._ready().follow, OutputFilter.checked(task, node, stream, since), tail))
+
+    def start_log(self, node: int) -> str:
+        """Return the startup log of the node of a rank, for its last few starts: a line per phase, and all output of a
+        failed phase. Empty if the node was never started.
+        """
+        return "" if self._pool is None else background.call(partial(self._pool.startups.log, node))
+
+    def metrics(self, node: int | None = None) -> Mapping[int, tuple[NodeMetrics, ...]]:
+        """Return the resource usage of nodes in the last five minutes, oldest first, by rank.
+
+        Args:
+            node: only the node of this rank.
+        """
+        usage = {} if self._pool is None else background.call(self._pool.metrics)
+        return usage if node is None else {rank: history for rank, history in usage.items() if rank == node}
+
+    @overload
+    def events(self, *, replay: bool = False) -> "EventStream[Event]": ...
+    @overload
+    def events[A: BaseEvent](self, kind: type[A], /, *, replay: bool = False) -> EventStream[A]: ...
+    @overload
+    def events[A: BaseEvent, B: BaseEvent](
+        self, kind: type[A], kind_2: type[B], /, *, replay: bool = False
+    ) -> EventStream[A | B]: ...
+    @overload
+    def events[A: BaseEvent, B: BaseEvent, C: BaseEvent](
+        self, kind: type[A], kind_2: type[B], kind_3: type[C], /, *, replay: bool = False
+    ) -> EventStream[A | B | C]: ...
+    @overload
+    def events(self, *kinds: type[BaseEvent], replay: bool = False) -> "EventStream[Event]": ...
+    def events(self, *kinds: type[BaseEvent], replay: bool = False) -> EventStream[Any]:
+        """Return an iterator over the events of the pool, for `for` and `async for`, until it is closed.
+
+        Subscribe before `open()` to see the pool start. A subscriber that falls 10,000 events behind gets an
+        `EventsDropped` in place of the oldest; it never slows down the pool.
+
+        Args:
+            kinds: only events of these classes, such as `sky.events.NodeLost` or the base class `sky.events.TaskEvent`.
+            replay: start with the latest past events, up to 2,000 of tasks and 2,000 others; also after the pool was
+                closed.
+
+        Raises:
+            UsageError: a kind is not an event class.
+
+        Example:
+            >>> pool = sky.Compute(nodes=2)
+            >>> stream = pool.events(sky.events.NodeReady)
+            >>> with pool:
+            ...     print(next(stream).node)
+        """
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, BaseEvent)):
+                raise UsageError(f"{kind!r} is not an event class; use classes of `sky.events`, such as NodeReady.")
+        bus = self._bus
+        return EventStream(bus.subscribe(*(kinds or (BaseEvent,)), replay=replay), bus.unsubscribe)
 
     # Dispatch.
 
@@ -415,7 +513,7 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
         """Run a call on one node and return its result; an iterator for a generator function (operator `>>`)."""
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
-        with self._stopping(runs):
+        with stopping(runs):
             self.start(pending, runs=runs, waits=True)
             if runs[0].is_stream:
                 return runs[0].items()  # type: ignore[return-value]  # T is Iterator[...] for a generator function
@@ -425,7 +523,7 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
     def submit[T](self, pending: PendingFunction[T]) -> TaskFuture[T]:
         """Run a call on one node and return a future; cancelling the future stops the task (operator `>`)."""
         runs: list[Run[Any]] = []
-        with self._stopping(runs):
+        with stopping(runs):
             self.start(pending, runs=runs)
             return runs[0].given()
 
@@ -433,7 +531,7 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
         """Run a call on every node and return the results in order of rank (operator `@`)."""
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
-        with self._stopping(runs):
+        with stopping(runs):
             self.start(pending, on="all", sink=ConsoleSink(label=True), runs=runs, waits=True)
             with self._shown():
                 return runs[0].future.take()  # type: ignore[no-any-return]
@@ -442,7 +540,7 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
         """Run a group and return a tuple of results, or an iterator with `stream=True` (operator `>>`)."""
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
-        with self._stopping(runs):
+        with stopping(runs):
             self._start_group(group, runs, waits=True)
             if group.stream:
                 return GroupStream(runs, ordered=group.ordered)
@@ -452,7 +550,7 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
     def submit_group(self, group: PendingFunctionGroup[Any]) -> TaskFuture[tuple[Any, ...]]:
         """Run a group and return a future; cancelling the future stops all its tasks (operator `>`)."""
         runs: list[Run[Any]] = []
-        with self._stopping(runs):
+        with stopping(runs):
             self._start_group(group, runs)
             return self._dispatcher().gathered(runs)
 
@@ -488,14 +586,14 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
         given = list(items)
         runs: list[Run[Any]] = []
         results: list[Any] = []
-        with self._stopping(runs):
+        with stopping(runs):
             self._dispatcher().start(calls_of_map(call, given, chunksize), ConsoleSink(), None, runs, waits=True)
             with watched([run.future for run in runs]), self._shown():
                 for first, run in zip(range(0, len(given), chunksize), runs, strict=True):
                     try:
                         result = run.future.take()
                     except BaseException as error:
-                        del run  # see `_stopping`
+                        del run  # see `stopping`
                         if isinstance(error, Exception):
                             note_items(error, first, given[first : first + chunksize])
                         raise
@@ -551,23 +649,63 @@ class Compute(RightSide, Shared, Telemetry, EventSource, Shown):
         waits = waits and not group.stream
         self._dispatcher().start(items, ConsoleSink(), None, runs, within=group.timeout, waits=waits)
 
-    @contextmanager
-    def _stopping(self, runs: list[Run[Any]]) -> Iterator[None]:
-        """Stop `runs` if the block raises an error or is interrupted.
+    # Display.
 
-        The block fills the list, which is empty afterwards: a frame of the traceback that refers to a future, and so to
-        the error, would form a cycle that keeps a stream open, and its slot busy, until the next garbage collection.
-        """
-        __tracebackhide__ = True
-        try:
-            yield
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(_stop(runs)) from None
-        except BaseException:
-            stop_all(runs)
-            raise
-        finally:
-            runs.clear()
+    def when_closed(self, call: Callable[[], object]) -> None:
+        """Call `call` once after the pool was closed or left, on the thread that did so."""
+        self._at_close.append(call)
+
+    def _was_closed(self) -> None:
+        calls, self._at_close = self._at_close, []
+        for call in calls:
+            with contextlib.suppress(Exception):  # a failing view must not keep machines from being terminated
+                call()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, str]:
+        """Return the current state of the pool as HTML and text."""
+        from skyward.views.static import mime_bundle
+
+        return mime_bundle(self.report())
+
+    def _ipython_display_(self) -> None:
+        """Show a live view of the pool; without one, IPython falls back to `_repr_mimebundle_`."""
+        from skyward.views.live import show_live
+
+        if not show_live(self):
+            raise NotImplementedError  # makes IPython fall back
+
+    # Collections. Below this line, `dict` and `set` are methods in annotations.
+
+    def dict(self, name: str, *, consistency: Consistency | None = None) -> Dict:
+        """Return the dict of this name, shared with the nodes. See `sky.dict`."""
+        return self._collections("dict").dict(name, consistency=consistency)
+
+    def set(self, name: str, *, consistency: Consistency | None = None) -> Set:
+        """Return the set of this name, shared with the nodes. See `sky.set`."""
+        return self._collections("set").set(name, consistency=consistency)
+
+    def counter(self, name: str, *, consistency: Consistency | None = None) -> Counter:
+        """Return the counter of this name, shared with the nodes. See `sky.counter`."""
+        return self._collections("counter").counter(name, consistency=consistency)
+
+    def queue(self, name: str) -> Queue:
+        """Return the queue of this name, shared with the nodes. See `sky.queue`."""
+        return self._collections("queue").queue(name)
+
+    def barrier(self, name: str, n: int) -> Barrier:
+        """Return the barrier of this name for `n` parties, shared with the nodes. See `sky.barrier`."""
+        return self._collections("barrier").barrier(name, n)
+
+    def lock(self, name: str, timeout: float | None = 30) -> Lock:
+        """Return the lock of this name, shared with the nodes. See `sky.lock`."""
+        return self._collections("lock").lock(name, timeout)
+
+    def _collections(self, kind: str) -> CollectionFactory:
+        self._ready()
+        refuse_standalone(kind, self._shared)
+        return cast("CollectionFactory", self._shared)
+
+    # Internals.
 
     def _shown(self) -> AbstractContextManager[None]:
         """Return a context for waiting, in which the console shows progress."""
@@ -616,26 +754,6 @@ def _check_call(pending: object) -> None:
         raise OperatorError(
             f"A pool runs a call of a `@sky.function`, such as `train(10)`, but got {described(pending)}."
         )
-
-
-def _stop(runs: Sequence[Run[Any]]) -> str:
-    """Stop unfinished runs, wait briefly for the nodes to confirm, and return a sentence about the outcome."""
-    asked = stop_all(runs)
-    try:
-        running = asked.result()
-        wait([run.future for run in running], stopping.GRACE)
-    except KeyboardInterrupt:
-        running = [run for run in runs if not run.future.done() or run.future.cancelled()]
-    if not running and any(run.nodes for run in runs):
-        return "the work had ended"
-    if waiting := _ranks(run for run in running if not run.future.done()):
-        return asked_to_stop(waiting)
-    ranks = _ranks(running)
-    return f"the work on {nodes_text(ranks)} was stopped" if ranks else "the work was not started"
-
-
-def _ranks(runs: Iterable[Run[Any]]) -> set[int]:
-    return {rank for run in runs for rank in run.nodes}
 
 
 def _refuse_on_node() -> None:

@@ -15,7 +15,7 @@ from skyward.values.validation import shown
 if TYPE_CHECKING:
     from skyward.control.act.nodes.offers import Offered
 
-__all__ = ["Orphan", "Reaped", "orphans", "reap", "reap_pool", "told"]
+__all__ = ["Orphan", "Reaped", "describe_orphan", "orphans", "reap", "reap_pool"]
 
 SLACK = 660.0
 """Seconds after its lease by which a node has terminated itself: running tasks have 600 to finish."""
@@ -38,6 +38,9 @@ class Orphan:
         per_hour: price of the recorded machines, USD per hour.
         attachable: True if at least one recorded node can be attached to.
         unreadable: reason why its records cannot be read; empty if they can.
+
+    Example:
+        >>> [orphan.name for orphan in sky.orphans() if orphan.attachable]
     """
 
     id: str
@@ -61,13 +64,16 @@ class Reaped:
     Attributes:
         orphan: the orphan.
         error: reason why machines may be left, in which case it stays in the journal; empty if all are terminated.
+
+    Example:
+        >>> failed = [reaped.orphan.name for reaped in sky.reap() if reaped.error]
     """
 
     orphan: Orphan
     error: str = ""
 
 
-def told(found: Orphan | Reaped) -> str:
+def describe_orphan(found: Orphan | Reaped) -> str:
     """Return a sentence about an orphan, or about the result of reaping it."""
     orphan = found if isinstance(found, Orphan) else found.orphan
     machines = f"{orphan.machines} machine{'' if orphan.machines == 1 else 's'}"
@@ -86,6 +92,10 @@ def orphans() -> list[Orphan]:
 
     Raises:
         JournalError: the journal cannot be read.
+
+    Example:
+        >>> for orphan in sky.orphans():
+        ...     print(orphan.name, orphan.host, orphan.machines)
     """
     with Journal() as journal:
         found = []

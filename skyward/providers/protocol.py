@@ -259,7 +259,13 @@ class Instance:
 
 
 class Provider(Protocol):
-    """The operations of a cloud. Each may be repeated after a failure, also by another process."""
+    """The operations of a cloud. Each may be repeated after a failure, also by another process. See docs/providers.md.
+
+    Example:
+        async def offers() -> list[sky.providers.Offer]:
+            provider = sky.Local().create_provider()
+            return [offer async for offer in provider.offers()]
+    """
 
     def offers(self) -> AsyncIterator[Offer]:
         """Return all offers, unfiltered."""

@@ -165,8 +165,7 @@ class Console:
         pool = self._snapshot()
         if pool is None:
             return "skyward: looking for offers"
-        active = sum(node.state == "active" for node in pool.nodes)
-        parts = [f"{active}/{pool.desired} nodes ready"]
+        parts = [f"{pool.active}/{pool.desired} nodes ready"]
         if self._phases:
             node, (phase, since) = min(self._phases.items(), key=lambda item: item[1][1])
             parts.append(f"node {node}: {phase} for {duration_text(time.monotonic() - since)}")

@@ -1,8 +1,8 @@
 """Interleaving of output of several nodes: complete lines are labelled with their node; an open line is shown live.
 
 This module decides what to write, and does no I/O. A progress bar is a line that is rewritten after each carriage
-return. On a terminal and in a notebook, the bar of the lowest rank is redrawn at the end of the output; elsewhere, only
-its last version is written, once it is complete.
+return: the task has drawn it, so neither rich nor tqdm can. On a terminal and in a notebook, the bar of the lowest rank
+is redrawn at the end of the output; elsewhere, only its last version is written, once it is complete.
 
 Lines keep the order in which they were completed, across both streams. A live line on one stream is erased before lines
 are written to the other.

@@ -1,6 +1,7 @@
 """Standard output and error of this process, with a status line below the cursor while a caller waits for a pool.
 
-The cursor does not move, so an unfinished line continues after the status line was erased.
+The cursor does not move, so an unfinished line continues after the status line was erased. A live display of rich
+would start on a line of its own, so this one is drawn by hand.
 
 Output to both streams keeps its order. Terminals and files get it at once. A notebook buffers each stream separately
 and shows them in separate boxes, so the buffer of one stream is flushed before the other is written to. A Jupyter

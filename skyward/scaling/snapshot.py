@@ -164,7 +164,20 @@ class Decision:
 
 
 class Policy(Protocol):
-    """Scaling policy. Has no clock and does no I/O; may have state."""
+    """Scaling policy, for `policy=` of a pool. Has no clock and does no I/O; may have state.
+
+    Example:
+        class OneNodePerTask:
+            name = "one-node-per-task"
+            interval = None
+
+            def decide(self, snapshot: sky.scaling.Snapshot) -> sky.scaling.Decision:
+                nodes = snapshot.queued + snapshot.inflight
+                return sky.scaling.Decision({"default": nodes}, f"{nodes} tasks")
+
+        with sky.Compute(nodes=(1, 4), policy=OneNodePerTask()) as small:
+            train(10) >> small
+    """
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from skyward.events.decisions import DecisionEvent
 from skyward.scaling.snapshot import Group
 from skyward.simulator.cloud import CloudMachine
-from skyward.simulator.worker import Run
+from skyward.simulator.worker import SimulatedTask
 
 __all__ = ["Measures", "Result", "Sample", "percentile"]
 
@@ -145,7 +145,7 @@ class Measures:
         policy: str,
         seed: int,
         tasks: int,
-        runs: Iterable[Run],
+        runs: Iterable[SimulatedTask],
         machines: Mapping[int, CloudMachine],
         busy_seconds: float,
         ended_at: float,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skyward.errors import SpecError
+from skyward.formatting import duration_text, money_text
 from skyward.simulator.measures import Result
 
 __all__ = ["plot"]
@@ -38,7 +39,9 @@ def plot(results: Sequence[Result], path: Path) -> None:
         top = max([1, *desired, *coming])
         axes.set_ylim(0, 1.5 * top)  # demand may be far above the pool's maximum
         axes.set_ylabel("nodes")
-        axes.set_title(f"{result.policy}: ${result.cost:,.2f}, wait p99 {result.wait_p99:.0f} s", fontsize=10)
+        axes.set_title(
+            f"{result.policy}: {money_text(result.cost)}, wait p99 {duration_text(result.wait_p99)}", fontsize=10
+        )
     rows[0].legend(loc="upper right", ncols=4, fontsize=8)
     rows[-1].set_xlabel("hours")
     try:

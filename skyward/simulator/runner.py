@@ -15,7 +15,7 @@ from skyward.simulator.clock import Clock
 from skyward.simulator.cloud import Cloud, CloudMachine
 from skyward.simulator.measures import Measures, Result, Sample
 from skyward.simulator.scenario import Act, Scenario
-from skyward.simulator.worker import Run, Worker
+from skyward.simulator.worker import SimulatedTask, SimulatedWorker
 from skyward.simulator.workload import Task
 
 __all__ = ["Runner", "Watcher", "simulate"]
@@ -83,9 +83,9 @@ class Runner:
         self.cloud = Cloud(
             self.clock, scenario.faults, scenario.boot, self.random, self._from_cloud, self._machine_ended
         )
-        self.runs: dict[int, Run] = {}
-        self.workers: dict[int, Worker] = {}
-        self.at_rank: dict[int, Worker] = {}
+        self.runs: dict[int, SimulatedTask] = {}
+        self.workers: dict[int, SimulatedWorker] = {}
+        self.at_rank: dict[int, SimulatedWorker] = {}
         self.told_lost: set[int] = set()
         self.closing = False
         self.steps = 0
@@ -102,8 +102,8 @@ class Runner:
         self._measures = Measures(scenario.groups, self.horizon + 1)
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             tasks.Dispatch: self._send,
-            tasks.Stop: lambda stop: self._at(stop.rank, Worker.stop, stop.task),
-            tasks.Recall: lambda recall: self._at(recall.rank, Worker.recall, recall.task),
+            tasks.Stop: lambda stop: self._at(stop.rank, SimulatedWorker.stop, stop.task),
+            tasks.Recall: lambda recall: self._at(recall.rank, SimulatedWorker.recall, recall.task),
             tasks.Settle: self._settle,
             tasks.Member: self._member,
             machines.Request: self._request,
@@ -242,11 +242,11 @@ class Runner:
     def _add(self, task: Task, *, measured: bool = True) -> int:
         number = self.plane.tasks.number()
         now = self.clock.now
-        self.runs[number] = Run(number, now, task.seconds, task.needs, now, measured=measured)
+        self.runs[number] = SimulatedTask(number, now, task.seconds, task.needs, now, measured=measured)
         self._open_tasks += 1
         return number
 
-    def _at(self, rank: int, do: Callable[[Worker, int], None], task: int) -> None:
+    def _at(self, rank: int, do: Callable[[SimulatedWorker, int], None], task: int) -> None:
         if (worker := self.at_rank.get(rank)) is not None:
             do(worker, task)
 
@@ -257,7 +257,7 @@ class Runner:
 
     def _member(self, member: tasks.Member) -> None:
         now = self.clock.now
-        self.runs[member.task] = Run(member.task, now, 20.0, waiting_since=now, pinned=True, measured=False)
+        self.runs[member.task] = SimulatedTask(member.task, now, 20.0, waiting_since=now, pinned=True, measured=False)
         self._open_tasks += 1
 
     def _settle(self, settled: tasks.Settle) -> None:
@@ -282,7 +282,7 @@ class Runner:
             self._measures.kept(activate.group)
             return
         group = self.plane.groups[activate.group]
-        worker = Worker(activate.machine, activate.rank, group, self.clock, self._from_worker)
+        worker = SimulatedWorker(activate.machine, activate.rank, group, self.clock, self._from_worker)
         worker.alive = self.cloud.machines[activate.machine].alive
         self.workers[activate.machine] = self.at_rank[activate.rank] = worker
         self._measures.peak = max(self._measures.peak, len(self.cloud.living))

@@ -9,14 +9,14 @@ from skyward.scaling.snapshot import Group
 from skyward.simulator.clock import Clock
 from skyward.values.needs import NOTHING, Needs
 
-__all__ = ["Run", "Worker"]
+__all__ = ["SimulatedTask", "SimulatedWorker"]
 
 STOPPING = 0.1
 """Seconds that a task takes to stop."""
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class SimulatedTask:
     """State of one task.
 
     Attributes:
@@ -42,7 +42,7 @@ class Run:
 
 
 @dataclass(slots=True, eq=False)
-class Worker:
+class SimulatedWorker:
     """The node of one machine.
 
     Attributes:
@@ -59,7 +59,7 @@ class Worker:
     reachable: bool = True
     busy_seconds: float = 0.0
     running: dict[int, float] = field(default_factory=dict)
-    _runs: dict[int, Run] = field(default_factory=dict)
+    _runs: dict[int, SimulatedTask] = field(default_factory=dict)
     _queue: deque[int] = field(default_factory=deque)
 
     def __len__(self) -> int:
@@ -67,11 +67,11 @@ class Worker:
         return len(self._runs)
 
     @property
-    def holds(self) -> dict[int, Run]:
+    def holds(self) -> dict[int, SimulatedTask]:
         """The tasks that it holds, by number."""
         return self._runs
 
-    def send(self, run: Run) -> None:
+    def send(self, run: SimulatedTask) -> None:
         """Accept a task; it starts when there is a slot."""
         if not self.alive:
             return
@@ -111,7 +111,7 @@ class Worker:
         self._runs.clear()
         self._queue.clear()
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: SimulatedTask) -> None:
         now = self.clock.now
         self.running[run.task] = now
         if run.waiting_since is not None:
@@ -120,7 +120,7 @@ class Worker:
         run.starts += 1
         self.clock.at(now + run.seconds, self._end, run, run.starts, "value")
 
-    def _end(self, run: Run, start: int, outcome: str) -> None:
+    def _end(self, run: SimulatedTask, start: int, outcome: str) -> None:
         if not self.alive or run.starts != start or run.task not in self.running:
             return
         since = self.running.pop(run.task)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +25,7 @@ from skyward.values.validation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 __all__ = ["Image", "PipIndex", "SkywardSource", "Volume"]
 
@@ -92,8 +93,8 @@ class Image(Value):
     pip: tuple[str, ...] = ()
     pip_indexes: tuple[PipIndex, ...] = ()
     apt: tuple[str, ...] = ()
-    env: FrozenMap[str, str] = field(default_factory=FrozenMap)
-    shell_vars: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    env: Mapping[str, str] = field(default_factory=FrozenMap)
+    shell_vars: Mapping[str, str] = field(default_factory=FrozenMap)
     includes: tuple[str, ...] = ()
     excludes: tuple[str, ...] = DEFAULT_EXCLUDES
     skyward_source: SkywardSource = "auto"

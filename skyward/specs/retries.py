@@ -23,6 +23,9 @@ class Retries:
     Attributes:
         times: maximum number of retries, without the first run. Losses of nodes are counted separately.
         on: exceptions after which the call is retried.
+
+    Example:
+        >>> train(10).with_retries(3, retry_on=(OSError,)).retries.times
     """
 
     times: int = 0

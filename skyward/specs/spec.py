@@ -87,7 +87,7 @@ class Spec(Value):
     ttl: float = 600
     volumes: tuple[Volume, ...] = ()
     plugins: tuple[object, ...] = ()
-    resources: FrozenMap[str, float] = field(default_factory=FrozenMap)
+    resources: Mapping[str, float] = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
     idle_timeout: float | None = None
 
@@ -135,7 +135,7 @@ class Spec(Value):
                 raise SpecError(f"volumes mount two buckets at {mount!r}: give each a mount of its own.")
 
     @property
-    def node_resources(self) -> FrozenMap[str, float]:
+    def node_resources(self) -> Mapping[str, float]:
         """Resources of each node: `resources`, and "CPU", "memory" (GiB) and accelerators from the other fields.
 
         Accelerators count as "GPU" and by their name; those that are not GPUs by their kind, such as "TPU".

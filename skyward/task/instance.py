@@ -26,7 +26,13 @@ HEAD_PORT = 29500
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A node of the pool, with the addresses at which its peers reach it."""
+    """A node of the pool, with the addresses at which its peers reach it.
+
+    Example:
+        @sky.function
+        def neighbours() -> list[str]:
+            return [peer.private_ip for peer in sky.instance_info().peers]
+    """
 
     node: int
     private_ip: str = ""
@@ -35,7 +41,14 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorInfo:
-    """The accelerators of one node: type, count, and the memory of each in GiB (0 if unknown)."""
+    """The accelerators of one node: type, count, and the memory of each in GiB (0 if unknown).
+
+    Example:
+        @sky.function
+        def memory() -> float:
+            found = sky.instance_info().accelerator
+            return found.count * found.memory_gb if found else 0
+    """
 
     type: str
     count: float = 1
@@ -45,7 +58,14 @@ class AcceleratorInfo:
 
 @dataclass(frozen=True, slots=True)
 class NetworkInfo:
-    """The network between the nodes."""
+    """The network between the nodes.
+
+    Example:
+        @sky.function
+        def interface() -> str:
+            network = sky.instance_info().network
+            return network.interface if network else ""
+    """
 
     interface: str = ""
     bandwidth_gbps: float = 0

@@ -13,7 +13,7 @@ from skyward.functions.function import SkyFunction
 from skyward.task.instance import InstanceInfo, instance_info
 from skyward.task.variables import TaskVar
 
-__all__ = ["Only", "muted", "silent", "stderr", "stdout"]
+__all__ = ["Only", "OutputRule", "muted", "silent", "stderr", "stdout"]
 
 type Only = Literal["head"] | Callable[[InstanceInfo], bool]
 """The nodes that print: the head node, or those for which the predicate is true."""
@@ -23,8 +23,17 @@ muted: TaskVar[frozenset[str]] = TaskVar("skyward_muted", default=frozenset())
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
-    """Decorator: functions under it write to `streams` on the nodes of `only`, or on no node if that is None."""
+class OutputRule:
+    """Decorator of `sky.stdout` and `sky.stderr`: functions write to `streams` only on the nodes of `only`.
+
+    Attributes:
+        streams: "stdout", "stderr" or both.
+        only: "head", or a predicate of the node's `InstanceInfo`; None for no node.
+
+    Example:
+        >>> on_head: sky.OutputRule = sky.stdout(only="head")
+        >>> quiet = on_head(train)
+    """
 
     streams: frozenset[str]
     only: Only | None
@@ -58,7 +67,7 @@ class _Rule:
         return not (info.is_head if self.only == "head" else self.only(info))
 
 
-def stdout(*, only: Only) -> _Rule:
+def stdout(*, only: Only) -> OutputRule:
     """Return a decorator that lets a function print to stdout only on the nodes of `only`.
 
     On other nodes, its stdout is discarded. It may stand above or below `@sky.function`.
@@ -75,10 +84,10 @@ def stdout(*, only: Only) -> _Rule:
         def train() -> None:
             print("printed once per broadcast")
     """
-    return _Rule(frozenset({"stdout"}), _checked(only, "stdout"))
+    return OutputRule(frozenset({"stdout"}), _checked(only, "stdout"))
 
 
-def stderr(*, only: Only) -> _Rule:
+def stderr(*, only: Only) -> OutputRule:
     """Return a decorator like `stdout`, for stderr.
 
     Example:
@@ -86,7 +95,7 @@ def stderr(*, only: Only) -> _Rule:
         @sky.function
         def train() -> None: ...
     """
-    return _Rule(frozenset({"stderr"}), _checked(only, "stderr"))
+    return OutputRule(frozenset({"stderr"}), _checked(only, "stderr"))
 
 
 def silent[F: Callable[..., Any]](fn: F) -> F:
@@ -97,7 +106,7 @@ def silent[F: Callable[..., Any]](fn: F) -> F:
         @sky.function
         def train() -> None: ...
     """
-    return _Rule(frozenset({"stdout", "stderr"}), None)(fn)
+    return OutputRule(frozenset({"stdout", "stderr"}), None)(fn)
 
 
 def _checked(only: Only, name: str) -> Only:
@@ -112,7 +121,7 @@ def _checked(only: Only, name: str) -> Only:
 # pickled at all.
 
 
-def _filtered(rule: _Rule, fn: Callable[..., Any]) -> Any:
+def _filtered(rule: OutputRule, fn: Callable[..., Any]) -> Any:
     if inspect.isgeneratorfunction(fn):
 
         @functools.wraps(fn)
@@ -146,17 +155,17 @@ def _filtered(rule: _Rule, fn: Callable[..., Any]) -> Any:
     return call
 
 
-def _called(rule: _Rule, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _called(rule: OutputRule, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with rule.applied():
         return fn(*args, **kwargs)
 
 
-async def _awaited(rule: _Rule, coroutine: Coroutine[Any, Any, Any]) -> Any:
+async def _awaited(rule: OutputRule, coroutine: Coroutine[Any, Any, Any]) -> Any:
     with rule.applied():
         return await coroutine
 
 
-async def _stepped_async(rule: _Rule, stream: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+async def _stepped_async(rule: OutputRule, stream: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
     """Run `stream` with the rule applied while it runs and lifted while it is suspended at a `yield`."""
     try:
         while True:
@@ -171,7 +180,7 @@ async def _stepped_async(rule: _Rule, stream: AsyncGenerator[Any, Any]) -> Async
             await stream.aclose()
 
 
-def _stepped(rule: _Rule, stream: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+def _stepped(rule: OutputRule, stream: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
     """Run `stream` with the rule applied while it runs and lifted while it is suspended at a `yield`."""
     step: Callable[[], Any] = functools.partial(next, stream)
     while True:

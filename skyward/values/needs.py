@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from skyward.errors import SpecError
 from skyward.values.validation import FrozenMap, Value, number, of_type, shown
 
-__all__ = ["NOTHING", "Needs", "Resources", "capability_set", "held", "resource_map"]
+__all__ = ["NOTHING", "Needs", "Resources", "capability_set", "describe_resources", "resource_map"]
 
 type Resources = Mapping[str, float]
 """Amounts by name, such as {"CPU": 4, "GPU": 1}. Any name is allowed; amounts may be fractions."""
@@ -45,7 +45,7 @@ def capability_set(given: object, name: str = "capabilities") -> frozenset[str]:
     return frozenset(each.strip().lower() for each in names)
 
 
-def held(resources: Resources, capabilities: Iterable[str]) -> str:
+def describe_resources(resources: Resources, capabilities: Iterable[str]) -> str:
     """Return the resources of a node for a sentence: "4 CPU, 1 GPU and capability 'gpu'"."""
     amounts = ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items()))
     names = [repr(name) for name in sorted(capabilities)]
@@ -65,7 +65,7 @@ class Needs(Value):
         SpecError: a name is not a string, or an amount not a number of at least 0.
     """
 
-    resources: FrozenMap[str, float] = field(default_factory=FrozenMap)
+    resources: Resources = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
 
     if TYPE_CHECKING:

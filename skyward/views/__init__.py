@@ -1,4 +1,5 @@
-"""Views of pools without a front end: tables, static HTML, a live table in a terminal.
+"""Views of pools: the rows that every view draws, and the views without a front end, as text, HTML and in a terminal.
 
-Front ends register their own live views. Imports snapshots, events and formatting.
+The projection decides statuses, titles and order; the views only draw. Front ends register their own live views.
+Imports snapshots, events and formatting.
 """

@@ -1,19 +1,23 @@
 """Static view of a pool as text and as HTML without scripts, as in a saved notebook."""
 
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from skyward.formatting import money_text, size_text
-from skyward.views.tables import decision_table, node_table
+from skyward.formatting import clock_text, money_text, share_text, size_text
+from skyward.views.drawing import plain, printable, style_of
+from skyward.views.order import nodes_in_order
+from skyward.views.projection import decision_row, gauge_row, node_row, pool_row
+from skyward.views.status import POOL_STATUSES, node_label
+from skyward.views.tables import decision_grid, node_grid, reason_text
 
 if TYPE_CHECKING:
-    from skyward.control.observe.snapshot import NodeView, PoolReport, PoolSnapshot
-    from skyward.events.decisions import DecisionEvent
+    from rich.console import RenderableType
 
-__all__ = ["NODES", "bundle", "describe", "page"]
+    from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
+    from skyward.views.rows import DecisionRow, PoolRow
+
+__all__ = ["NODES", "describe", "drawing", "mime_bundle", "page"]
 
 NODES: Final = 20
 DECISIONS: Final = 5
@@ -25,89 +29,94 @@ _QUIET = "opacity:.7"
 _TABLE = "margin:8px 0 0;border-collapse:collapse"
 
 
-def bundle(report: "PoolReport") -> dict[str, str]:
+def mime_bundle(report: "PoolReport") -> dict[str, str]:
     """Return the pool as HTML and text, by media type."""
     return {"text/html": page(report), "text/plain": describe(report)}
 
 
 def describe(report: "PoolReport") -> str:
     """Return the pool as lines of text."""
-    pool = report.snapshot
-    parts = ["\n".join((f"{pool.name}: {', '.join(_headline(pool))}", *_facts(pool)))]
-    if pool.nodes:
-        left = len(pool.nodes) - NODES
-        rest = f"\nand {left} more" if left > 0 else ""
-        parts.append(node_table(replace(pool, nodes=pool.nodes[:NODES])) + rest)
+    return plain(drawing(report))
+
+
+def drawing(report: "PoolReport") -> "RenderableType":
+    """Return the pool as lines and tables to draw in a terminal."""
+    from rich.console import Group
+    from rich.text import Text
+
+    pool = pool_row(report.snapshot)
+    nodes = report.snapshot.nodes
+    label = POOL_STATUSES[pool.status]
+    rest = "".join(f", {part}" for part in _headline(pool))
+    headline = Text.assemble(printable(f"{pool.name}: "), (label.word, style_of(label)), printable(rest))
+    parts: list[RenderableType] = [headline, *(Text(printable(fact)) for fact in _facts(pool))]
+    if nodes:
+        parts += ["", node_grid(report.snapshot, NODES)]
+        if len(nodes) > NODES:
+            parts.append(f"and {len(nodes) - NODES} more")
     if decisions := report.decisions[-DECISIONS:]:
-        parts.append(decision_table(decisions))
-    return "\n\n".join(parts)
+        parts += ["", decision_grid(decisions)]
+    return Group(*parts)
 
 
 def page(report: "PoolReport") -> str:
     """Return the pool as an HTML fragment."""
-    pool = report.snapshot
+    pool = pool_row(report.snapshot)
+    views = report.snapshot.nodes
+    headline = " · ".join((POOL_STATUSES[pool.status].word, *_headline(pool)))
     lines = [
-        f"<div><b>{escape(pool.name)}</b> · {escape(' · '.join(_headline(pool)))}</div>",
+        f"<div><b>{escape(pool.name)}</b> · {escape(headline)}</div>",
         *(f'<div style="{_QUIET}">{escape(fact)}</div>' for fact in _facts(pool)),
     ]
-    if pool.nodes:
-        lines.append(_table(("node", "state", "tasks", "CPU", "GPU", "memory", "machine"), _nodes(pool)))
-    if len(pool.nodes) > NODES:
-        lines.append(f'<div style="{_QUIET}">and {len(pool.nodes) - NODES} more</div>')
+    if views:
+        lines.append(_table(("node", "state", "tasks", "CPU", "GPU", "memory", "machine"), _nodes(report.snapshot)))
+    if len(views) > NODES:
+        lines.append(f'<div style="{_QUIET}">and {len(views) - NODES} more</div>')
     if decisions := report.decisions[-DECISIONS:]:
-        lines.append(_table(("time", "nodes", "reason"), map(_decision, reversed(decisions))))
-    if pool.at:
-        at = time.strftime("%H:%M:%S", time.localtime(pool.at))
-        lines.append(f'<div style="margin-top:6px;{_QUIET};font-size:smaller">as of {at}</div>')
+        rows = (decision_row(pool.name, event) for event in reversed(decisions))
+        lines.append(_table(("time", "nodes", "reason"), map(_decision, rows)))
+    if pool.spent_at:
+        lines.append(f'<div style="margin-top:6px;{_QUIET};font-size:smaller">as of {clock_text(pool.spent_at)}</div>')
     return f'<div class="skyward-static" style="{_CARD}">{"".join(lines)}</div>'
 
 
-def _headline(pool: "PoolSnapshot") -> Iterable[str]:
-    active = sum(node.state == "active" for node in pool.nodes)
+def _headline(pool: "PoolRow") -> Iterable[str]:
     bounds = f"{pool.min} to {pool.max}" if pool.max > pool.min else str(pool.desired)
-    yield pool.state
-    if pool.state not in ("idle", "closed"):
-        yield f"{active} of {bounds} nodes"
+    if pool.status not in ("new", "closed"):
+        yield f"{pool.active} of {bounds} nodes"
     if pool.provider:
         yield pool.provider
 
 
-def _facts(pool: "PoolSnapshot") -> Iterable[str]:
+def _facts(pool: "PoolRow") -> Iterable[str]:
     counts = (("queued", pool.queued), ("running", pool.running), ("done", pool.done), ("failed", pool.failed))
     yield f"tasks: {', '.join(f'{count} {what}' for what, count in counts)}"
     if pool.per_hour or pool.spent or pool.budget is not None:
         left = "" if pool.budget is None else f", {money_text(max(0.0, pool.budget - pool.spent))} left"
-        rate = "" if pool.state == "closed" else f"{money_text(pool.per_hour)}/h, "
+        rate = "" if pool.status == "closed" else f"{money_text(pool.per_hour)}/h, "
         yield f"cost: {rate}{money_text(pool.spent)} spent{left}"
     if pool.failure:
         yield f"error: {pool.failure}"
 
 
 def _nodes(pool: "PoolSnapshot") -> Iterable[Sequence[str]]:
-    for node in pool.nodes[:NODES]:
-        yield (f"{node.rank}", _state(node), f"{node.busy} of {node.slots}", *_gauges(node), node.kind)
+    gauges = {view.machine: gauge_row(pool.name, view) for view in pool.nodes}
+    for node in nodes_in_order(node_row(pool.name, view) for view in pool.nodes)[:NODES]:
+        gauge = gauges[node.machine]
+        yield (
+            f"{node.rank}",
+            node_label(node.status, node.phase).word,
+            f"{node.busy} of {node.slots}",
+            share_text(gauge.cpu),
+            share_text(gauge.gpu),
+            "" if gauge.memory_bytes is None else size_text(gauge.memory_bytes),
+            node.kind,
+        )
 
 
-def _state(node: "NodeView") -> str:
-    if node.state == "active":
-        return "busy" if node.busy else "ready"
-    return node.phase if node.state == "waiting" else node.state
-
-
-def _gauges(node: "NodeView") -> tuple[str, str, str]:
-    metrics = node.metrics
-    if metrics is None:
-        return "", "", ""
-    gpu = f"{sum(each.busy for each in metrics.gpus) / len(metrics.gpus):.0%}" if metrics.gpus else ""
-    memory = "" if metrics.memory is None else size_text(metrics.memory)
-    return f"{metrics.cpu / metrics.cpus:.0%}", gpu, memory
-
-
-def _decision(event: "DecisionEvent") -> Sequence[str]:
-    before, after = sum(event.before.values()), sum(event.after.values())
-    change = f"{before} → {after}" if before != after else f"{after}"
-    held = f" (held back: {event.held_back})" if event.held_back else ""
-    return time.strftime("%H:%M:%S", time.localtime(event.at)), change, f"{event.reason}{held}"
+def _decision(row: "DecisionRow") -> Sequence[str]:
+    change = f"{row.before} → {row.after}" if row.before != row.after else f"{row.after}"
+    return clock_text(row.at), change, reason_text(row)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

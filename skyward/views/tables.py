@@ -1,73 +1,84 @@
-"""Plain text tables of pools, nodes, tasks and decisions, equal in every front end."""
+"""Tables of pools, nodes, tasks and decisions: as plain text, equal in every front end, or as grids to draw."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from skyward.formatting import money_text, size_text
+from skyward.formatting import clock_text, money_text, share_text, size_text
+from skyward.views.drawing import grid, plain, table
+from skyward.views.order import nodes_in_order, tasks_in_order
+from skyward.views.projection import decision_row, gauge_row, node_row, pool_row, task_row, task_title
+from skyward.views.status import POOL_STATUSES, TASK_STATUSES, node_label
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from skyward.control.act.recovered_tasks import RecoveredTask
     from skyward.control.observe.origin import Origin
-    from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot, TaskView
+    from skyward.control.observe.snapshot import KeptView, PoolSnapshot, TaskView
     from skyward.events.decisions import DecisionEvent
+    from skyward.views.rows import DecisionRow, GaugeRow, PoolRow
 
 __all__ = [
-    *("decision_table", "kept_table", "node_table", "pool_table", "recovered_table", "table"),
-    "task_table",
+    *("decision_grid", "decision_table", "kept_table", "node_grid", "node_table", "pool_table", "reason_text"),
+    *("recovered_table", "task_table"),
 ]
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return rows under a header, in columns: numbers right-aligned, everything else left-aligned."""
-    body = [[str(value) for value in row] for row in rows]
-    grid = [list(header), *body]
-    widths = [max(len(row[column]) for row in grid) for column in range(len(header))]
-    numeric = [bool(body) and all(row[column].isdigit() for row in body) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(row, widths, numeric, strict=True)
-        ).rstrip()
-        for row in grid
-    )
 
 
 def pool_table(pools: Iterable["PoolSnapshot"]) -> str:
     """Return a table with one line per pool."""
     header = ("pool", "state", "provider", "nodes", "queued", "running", "done", "failed")
+    rows = map(pool_row, pools)
     return table(
         header,
         (
-            (pool.name, pool.state, pool.provider, _nodes(pool), pool.queued, pool.running, pool.done, pool.failed)
-            for pool in pools
+            (
+                row.name,
+                POOL_STATUSES[row.status],
+                row.provider,
+                _nodes(row),
+                row.queued,
+                row.running,
+                row.done,
+                row.failed,
+            )
+            for row in rows
         ),
     )
 
 
 def node_table(pool: "PoolSnapshot") -> str:
     """Return a table with one line per node of a pool."""
-    has_metrics = any(node.metrics is not None for node in pool.nodes)
-    keeps = any(node.kept for node in pool.nodes)
+    return plain(node_grid(pool))
+
+
+def node_grid(pool: "PoolSnapshot", most: int | None = None) -> "Table":
+    """Return a grid with one line per node of a pool, of the first `most` nodes."""
+    nodes = nodes_in_order(node_row(pool.name, view) for view in pool.nodes)[:most]
+    gauges = {view.machine: gauge_row(pool.name, view) for view in pool.nodes if view.metrics is not None}
+    keeps = any(node.kept for node in nodes)
     header = (
         "node",
         "state",
         "tasks",
-        *(("cpu", "memory") if has_metrics else ()),
+        *(("cpu", "memory") if gauges else ()),
         *(("keeps",) if keeps else ()),
         "address",
     )
-    rows = []
-    for node in pool.nodes:
-        busy = f"{node.busy} of {node.slots}"
-        used, kept = _used(node) if has_metrics else (), (_kept(node),) if keeps else ()
-        rows.append((node.rank, node.state, busy, *used, *kept, node.address))
-    return table(header, rows)
-
-
-def _kept(node: "NodeView") -> str:
-    """Return names and sizes of the values that a node keeps."""
-    return ", ".join(f"{view.name} {size_text(view.nbytes)}" for view in node.kept)
+    return grid(
+        header,
+        (
+            (
+                node.rank,
+                node_label(node.status, node.phase),
+                f"{node.busy} of {node.slots}",
+                *(_used(gauges.get(node.machine)) if gauges else ()),
+                *((", ".join(node.kept),) if keeps else ()),
+                node.address,
+            )
+            for node in nodes
+        ),
+    )
 
 
 def kept_table(views: "Iterable[tuple[str, KeptView]]", variables: "Mapping[str, Sequence[str]]") -> str:
@@ -99,31 +110,39 @@ def _until(view: "KeptView") -> str:
     return time.strftime("%H:%M", time.localtime(view.until)) if view.until > time.time() else "expired"
 
 
-def _used(node: "NodeView") -> tuple[str, str]:
-    """Return the CPU utilisation of a node, and its used memory."""
-    metrics = node.metrics
-    if metrics is None:
+def _used(gauge: "GaugeRow | None") -> tuple[str, str]:
+    """Return the CPU utilization of a node, and its used memory."""
+    if gauge is None:
         return "", ""
-    memory = "" if metrics.memory is None else size_text(metrics.memory)
-    total = "" if metrics.memory is None or metrics.memory_total is None else f" of {size_text(metrics.memory_total)}"
-    return f"{metrics.cpu / metrics.cpus:.0%}", f"{memory}{total}"
+    memory = "" if gauge.memory_bytes is None else size_text(gauge.memory_bytes)
+    total = "" if not memory or gauge.memory_total is None else f" of {size_text(gauge.memory_total)}"
+    return share_text(gauge.cpu), f"{memory}{total}"
 
 
 def decision_table(events: Iterable["DecisionEvent"]) -> str:
     """Return a table with one line per scaling decision, newest first."""
-    rows = []
-    for event in events:
-        before, after = sum(event.before.values()), sum(event.after.values())
-        reason = f"{event.reason} (held back: {event.held_back})" if event.held_back else event.reason
-        rows.append((time.strftime("%H:%M:%S", time.localtime(event.at)), event.by, f"{before} -> {after}", reason))
-    return table(("time", "by", "nodes", "reason"), reversed(rows))
+    return plain(decision_grid(events))
+
+
+def decision_grid(events: Iterable["DecisionEvent"]) -> "Table":
+    """Return a grid with one line per scaling decision, newest first."""
+    rows = reversed([decision_row("", event) for event in events])
+    return grid(
+        ("time", "by", "nodes", "reason"),
+        ((clock_text(row.at), row.by, f"{row.before} -> {row.after}", reason_text(row)) for row in rows),
+    )
+
+
+def reason_text(row: "DecisionRow") -> str:
+    """Return why a decision was made, and why it was not applied, if so."""
+    return f"{row.reason} (held back: {row.held_back})" if row.held_back else row.reason
 
 
 def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
     """Return a table with one line per task that was recovered with a pool; empty without tasks."""
     tasks = list(tasks)
     rows = [
-        (index, _cell(task.origin), _code(task.name, task.origin), task.node, task.state, task.printed)
+        (index, _cell(task.origin), task_title(task.name, task.origin), task.node, task.state, task.printed)
         for index, task in enumerate(tasks)
     ]
     if not rows:
@@ -136,21 +155,22 @@ def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
 
 
 def task_table(tasks: Iterable["TaskView"]) -> str:
-    """Return a table with one line per task, with a cost column if any task has a cost."""
+    """Return a table with one line per task, with a column of the costs so far if any task has a cost."""
     tasks = list(tasks)
-    priced = any(task.cost for task in tasks)
+    costs = {task.number: task.cost for task in tasks}
+    is_priced = any(costs.values())
     rows = (
         (
-            task.number,
-            task.state,
-            "" if task.node is None else task.node,
-            _cell(task.origin),
-            *((money_text(task.cost) if task.cost else "",) if priced else ()),
-            _code(task.name, task.origin),
+            row.number,
+            TASK_STATUSES[row.state],
+            "" if row.node is None else row.node,
+            "" if row.cell is None else f"{row.cell}{'*' * row.former}",
+            *((money_text(costs[row.number]) if costs[row.number] else "",) if is_priced else ()),
+            row.title,
         )
-        for task in tasks
+        for row in tasks_in_order(task_row("", task) for task in tasks)
     )
-    listed = table(("task", "state", "node", "cell", *(("cost",) if priced else ()), "code"), rows)
+    listed = table(("task", "state", "node", "cell", *(("cost",) if is_priced else ()), "code"), rows)
     return listed + _former(task.origin for task in tasks)
 
 
@@ -164,12 +184,6 @@ def _cell(origin: "Origin | None") -> str:
     return "" if origin is None else f"{origin.number}{'*' * origin.former}"
 
 
-def _code(name: str, origin: "Origin | None") -> str:
-    """Return the function of a task, or the first line of its cell."""
-    return name if origin is None or name not in ("run_cell", "stream_cell") else origin.code
-
-
-def _nodes(pool: "PoolSnapshot") -> str:
-    active = sum(node.state == "active" for node in pool.nodes)
+def _nodes(pool: "PoolRow") -> str:
     elastic = f" ({pool.min} to {pool.max})" if pool.max > pool.min else ""
-    return f"{active} of {pool.desired}{elastic}"
+    return f"{pool.active} of {pool.desired}{elastic}"

@@ -5,8 +5,8 @@ import shlex
 from dataclasses import dataclass
 
 from skyward.errors import UsageError
-from skyward.worker.cells.magics import CELL_MAGICS, IGNORED, LINE_MAGICS, repeated, script_arguments
-from skyward.worker.cells.program import build
+from skyward.worker.code.magics import CELL_MAGICS, IGNORED, LINE_MAGICS, repeated, script_arguments
+from skyward.worker.code.program import build
 from skyward_jupyter.cells.scopes import inner_scopes
 
 __all__ = ["LocalMagics", "Magic", "local_magics", "magic_of"]
@@ -69,9 +69,7 @@ class Magic:
         """
         if self.name not in (LINE_MAGICS if self.body is None else CELL_MAGICS):
             instead = _INSTEAD.get(self.name, "run it in a cell without %%sky")
-            raise UsageError(
-                f"line {self.lineno}: {self} is a magic of the notebook that nodes do not have; {instead}."
-            )
+            raise UsageError(f"line {self.lineno}: {self} is not available on nodes; {instead}.")
         match self.name:
             case "time":
                 program = build(self.runs, filename)

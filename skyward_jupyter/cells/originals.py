@@ -5,8 +5,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from skyward.wire.objects.changes import Location, StandInComparison, number_to_compare
-from skyward.wire.objects.notebook import CellEnd, digest_of
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.changes import Location
+from skyward.wire.objects.merging import StandInComparison, number_to_compare
+from skyward.wire.objects.pickling import digest_of
 
 __all__ = ["Originals", "not_shared"]
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from skyward_jupyter.display.chart import caption, picture
 from skyward_jupyter.display.curves import Curves
-from skyward_jupyter.display.redrawing import Redrawing
+from skyward_jupyter.display.redraw import Redrawing
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -26,7 +26,7 @@ class LivePlot:
     Args:
         shell: the shell of the cell.
         notify: shows a sentence to the user.
-        tape: records the picture for `%sky show`.
+        recorder: records the picture for `%sky show`.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ def opening(shell: "InteractiveShell", pool: "Compute", settings: Shows, *, enab
 
     def nodes() -> tuple[int, int]:
         now = pool.snapshot()
-        return sum(node.state == "active" for node in now.nodes), now.desired or now.min
+        return now.active, now.desired or now.min
 
     def text() -> str:
         ready, wanted = nodes()

@@ -28,7 +28,7 @@ class CellSink:
     Args:
         shell: the shell of the cell.
         label: whether each line and each display is labelled with its node.
-        tape: records the output; nothing is recorded if None.
+        recorder: records the output; nothing is recorded if None.
     """
 
     def __init__(

@@ -40,13 +40,13 @@ class TracebackMaker:
     Args:
         node: rank of the node.
         names: the variables of the notebook.
-        home: names whose values were returned by this cell.
+        returned: names whose values were returned by this cell.
     """
 
-    def __init__(self, node: int, names: Mapping[str, Any], home: Collection[str]) -> None:
+    def __init__(self, node: int, names: Mapping[str, Any], returned: Collection[str]) -> None:
         self._node = node
         self._names = names
-        self._home = home
+        self._returned = returned
 
     @cached_property
     def _by_name(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class TracebackMaker:
         """Return the values of names: the notebook's own if they were returned, or are equivalent by name."""
         found = {}
         for name, value in values.items():
-            is_here = isinstance(value, NodeValue) and (name in self._home or name in self._by_name)
+            is_here = isinstance(value, NodeValue) and (name in self._returned or name in self._by_name)
             found[name] = self._names[name] if is_here and name in self._names else value
         return found
 

@@ -8,15 +8,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from traceback import walk_tb
 
-from skyward.errors import IllegalTransitionError, RemoteError, RemoteTraceback, SkywardError, TaskError
+from skyward.errors import (
+    IllegalTransitionError,
+    RemoteError,
+    RemoteTraceback,
+    SkywardError,
+    TaskError,
+    TaskTimeoutError,
+)
 from skyward.wire.payloads.modules import OUR_PACKAGES
 from skyward_jupyter.failures.tracebacks import with_cell_names
 
-__all__ = ["interrupted", "presented", "reworded", "stated"]
+__all__ = ["as_sentence", "for_cells", "interrupted", "short_errors"]
 
 
 @contextmanager
-def presented() -> Iterator[None]:
+def short_errors() -> Iterator[None]:
     """Give user errors that leave the block a short form. Any other exception is a defect, and keeps its traceback.
 
     IPython keeps the last exception alive. Clear the frames of this library in it, so that they keep no values alive.
@@ -38,26 +45,21 @@ def interrupted(text: str) -> KeyboardInterrupt:
     return error
 
 
-def stated[E: BaseException](error: E) -> E:
+def as_sentence[E: BaseException](error: E) -> E:
     """Return `error`, displayed as one sentence: a mistake in a cell that was not sent."""
     _show_as(error, [f"{type(error).__name__}: {error}"])
     return error
 
 
-def reworded(error: TaskError) -> TaskError:
+def for_cells(error: TaskError) -> TaskError:
     """Rewrite the message of `error` for a user who wrote a cell, not a function."""
-    text = str(error)
-    for old, new in _WORDS.items():
-        text = text.replace(old, new)
-    error.args = (text, *error.args[1:])
+    if error.subject:
+        rest = str(error).removeprefix(error.subject).removesuffix(error.fix)
+        error.subject = "The cell"
+        if isinstance(error, TaskTimeoutError):
+            error.fix = "Give it more with --timeout, or leave out --timeout."
+        error.args = (f"{error.subject}{rest}{error.fix}", *error.args[1:])
     return error
-
-
-_WORDS = {
-    "run_cell()": "The cell",
-    "stream_cell()": "The cell",
-    "Give it more with timeout=, or .with_timeout().": "Give it more with --timeout, or leave out --timeout.",
-}
 
 
 def _empty_frames(error: BaseException) -> None:

@@ -15,7 +15,7 @@ from IPython.core.getipython import get_ipython
 from skyward.wire.payloads.modules import OUR_PACKAGES
 from skyward_jupyter.failures.frames import is_of_node
 
-__all__ = ["Tracebacks", "as_of_the_cell", "with_cell_names"]
+__all__ = ["Tracebacks", "as_cell_error", "with_cell_names"]
 
 _FILE = re.compile(r'File "([^"\n]+)", line ')
 
@@ -25,7 +25,7 @@ _OF_THE_CELL = "__skyward_of_the_cell__"
 """Attribute that marks a syntax error in the text of a cell."""
 
 
-def as_of_the_cell[E: SyntaxError](error: E) -> E:
+def as_cell_error[E: SyntaxError](error: E) -> E:
     """Mark a syntax error as one in the text of a cell. It is displayed without a traceback, as in IPython."""
     error.__dict__[_OF_THE_CELL] = True
     return error

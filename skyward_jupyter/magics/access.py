@@ -7,8 +7,8 @@ from skyward.commands.option import explain
 from skyward.commands.words import help_text
 from skyward.config import load
 from skyward_jupyter.display.progress import opening
+from skyward_jupyter.options.config_table import config_text
 from skyward_jupyter.options.option_table import CELL_OPTIONS
-from skyward_jupyter.options.shown_config import config_text
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
 from skyward_kernel.commands.registry import COMMANDS
 

@@ -15,12 +15,12 @@ from skyward.commands.words import parse
 from skyward.config import load
 from skyward.errors import SkywardError, UsageError
 from skyward_jupyter.display.progress import Progress, meter, opening
-from skyward_jupyter.failures.presentation import presented
+from skyward_jupyter.failures.presentation import short_errors
 from skyward_jupyter.failures.tracebacks import Tracebacks
 from skyward_jupyter.magics.access import NotebookAccess, help_of_magics
 from skyward_jupyter.magics.panel import CellMarks
+from skyward_jupyter.options.cell_options import parse_cell, split_expression
 from skyward_jupyter.options.option_table import OPTIONS
-from skyward_jupyter.options.options import parse_cell, split_expression
 from skyward_jupyter.options.traits import ConfiguredMagics
 from skyward_jupyter.running.run import CellRunner
 from skyward_kernel.commands.context import Context
@@ -72,7 +72,7 @@ class SkyMagics(ConfiguredMagics):
         The variables that the cell reads are sent along; those that it assigns are returned to the notebook. Output
         appears as it is printed. `%sky up`, `down`, `scale` and the other commands below manage the pools.
         """
-        with presented():
+        with short_errors():
             return self._command(line) if cell is None else self._cell(line, cell)
 
     def _cell(self, line: str, cell: str) -> Any:
@@ -96,7 +96,7 @@ class SkyMagics(ConfiguredMagics):
         """
         assert self.shell is not None
         local = {} if local_ns is self.shell.user_ns else dict(local_ns)
-        with presented():
+        with short_errors():
             options_line, code = split_expression(line)
             settings = self.settings
             with underlined("%sky!", options_line):
@@ -105,7 +105,7 @@ class SkyMagics(ConfiguredMagics):
                 return self._run("help")
             if not code:
                 raise UsageError("%sky! takes an expression: `%sky! torch.cuda.is_available()`.")
-            return self._runner.run(code, options, settings, gives=True, local=local)
+            return self._runner.run(code, options, settings, returns_value=True, local=local)
 
     def _command(self, line: str) -> Any:
         with underlined("%sky", line):

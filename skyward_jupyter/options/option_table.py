@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from skyward.commands.command import POOL_OPTION
 from skyward.commands.option import Option
 from skyward.commands.reading import duration, lifetime, size
-from skyward_jupyter.options import reading
+from skyward_jupyter.options import parsers as reading
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
 
 __all__ = ["CELL_OPTIONS", "OPTIONS"]

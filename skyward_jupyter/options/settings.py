@@ -9,7 +9,7 @@ from skyward.commands.reading import duration, lifetime, size
 from skyward.errors import SpecError
 from skyward.values.validation import closest
 from skyward_jupyter.cells.capture import CAPTURE_LIMIT
-from skyward_jupyter.options import reading
+from skyward_jupyter.options import parsers as reading
 from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, val
 
 from skyward.config import load
 from skyward.errors import SkywardError
-from skyward_jupyter.options.reading import PLACES, place
+from skyward_jupyter.options.parsers import PLACES, place
 from skyward_jupyter.options.settings import NAMES, Settings, Sourced, settings_from
 
 if TYPE_CHECKING:
@@ -27,19 +27,17 @@ class ConfiguredMagics(Magics):
         default_value=_DEFAULT.on,
         help="Default nodes of cells: one, all, head, ranks, or a group of the pool.",
     ).tag(config=True)
-    by_node = Bool(_DEFAULT.by_node, help="Whether cells on several nodes have one output section per node.").tag(
+    by_node = Bool(_DEFAULT.by_node, help="Show one output section per node for cells on several nodes.").tag(
         config=True
     )
-    quiet = Bool(_DEFAULT.quiet, help="Whether cells show no progress, no manifest and no footer.").tag(config=True)
+    quiet = Bool(_DEFAULT.quiet, help="Show no progress, no manifest and no footer.").tag(config=True)
     retries = Int(_DEFAULT.retries, min=0, help="How often a cell that raises is retried.").tag(config=True)
     timeout = Float(_DEFAULT.timeout, allow_none=True, help="Seconds after which a cell is stopped.").tag(config=True)
-    footer = Bool(_DEFAULT.footer, help="Whether to show below a cell where it ran, its duration and its cost.").tag(
+    footer = Bool(_DEFAULT.footer, help="Show where a cell ran, its duration and its cost below it.").tag(config=True)
+    capture_limit = Int(_DEFAULT.capture_limit, help="Maximum size of the variables of a cell, bytes.").tag(config=True)
+    show_progress = Bool(_DEFAULT.show_progress, help="Show the progress of opening pools and of groups of tasks.").tag(
         config=True
     )
-    capture_limit = Int(_DEFAULT.capture_limit, help="Maximum size of the variables of a cell, bytes.").tag(config=True)
-    show_progress = Bool(
-        _DEFAULT.show_progress, help="Whether to show the progress of opening pools and of groups of tasks."
-    ).tag(config=True)
     progress_after = Float(_DEFAULT.progress_after, help="Seconds before a progress line is shown.").tag(config=True)
     interrupt_grace = Float(
         _DEFAULT.interrupt_grace,

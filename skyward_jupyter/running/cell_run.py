@@ -12,17 +12,17 @@ from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
 from skyward_jupyter.cells.cell import Shape
 from skyward_jupyter.cells.originals import Originals
-from skyward_jupyter.failures.failures import tell_the_others, tell_where
-from skyward_jupyter.failures.presentation import reworded
+from skyward_jupyter.failures.notes import note_node, note_other_failures
+from skyward_jupyter.failures.presentation import for_cells
 from skyward_jupyter.running.results import Outcome, apply_result, apply_results, stream_items
-from skyward_jupyter.running.stopping import Stop, bind_remains, came_back, stop_runs, was_cancelled
+from skyward_jupyter.running.stopping import Stop, bind_remains, returned_clause, stop_runs, was_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from concurrent.futures import Future
 
     from skyward.control.act.tasks.run import Run
-    from skyward_jupyter.files.trip import Trip
+    from skyward_jupyter.files.transfer import FileTransfer
 
 __all__ = ["CellRun"]
 
@@ -50,10 +50,10 @@ class CellRun:
     finish: Callable[[], object]
     originals: Originals = field(default_factory=Originals)
     names_node: bool = False
-    files: "Trip | None" = None
+    files: "FileTransfer | None" = None
     streams: list[Any] = field(default_factory=list, repr=False)
 
-    def let_go_when_over(self) -> None:
+    def release_when_done(self) -> None:
         """Release the captured objects as soon as possible, even if the result is never collected."""
         if self.shape != "single":
             self.originals.release()  # each run changes its own copies
@@ -61,8 +61,8 @@ class CellRun:
 
         def over(future: "Future[CellResult]") -> None:
             if not (future.cancelled() or future.exception()):
-                harvest = future.result().harvest
-                if harvest.together is None and not harvest.deleted:
+                state = future.result().state
+                if state.graph is None and not state.deleted:
                     self.originals.release()
 
         for run in self.runs:
@@ -92,8 +92,8 @@ class CellRun:
                     items = self._with_files(stream)
                     yield from stream_items(items, self.user_ns, self.originals, self.notify)
                 except TaskError as error:
-                    self._tell_what_came(error)
-                    raise reworded(error) from None
+                    self._note_remains(error)
+                    raise for_cells(error) from None
         except Exception as error:
             self._name_node(error)
             self._explain(error)
@@ -113,7 +113,7 @@ class CellRun:
             with self._using_originals():
                 outcome = self._apply()
         except TaskError as error:
-            raise reworded(error) from error.__cause__
+            raise for_cells(error) from error.__cause__
         except BaseException as error:
             self._explain(error)
             raise
@@ -127,15 +127,15 @@ class CellRun:
         self.finish()
         return stop
 
-    def salvage(self, stop: Stop) -> str:
+    def bind_after_stop(self, stop: Stop) -> str:
         """Bind the remains of a stopped cell, and return a sentence on the outcome."""
         when = "at its end" if stop.was_over else "then"
         with self._using_originals():
-            return stop.text(came_back(self._bind_remains(), as_lists=self.shape != "single", when=when))
+            return stop.text(returned_clause(self._bind_remains(), as_lists=self.shape != "single", when=when))
 
     @contextmanager
     def _using_originals(self) -> "Iterator[None]":
-        """Release the originals at the end, unless it is interrupted, because `salvage` needs them."""
+        """Release the originals at the end, unless it is interrupted, because `bind_after_stop` needs them."""
         try:
             yield
         except (KeyboardInterrupt, GeneratorExit):
@@ -151,29 +151,29 @@ class CellRun:
         for run in self.runs:
             run.release_kept()
 
-    def _tell_what_came(self, error: TaskError) -> None:
+    def _note_remains(self, error: TaskError) -> None:
         """Bind the remains of a stopped or lost cell, and add a note on them to `error`."""
         as_lists = self.shape != "single"
-        if came := came_back(self._bind_remains(), as_lists=as_lists, when="when the cell was stopped"):
-            error.add_note(f"{came}.")
+        if returned := returned_clause(self._bind_remains(), as_lists=as_lists, when="when the cell was stopped"):
+            error.add_note(f"{returned}.")
         elif isinstance(error, (TaskCancelledError, TaskTimeoutError)) and any(
             each.is_lost for run in self.runs for each in run.remains()
         ):
-            error.add_note("What the cell had assigned was not returned.")
+            error.add_note("The variables of the cell were not returned.")
 
     def _bind_remains(self) -> list[str]:
         remains = [each for run in self.runs for each in run.remains()]
         as_lists, joins = self.shape != "single", self.shape == "all"
         names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=as_lists, joins=joins)
         nothing = CellResult(ReturnedState())  # keeps the positions of runs, which are in the names of their files
-        self._bring([each.value if isinstance(each.value, CellResult) else nothing for each in remains])
+        self._write_files([each.value if isinstance(each.value, CellResult) else nothing for each in remains])
         return names
 
     def _apply(self) -> Outcome:
         try:
             results = self._results()
         except TaskError as error:
-            self._tell_what_came(error)
+            self._note_remains(error)
             raise
         try:
             if self.shape == "single":
@@ -181,25 +181,27 @@ class CellRun:
             return apply_results(results, self.user_ns, joins=self.shape == "all")
         except BaseException as error:
             if self.shape != "single":
-                tell_the_others(error, results)
+                note_other_failures(error, results)
             elif isinstance(error, Exception):
                 self._name_node(error)
             raise
         finally:
-            self._bring(results)
+            self._write_files(results)
 
-    def _bring(self, results: "Sequence[CellResult]") -> None:
+    def _write_files(self, results: "Sequence[CellResult]") -> None:
         if self.files is not None:
-            self.files.arrive(results)
+            self.files.write_results(results)
 
     def _with_files(self, items: "Iterator[Any]") -> "Generator[Any, None, CellResult]":
         """Yield the elements of a cell that yields, and write its files at the end."""
-        while True:  # not `yield from`, which would close `items` when the reader is interrupted: `salvage` needs it
+        while (
+            True
+        ):  # not `yield from`, which would close `items` when the reader is interrupted: `bind_after_stop` needs it
             try:
                 item = next(items)
             except StopIteration as end:
                 result: CellResult = end.value
-                self._bring([result])
+                self._write_files([result])
                 return result
             yield item
 
@@ -226,7 +228,7 @@ class CellRun:
 
     def _name_node(self, error: BaseException) -> None:
         if self.names_node and not isinstance(error, SkywardError):  # these name it themselves
-            tell_where(error, self.runs[0].nodes[-1])
+            note_node(error, self.runs[0].nodes[-1])
 
 
 def _result(run: "Run[CellResult]") -> CellResult:
@@ -234,4 +236,4 @@ def _result(run: "Run[CellResult]") -> CellResult:
     try:
         return run.future.result()
     except TaskError as error:
-        return CellResult(ReturnedState(), capture_failure(reworded(error)), run.nodes[-1] if run.nodes else 0)
+        return CellResult(ReturnedState(), capture_failure(for_cells(error)), run.nodes[-1] if run.nodes else 0)

@@ -5,7 +5,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.process.thread_events import ThreadEvent
-from skyward_jupyter.failures.presentation import interrupted, presented
+from skyward_jupyter.failures.presentation import interrupted, short_errors
 
 if TYPE_CHECKING:
     from skyward_jupyter.display.recorder import OutputRecorder
@@ -27,7 +27,7 @@ class CellHandle:
         number: its number in `%sky status`, for `%sky cancel` and `%sky show`.
         pool: name of its pool.
         code: its first line.
-        tape: its recorded output.
+        recorder: its recorded output.
         line: displays its progress and outcome; None if a display cannot be updated, as in a terminal.
     """
 
@@ -62,7 +62,7 @@ class CellHandle:
             TaskError: the cell was stopped, or its node was lost.
             BaseException: the exception of the cell; the names that it had bound by then are bound here.
         """
-        with presented():
+        with short_errors():
             try:
                 over = self._sent.wait(timeout)
             except KeyboardInterrupt:

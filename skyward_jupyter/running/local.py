@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Any
 
 from skyward.errors import UsageError
-from skyward.worker.cells.program import SHOW, STREAM, Program, build
-from skyward_jupyter.cells.capture import refuse_binding
+from skyward.worker.code.program import SHOW, STREAM, Program, build
+from skyward_jupyter.cells.name_checks import refuse_binding
 from skyward_jupyter.cells.names import find_names
 
 __all__ = ["LocalCell"]

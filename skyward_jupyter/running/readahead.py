@@ -8,14 +8,14 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from skyward.process.thread_events import ThreadEvent
-from skyward.wire.objects.notebook import CellEnd
+from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
+from skyward_jupyter.cells.placeholders import unpickle
 from skyward_jupyter.display.elements import Elements, counted, weight
-from skyward_jupyter.display.redrawing import Redrawing
-from skyward_jupyter.failures.presentation import interrupted, presented
+from skyward_jupyter.display.redraw import Redrawing
+from skyward_jupyter.failures.presentation import interrupted, short_errors
 from skyward_jupyter.running.handle import CellHandle
-from skyward_jupyter.running.results import opened
 
 if TYPE_CHECKING:
     from skyward.control.act.tasks.run import Run
@@ -81,7 +81,7 @@ class ReadAhead:
             self.future.set_result(result)
 
     def _take_all(self) -> CellResult:
-        side, items = CellEnd(self._user_ns, is_home=True), self._run.items()
+        side, items = CellEnd(self._user_ns, is_notebook=True), self._run.items()
         with ExitStack() as drawn:
             plot = None if self.plot is None else drawn.enter_context(self.plot)
             redrawing = drawn.enter_context(Redrawing(self._redraw_line))
@@ -92,7 +92,7 @@ class ReadAhead:
                     result: CellResult = end.value
                     return result
                 packed = item if isinstance(item, Packed) else None
-                element = item if packed is None else opened(packed, side)
+                element = item if packed is None else unpickle(packed, side)
                 self.elements.add(element, weight(element) if packed is None else packed.nbytes)
                 if plot is not None:
                     plot.add(element)
@@ -163,7 +163,7 @@ class StreamHandle(CellHandle):
         await self
 
     def _wait(self, position: int) -> tuple[int, Any] | None:
-        with presented():
+        with short_errors():
             try:
                 return self._elements.wait(position)
             except KeyboardInterrupt:

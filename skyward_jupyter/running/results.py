@@ -1,41 +1,42 @@
 """Binding the results of a cell in the notebook, as if the cell had run here."""
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pickle import Pickler
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skyward.control.act.tasks.missing_modules import with_fix
-from skyward.formatting import joined, nodes_text
+from skyward.formatting import joined
 from skyward.kept.handles import Kept, call, renew
 from skyward.wire.kinds.arrays import is_inside_frame
-from skyward.wire.objects.changes import (
-    Change,
-    is_applied_last,
-    is_array_overwritten,
-    is_whole_different,
-    put_change,
-    renew_hashes,
-)
-from skyward.wire.objects.contents import is_shared_visibly
-from skyward.wire.objects.notebook import CellEnd, seeds_used, unpack_shared, unpack_tracked
+from skyward.wire.objects.array_changes import is_array_overwritten
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.changes import Change
+from skyward.wire.objects.merging import is_applied_last, is_whole_different, put_change, renew_hashes
+from skyward.wire.objects.mutability import is_shared_visibly
+from skyward.wire.objects.unpickling import seeds_used, unpack_shared, unpack_tracked
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.object_graph import Together
-from skyward.worker.cells.program import VALUE
+from skyward.worker.cells.object_graph import PackedGraph
 from skyward.worker.cells.returned_state import ReturnedState
+from skyward.worker.code.program import VALUE
 from skyward.worker.tasks.missing_modules import pip_name
 from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.originals import Originals, not_shared
-from skyward_jupyter.cells.unopened import StayedBehind, UnopenedValue, module_here
+from skyward_jupyter.cells.placeholders import NotReturned, PackedValue, module_here, unpickle, unpickle_failure
 from skyward_jupyter.failures.frames import TracebackMaker
+from skyward_jupyter.running.notices import (
+    changed_copies,
+    changes_not_returned,
+    copies_of_kept,
+    moved_to_node,
+    not_returned,
+    side_effects,
+)
 
-if TYPE_CHECKING:
-    from skyward.worker.cells.imports import Forgotten
-
-__all__ = ["Outcome", "apply_result", "apply_results", "opened", "stream_items"]
+__all__ = ["Outcome", "apply_result", "apply_results", "stream_items"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,34 +64,34 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
         BaseException: the exception of the cell, once the names it had bound are bound here. Its notes are the notices.
     """
     binder = _Binder(user_ns, result, originals)
-    renew(result.looked_at)
+    renew(result.updated_kept)
     values = binder.values()
     value = binder.value(values)
-    binder.renew_unopened(values)
+    binder.renew_packed(values)
     user_ns.update(binder.namesakes(values))
     binder.leave_locals(values)
     user_ns.update(values)
     binder.bind_the_rest()
     kept = []
-    for name in result.harvest.deleted:
+    for name in result.state.deleted:
         if originals.is_bound_as_before(name, user_ns):
             user_ns.pop(name, None)
         else:
-            kept.append(f"The cell unbound {name}, but {name} was rebound here since the cell was sent: it was kept.")
+            kept.append(f"The cell deleted {name}, but {name} was rebound here after the cell was sent: it was kept.")
     notices = [
         *binder.notices,
-        *binder.left_behind(),
+        *binder.stale_references(),
         *kept,
-        *_stayed([result], user_ns),
-        *_stale([result]),
-        *_moved(result),
-        *_copied(result),
-        *_besides([result]),
+        *not_returned([result], user_ns),
+        *changes_not_returned([result]),
+        *moved_to_node(result),
+        *copies_of_kept(result),
+        *side_effects([result]),
     ]
-    touched = {*result.harvest.changed, *result.harvest.stale}
+    touched = {*result.state.changed, *result.state.stale}
     notices += (not_shared(names) for names in originals.apart if not touched.isdisjoint(names))
-    changed = set(result.harvest.changed) - result.harvest.stale.keys()
-    error = binder.error({*values, *result.harvest.modules, *changed})
+    changed = set(result.state.changed) - result.state.stale.keys()
+    error = binder.error({*values, *result.state.modules, *changed})
     if error is not None:
         raise _with_notes(error, notices)
     return Outcome(notices, value)
@@ -111,7 +112,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
         BaseException: the exception of the first failed run, once the lists are bound.
     """
     for result in results:
-        renew(result.looked_at)
+        renew(result.updated_kept)
     binders = [_Binder(user_ns, result, Originals()) for result in results]
     errors = [binder.error() for binder in binders]
     rows = [binder.values() for binder in binders]
@@ -134,8 +135,8 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
                 if isinstance(value, Kept):
                     call(value, f"{name}[{number}]")
             user_ns[name] = its
-    notices += [*_stayed(results, user_ns), *_changed(results, bound), *_besides(results)]
-    for name in set.intersection(*(set(result.harvest.deleted) for result in results)) if results else ():
+    notices += [*not_returned(results, user_ns), *changed_copies(results, bound), *side_effects(results)]
+    for name in set.intersection(*(set(result.state.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
     failed = [error for error in errors if error is not None]
     if failed:
@@ -160,14 +161,14 @@ def stream_items(
     Raises:
         BaseException: the exception of the cell, after its last element.
     """
-    side = CellEnd(user_ns, is_home=True)
+    side = CellEnd(user_ns, is_notebook=True)
     while True:
         try:
             item = next(items)
         except StopIteration as end:
             result: CellResult = end.value
             break
-        yield opened(item, side) if isinstance(item, Packed) else item
+        yield unpickle(item, side) if isinstance(item, Packed) else item
     for notice in apply_result(result, user_ns, originals).notices:
         notify(notice)
 
@@ -179,7 +180,7 @@ class _Binder:
         self._user_ns = user_ns
         self._result = result
         self._originals = originals
-        self._side = CellEnd(user_ns, is_home=True)
+        self._side = CellEnd(user_ns, is_notebook=True)
         self._conflicts: dict[str, None] = {}
         self._replaced: list[tuple[str, Any]] = []
         self._steps: set[int] = set()
@@ -187,8 +188,8 @@ class _Binder:
         self.notices: list[str] = []
 
     @property
-    def _harvest(self) -> ReturnedState:
-        return self._result.harvest
+    def _state(self) -> ReturnedState:
+        return self._result.state
 
     def error(self, returned: Collection[str] = ()) -> BaseException | None:
         """Return the exception of the cell, with its own type and its traceback on the node; None if it succeeded.
@@ -204,17 +205,17 @@ class _Binder:
 
     def values(self) -> dict[str, Any]:
         """Apply in-place changes to objects of the notebook, and return the values that the cell bound, by name."""
-        found = {name: self._open(name, packed) for name, packed in self._harvest.values.items()}
-        together = self._harvest.together
-        return found if together is None else found | self._opened_together(together)
+        found = {name: self._open(name, packed) for name, packed in self._state.values.items()}
+        graph = self._state.graph
+        return found if graph is None else found | self._open_graph(graph)
 
     def value(self, values: dict[str, Any]) -> Any:
-        """Return the value of the last expression, removed from `values`; a `StayedBehind` if it was not returned."""
-        name = self._harvest.value
+        """Return the value of the last expression, removed from `values`; a `NotReturned` if it was not returned."""
+        name = self._state.value
         if not name:
             return None
-        if name in self._harvest.failed:
-            return StayedBehind(self._harvest.failed[name])
+        if name in self._state.failed:
+            return NotReturned(self._state.failed[name].reason)
         if name == VALUE:
             return values.pop(VALUE, None)
         return values.get(name, self._here(name))
@@ -232,40 +233,40 @@ class _Binder:
         """Return the value of a name in the scope of the cell."""
         return self._originals.local.get(name, self._user_ns.get(name, default))
 
-    def _opened_together(self, together: Together) -> dict[str, Any]:
-        seeds = self._originals.at(together.seeds)
+    def _open_graph(self, graph: PackedGraph) -> dict[str, Any]:
+        seeds = self._originals.at(graph.seeds)
         values: dict[str, Any]
         changes: list[tuple[int, tuple[Change, ...]]]
         try:
-            (values, changes, instead), memo = unpack_tracked(together.packed, self._side, seeds)
+            (values, changes, instead), memo = unpack_tracked(graph.packed, self._side, seeds)
             made = list(memo.copy().values())[len(seeds) :]
         except Exception as error:
-            reason, module = _why_unopened(error)
-            names = [name for name in self._harvest.changed if name not in together.names]
+            reason, module = unpickle_failure(error)
+            names = [name for name in self._state.changed if name not in graph.names]
             if names:
                 self.notices.append(
                     f"The changes of {joined(names)} could not be applied here: {reason}. "
                     f"{'It is' if len(names) == 1 else 'They are'} unchanged."
                 )
-            needed = seeds_used(together.packed, seeds)
-            needs = frozenset().union(*(self._harvest.needs.get(name, ()) for name in together.names))
-            classes = tuple({key for name in together.names for key in self._harvest.classes.get(name, ())})
+            needed = seeds_used(graph.packed, seeds)
+            needs = frozenset().union(*(self._state.needs.get(name, ()) for name in graph.names))
+            classes = tuple({key for name in graph.names for key in self._state.classes.get(name, ())})
             return {
-                name: self._noted(name, UnopenedValue(together.packed, reason, module, needs, classes, name, needed))
-                for name in together.names
+                name: self._noted(name, PackedValue(graph.packed, reason, module, needs, classes, name, needed))
+                for name in graph.names
             }
-        self._note_given_up(together, instead)
-        for name in together.replaced:
+        self._note_given_up(graph, instead)
+        for name in graph.replaced:
             if not self._originals.is_name_of(name, self._here(name, None)):
                 values.pop(name)  # rebound here; the change concerns its former value
         for number, found in changes:
-            if any(self._is_overwritten(seeds[number], change, together.seeds[number][0]) for change in found):
-                self._conflicts.update(self._named(seeds[number], together.seeds[number][0]))
+            if any(self._is_overwritten(seeds[number], change, graph.seeds[number][0]) for change in found):
+                self._conflicts.update(self._named(seeds[number], graph.seeds[number][0]))
         for now in (False, True):
             for number, found in changes:
                 for change in found:
                     if is_applied_last(seeds[number], change) is now:
-                        self._put(seeds[number], change, together.seeds[number][0])
+                        self._put(seeds[number], change, graph.seeds[number][0])
         if changes:
             renew_hashes(made, (seeds[number] for number, _ in changes))
         if self._conflicts:
@@ -297,13 +298,13 @@ class _Binder:
                 f"A change of an object of type {kind} could not be applied here ({type(error).__name__}: {error})."
             )
 
-    def _note_given_up(self, together: Together, instead: list[Any]) -> None:
+    def _note_given_up(self, graph: PackedGraph, instead: list[Any]) -> None:
         """Record the objects that are replaced with new ones, and those of them that have changed here."""
-        for (place, before), new in zip(together.given_up, instead, strict=True):
+        for (place, before), new in zip(graph.given_up, instead, strict=True):
             (value,) = self._originals.at([(place.part, place.number)])
             names = self._originals.names_of(value, place.part)
-            if isinstance(value, UnopenedValue):  # another object on the node
-                if not isinstance(new, UnopenedValue):
+            if isinstance(value, PackedValue):  # another object on the node
+                if not isinstance(new, PackedValue):
                     self._instead[id(value)] = new
                 continue
             self._instead[id(value)] = new
@@ -314,7 +315,7 @@ class _Binder:
             if not is_alike and not self._originals.is_as_sent(place.part):
                 self._conflicts.update(dict.fromkeys(names))
 
-    def left_behind(self) -> Iterator[str]:
+    def stale_references(self) -> Iterator[str]:
         """Yield a sentence for each replaced object that something here still refers to."""
         ours = {id(value) for _, value in self._replaced} | {id(self._user_ns), *map(id, self._replaced)}
         ours.add(id(self._user_ns.get("Out")))  # displayed values stay
@@ -329,12 +330,12 @@ class _Binder:
                     f"{type(holder).__qualname__} here still refers to the old one. Use that in the cell too."
                 )
 
-    def renew_unopened(self, values: dict[str, Any]) -> None:
+    def renew_packed(self, values: dict[str, Any]) -> None:
         """Update the notebook's packed values in place if their new versions are packed too."""
-        together = self._harvest.together
-        for name in () if together is None else together.replaced:
+        graph = self._state.graph
+        for name in () if graph is None else graph.replaced:
             before, now = self._user_ns.get(name), values.get(name)
-            if isinstance(before, UnopenedValue) and isinstance(now, UnopenedValue):
+            if isinstance(before, PackedValue) and isinstance(now, PackedValue):
                 before.become(now)
                 values[name] = before
 
@@ -352,20 +353,20 @@ class _Binder:
 
     def bind_the_rest(self) -> None:
         """Bind the modules, and names that returned functions use and that the notebook does not have."""
-        for name, module in self._harvest.modules.items():
+        for name, module in self._state.modules.items():
             self._user_ns[name] = module_here(module)
-        for name, packed in self._harvest.supports.items():
+        for name, packed in self._state.supports.items():
             if name not in self._user_ns:
                 self._user_ns[name] = self._open(name, packed)
 
     def _open(self, name: str, packed: Packed) -> Any:
-        harvest = self._harvest
-        value = opened(packed, self._side, harvest.needs.get(name, frozenset()), harvest.classes.get(name, ()))
+        state = self._state
+        value = unpickle(packed, self._side, state.needs.get(name, frozenset()), state.classes.get(name, ()))
         return self._noted(name, value)
 
     def _noted(self, name: str, value: Any) -> Any:
         """Return `value`, and add a notice if it could not be unpickled."""
-        if isinstance(value, UnopenedValue) and name not in (*self._result.definitions, VALUE):
+        if isinstance(value, PackedValue) and name not in (*self._result.definitions, VALUE):
             fix = "" if value.module is None else f", and here after `%pip install {pip_name(value.module)}`"
             self.notices.append(f"{name} cannot be used here: {value.reason}. It can be used in %%sky cells{fix}.")
         return value
@@ -378,139 +379,6 @@ def _is_of_user(holder: Any) -> bool:
     if type(holder).__module__.partition(".")[0] in ("IPython", "ipykernel", "_pickle", "skyward", "skyward_jupyter"):
         return False
     return not (isinstance(holder, dict) and ("_oh" in holder or "_ih" in holder))
-
-
-def opened(packed: Packed, side: CellEnd, needs: frozenset[str] = frozenset(), classes: tuple[str, ...] = ()) -> Any:
-    """Return the value of `packed`; an `UnopenedValue` if it cannot be unpickled here."""
-    try:
-        return unpack_shared(packed, side)
-    except Exception as error:
-        reason, module = _why_unopened(error)
-        return UnopenedValue(packed, reason, module, needs, classes)
-
-
-def _why_unopened(error: Exception) -> tuple[str, str | None]:
-    """Return the reason why a value cannot be unpickled here, and the missing module, if that is the reason."""
-    if isinstance(error, ModuleNotFoundError):
-        module = (error.name or "").partition(".")[0]
-        return f"module {module!r} is not installed here", module
-    return f"it cannot be unpickled here ({type(error).__name__}: {error})", None
-
-
-def _stayed(results: Sequence[CellResult], user_ns: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each name that the cell bound and that was not returned, with its nodes."""
-    nodes: dict[tuple[str, str], list[int]] = {}
-    for result in results:
-        for name, reason in result.harvest.failed.items():
-            if name != VALUE:  # shown by `_` and `Out`
-                nodes.setdefault((name, reason), []).append(result.node)
-    return [
-        f"{name} was not returned from {nodes_text(ranks)}: {reason}. {_fix(reason, name in user_ns)}"
-        for (name, reason), ranks in nodes.items()
-    ]
-
-
-def _stale(results: Sequence[CellResult]) -> list[str]:
-    return [
-        f"{name} was changed on {nodes_text([result.node])}, but the change was not returned: {reason}. "
-        f"Here {name} is unchanged. {_fix(reason, False)}"
-        for result in results
-        for name, reason in result.harvest.stale.items()
-    ]
-
-
-def _moved(result: CellResult) -> list[str]:
-    if not result.copied:
-        return []
-    are, them, copies = ("is", "it", "a copy") if len(result.copied) == 1 else ("are", "them", "copies")
-    return [
-        f"{joined(result.copied)} {are} kept on {nodes_text([result.node])} from now on. Another object here refers "
-        f"to {them}, or to a part of {them}: it still has {copies} from before the cell."
-    ]
-
-
-def _copied(result: CellResult) -> list[str]:
-    """Return a sentence for each kept value that shares objects with returned values, which are copies here."""
-    names: dict[str, list[str]] = {}
-    for name, kept in result.harvest.copied.items():
-        names.setdefault(kept, []).append(name)
-    found = []
-    for kept, parts in names.items():
-        are = "is" if len(parts) == 1 else "are"
-        it_is = "it is a copy" if len(parts) == 1 else "they are copies"
-        found.append(
-            f"{joined(parts)} {are} part of {kept}, which is kept on {nodes_text([result.node])}: here {it_is}, and a "
-            f"change on one side does not show on the other. Keep both with --keep {','.join([kept, *parts])}."
-        )
-    return found
-
-
-def _changed(results: Sequence[CellResult], bound: Iterable[str]) -> list[str]:
-    """Return a sentence about values that several runs changed, each in its own copy."""
-    nodes: dict[str, list[int]] = {}
-    for result in results:
-        for name in (*result.harvest.changed, *result.harvest.stale):
-            if name not in bound:
-                nodes.setdefault(name, []).append(result.node)
-    if not nodes:
-        return []
-    names = joined(nodes)
-    ranks = sorted({rank for each in nodes.values() for rank in each})
-    variables = [name for name in nodes if name.isidentifier()]  # others are settings with a title
-    it_is = "it is" if len(nodes) == len(variables) == 1 else "they are"
-    text = f"{names} changed on {nodes_text(ranks)}, in a separate copy for each run; here {it_is} unchanged."
-    if variables:
-        text += f" To get a list of all copies, assign the value in the cell: `{variables[0]} = {variables[0]}`."
-    return [text]
-
-
-def _besides(results: Sequence[CellResult]) -> list[str]:
-    """Return the sentences about side effects beyond the variables of the cell."""
-    return [*_forgotten(results), *_surroundings(results)]
-
-
-def _forgotten(results: Sequence[CellResult]) -> list[str]:
-    """Return the sentences about modules that are imported again because some sources have changed."""
-    nodes: dict[Forgotten, set[int]] = {}
-    for result in results:
-        nodes.setdefault(result.harvest.forgotten, set()).add(result.node)
-    found = []
-    for modules, ranks in nodes.items():
-        where, changed, others = nodes_text(ranks), joined(modules.changed), joined(modules.others)
-        are = "is" if len(modules.others) == 1 else "are"
-        if changed:
-            has, it = ("has", "it") if len(modules.changed) == 1 else ("have", "them")
-            more = f", as {are} {others}" if others else ""
-            found.append(
-                f"{changed} {has} changed since {where} imported {it}: imported again there, with new variables{more}."
-            )
-        elif others:
-            found.append(f"{others} {are} imported again on {where}, with new variables.")
-    return found
-
-
-def _surroundings(results: Sequence[CellResult]) -> list[str]:
-    """Return a sentence about things that the cell changed beyond its variables."""
-    nodes: dict[str, list[int]] = {}
-    for result in results:
-        for what in result.harvest.surroundings:
-            nodes.setdefault(what, []).append(result.node)
-    if not nodes:
-        return []
-    ranks = sorted({rank for each in nodes.values() for rank in each})
-    are = "it is" if len(nodes) == 1 else "they are"
-    return [f"The cell changed {joined(nodes)} on {nodes_text(ranks)}; here {are} unchanged."]
-
-
-def _fix(reason: str, is_here: bool) -> str:
-    if "over the limit of" in reason:
-        return "Return less of it, or raise the limit with --capture-limit."
-    if "nothing to keep" in reason:
-        return "Assign it in the cell, or leave it out of --keep."
-    if "did not bind" in reason:
-        return "Assign it in the cell, or leave it out of -o."
-    before = "It is unchanged here. " if is_here else ""
-    return f"{before}Return the parts that you need under another name."
 
 
 def _with_notes(error: BaseException, notes: Sequence[str]) -> BaseException:

@@ -1,12 +1,10 @@
 """The path of a cell: from its text to a pool, and back into the notebook."""
 
-import inspect
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -22,28 +20,32 @@ from skyward.reporting.screen import screen
 from skyward.specs.placement import target_of
 from skyward.specs.retries import Retries
 from skyward.values.validation import FrozenMap
-from skyward.wire.objects.notebook import CellEnd, unpack_shared
-from skyward_jupyter.cells.capture import Capture, capture, elements_of
-from skyward_jupyter.cells.cell import CellCode, Shape, analyse, blank_lines, transform_cell
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.unpickling import unpack_shared
+from skyward_jupyter.cells.capture import Capture, capture
+from skyward_jupyter.cells.cell import CellCode, Shape, blank_lines
 from skyward_jupyter.cells.manifest import SHOWN_FROM
+from skyward_jupyter.cells.name_checks import elements_of
 from skyward_jupyter.display.elements import MOST, Elements, weight
-from skyward_jupyter.display.footer import Footer, footer_of
+from skyward_jupyter.display.footer import Footer
 from skyward_jupyter.display.plotting import LivePlot
 from skyward_jupyter.display.progress import Progress, meter, opening
 from skyward_jupyter.display.recorder import OutputRecorder
 from skyward_jupyter.display.sections import NodeSections
 from skyward_jupyter.display.sink import CellSink
 from skyward_jupyter.failures.presentation import interrupted
-from skyward_jupyter.failures.tracebacks import as_of_the_cell
+from skyward_jupyter.failures.tracebacks import as_cell_error
 from skyward_jupyter.files.choice import FileOptions
-from skyward_jupyter.files.trip import Taken, Trip
-from skyward_jupyter.options.shown_config import shown_value
+from skyward_jupyter.files.transfer import FetchedVersions, FileTransfer
+from skyward_jupyter.options.config_table import shown_value
+from skyward_jupyter.running.analysis import analyse_cell, named_source, refuse_stream
+from skyward_jupyter.running.cell_display import CellDisplay
 from skyward_jupyter.running.cell_run import CellRun
 from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.local import LocalCell
 from skyward_jupyter.running.readahead import ReadAhead, StreamHandle
 from skyward_jupyter.running.status_line import follow
-from skyward_jupyter.running.stopping import meanwhile
+from skyward_jupyter.running.stopping import stopping_text
 from skyward_kernel.commands.pool_options import POOL_LABELS
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from skyward.pool.compute import Compute
     from skyward.specs import Nodes
     from skyward.wire.payloads.payload import Packed
-    from skyward_jupyter.options.options import CellOptions
+    from skyward_jupyter.options.cell_options import CellOptions
     from skyward_jupyter.options.settings import Settings
     from skyward_kernel.pools import PoolManager
 
@@ -70,8 +72,6 @@ _ONLY_THE_LAST = (
     f"The cell has yielded more than the {MOST:,} elements or 1 GiB that are kept: only the last ones stay in"
 )
 
-_NUMBER = re.compile(r"\d+")
-
 NO_LIMIT = 30 * 86400.0
 """Default timeout of a cell in seconds. The default of a pool is meant for functions; a cell is often a whole job."""
 
@@ -86,9 +86,10 @@ class CellRunner:
     def __init__(self, shell: "InteractiveShell", pools: "PoolManager") -> None:
         self._shell = shell
         self.pools = pools
+        self._display = CellDisplay(shell)
         self.background: list[CellHandle] = []
         self._environ = dict(os.environ)
-        self._taken = Taken()
+        self._fetched = FetchedVersions()
         here = ref(shell)
         open_with(lambda packed: _unpickle_in(here(), packed))
 
@@ -98,12 +99,12 @@ class CellRunner:
         options: "CellOptions",
         settings: "Settings",
         *,
-        gives: bool = False,
+        returns_value: bool = False,
         local: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
         """Run a cell, and return the magic's value: None, a list with `--map`, a handle with `--noblock`.
 
-        Afterwards `_` is the value of the cell, or the list of its elements if it yields. With `gives`, for
+        Afterwards `_` is the value of the cell, or the list of its elements if it yields. With `returns_value`, for
         `%sky!`, the value is returned and not displayed, and `local` has the variables of the surrounding function.
 
         Raises:
@@ -113,46 +114,46 @@ class CellRunner:
             BaseException: the exception of the cell.
         """
         if options.local:
-            return self._run_here(raw, options, settings, gives=gives, local=local)
-        code = self._analyse(raw, options, first_line=1 if gives else 2)
-        if code.is_stream and gives:
+            return self._run_here(raw, options, settings, returns_value=returns_value, local=local)
+        code = analyse_cell(self._shell, raw, options, first_line=1 if returns_value else 2)
+        if code.is_stream and returns_value:
             raise UsageError("%sky! returns one value, so its code cannot yield: use a %%sky cell.")
         if code.packages:
             options = self._with_packages(options, code.packages)
         self.pools.check(options.pool, options.asked)
         self._check_place(options)
-        trip = self._trip(options)
+        transfer = self._file_transfer(options)
         sent = self._capture(code, options, settings, local)
-        sent = replace(sent, manifest=replace(sent.manifest, files=trip.described))
-        if gives:
-            sent = replace(sent, request=replace(sent.request, shows=False, gives=True))
+        sent = replace(sent, manifest=replace(sent.manifest, files=transfer.described))
+        if returns_value:
+            sent = replace(sent, request=replace(sent.request, shows=False, returns_value=True))
         if options.dry_run:
             self._explain(sent, options)
             return None
-        is_large = sent.manifest.worth_showing or trip.choice.nbytes > SHOWN_FROM
+        is_large = sent.manifest.worth_showing or transfer.choice.nbytes > SHOWN_FROM
         if is_large and not options.quiet:
-            self._publish(sent.manifest)
+            self._display.publish(sent.manifest)
         for notice in (*sent.notices, *self._environment(code, options)):
             _notify(notice)
         compute = self.open(options.pool, options.asked, settings, quiet=options.quiet)
-        files = trip.request(shared=trip.is_asked and _shares_files(compute))
+        files = transfer.request(shared=transfer.is_asked and _shares_files(compute))
         sent = replace(sent, request=replace(sent.request, files=files))
-        return self._send(compute, code, sent, options, settings, raw, trip, gives=gives)
+        return self._send(compute, code, sent, options, settings, raw, transfer, returns_value=returns_value)
 
     def _run_here(
-        self, raw: str, options: "CellOptions", settings: "Settings", *, gives: bool, local: Mapping[str, Any]
+        self, raw: str, options: "CellOptions", settings: "Settings", *, returns_value: bool, local: Mapping[str, Any]
     ) -> Any:
         """Run a cell in the notebook's process."""
         started = time.monotonic()
         shell: Any = self._shell
         elements = None if options.map is None else elements_of(options.map, {**self._shell.user_ns, **local})
         try:
-            text = "\n" * ((0 if gives else 1) + blank_lines(raw)) + shell.transform_cell(raw)
-            cell = LocalCell(text, self._named(text, 1), self._shell.user_ns, local)
+            text = "\n" * ((0 if returns_value else 1) + blank_lines(raw)) + shell.transform_cell(raw)
+            cell = LocalCell(text, named_source(self._shell, text, 1), self._shell.user_ns, local)
         except SyntaxError as error:
-            raise as_of_the_cell(error) from None
+            raise as_cell_error(error) from None
         if cell.is_stream:
-            _refuse_stream(options)
+            refuse_stream(options)
         shown = settings.footer and options.footer and not options.quiet
         try:
             if options.map is not None and elements is not None:
@@ -161,25 +162,25 @@ class CellRunner:
                 self._show_here(cell)
                 return None
             value = cell.run()
-            if gives:
+            if returns_value:
                 return value
             if value is not None:
                 shell.displayhook(value)
             return None
         finally:
             if shown:
-                self._publish(Footer((), (), time.monotonic() - started))
+                self._display.publish(Footer((), (), time.monotonic() - started))
 
     def _show_here(self, cell: LocalCell) -> None:
         """Show the elements of a local cell that yields, as they arrive, and bind their list to `_`."""
         elements = []
         try:
-            with closing(cell.stream(self._show)) as stream:
+            with closing(cell.stream(self._display.show)) as stream:
                 for element in stream:
                     elements.append(element)
-                    self._show(element)
+                    self._display.show(element)
         finally:
-            self._remember(elements)
+            self._display.remember(elements)
 
     def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "Settings", *, quiet: bool) -> int:
         """Wait until a pool has as many nodes as requested, and return their number.
@@ -194,11 +195,11 @@ class CellRunner:
 
         def text() -> str:
             pool = compute.snapshot()
-            ready = sum(node.state == "active" for node in pool.nodes)
-            return f"Pool {name!r}: {ready} of {pool.desired} nodes ready, {time.monotonic() - started:.0f} s"
+            elapsed = duration_text(time.monotonic() - started)
+            return f"Pool {name!r}: {pool.active} of {pool.desired} nodes ready, {elapsed}"
 
         try:
-            with self._progress(text, settings, quiet):
+            with self._display.progress(text, settings, quiet):
                 while (nodes := _settled_nodes(name, compute.snapshot(), wanted)) is None:
                     time.sleep(REFRESH)
         except KeyboardInterrupt:
@@ -261,41 +262,6 @@ class CellRunner:
                 raise interrupted(f"pool {name!r} is still being opened by other code.") from None
             raise interrupted(f"pool {name!r} was not opened, and its machines were released.") from None
 
-    def _analyse(self, raw: str, options: "CellOptions", first_line: int = 2) -> CellCode:
-        try:
-            source = transform_cell(raw)
-            first_line += blank_lines(raw)
-            filename = self._named(source, first_line)
-            code = analyse(source, filename=filename, first_line=first_line)
-        except SyntaxError as error:
-            raise as_of_the_cell(error) from None
-        if code.is_stream:
-            _refuse_stream(options)
-        elif options.plot:
-            raise UsageError("--plot draws what a cell yields, but this one yields nothing: add, say, `yield loss`.")
-        inputs = options.inputs if options.capture else ()
-        if inputs is not None and options.map is not None:
-            inputs = (*inputs, options.map)
-        code = code.narrow(inputs=inputs, outputs=options.outputs)
-        return code if options.capture else replace(code, withheld="--no-capture")
-
-    def _named(self, source: str, first_line: int) -> str:
-        """Return IPython's file name for the source of a cell, by which it finds its lines and its number."""
-        number, text = self._cell_number(), "\n" * (first_line - 1) + source
-        name: str = self._shell.compile.cache(text, number, raw_code=f"%%sky {number} {hash(text)}")
-        return name
-
-    def _cell_number(self) -> int:
-        """Return the number of the running cell. Depending on its version, IPython increments it before or after."""
-        number = self._shell.execution_count
-        frame = inspect.currentframe()
-        while frame is not None:
-            label = self._shell.compile.format_code_name(frame.f_code.co_filename)
-            found = None if label is None else _NUMBER.search(label[1])
-            number = number if found is None else int(found.group())
-            frame = frame.f_back
-        return number
-
     def _capture(
         self, code: CellCode, options: "CellOptions", settings: "Settings", local: Mapping[str, Any]
     ) -> Capture:
@@ -315,14 +281,14 @@ class CellRunner:
             local=local,
         )
 
-    def _trip(self, options: "CellOptions") -> Trip:
+    def _file_transfer(self, options: "CellOptions") -> FileTransfer:
         """Resolve the options for files."""
         asked = FileOptions(options.files, options.sync, options.fetch, options.excludes, options.file_limit)
-        return Trip(asked, os.getcwd(), self._taken, _shape(options), _notify, options.quiet)
+        return FileTransfer(asked, os.getcwd(), self._fetched, _shape(options), _notify, options.quiet)
 
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show the data that would be sent, and its destination."""
-        self._publish(sent.manifest)
+        self._display.publish(sent.manifest)
         if self.pools.find(options.pool) is not None:
             plan = f"It would run on pool {options.pool!r}, which is open."
         else:
@@ -341,9 +307,9 @@ class CellRunner:
         options: "CellOptions",
         settings: "Settings",
         raw: str,
-        trip: Trip,
+        transfer: FileTransfer,
         *,
-        gives: bool,
+        returns_value: bool,
     ) -> Any:
         if options.keep and compute.options.worker.resolved_executor == "process":
             raise UsageError(
@@ -357,15 +323,15 @@ class CellRunner:
         def text() -> str:
             return meter(cell.done, len(runs), time.monotonic() - started)
 
-        progress = self._progress(text, settings, options.quiet or shape != "map" or options.noblock)
+        progress = self._display.progress(text, settings, options.quiet or shape != "map" or options.noblock)
         recorder = OutputRecorder() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
         sink = sections or CellSink(self._shell, label=shape == "all", recorder=recorder)
         footed = settings.footer and options.footer and not options.quiet
         finish = _with_retry_notices(sink.finish, runs) if options.retries else sink.finish
         names_node = not footed and len(compute.snapshot().nodes) > 1
-        cell = CellRun(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, trip)
-        footer = self._footer(runs, started, shown=footed)
+        cell = CellRun(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, transfer)
+        footer = self._display.footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         plot = LivePlot(self._shell, _notify, recorder) if options.plot else None
         try:
@@ -380,7 +346,7 @@ class CellRunner:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
                 stream = self._read_ahead(runs, plot) if code.is_stream else None
-                cell.let_go_when_over()
+                cell.release_when_done()
                 handle = self._handle(cell, options, settings, raw, sections or recorder, stream)
                 if settings.show_progress and not options.quiet:
                     follow(self._shell, handle, runs, footer=footed)
@@ -403,9 +369,9 @@ class CellRunner:
             raise
         if shape == "map":
             return [] if not runs and code.shows_value else value
-        if gives:
+        if returns_value:
             return value
-        self._remember(value)  # displayed before
+        self._display.remember(value)  # displayed before
         return None
 
     def _stop(self, cell: CellRun, settings: "Settings", *, quiet: bool) -> Any:
@@ -418,12 +384,12 @@ class CellRunner:
         grace, since = settings.interrupt_grace, time.monotonic()
 
         def last() -> str:
-            return f"Waited {duration_text(time.monotonic() - since)} for what the cell had assigned"
+            return f"Waited {duration_text(time.monotonic() - since)} for the variables of the cell"
 
-        stop = cell.stop(grace, self._progress(meanwhile(cell.runs, grace), settings, quiet, last))
+        stop = cell.stop(grace, self._display.progress(stopping_text(cell.runs, grace), settings, quiet, last))
         if stop.ended and not any(run.is_stream for run in cell.runs):
             return cell.collect()
-        raise interrupted(cell.salvage(stop)) from None
+        raise interrupted(cell.bind_after_stop(stop)) from None
 
     def _show_stream(self, cell: CellRun, plot: LivePlot | None) -> None:
         """Show the elements of a cell that yields, as they arrive, and bind their list to `_`."""
@@ -433,9 +399,9 @@ class CellRunner:
                 for element in cell.items():
                     elements.add(element, weight(element))
                     if plot is None or not plot.add(element):
-                        self._show(element)
+                        self._display.show(element)
         finally:
-            self._remember(elements.kept())
+            self._display.remember(elements.kept())
 
     def _read_ahead(self, runs: "list[Run[Any]]", plot: LivePlot | None) -> ReadAhead:
         """Replace the run of a stream with one that prefetches its elements."""
@@ -446,25 +412,6 @@ class CellRunner:
         stream.start()
         runs[0] = cast("Run[Any]", stream)
         return stream
-
-    def _remember(self, value: object) -> None:
-        """Bind `_` and an entry of `Out` to the value, as for any cell."""
-        if value is not None:
-            hook: Any = self._shell.displayhook
-            hook.update_user_ns(value)
-
-    @contextmanager
-    def _footer(self, runs: "Sequence[Run[Any]]", started: float, *, shown: bool) -> Iterator[None]:
-        """Show the footer of a cell after the block, whether it succeeded or raised."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            shown = False  # the outcome is shown instead
-            raise
-        finally:
-            footer = footer_of(runs, time.monotonic() - started) if shown else None
-            if footer is not None:
-                self._publish(footer)
 
     def _handle(
         self,
@@ -484,33 +431,10 @@ class CellRunner:
         self.background.append(handle)
         return handle
 
-    def _progress(
-        self, text: Callable[[], str], settings: "Settings", quiet: bool, last: Callable[[], str] | None = None
-    ) -> Progress:
-        enabled = settings.show_progress and not quiet
-        return Progress(self._shell, text, last, after=settings.progress_after, enabled=enabled)
-
-    def _show(self, element: object) -> None:
-        """Show one element of a stream: plain text as lines, which front ends merge, rich output as displays."""
-        data, metadata = self._formatted(element)
-        if set(data) == {"text/plain"}:
-            screen.put("stdout", f"{data['text/plain']}\n", self)
-        elif data:
-            self._shell.display_pub.publish(data=data, metadata=metadata)
-
-    def _publish(self, value: object) -> None:
-        data, metadata = self._formatted(value)
-        self._shell.display_pub.publish(data=data, metadata=metadata)
-
-    def _formatted(self, value: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        formatter: Any = self._shell.display_formatter
-        data, metadata = formatter.format(value)
-        return data, metadata
-
 
 def _unpickle_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
     """Unpickle a fetched value with the classes of the notebook."""
-    return unpack_shared(packed, CellEnd({} if shell is None else shell.user_ns, is_home=True))
+    return unpack_shared(packed, CellEnd({} if shell is None else shell.user_ns, is_notebook=True))
 
 
 def _shape(options: "CellOptions") -> Shape:
@@ -521,17 +445,6 @@ def _shares_files(compute: "Compute") -> bool:
     """Return whether all nodes of a pool have the files of this machine."""
     specs = [spec for alternatives in compute.groups.values() for spec in alternatives]
     return all(getattr(provider_config(spec), "shares_files", False) for spec in specs)
-
-
-def _refuse_stream(options: "CellOptions") -> None:
-    given = {"--map": options.map is not None, "--on": options.on_several}
-    for option, is_given in given.items():
-        if is_given:
-            fix = "write `--on one`" if option == "--on" else "leave the option out"
-            raise UsageError(
-                f"A cell that yields streams from one node into the notebook, so it does not go with {option}: "
-                f"{fix}, or collect the elements in a list."
-            )
 
 
 def _with_retry_notices(finish: Callable[[], object], runs: "Sequence[Run[Any]]") -> Callable[[], object]:
@@ -555,7 +468,7 @@ def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | No
     """
     if pool.state != "ready":
         raise UsageError(f"Pool {name!r} was closed before its nodes were ready.")
-    active = sum(node.state == "active" for node in pool.nodes)
+    active = pool.active
     if active < wanted.min and pool.failure:
         raise ProvisioningError(f"Pool {name!r} {pool.failure}")
     return active if active == len(pool.nodes) and wanted.min <= active <= wanted.ceiling else None

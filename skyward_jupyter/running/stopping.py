@@ -1,4 +1,4 @@
-"""Stopping a cell: waiting for its nodes, binding what it had assigned by then, and describing the outcome."""
+"""Stopping a cell: waiting for its nodes, binding the variables that it had assigned, and describing the outcome."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ from skyward_jupyter.running.results import apply_result, apply_results
 if TYPE_CHECKING:
     from skyward.control.act.tasks.run import Run, TaskOutcome
 
-__all__ = ["Stop", "bind_remains", "came_back", "meanwhile", "stop_runs", "was_cancelled"]
+__all__ = ["Stop", "bind_remains", "returned_clause", "stop_runs", "stopping_text", "was_cancelled"]
 
 _MARGIN = 1.0
 """Seconds beyond the grace of a cell for the message that it was killed."""
@@ -46,32 +46,32 @@ class Stop:
     stopped: tuple[int, ...] = ()
     waiting: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
-    left_behind: bool = False
+    gave_up: bool = False
     within: str = ""
 
-    def text(self, came: str = "", *, is_final: bool = True) -> str:
+    def text(self, returned: str = "", *, is_final: bool = True) -> str:
         """Return a sentence on the outcome.
 
         Args:
-            came: a clause on the variables that came back.
+            returned: a clause on the variables that were returned.
             is_final: True if everything that has not arrived is discarded.
         """
         parts = []
         if self.was_over:
             parts.append("the work had already finished")
-        if self.left_behind:
-            left = "was not fetched" if is_final else "is still being fetched"
+        if self.gave_up:
+            left = "were not fetched" if is_final else "are still being fetched"
             parts.append(f"the work on {nodes_text(self.waiting)} was stopped")
-            parts.append(f"what the cell had assigned there {left}")
+            parts.append(f"the cell's variables there {left}")
         elif self.waiting:
             asked = asked_to_stop(self.waiting, self.within)
-            parts.append(f"{asked}: what the cell had assigned there was discarded" if is_final else asked)
+            parts.append(f"{asked}: the cell's variables there were discarded" if is_final else asked)
         if self.stopped:
             parts.append(f"the work on {nodes_text(self.stopped)} was stopped")
-        if came:
-            parts.append(came)
+        if returned:
+            parts.append(returned)
         if self.lost:
-            parts.append(f"what the cell had assigned on {nodes_text(self.lost)} was not returned")
+            parts.append(f"the cell's variables on {nodes_text(self.lost)} were not returned")
         return f"{'; '.join(parts) or 'the work had not started on any node'}."
 
 
@@ -101,7 +101,7 @@ def stop_runs(runs: "Sequence[Run[Any]]", grace: float, shown: AbstractContextMa
         stopped=tuple(rank for rank in _ranks(remains) if rank not in waiting),
         waiting=waiting,
         lost=_ranks(each for each in remains if each.is_lost),
-        left_behind=gave_up and any(run.is_leaving for run in stopping),
+        gave_up=gave_up and any(run.is_leaving for run in stopping),
         within="yet" if gave_up or not grace else f"within {grace:g} s",
     )
 
@@ -113,15 +113,15 @@ def _wait_for(runs: "Sequence[Run[Any]]", seconds: float) -> None:
         left = wait(futures, _POLL_INTERVAL).not_done
 
 
-def meanwhile(runs: "Sequence[Run[Any]]", grace: float) -> Callable[[], str]:
+def stopping_text(runs: "Sequence[Run[Any]]", grace: float) -> Callable[[], str]:
     """Return a function that returns the text to show while a cell is being stopped."""
 
     def text() -> str:
         if any(run.is_leaving for run in runs):
             coming = sum(run.coming for run in runs)
             size = f" ({size_text(coming)})" if coming else ""
-            return f"Fetching what the cell had assigned{size}; interrupt again to skip this"
-        return f"Stopping the work; what the cell has assigned is returned if it ends within {grace:g} s"
+            return f"Fetching the variables of the cell{size}; interrupt again to skip this"
+        return f"Stopping the work; the variables of the cell are returned if it ends within {grace:g} s"
 
     return text
 
@@ -166,21 +166,22 @@ def bind_remains(
 
 def _names(results: Iterable[CellResult], *, as_lists: bool) -> Iterable[str]:
     for result in results:
-        harvest = result.harvest
-        together = () if harvest.together is None else harvest.together.names
-        changed = () if as_lists else harvest.changed
-        yield from (name for name in (*harvest.values, *together, *changed) if name not in result.definitions)
+        state = result.state
+        graph = () if state.graph is None else state.graph.names
+        changed = () if as_lists else state.changed
+        yield from (name for name in (*state.values, *graph, *changed) if name not in result.definitions)
 
 
-def came_back(names: Sequence[str], *, as_lists: bool, when: str = "then") -> str:
-    """Return a clause on the variables that came back from a stopped cell; empty for none."""
+def returned_clause(names: Sequence[str], *, as_lists: bool, when: str = "then") -> str:
+    """Return a clause on the returned variables of a stopped cell; empty for none."""
     if not names:
         return ""
     shown = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
-    which = joined(shown)
+    which, were = joined(shown), "was" if len(names) == 1 else "were"
     if as_lists:
-        return f"{which} came back as {'a list' if len(names) == 1 else 'lists'}, with None where a run had nothing"
-    return f"{which} came back as {'it was' if len(names) == 1 else 'they were'} {when}"
+        lists = "a list" if len(names) == 1 else "lists"
+        return f"{which} {were} returned as {lists}, with None for each run without a value"
+    return f"{which} {were} returned as {'it was' if len(names) == 1 else 'they were'} {when}"
 
 
 _NAMED = 6

@@ -6,7 +6,7 @@ Imports `skyward_kernel` and the static views of the library.
 import sys
 from typing import TYPE_CHECKING, Any
 
-from skyward.views.static import bundle
+from skyward.views.static import mime_bundle
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute
@@ -20,7 +20,7 @@ def show(pool: "Compute") -> bool:
     Return False if there is no notebook, anywidget is not installed, or the pool is not open.
     """
     shell = _notebook()
-    if shell is None or pool.snapshot().state in ("idle", "closed"):
+    if shell is None or pool.snapshot().state in ("new", "closed"):
         return False
     try:
         from skyward_jupyter.view.widget import show as show_widget
@@ -37,7 +37,7 @@ def watch(pool: "Compute") -> bool:
     if not show(pool):
         from IPython.display import display
 
-        display(bundle(pool.report()), raw=True)  # type: ignore[no-untyped-call]  # as IPython has it
+        display(mime_bundle(pool.report()), raw=True)  # type: ignore[no-untyped-call]  # as IPython has it
     return True
 
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from skyward.commands.messages import sent_forms
 from skyward.errors import SkywardError, UsageError
+from skyward.views.projection import project
 from skyward_kernel.commands.context import Context
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.panel.decoding import decode
+from skyward_kernel.panel.encoding import changes, encode
 from skyward_kernel.panel.execution import answer, run_command
-from skyward_kernel.panel.projection import changes, encode, project
 from skyward_kernel.panel.protocol import Answer, Reply, Request, Run
 from skyward_kernel.panel.publisher import Publisher
 from skyward_kernel.pools import PoolManager, manager_of

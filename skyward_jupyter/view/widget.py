@@ -11,7 +11,7 @@ import anywidget
 import traitlets
 
 from skyward.process import background
-from skyward.views.static import bundle
+from skyward.views.static import mime_bundle
 from skyward_jupyter.view.live import LiveView
 from skyward_kernel.panel.protocol import VIEW_TARGET
 
@@ -83,7 +83,7 @@ class PoolWidget(anywidget.AnyWidget):
         self._live.end()
         if self._waiting is not None:
             self._waiting.cancel()
-        last = bundle(self._pool.report())
+        last = mime_bundle(self._pool.report())
         for display in self._displays:
             with contextlib.suppress(Exception):  # a kernel that shuts down may have closed its channels
                 display.update(last, raw=True)
@@ -136,7 +136,7 @@ def show(pool: "Compute", shell: Any) -> None:
     if widget is None:
         widget = _widgets[pool] = PoolWidget(pool)
     view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
-    shown = display({**bundle(pool.report()), _VIEW: view}, raw=True, display_id=True)  # type: ignore[no-untyped-call]  # as IPython has it
+    shown = display({**mime_bundle(pool.report()), _VIEW: view}, raw=True, display_id=True)  # type: ignore[no-untyped-call]  # as IPython has it
     widget.shown(shown, shell)
 
 

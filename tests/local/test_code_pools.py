@@ -45,7 +45,7 @@ def test_pool_of_code_is_known_to_every_magic(kernel: Kernel) -> None:
             "run this again to replace it, or use another pool with `--pool NAME`."
         ],
     )
-    assert kernel("%sky scale train 1\npool.asked_nodes").data == ["Nodes(min=1, max=None, desired=None)"]
+    assert kernel("%sky scale train 1\npool.requested_nodes").data == ["Nodes(min=1, max=None, desired=None)"]
     kernel("pool.resize((1, 3))")
     assert kernel("%%sky --pool train --nodes 1:3\n1").data == ["1"]
     assert "run_cell" not in kernel("%sky tasks train").text()

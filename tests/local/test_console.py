@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def piped(home: Path, options: str = "", before: str = "") -> subprocess.CompletedProcess[str]:
     script = home / "script.py"
     script.write_text(before + SCRIPT.format(options=options, seconds=0))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, str(script)], cwd=home, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "result 0\n" in done.stdout
     return done
@@ -74,6 +75,13 @@ def test_without_a_terminal_the_console_is_a_few_lines_and_the_log_has_every_eve
 
 def test_silent_console_keeps_task_output_and_logging_false_writes_no_file(home: Path) -> None:
     done = piped(home, "console='silent', logging=False")
+    assert (done.stdout, done.stderr) == ("begun, from a task\nresult 0\n", "")
+    assert not (home / "data" / "logs").exists()
+
+
+def test_both_options_are_read_from_the_table_of_the_pool(home: Path) -> None:
+    (home / "skyward.toml").write_text('[pools.p]\nconsole = "silent"\nlogging = false\n')
+    done = piped(home)
     assert (done.stdout, done.stderr) == ("begun, from a task\nresult 0\n", "")
     assert not (home / "data" / "logs").exists()
 
@@ -207,3 +215,26 @@ def test_losses_and_decisions_are_printed_as_lines(capsys: pytest.CaptureFixture
     assert "skyward: pool 'p': 1 -> 2 nodes: resized to 2\n" in err
     assert re.search(r"skyward: pool 'p': warning: node 1 was lost: .*SIGKILL.*; replacing it\n", err)
     assert len(re.findall(r"skyward: pool 'p': node 1 is ready after .* \(2 of 2 nodes\)\n", err)) == 2
+
+
+@pytest.mark.parametrize("console", ["silent", False, "log"])
+def test_quiet_console_prints_no_loss_and_no_decision(
+    console: Any, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sky.Compute(nodes=(1, 2), name="p", console=console) as pool:
+        stream = pool.events(sky.events.NodeReady)
+        pool.resize(2)
+        stream.get(30)
+        os.kill(pool.start(tasks.pid(), on=1).future.result(30), signal.SIGKILL)
+        stream.get(30)
+    assert capsys.readouterr().err == ""
+    assert "pool 'p': node 1 was lost" in log_path().read_text()
+
+
+def test_log_has_failed_and_retried_tasks_and_no_others(home: Path) -> None:
+    with sky.Compute(nodes=1, name="p", console=False) as pool:
+        assert tasks.add(1, 1) >> pool == 2
+        with pytest.raises(ValueError, match="wrong"):
+            tasks.fail("wrong").with_retries(1) >> pool
+    lines = [line for line in log_path().read_text().splitlines() if "task" in line and "closed" not in line]
+    assert len(lines) == 2, lines

@@ -66,7 +66,9 @@ def stopped(cell: Cell) -> str:
 @either
 def test_interrupt_keeps_the_variables_of_the_cell(kernel: Kernel, pool: str) -> None:
     message = stopped(kernel(f"%%sky --pool {pool} --on head{TRAIN}", interrupt_when=training))
-    assert message == ("Interrupted: the work on node 0 was stopped; step, loss and model came back as they were then.")
+    assert message == (
+        "Interrupted: the work on node 0 was stopped; step, loss and model were returned as they were then."
+    )
     assert holds(kernel, "model is same and model['w'][0] >= 4")
     assert holds(kernel, "loss in (1 / model['w'][0], 1 / (model['w'][0] - 1))"), "neither before nor after the line"
     assert kernel(f"%%sky --pool {pool}\n1 + 1").data == ["2"]
@@ -78,7 +80,7 @@ def test_interrupt_keeps_the_variables_of_each_node(kernel: Kernel, tmp_path: Pa
     message = stopped(kernel(cell, interrupt_when=lambda _: len(list(tmp_path.iterdir())) == 2))
     assert message == (
         "Interrupted: the work on nodes 0 and 1 was stopped; "
-        "loss came back as a list, with None where a run had nothing."
+        "loss was returned as a list, with None for each run without a value."
     )
     assert kernel("loss").data == ["[5, 5]"]
 
@@ -114,13 +116,13 @@ def test_interrupt_of_a_map_keeps_the_variables_of_each_run(kernel: Kernel) -> N
 def test_interrupt_of_a_stream_keeps_the_variables_of_the_cell(kernel: Kernel, pool: str, pause: str) -> None:
     cell = f"%%sky --pool {pool} --on head\nloss = 0.25\nmodel['w'] += 7\n{pause}"
     message = stopped(kernel(cell, interrupt_when=lambda cell: "0.25\n" in cell.text()))
-    assert message == "Interrupted: the work on node 0 was stopped; loss and model came back as they were then."
+    assert message == "Interrupted: the work on node 0 was stopped; loss and model were returned as they were then."
     assert holds(kernel, "loss == 0.25 and model is same and model['w'][0] == 7")
 
 
 def test_interrupt_of_an_async_cell_keeps_its_variables(kernel: Kernel) -> None:
     cell = "%%sky --pool threads\nimport asyncio\nloss = 1\nprint('training', flush=True)\nawait asyncio.sleep(60)"
-    assert "loss came back as it was then" in stopped(kernel(cell, interrupt_when=training))
+    assert "loss was returned as it was then" in stopped(kernel(cell, interrupt_when=training))
     assert kernel("loss").data == ["1"]
 
 
@@ -161,7 +163,9 @@ def test_interrupt_while_variables_are_packed_keeps_them(kernel: Kernel) -> None
         "            time.sleep(60)\n        return int, (7,)\nloss, done = 2, Slow()",
         interrupt_when=training,
     )
-    assert stopped(cell) == "Interrupted: the work on node 0 was stopped; loss and done came back as they were then."
+    assert (
+        stopped(cell) == "Interrupted: the work on node 0 was stopped; loss and done were returned as they were then."
+    )
     assert kernel("loss, done").data == ["(2, 7)"]
 
 
@@ -180,7 +184,7 @@ def test_cancelled_background_cell_returns_its_variables(kernel: Kernel, pool: s
     kernel(f"%%sky --pool {pool} --noblock --on head{TRAIN}")
     kernel(
         "handle = _\nimport time\n"
-        "while not any('training' in str(text) for _, text in handle.tape.pieces()): time.sleep(0.01)"
+        "while not any('training' in str(text) for _, text in handle.recorder.pieces()): time.sleep(0.01)"
     )
     number = kernel("handle.number").data[0]
     assert kernel(f"%sky cancel {number}").text() == f"Cell {number}: the work on node 0 was stopped.\n"
@@ -190,7 +194,7 @@ def test_cancelled_background_cell_returns_its_variables(kernel: Kernel, pool: s
         assert name == "TaskCancelledError"
         assert shown == [
             "TaskCancelledError: The cell was cancelled on node 0.",
-            "step, loss and model came back as they were when the cell was stopped.",
+            "step, loss and model were returned as they were when the cell was stopped.",
         ]
     assert holds(kernel, "model is same and loss is not None")
 
@@ -209,7 +213,7 @@ def test_cell_cancelled_by_the_panel_returns_its_variables(kernel: Kernel, tmp_p
     )
     assert failed(cell)[1] == [
         "TaskCancelledError: The cell was cancelled on node 1.",
-        "loss came back as it was when the cell was stopped.",
+        "loss was returned as it was when the cell was stopped.",
     ]
     assert kernel("loss").data == ["6"]
 
@@ -220,7 +224,7 @@ def test_cell_past_its_timeout_returns_its_variables(kernel: Kernel, pool: str) 
     name, shown = failed(cell)
     assert name == "TaskTimeoutError"
     assert shown[0].startswith("TaskTimeoutError: The cell ran past its timeout of 0.5 s on node 0")
-    assert shown[1:] == ["step, loss and model came back as they were when the cell was stopped."]
+    assert shown[1:] == ["step, loss and model were returned as they were when the cell was stopped."]
     assert holds(kernel, "model is same and loss is not None")
 
 
@@ -230,7 +234,7 @@ def test_stream_past_its_timeout_returns_its_variables(kernel: Kernel) -> None:
     )
     name, shown = failed(cell)
     assert name == "TaskTimeoutError"
-    assert shown[1:] == ["loss came back as it was when the cell was stopped."]
+    assert shown[1:] == ["loss was returned as it was when the cell was stopped."]
     assert set(cell.text().split()) == {"4"}
     assert kernel("loss").data == ["4"]
 
@@ -244,12 +248,12 @@ def test_concurrent_cells_in_one_process_each_return_their_variables(kernel: Ker
         )
         kernel(
             f"{name}_handle = _\nimport time\n"
-            f"while not any('training' in str(text) for _, text in {name}_handle.tape.pieces()): time.sleep(0.01)"
+            f"while not any('training' in str(text) for _, text in {name}_handle.recorder.pieces()): time.sleep(0.01)"
         )
     for name in ("first", "second"):
         assert kernel(f"{name}_handle.cancel()").data == ["'the work on node 0 was stopped.'"]
         assert failed(kernel(f"{name}_handle.result()"))[1][1:] == [
-            f"{name} came back as it was when the cell was stopped."
+            f"{name} was returned as it was when the cell was stopped."
         ]
         assert holds(kernel, f"{name} > 0")
     kernel("%sky down shared")
@@ -260,7 +264,7 @@ def test_nodes_past_their_timeout_give_lists(kernel: Kernel) -> None:
         "%%sky --pool threads --on all --timeout 0.5\nimport skyward as sky, time\nloss = sky.instance_info().node\n"
         "if loss: time.sleep(60)"
     )
-    assert failed(cell)[1][-1] == "loss came back as a list, with None where a run had nothing."
+    assert failed(cell)[1][-1] == "loss was returned as a list, with None for each run without a value."
     assert kernel("loss").data == ["[0, 1]"]
 
 
@@ -270,7 +274,7 @@ def test_variables_over_the_limit_are_not_returned_and_are_named(kernel: Kernel)
         "print('training', flush=True)\ntime.sleep(60)",
         interrupt_when=training,
     )
-    assert stopped(cell) == "Interrupted: the work on node 0 was stopped; loss came back as it was then."
+    assert stopped(cell) == "Interrupted: the work on node 0 was stopped; loss was returned as it was then."
     assert "large was not returned from node 0" in cell.text("stderr")
     assert "--capture-limit" in cell.text("stderr")
     assert kernel("loss, 'large' in globals()").data == ["(2, False)"]
@@ -287,9 +291,9 @@ def test_cell_that_ignores_interrupts_is_ended_and_reports_lost_variables(kernel
     finally:
         kernel("%config SkyMagics.interrupt_grace = 20")
     assert stopped(cell) in (
-        "Interrupted: the work on node 0 was stopped; what the cell had assigned on node 0 was not returned.",
+        "Interrupted: the work on node 0 was stopped; the cell's variables on node 0 were not returned.",
         "Interrupted: node 0 was asked to stop the work, and has not confirmed it within 1 s: "
-        "what the cell had assigned there was discarded.",
+        "the cell's variables there were discarded.",
     )
     assert kernel("loss is None").data == ["True"]
     assert kernel("%%sky --pool processes\n1 + 1").data == ["2"]
@@ -303,10 +307,10 @@ def test_second_interrupt_stops_waiting(kernel: Kernel) -> None:
     )
     assert stopped(cell) == (
         "Interrupted: node 0 was asked to stop the work, and has not confirmed it yet: "
-        "what the cell had assigned there was discarded."
+        "the cell's variables there were discarded."
     )
     (line,) = (out["data"]["text/plain"] for out in cell.outputs[-2:] if out["type"] == "update_display_data")
     assert line.startswith("Waited ")
-    assert line.endswith(" for what the cell had assigned")
+    assert line.endswith(" for the variables of the cell")
     kernel("%sky down processes")
     kernel("processes = %sky up processes --executor process")

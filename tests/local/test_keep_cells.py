@@ -337,7 +337,7 @@ def test_values_of_two_nodes_in_one_cell_are_refused(notebook: Notebook) -> None
 def test_name_that_the_cell_does_not_bind_is_refused(notebook: Notebook) -> None:
     shown = notebook("%%sky --keep modle\nmodel = Net()").shown_error
     assert shown.startswith(
-        "UsageError: --keep modle: the cell does not assign modle, and the notebook has no name modl"
+        "UsageError: --keep modle: the cell does not assign modle, and modle is not defined in the notebook"
     )
     ran = notebook("%%sky --keep model\nif RATE > 1000: model = 1")
     assert "there is nothing to keep, because the cell did not bind it. Assign it in the cell, or leave it" in ran.err

@@ -81,7 +81,9 @@ def test_context_exception_has_the_line_that_raised(kernel: Kernel) -> None:
 def test_undefined_name_is_a_name_error(kernel: Kernel) -> None:
     found = error(kernel("%%sky\n\nprint(Modl)"))
     assert found["ename"] == "NameError"
-    assert found["evalue"] == "line 3: the cell reads Modl, but the notebook has no name Modl. Did you mean Model?"
+    assert (
+        found["evalue"] == "line 3: the cell reads Modl, but Modl is not defined in the notebook. Did you mean Model?"
+    )
     assert found["traceback"] == [f"NameError: {found['evalue']}"]
 
 

@@ -169,7 +169,7 @@ def test_display_without_a_front_end_is_reported(pool: sky.Compute) -> None:
         assert context is not None
         context.publish_display({"text/html": "x" * (80 << 20)}, {}, None, False)
 
-    with pytest.raises(sky.TooLargeError, match="A display of 80 MiB cannot be shown; the limit is 64 MiB"):
+    with pytest.raises(sky.TooLargeError, match="A display of 80.0 MiB cannot be shown; the limit is 64.0 MiB"):
         show() >> pool
 
 

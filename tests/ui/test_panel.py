@@ -177,7 +177,7 @@ def test_panel_is_live_and_executes_commands_while_a_cell_runs(lab: Lab, tmp_pat
     lab.page.keyboard.press("Escape")
     lab.panel.get_by_role("button", name="Drain").wait_for(state="detached")
     lab.command("skyward:drain-node")
-    lab.page.locator(".jp-Dialog select").select_option("node 1 of default (active)")
+    lab.page.locator(".jp-Dialog select").select_option("node 1 of default (idle)")
     lab.page.locator(".jp-Dialog .jp-mod-accept").click()
     lab.section("decisions").get_by_text("node 1 is drained").wait_for()
     lab.section("nodes").locator(".skyward-Node").nth(1).wait_for(state="detached")

@@ -139,3 +139,17 @@ def test_group_can_be_pickled_and_copied(dumps: Any, second: Exception) -> None:
         assert isinstance(again, ValueError) == isinstance(group, ValueError)
         assert (again.nodes, again.__notes__, str(again)) == (group.nodes, group.__notes__, str(group))
         assert [repr(error) for error in again.exceptions] == [repr(error) for error in group.exceptions]
+
+
+@pytest.mark.parametrize("kind", [sky.TaskError, sky.TaskTimeoutError, sky.TaskCancelledError, sky.KeptLostError])
+def test_task_error_keeps_its_subject_and_fix_when_it_is_pickled(kind: type[sky.TaskError]) -> None:
+    error = kind("was lost.", subject="train()", fix="Rerun it.")
+    again = pickle.loads(pickle.dumps(error))
+    for each in (error, again):
+        assert (type(each), str(each), each.subject, each.fix) == (
+            kind,
+            "train() was lost. Rerun it.",
+            "train()",
+            "Rerun it.",
+        )
+    assert (kind().args, kind("plain").args, kind("plain").subject) == ((), ("plain",), "")

@@ -71,6 +71,6 @@ def _variables(context: Context) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, value in context.variables.items():
         if isinstance(value, Kept) and not name.startswith("_"):
-            for entry in value.entries:
-                found.setdefault(entry.key, []).append(name)
+            for key in value.keys:
+                found.setdefault(key, []).append(name)
     return found

@@ -33,12 +33,12 @@ def attach(context: Context, *, pool: str | None = None) -> Outcome:
 )
 def reap(context: Context, *, pools: tuple[str, ...] = ()) -> Outcome:
     """Terminate the machines of pools whose process is gone: of all, or of those with these names or ids."""
+    from skyward.pool.reap import describe_orphan
     from skyward.pool.reap import reap as reap_orphans
-    from skyward.pool.reap import told
 
     done = reap_orphans(pools)
     if done:
-        return Outcome("\n".join(f"{told(each)}." for each in done), failed=any(each.error for each in done))
+        return Outcome("\n".join(f"{describe_orphan(each)}." for each in done), failed=any(each.error for each in done))
     if not pools:
         return Outcome("Nothing is left behind.")
     has = f"Pool {pools[0]!r} has" if len(pools) == 1 else f"Pools {', '.join(map(repr, pools))} have"

@@ -8,7 +8,8 @@ from skyward.commands.option import Option
 from skyward.errors import UsageError
 from skyward.formatting import count_text
 from skyward.specs import Nodes
-from skyward.views.tables import decision_table, node_table, pool_table, table
+from skyward.views.drawing import table
+from skyward.views.tables import decision_table, node_table, pool_table
 from skyward_kernel.commands.arguments import ALL, NAME, QUIET
 from skyward_kernel.commands.context import BackgroundCell, Context
 from skyward_kernel.commands.pool_options import POOL_OPTIONS

@@ -24,7 +24,9 @@ _CELL = Option(
     "tasks",
     "show the tasks of a pool and the cells that sent them",
     arguments=(NAME,),
-    forms=(Form(("pool",), "insert-tasks", "Insert %sky tasks…", "Show the tasks of which pool?", "pool", is_line=True),),
+    forms=(
+        Form(("pool",), "insert-tasks", "Insert %sky tasks…", "Show the tasks of which pool?", "pool", is_line=True),
+    ),
 )
 def tasks(context: Context, *, pool: str | None = None) -> Outcome:
     """Show the tasks of a pool."""

@@ -15,9 +15,9 @@ from skyward.errors import SkywardError
 from skyward_kernel.commands.context import Context
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.panel.decoding import decode
+from skyward_kernel.panel.encoding import encode
 from skyward_kernel.panel.execution import answer, run_command
 from skyward_kernel.panel.form import form_fields
-from skyward_kernel.panel.projection import encode
 from skyward_kernel.panel.protocol import (
     COMMAND_TARGET,
     STATE_COMM,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from skyward_kernel.panel.rows import OutputRow
+from skyward.views.rows import OutputRow
 
 __all__ = [
     "COMMAND_TARGET",

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from skyward.errors import SkywardError
-from skyward_kernel.panel.projection import PanelState, changes, encode, project, project_orphans
+from skyward.views.projection import PoolTables, project
+from skyward.views.rows import Row
+from skyward_kernel.panel.encoding import changes, encode
+from skyward_kernel.panel.orphans import project_orphans
 from skyward_kernel.panel.protocol import Delta, FormField, Snapshot
-from skyward_kernel.panel.rows import Row
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute
@@ -81,10 +83,10 @@ class Publisher:
         self._send = send
         self._form = [encode(each) for each in form]
         self._find_orphans = orphans
-        self._orphans = PanelState()
+        self._orphans = PoolTables()
         self._session = secrets.token_hex(8)
         self._seq = 0
-        self._states: dict[str, PanelState] = {}
+        self._states: dict[str, PoolTables] = {}
         self._revisions: dict[str, tuple[int, int]] = {}
         self._polled_at = self._full_at = self._orphans_at = float("-inf")
         self._full = False
@@ -175,7 +177,7 @@ class Publisher:
             return False
         stale = full or now >= self._polled_at + STALE_AFTER
         before = self._states
-        states: dict[str, PanelState] = {"": self._orphans}
+        states: dict[str, PoolTables] = {"": self._orphans}
         for name, revision in revisions.items():
             known = before.get(name) if self._is_same(name, revision) else None
             full = full or (known is None and name in before)  # replaced by another pool of that name
@@ -193,7 +195,7 @@ class Publisher:
         """Return whether the pool with a name is the same object as at the last poll."""
         return self._revisions.get(name, (0, 0))[0] == revision[0]
 
-    def _project(self, name: str, known: PanelState | None) -> PanelState | None:
+    def _project(self, name: str, known: PoolTables | None) -> PoolTables | None:
         compute = self._pools.peek(name)
         if compute is None:
             return None
@@ -221,7 +223,7 @@ class Publisher:
         return True
 
 
-def _works(state: PanelState) -> bool:
+def _works(state: PoolTables) -> bool:
     return any(
         row.queued or row.running or row.state != "ready"  # type: ignore[union-attr]  # of the table of pools
         for row in state["pools"].values()

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from skyward.errors import UsageError
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
+from skyward.views.rows import KEPT, OutputRow
 from skyward_kernel.commands.pool_options import read_pool_options
 from skyward_kernel.panel.protocol import (
     AskOutput,
@@ -21,7 +22,6 @@ from skyward_kernel.panel.protocol import (
     Shell,
     StartLog,
 )
-from skyward_kernel.panel.rows import KEPT, OutputRow
 from skyward_kernel.pools import PoolManager, compute_fields
 
 __all__ = ["QueryHandler"]

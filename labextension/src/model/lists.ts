@@ -22,18 +22,13 @@ export function tally(tasks: readonly TaskRow[]): Map<TaskRow['state'], number> 
   return counts;
 }
 
-/** Return the title of a task: its function, or the first line of its cell. */
-export function title(task: TaskRow): string {
-  return ['run_cell', 'stream_cell'].includes(task.name) && task.code ? task.code : task.name;
-}
-
 /** Filter nodes by words and sort them for display: by rank, stopping nodes last. */
 export function nodesInOrder(nodes: readonly NodeRow[], filter = ''): NodeRow[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   return nodes
     .filter(node => {
       const text =
-        `${node.rank} ${node.state} ${node.phase} ${node.group} ${node.kind} ${node.kept.join(' ')}`.toLowerCase();
+        `${node.rank} ${node.state} ${node.status} ${node.phase} ${node.group} ${node.kind} ${node.kept.join(' ')}`.toLowerCase();
       return words.every(word => text.includes(word));
     })
     .sort(

@@ -1,50 +1,23 @@
-import { NodeRow, PoolRow } from '../protocol';
+import { Label, NODE_STATUSES, NodeRow, POOL_STATUSES, PoolRow, TASK_STATUSES, TaskRow } from '../protocol';
 import type { Translation } from './panel';
 
-/** Label of a state: an icon and a word, never colour alone. */
-export interface StateLabel {
-  icon: string;
-  word: string;
-  tone: 'good' | 'busy' | 'bad' | 'quiet';
+/** Return the label of a pool's status. */
+export function poolState(pool: PoolRow, trans: Translation): Label {
+  return translated(POOL_STATUSES[pool.status], trans);
 }
 
-/** Return the label of a pool's state. */
-export function poolState(pool: PoolRow, trans: Translation): StateLabel {
-  if (pool.budget_exhausted && pool.state === 'ready') {
-    return { icon: '◒', word: trans.__('budget reached'), tone: 'bad' };
-  }
-  if (pool.failure && pool.state === 'ready') {
-    return { icon: '▲', word: trans.__('failing'), tone: 'bad' };
-  }
-  switch (pool.state) {
-    case 'ready':
-      return { icon: '●', word: trans.__('ready'), tone: 'good' };
-    case 'stopping':
-      return { icon: '◌', word: trans.__('stopping'), tone: 'busy' };
-    case 'closed':
-      return { icon: '○', word: trans.__('closed'), tone: 'quiet' };
-    default:
-      return { icon: '◔', word: trans.__('starting'), tone: 'busy' };
-  }
+/** Return the label of a node's status; while it starts, of its phase. */
+export function nodeState(node: NodeRow, trans: Translation): Label {
+  const label = NODE_STATUSES[node.status];
+  return node.status === 'starting' ? { ...label, word: node.phase } : translated(label, trans);
 }
 
-/** Return the label of a node's state; while it boots, of its phase. */
-export function nodeState(node: NodeRow, trans: Translation): StateLabel {
-  switch (node.state) {
-    case 'active':
-      if (node.busy) {
-        return { icon: '●', word: trans.__('busy'), tone: 'good' };
-      }
-      return node.kept.length
-        ? { icon: '◆', word: trans.__('keeps'), tone: 'quiet' }
-        : { icon: '○', word: trans.__('idle'), tone: 'quiet' };
-    case 'draining':
-      return { icon: '◒', word: trans.__('draining'), tone: 'busy' };
-    case 'stopping':
-      return { icon: '◌', word: trans.__('stopping'), tone: 'quiet' };
-    default:
-      return ['queued', 'requested'].includes(node.phase)
-        ? { icon: '◌', word: node.phase, tone: 'quiet' }
-        : { icon: '◔', word: node.phase, tone: 'busy' };
-  }
+/** Return the label of a task's state; while it runs, of its node. */
+export function taskState(task: TaskRow, trans: Translation): Label {
+  const label = TASK_STATUSES[task.state];
+  return task.state === 'running' ? { ...label, word: trans.__('node %1', task.node ?? '') } : translated(label, trans);
+}
+
+function translated(label: Label, trans: Translation): Label {
+  return { ...label, word: trans.__(label.word) };
 }

@@ -3,7 +3,7 @@ import * as React from 'react';
 import { progress } from '../model/booting';
 import { equivalent, run } from '../model/equivalent';
 import { duration, money, share, size, whole } from '../model/format';
-import { nodesInOrder, title } from '../model/lists';
+import { nodesInOrder } from '../model/lists';
 import { Translation } from '../model/panel';
 import { nodeState } from '../model/states';
 import { GaugeRow, NodeRow, PoolRow, TaskRow, StartupFailureRow } from '../protocol';
@@ -91,7 +91,7 @@ function Details(
       `${money(node.price)}/h · ${node.asked_at === null ? '–' : duration(props.now - node.asked_at)}`
     ],
     [trans.__('in use'), used.join(' · ')],
-    [trans.__('tasks'), running.map(task => `${task.number} ${title(task)}`).join(', ') || '–'],
+    [trans.__('tasks'), running.map(task => `${task.number} ${task.title}`).join(', ') || '–'],
     ...(node.kept.length ? [[trans.__('keeps'), node.kept.join(', ')] as [string, string]] : [])
   ];
   return (
@@ -177,7 +177,7 @@ export function Nodes(
       {props.nodes.length > MANY && (
         <div className="skyward-Filter">
           <p>
-            {summary(props.nodes, node => node.state)}
+            {summary(props.nodes, node => node.status)}
             {new Set(props.nodes.map(node => node.group)).size > 1 && (
               <>
                 <br />

@@ -4,8 +4,8 @@ import * as React from 'react';
 import { stopAllIcon } from '../icon';
 import { equivalent, run } from '../model/equivalent';
 import { duration, money, whole } from '../model/format';
-import { tasksInOrder, title } from '../model/lists';
-import { Translation } from '../model/panel';
+import { tasksInOrder } from '../model/lists';
+import { taskState } from '../model/states';
 import { PoolRow, TaskRow } from '../protocol';
 import { CellButton, LongList, Section, IconButton, State, useNow } from './parts';
 import { PartProps, taskCounts } from './pool';
@@ -13,21 +13,6 @@ import { Source } from './streams';
 
 const ROW = 24;
 const MOST = 216;
-
-function state(task: TaskRow, trans: Translation): JSX.Element {
-  switch (task.state) {
-    case 'running':
-      return <State icon="▶" word={trans.__('node %1', task.node ?? '')} tone="good" />;
-    case 'queued':
-      return <State icon="◌" word={trans.__('queued')} />;
-    case 'done':
-      return <State icon="✓" word={trans.__('done')} />;
-    case 'failed':
-      return <State icon="✗" word={trans.__('failed')} tone="bad" />;
-    case 'cancelled':
-      return <State icon="⊘" word={trans.__('cancelled')} />;
-  }
-}
 
 function elapsed(task: TaskRow, now: number): string {
   if (task.started_at === null) {
@@ -69,10 +54,10 @@ export function Tasks(
               title={trans.__('Show only the output of task %1', task.number)}
               onClick={() => props.onOutput({ node: null, task: task.number })}
             >
-              {title(task)}
+              {task.title}
             </button>
             {task.yielded > 0 && <span className="skyward-Task-yields">{trans.__('%1 yields', task.yielded)}</span>}
-            {state(task, trans)}
+            <State {...taskState(task, trans)} />
             <span className="skyward-Task-elapsed">{elapsed(task, now)}</span>
             <Stops {...props} task={task} />
           </div>

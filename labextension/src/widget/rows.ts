@@ -1,6 +1,6 @@
 import { clock, duration, money, share } from '../model/format';
-import { StateLabel, nodeState } from '../model/states';
-import { DecisionRow, GaugeRow, NodeRow } from '../protocol';
+import { nodeState } from '../model/states';
+import { DecisionRow, GaugeRow, Label, NodeRow } from '../protocol';
 import { make, setText } from './elements';
 import { UNTRANSLATED } from './translation';
 
@@ -14,7 +14,7 @@ export function makeState(): HTMLElement {
 }
 
 /** Show a state in its element. */
-export function showState(element: HTMLElement, label: StateLabel): void {
+export function showState(element: HTMLElement, label: Label): void {
   element.dataset.tone = label.tone;
   setText(element.firstChild!, label.icon);
   setText(element.lastChild!, label.word);

@@ -166,7 +166,7 @@ class EventRouter:
         else:
             _logger.error("%s() could not be sent to node %s", work.code.name, node.rank, exc_info=error)
             kind = type(error).__name__
-            failed = _failed(RemoteError(f"{work.code.name}() could not be sent: {kind}: {error}.", kind))
+            failed = _failed(RemoteError(f"could not be sent: {kind}: {error}.", kind, subject=f"{work.code.name}()"))
             self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, "RemoteError"), failed, work)
 
     def not_fed(self, node: "Node", work: Work, error: ConnectionError | NodeFullError) -> None:

@@ -171,8 +171,8 @@ class KeptValues:
 
 def keys_of(handles: "Iterable[Kept[Any]]") -> tuple[str, ...]:
     """Return the keys of the values of `handles`."""
-    return tuple(entry.key for handle in handles for entry in handle.entries)
+    return tuple(entry.key for handle in handles for entry in handle._entries)
 
 
 def _wanted(handles: "Iterable[Kept[Any]]") -> list[Sequence[KeptEntry]]:
-    return [handle.entries for handle in handles]
+    return [handle._entries for handle in handles]

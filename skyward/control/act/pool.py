@@ -79,7 +79,7 @@ class Pool:
         self._observer: EventPublisher | None = None
         self._began = 0.0
         self._options = options
-        self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "idle")
+        self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "new")
         self._record = record
         self._launchers = launchers_of(record, groups, options)
         self._plane: ControlPlane | None = None
@@ -193,7 +193,7 @@ class Pool:
         await self._lifespan.close()
 
     async def _close(self) -> None:
-        if self.state == "idle":
+        if self.state == "new":
             self._life.move("closed", _now())
             self._record.end()
             self._bus.end()
@@ -252,7 +252,7 @@ class Pool:
     @property
     def is_known(self) -> bool:
         """True once opening has progressed so far that a snapshot can be taken."""
-        return self._plane is not None and self.state not in ("idle", "requesting")
+        return self._plane is not None and self.state not in ("new", "requesting")
 
     @property
     def _provider(self) -> str:
@@ -564,7 +564,7 @@ class Pool:
         if not isinstance(effect, tasks.Dispatch):
             return
         if (work := self._works.get(effect.task)) is not None:
-            work.broken, work.error = _internal_error(f"{work.code.name}() was not sent", error), "RemoteError"
+            work.broken, work.error = _internal_error("was not sent", error, f"{work.code.name}()"), "RemoteError"
         if (node := self._fleet.nodes.get(effect.rank)) is not None:
             with suppress(Exception):  # the node has failed once already
                 node.stop_task(effect.task)
@@ -714,10 +714,10 @@ class Pool:
         return [replace(event, at=event.at + since) for event in self._plane.decisions]
 
 
-def _internal_error(what: str, error: Exception) -> RemoteError:
+def _internal_error(what: str, error: Exception, subject: str = "") -> RemoteError:
     """Return the error of a task that failed because of an error in the library itself."""
     kind = type(error).__name__
-    failed = RemoteError(f"{what}, because of an error in Skyward itself: {kind}: {error}.", kind)
+    failed = RemoteError(f"{what}, because of an error in Skyward itself: {kind}: {error}.", kind, subject=subject)
     failed.__cause__ = error
     return failed
 

@@ -4,7 +4,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.control.act.tasks.run import Runner, follow
-from skyward.control.act.tasks.streams import RemoteIterator, StreamBuffer
+from skyward.control.act.tasks.streams import Stream, StreamBuffer
 from skyward.control.act.tasks.task import TaskFuture, Work
 from skyward.control.observe.origin import Origin
 from skyward.errors import InputLostError
@@ -108,7 +108,7 @@ class RecoveredTask:
         """Return the task's result, or raise what it raised. Waits for at most `timeout` seconds."""
         return self.future.result(timeout)
 
-    def items(self) -> RemoteIterator:
+    def items(self) -> Stream[Any]:
         """Return an iterator over the elements of a generator function that its former client has not consumed.
 
         Raises:

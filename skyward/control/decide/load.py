@@ -6,7 +6,7 @@ from functools import cached_property
 from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.machines.table import Machine, MachineTable
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.events.decisions import Inputs
+from skyward.events.decisions import DecisionInputs
 from skyward.scaling.snapshot import Counts, Group, NodeLoad
 
 __all__ = ["PlaneView"]
@@ -60,10 +60,10 @@ class PlaneView:
         idle_for = 0.0 if node.tasks else now - node.quiet_since
         return NodeLoad(machine.rank, machine.group, machine.stage, len(node.tasks), node.free, idle_for)
 
-    def inputs(self, now: float) -> Inputs:
+    def inputs(self, now: float) -> DecisionInputs:
         """Return the inputs of a decision at this moment."""
         counts = {name: self.counts(name, 0) for name in self._groups}
-        return Inputs(
+        return DecisionInputs(
             queued=self._tasks.queued,
             inflight=self._tasks.running,
             capacity=sum(counts[name].active * group.slots for name, group in self._groups.items()),

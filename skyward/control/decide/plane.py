@@ -34,6 +34,7 @@ from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
+from skyward.formatting import money_text
 from skyward.kept.book import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot, Staying
@@ -215,9 +216,9 @@ class ControlPlane:
                 case _:
                     pass
         if self.reconciler.requester.over_budget and not self.ready:
+            budget = money_text(self.ledger.budget or 0.0)
             self.failure = (
-                f"cannot afford its first nodes with a budget of ${self.ledger.budget:.2f}, which must cover "
-                f"{DRAIN_RESERVE:g} s of each"
+                f"cannot afford its first nodes with a budget of {budget}, which must cover {DRAIN_RESERVE:g} s of each"
             )
         if isinstance(message, machines.Lost) and any(self._is_short(group) for group in before):
             self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
@@ -378,7 +379,7 @@ class ControlPlane:
     def _note_on_lost_values(self, after: Mapping[str, int], victims: tuple[int, ...]) -> str:
         """Return a note on values that are kept past their time and are lost with a decision."""
         going = [(rank, self.kept.names(rank)) for rank in self.reconciler.would_drain(after, victims)]
-        return "".join(f"; {names} on node {rank} is not kept any more" for rank, names in going if names)
+        return "".join(f"; node {rank} no longer keeps {names}" for rank, names in going if names)
 
     @property
     def elastic(self) -> bool:
@@ -397,11 +398,14 @@ class ControlPlane:
 
     def _exhaust_budget(self, now: float, effects: list[Effect]) -> None:
         self.budget_exhausted = True
-        spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget
-        reason = f"budget of ${budget:.2f} reached: ${spent:.2f} spent, nodes cost ${rate:.2f}/h; draining all nodes"
+        spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget or 0.0
+        reason = (
+            f"budget of {money_text(budget)} reached: {money_text(spent)} spent, nodes cost {money_text(rate)}/h; "
+            "draining all nodes"
+        )
         self.failure = (
-            f"has reached its budget of ${budget:.2f}: ${spent:.2f} is spent, and its nodes need {DRAIN_RESERVE:g} s "
-            "more to drain; raise the budget to continue"
+            f"has reached its budget of {money_text(budget)}: {money_text(spent)} is spent, and its nodes need "
+            f"{DRAIN_RESERVE:g} s more to drain; raise the budget to continue"
         )
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 

@@ -49,6 +49,9 @@ class CellCost:
         origin: the cell.
         tasks: number of its tasks, except pending ones.
         cost: USD, including running tasks.
+
+    Example:
+        >>> {cell.origin: cell.cost for cell in pool.report().cells}
     """
 
     origin: Origin

@@ -134,7 +134,7 @@ class Log:
     def task_ended(self, task: int) -> None:
         """End the followers of a task that has ended."""
         if self._followers:
-            for follower in [each for each in self._followers if each.wanted.task == task]:
+            for follower in [each for each in self._followers if each.task == task]:
                 follower.close()
 
     def close(self) -> None:

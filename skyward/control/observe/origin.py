@@ -18,6 +18,9 @@ class Origin:
         cell: id in the notebook; empty if the front end gave none.
         code: first line of its code.
         former: True if it ran in an earlier kernel, whose pool this one has taken over.
+
+    Example:
+        >>> {task.number: task.origin for task in pool.report().tasks}
     """
 
     number: int

@@ -23,6 +23,10 @@ class KeptView:
         nbytes: estimated size.
         until: Unix time from which scaling down may take its node, unless it is used before.
         in_use: True while a task uses it.
+
+    Example:
+        >>> for value in pool.kept():
+        ...     print(value.name, value.node, value.nbytes)
     """
 
     key: str
@@ -55,6 +59,9 @@ class NodeView:
         phase_at: start of its phase, in Unix time; None once it is active.
         usual: seconds that this phase usually takes; None if unknown.
         kept: values that it keeps for later tasks, oldest first.
+
+    Example:
+        >>> [(node.rank, node.state) for node in pool.snapshot().nodes]
     """
 
     rank: int
@@ -96,6 +103,10 @@ class StartupFailureView:
         attempts: attempts before it is given up; 0 for no limit.
         retry_at: time of the next attempt, in Unix time; None during an attempt, and if it was given up.
         gave_up: True if it is not retried until the pool is resized.
+
+    Example:
+        >>> for failure in pool.snapshot().startup_failures:
+        ...     print(failure.rank, failure.phase, failure.reason)
     """
 
     rank: int
@@ -124,6 +135,10 @@ class PoolSnapshot:
         accelerators: accelerators of its machines, such as "A100"; empty for none.
         lease: seconds that nodes keep running without this process; 0 if they do not.
         budget_exhausted: True if its budget is reached, and its nodes drain.
+
+    Example:
+        >>> snapshot = pool.snapshot()
+        >>> print(f"{len(snapshot.nodes)} nodes, {snapshot.queued} tasks are waiting, ${snapshot.spent:.2f}")
     """
 
     name: str
@@ -148,6 +163,11 @@ class PoolSnapshot:
     lease: float = 0.0
     budget_exhausted: bool = False
 
+    @property
+    def active(self) -> int:
+        """Number of its active nodes."""
+        return sum(node.state == "active" for node in self.nodes)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
@@ -164,6 +184,9 @@ class TaskView:
         reason: why it failed.
         cost: USD so far: a share of the price of its machine while it ran, see `skyward.control.observe.costs`.
         retries: times that it was requeued, because its node was lost or because it raised.
+
+    Example:
+        >>> [task.number for task in pool.report().tasks if task.state == "failed"]
     """
 
     number: int
@@ -183,7 +206,11 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class OutputView:
-    """Output of a node on a standard stream. `number` counts the pieces of a pool; `task` is 0 for the node itself."""
+    """Output of a node on a standard stream. `number` counts the pieces of a pool; `task` is 0 for the node itself.
+
+    Example:
+        >>> [piece.text for piece in pool.report().output if piece.node == 0]
+    """
 
     number: int
     node: int
@@ -200,6 +227,10 @@ class PoolReport:
         decisions, output: the requested ones, oldest first.
         tasks: the pending and running ones, and the latest that have ended.
         cells: costs of the cells that created them, in order.
+
+    Example:
+        >>> report = pool.report(tasks=10)
+        >>> report.snapshot.running, [task.name for task in report.tasks]
     """
 
     snapshot: PoolSnapshot

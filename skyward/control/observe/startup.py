@@ -13,6 +13,7 @@ from typing import Protocol
 
 from skyward.bootstrap import PhaseEvent
 from skyward.errors import JournalError
+from skyward.formatting import duration_text
 
 __all__ = ["REQUESTED", "Failure", "NodeStartup", "StartupTracker", "UsualTimes"]
 
@@ -120,7 +121,7 @@ class NodeStartup:
             case "started":
                 return self.enter(event.phase)
             case "completed":
-                self._note(f"{event.phase}: done in {event.elapsed:.1f} s")
+                self._note(f"{event.phase}: done in {duration_text(event.elapsed)}")
                 self._completed(event.phase, event.elapsed)
             case "skipped":
                 self._note(f"{event.phase}: nothing to do")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from skyward.providers.protocol import Instance
-from skyward.values.needs import NOTHING, Needs, held
+from skyward.values.needs import NOTHING, Needs, describe_resources
 from skyward.wire.protocol.adapter import (
     Answer,
     Goodbye,
@@ -202,7 +202,8 @@ class AdapterBook:
             return "no adapter is connected"
         if not fitting:
             have = "; ".join(
-                f"{each.adapter_id} has {held(each.resources, each.capabilities)} at ${each.hourly_price:g}/h"
+                f"{each.adapter_id} has {describe_resources(each.resources, each.capabilities)} "
+                f"at ${each.hourly_price:g}/h"
                 for each in connected
             )
             price = "" if wanted.most is None else f" for at most ${wanted.most:g}/h"

@@ -16,7 +16,7 @@ have an async form, such as `get_async` for `get`.
 from skyward.task.collections.barrier_lock import Barrier, Lock
 from skyward.task.collections.counter_queue import Counter, Queue
 from skyward.task.collections.dict_set import Dict, Set
-from skyward.task.collections.opener import opener
+from skyward.task.collections.factory import current_factory
 from skyward.wire.collections.requests import Consistency
 
 __all__ = [
@@ -51,7 +51,7 @@ def dict(name: str, *, consistency: Consistency | None = None) -> Dict:
         def remember(key: str, value: float) -> None:
             sky.dict("results")[key] = value
     """
-    found: Dict = opener("dict").dict(name, consistency=consistency)
+    found: Dict = current_factory("dict").dict(name, consistency=consistency)
     return found
 
 
@@ -67,7 +67,7 @@ def set(name: str, *, consistency: Consistency | None = None) -> Set:
             seen.add(url)
             return True
     """
-    found: Set = opener("set").set(name, consistency=consistency)
+    found: Set = current_factory("set").set(name, consistency=consistency)
     return found
 
 
@@ -79,7 +79,7 @@ def counter(name: str, *, consistency: Consistency | None = None) -> Counter:
         def step() -> int:
             return sky.counter("steps").increment()
     """
-    found: Counter = opener("counter").counter(name, consistency=consistency)
+    found: Counter = current_factory("counter").counter(name, consistency=consistency)
     return found
 
 
@@ -93,7 +93,7 @@ def queue(name: str) -> Queue:
             while (job := jobs.get(timeout=5)) is not None:
                 process(job)
     """
-    found: Queue = opener("queue").queue(name)
+    found: Queue = current_factory("queue").queue(name)
     return found
 
 
@@ -105,7 +105,7 @@ def barrier(name: str, n: int) -> Barrier:
         def epoch() -> None:
             sky.barrier("epoch", sky.instance_info().total_nodes).wait(timeout=60)
     """
-    found: Barrier = opener("barrier").barrier(name, n)
+    found: Barrier = current_factory("barrier").barrier(name, n)
     return found
 
 
@@ -121,5 +121,5 @@ def lock(name: str, timeout: float | None = 30) -> Lock:
             with sky.lock("table"):
                 append(row)
     """
-    found: Lock = opener("lock").lock(name, timeout)
+    found: Lock = current_factory("lock").lock(name, timeout)
     return found

@@ -139,7 +139,7 @@ class Collection:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the collection as its name; on a node it becomes that node's handle of the same collection."""
-        from skyward.task.collections.opener import reopened  # circular: a collection is pickled as its opener
+        from skyward.task.collections.factory import reopened  # circular: a collection is pickled as its opener
 
         return reopened, (self.kind, self.name, *self._settings())
 

@@ -8,7 +8,7 @@ from casty import Askable, Context, Ref, actor
 from skyward.process.clock import clock
 from skyward.wire.collections.ask import REASK, Address, fresh_id
 
-__all__ = ["Barrier", "BarrierClient", "barrier"]
+__all__ = ["BarrierClient", "BarrierState", "barrier"]
 
 _GONE = 4 * REASK
 """Seconds after which a waiting party that has not repeated its request counts as lost."""
@@ -37,7 +37,7 @@ class Break(Askable[None]):
 
 
 @dataclass(frozen=True)
-class Barrier:
+class BarrierState:
     """The parties that passed last. Waiting parties are not stored: each repeats its request."""
 
     passed: tuple[bytes, ...] = ()
@@ -49,8 +49,8 @@ class _Party:
     seen: float
 
 
-@actor(initial=Barrier(), write="majority")
-async def barrier(ctx: Context[Barrier, Arrive | Withdraw | Break]) -> None:
+@actor(initial=BarrierState(), write="majority")
+async def barrier(ctx: Context[BarrierState, Arrive | Withdraw | Break]) -> None:
     """A reusable barrier."""
     waiting: dict[bytes, _Party] = {}
     parties = 0
@@ -69,7 +69,7 @@ async def barrier(ctx: Context[Barrier, Arrive | Withdraw | Break]) -> None:
                 waiting[id] = _Party(message.reply_to, now)
                 if len(waiting) == parties:
                     keep = max(_REMEMBERED, 4 * parties)
-                    await ctx.state.set(Barrier((*ctx.state.value.passed, *waiting)[-keep:]))
+                    await ctx.state.set(BarrierState((*ctx.state.value.passed, *waiting)[-keep:]))
                     for party in waiting.values():
                         party.reply.tell("")
                     waiting = {}

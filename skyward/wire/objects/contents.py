@@ -4,77 +4,51 @@ A cell that changes an object of the notebook changes a copy on the node. The co
 original, so that every reference to it sees the change, as if the cell had run in the notebook.
 """
 
-import abc
 import array
 import collections
 import copyreg
-import datetime
-import decimal
 import enum
-import fractions
-import functools
-import gc
-import pathlib
-import re
-import sys
 import types
-import uuid
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import cloudpickle
-from cloudpickle import cloudpickle as inner
 
-from skyward.kept.handles import Kept
-from skyward.kept.keep import stand_in
-from skyward.wire.kinds.arrays import Memory, attributes_of_array, is_array, is_derived_array, is_inside_frame
-from skyward.wire.kinds.caches import attributes_of_cached, clear_cache, is_found_by_name, restore_cached, was_cleared
+from skyward.wire.kinds.arrays import attributes_of_array, is_array, is_derived_array, is_inside_frame
+from skyward.wire.kinds.caches import attributes_of_cached, clear_cache, restore_cached, was_cleared
 from skyward.wire.kinds.containers import CONTAINERS, Filling, filling_of, is_own_dict, refill
 from skyward.wire.kinds.dynamic_attributes import reduced_of
 from skyward.wire.kinds.enums import attributes_of_members, is_machinery, restore_members
 from skyward.wire.kinds.exceptions import Parts, parts_of_exception, refill_exception, restore_exception
-from skyward.wire.kinds.stateless import CACHED, OF_CLASSES
-from skyward.wire.kinds.type_variables import TYPING
-from skyward.wire.objects.library_settings import LibrarySettings
+from skyward.wire.kinds.stateless import CACHED
+from skyward.wire.objects.attributes import (
+    HEAP_TYPE,
+    OF_FUNCTIONS,
+    WEAK,
+    of_user,
+    registered_with,
+    set_attributes,
+    slots_of,
+)
 from skyward.wire.objects.process_wide import name_of, set_state, state_of
 
-__all__ = [
-    *("OF_FUNCTIONS", "STRUCTURE", "Contents", "Layout", "all_attributes", "attributes_in", "behind_proxy"),
-    *("contents_of", "is_fixed", "is_plain", "is_shared_visibly", "of_user", "parts_of", "put_contents", "rebuilt"),
-    *("registered_with", "remove_attribute", "set_attribute", "set_attributes", "unlock"),
-]
+__all__ = ["STRUCTURE", "Contents", "contents_of", "has_keys", "put_contents", "rebuilt", "unlock"]
 
-_ATOMS: frozenset[type] = frozenset(
-    {int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice}
-    | {types.CodeType, re.Pattern}
-    | {decimal.Decimal, fractions.Fraction, uuid.UUID, datetime.date, datetime.time, datetime.datetime}
-    | {datetime.timedelta, datetime.timezone}
-)
-_NAMED = (pathlib.PurePath, enum.Enum, Memory)
-_NUMPY_FIXED = frozenset({"dtype", "generic", "ufunc"})
-_ANNOTATIONS = frozenset({types.GenericAlias, types.UnionType})
-_WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
-_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+
 _NEW = frozenset({copyreg.__newobj__, copyreg.__newobj_ex__})  # type: ignore[attr-defined]  # missing in typeshed
-_HEAP_TYPE = 1 << 9
-"""Flag of types created by a `class` statement; some built-in types have it too."""
+
 _OF_ALL_CLASSES = frozenset({"__doc__", "__module__"})
 """Attributes of a class that can be set, but not deleted."""
-OF_FUNCTIONS = (
-    *("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__name__", "__qualname__", "__module__"),
-    "__type_params__",
-)
-"""Settable attributes of any function, besides its annotations and its own attributes."""
+
 _MISSING = object()
+
 _BASES, _REGISTERED, _NAMES = "__bases__", "register()", "__name__"
 """Keys among the attributes of a class that are not attributes."""
 
 _never_finalized: list[object] = []
 """Objects whose `__del__` must not run, because other objects have taken over their content."""
-
-_fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
 
 
 class Layout(NamedTuple):
@@ -101,88 +75,6 @@ class Contents(NamedTuple):
 
     form: str
     parts: Any
-
-
-def is_plain(value: object) -> bool:
-    """Return whether the identity of objects of `value`'s type is irrelevant."""
-    return type(value) in _ATOMS
-
-
-def is_fixed(value: Any) -> bool:
-    """Return whether `value` and its parts cannot change, or whether it stays on its node if it does."""
-    kind = type(value)
-    if kind in _ATOMS or kind is Kept or stand_in(value) is not None:
-        return True
-    if isinstance(value, type):
-        return value in inner._BUILTIN_TYPE_NAMES or not _is_by_value(value)
-    if isinstance(value, types.FunctionType):
-        return not _is_by_value(value)
-    if kind is CACHED:
-        return is_found_by_name(value)
-    if kind is types.ModuleType:
-        return sys.modules.get(value.__name__) is value
-    if kind in _ANNOTATIONS:
-        return all(map(is_fixed, _annotated(value)))
-    if kind is types.BuiltinFunctionType:
-        return isinstance(value.__self__, (types.ModuleType, type, type(None)))
-    known = _fixed.get(kind)
-    if known is None:
-        known = _fixed[kind] = issubclass(kind, _NAMED) or any(
-            base.__module__ == "numpy" and base.__name__ in _NUMPY_FIXED for base in kind.__mro__
-        )
-    return known
-
-
-def is_shared_visibly(value: Any) -> bool:
-    """Return whether code could observe, by a change or by identity, that two objects share `value`."""
-    if is_fixed(value) or isinstance(value, type):
-        return False
-    return not (isinstance(value, (tuple, frozenset)) and all(map(is_fixed, value)))
-
-
-def _is_by_value(value: Any) -> bool:
-    return not inner._should_pickle_by_reference(value)
-
-
-def parts_of(value: Any) -> Iterable[Any] | None:
-    """Return the parts of an immutable object; None for any other object."""
-    kind = type(value)
-    if isinstance(value, (tuple, frozenset)):
-        return value
-    if isinstance(value, TYPING):
-        return ()
-    if kind in _ANNOTATIONS:
-        return _annotated(value)
-    if kind is types.MethodType:
-        return (value.__self__, value.__func__)
-    if isinstance(value, _WRAPPERS):
-        return [part for part in vars(value).values() if part is not None] if kind not in _WRAPPERS else _wrapped(value)
-    if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
-        return (value.__self__,)
-    if kind is types.MappingProxyType:
-        return (behind_proxy(value),)
-    if kind.__module__ == "numpy.random._generator" and kind.__name__ == "Generator":
-        return (value.bit_generator,)
-    return None
-
-
-def _annotated(value: Any) -> tuple[Any, ...]:
-    return (getattr(value, "__origin__", None), *value.__args__)
-
-
-def behind_proxy(proxy: Any) -> Any:
-    """Return the mapping behind a `MappingProxyType`."""
-    return gc.get_referents(proxy)[0]
-
-
-def _wrapped(value: Any) -> Iterable[Any]:
-    match value:
-        case property():
-            return (value.fget, value.fset, value.fdel)
-        case functools.cached_property():
-            return (value.func,)
-        case _:
-            return (value.__func__,)
 
 
 def contents_of(value: Any) -> Contents | None:
@@ -220,7 +112,7 @@ def contents_of(value: Any) -> Contents | None:
         return Contents("function", (settings, dict(value.__annotations__), dict(value.__dict__)))
     if kind is CACHED:
         return Contents("cached", (attributes_of_cached(value), was_cleared(value)))
-    if kind in _WEAK:
+    if kind in WEAK:
         return Contents("weak", list(value if kind is weakref.WeakSet else value.items()))
     if kind is types.ModuleType:
         return Contents("module", _variables_of(value))
@@ -268,7 +160,7 @@ def _state_of(value: Any) -> Contents | None:
 def _class_of(value: object) -> type | None:
     """Return the class of `value` if it can be reassigned."""
     kind = type(value)
-    return kind if kind.__flags__ & _HEAP_TYPE and "__module__" in vars(kind) else None
+    return kind if kind.__flags__ & HEAP_TYPE and "__module__" in vars(kind) else None
 
 
 def _is_tensor(value: object) -> bool:
@@ -295,23 +187,6 @@ def _structure_of(kind: type) -> dict[str, Any]:
     return {_BASES: kind.__bases__, _REGISTERED: registered_with(kind), _NAMES: (kind.__name__, kind.__qualname__)}
 
 
-def registered_with(kind: type) -> tuple[type, ...]:
-    """Return the classes that are registered as subclasses of an abstract one."""
-    if not isinstance(kind, abc.ABCMeta):
-        return ()
-    found = (reference() for reference in abc._get_dump(kind)[0])  # type: ignore[attr-defined]  # missing in typeshed
-    return tuple(each for each in found if each is not None)
-
-
-def of_user(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a class that the user may have set."""
-    return {
-        name: value
-        for name, value in attributes.items()
-        if name not in OF_CLASSES and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
-    }
-
-
 def _layout_of(array: Any, is_writable: bool | None) -> "Layout":
     return Layout(array.shape, array.dtype, is_writable)
 
@@ -322,7 +197,12 @@ def put_contents(value: Any, contents: Contents) -> None:
     Raises:
         Exception: the object's own error, if it refuses the content.
     """
-    _PUT[contents.form](value, contents.parts)
+    _FORMS[contents.form].put(value, contents.parts)
+
+
+def has_keys(contents: Contents) -> bool:
+    """Return whether the content has keys or members, which are inserted by their hashes."""
+    return _FORMS[contents.form].has_keys or (contents.form == "state" and bool(contents.parts[4][0]))
 
 
 def _put_list(value: list[Any], parts: list[Any]) -> None:
@@ -558,79 +438,11 @@ def _put_attributes(value: Any, state: Any, *, is_all: bool) -> None:
         if is_all:
             value.__dict__.clear()
         value.__dict__.update(state or {})
-    for name in _slots_of(type(value)) if is_all else ():
+    for name in slots_of(type(value)) if is_all else ():
         if name not in (in_slots or {}) and hasattr(value, name):
             object.__delattr__(value, name)
     for name, part in (in_slots or {}).items():
         object.__setattr__(value, name, part)
-
-
-def attributes_in(value: Any) -> dict[str, Any] | None:
-    """Return the attributes of an object that has nothing else and is pickled by default; None for any other."""
-    kind = type(value)
-    known = _ordinary.get(kind)
-    if known is None:
-        known = _ordinary[kind] = _is_ordinary(kind)
-    return value.__dict__ if known else None
-
-
-_ordinary: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
-_OWN_WAYS = ("__setstate__", "__getnewargs__", "__getnewargs_ex__")
-
-
-def _is_ordinary(kind: type) -> bool:
-    return (
-        all(base is object or _is_python(base) for base in kind.__mro__)
-        and kind.__dictoffset__ != 0
-        and all(
-            getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__", "__getstate__")
-        )
-        and not any(hasattr(kind, name) for name in _OWN_WAYS)
-        and not _slots_of(kind)
-        and kind not in cloudpickle.Pickler.dispatch_table
-        and not issubclass(kind, (*_NAMED, *_WEAK, *_WRAPPERS, Kept, LibrarySettings))
-    )
-
-
-def _is_python(kind: type) -> bool:
-    return bool(kind.__flags__ & _HEAP_TYPE) and "__module__" in vars(kind)
-
-
-def all_attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object, including those in slots."""
-    slots = {name: getattr(value, name) for name in _slots_of(type(value)) if hasattr(value, name)}
-    return {**(value.__dict__ if type(value).__dictoffset__ else {}), **slots}
-
-
-def set_attribute(value: Any, name: str, part: Any) -> None:
-    """Set an attribute of an object. The class's `__setattr__` is bypassed: it may refuse."""
-    if isinstance(value, type):
-        setattr(value, name, part)
-    elif name in _slots_of(type(value)):
-        object.__setattr__(value, name, part)
-    else:
-        value.__dict__[name] = part
-
-
-def remove_attribute(value: Any, name: str) -> None:
-    """Remove an attribute of an object, if present."""
-    if isinstance(value, type):
-        if name in value.__dict__:
-            delattr(value, name)
-    elif name not in _slots_of(type(value)):
-        value.__dict__.pop(name, None)
-    elif hasattr(value, name):
-        object.__delattr__(value, name)
-
-
-def _slots_of(kind: type) -> list[str]:
-    return copyreg._slotnames(kind)  # type: ignore[attr-defined,no-any-return]  # as used by object.__getstate__
-
-
-def set_attributes(value: Any, attributes: dict[str, Any]) -> None:
-    """Replace the attributes of `value`. Called by pickles."""
-    value.__dict__.clear()
-    value.__dict__.update(attributes)
 
 
 def rebuilt(reduced: tuple[Any, ...]) -> Any:
@@ -642,26 +454,39 @@ def rebuilt(reduced: tuple[Any, ...]) -> Any:
     return value
 
 
-_PUT: dict[str, Callable[[Any, Any], None]] = {
-    "process": set_state,
-    "list": _put_list,
-    "dict": _put_dict,
-    "set": _put_set,
-    "deque": _put_deque,
-    "bytearray": _put_bytearray,
-    "numbers": _put_numbers,
-    "exception": _put_exception,
-    "array": _put_array,
-    "masked": _put_masked,
-    "cell": _put_cell,
-    "function": _put_function,
-    "cached": _put_cached,
-    "weak": _put_weak,
-    "class": _put_class,
-    "enum": _put_enum,
-    "module": _put_module,
-    "remade": _put_remade,
-    "tensor": _put_tensor,
-    "state": _put_state,
-    "filled": _put_filled,
+class _Form(NamedTuple):
+    """A form of contents.
+
+    Attributes:
+        put: puts parts into an object.
+        has_keys: True if they are keys or members, which are inserted by their hashes.
+    """
+
+    put: Callable[[Any, Any], None]
+    has_keys: bool = False
+
+
+_FORMS = {
+    "process": _Form(set_state),
+    "list": _Form(_put_list),
+    "dict": _Form(_put_dict, has_keys=True),
+    "set": _Form(_put_set, has_keys=True),
+    "deque": _Form(_put_deque),
+    "bytearray": _Form(_put_bytearray),
+    "numbers": _Form(_put_numbers),
+    "exception": _Form(_put_exception),
+    "array": _Form(_put_array),
+    "masked": _Form(_put_masked),
+    "cell": _Form(_put_cell),
+    "function": _Form(_put_function),
+    "cached": _Form(_put_cached),
+    "weak": _Form(_put_weak, has_keys=True),
+    "class": _Form(_put_class),
+    "enum": _Form(_put_enum),
+    "module": _Form(_put_module),
+    "remade": _Form(_put_remade),
+    "tensor": _Form(_put_tensor),
+    "state": _Form(_put_state),
+    "filled": _Form(_put_filled, has_keys=True),
 }
+"""The forms of `Contents`."""

@@ -30,6 +30,7 @@ __all__ = [
     "Cancel",
     "Clustered",
     "Code",
+    "CollectionsFilled",
     "Command",
     "Commands",
     "Credit",
@@ -45,7 +46,6 @@ __all__ = [
     "ForgetValues",
     "Join",
     "Keep",
-    "Kept",
     "KeptRef",
     "KnownTask",
     "Leave",
@@ -392,7 +392,7 @@ class Clustered:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CollectionsFilled:
     """These strong collections have content, identified by kind and name."""
 
     names: tuple[tuple[str, str], ...]
@@ -490,7 +490,9 @@ class WorkerClosing:
     task: int = 0
 
 
-OfNode = Clustered | Kept | LossReported | NodeReport | Peered | Fetched | Metrics | WorkerClosing | Farewell
+OfNode = (
+    Clustered | CollectionsFilled | LossReported | NodeReport | Peered | Fetched | Metrics | WorkerClosing | Farewell
+)
 """Events that belong to no task."""
 
 type Event = Started | Output | Display | Yielded | Paused | Need | ValueKept | PartialResultPending | Finished | OfNode

@@ -1,4 +1,4 @@
-"""A notebook cell on a node: its names, its program, what it changed, its files, and the shell it sees.
+"""A notebook cell on a node: its captured values, what it changed and returns, the values that it keeps, and its files.
 
-Imports `worker.tasks`, `worker.display` and `wire.objects`.
+Imports `worker.code`, `worker.tasks`, `worker.display` and `wire.objects`.
 """

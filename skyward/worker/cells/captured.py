@@ -14,12 +14,15 @@ from typing import Any
 
 from skyward.errors import PayloadError
 from skyward.wire.kinds.arrays import is_array
-from skyward.wire.objects.contents import OF_FUNCTIONS, is_fixed, of_user, parts_of, registered_with
-from skyward.wire.objects.notebook import CellEnd, Shared, pack_shared, unpack_tracked
+from skyward.wire.objects.attributes import OF_FUNCTIONS, of_user, registered_with
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.mutability import is_fixed, parts_of
+from skyward.wire.objects.pickling import Shared, pack_shared
 from skyward.wire.objects.process_wide import name_of, state_test, title_of
+from skyward.wire.objects.unpickling import unpack_tracked
 from skyward.wire.payloads.payload import Packed
-from skyward.worker.cells.finalizers import Departing
-from skyward.worker.cells.write_detection import Watch, address_of, watch
+from skyward.worker.cells.finalizers import SuppressedFinalizers
+from skyward.worker.cells.write_detection import Watch, address_of, watch_writes
 
 __all__ = ["Captured", "Memory", "Part", "Root", "Span"]
 
@@ -55,7 +58,7 @@ class Part:
         other: for a part that is opened only for comparison, the side that it is opened on.
         fresh: the part opened a second time; None if that has not been done, or failed.
         is_reopened: True once a second opening has been tried.
-        departing: collects the objects that must not be finalized on the node.
+        finalizers: collects the objects that must not be finalized on the node.
     """
 
     roots: tuple[Root, ...]
@@ -67,7 +70,7 @@ class Part:
     other: CellEnd | None = None
     fresh: "Part | None" = None
     is_reopened: bool = False
-    departing: Departing = field(default_factory=Departing)
+    finalizers: SuppressedFinalizers = field(default_factory=SuppressedFinalizers)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -84,13 +87,13 @@ class Part:
     def open(self, side: CellEnd) -> None:
         """Unpack the values, and record their state."""
         value, memo = unpack_tracked(self.packed, side)
-        self.departing.add(side, lambda: memo.copy().values())
+        self.finalizers.add(side, lambda: memo.copy().values())
         if self.memo is not None:
             return  # opened meanwhile, by a class that one of its classes needed
         self.memo = memo
         self.values = (value,) if len(self.roots) == 1 else tuple(value)
         if self.other is None:
-            self.watches = tuple(map(watch, self.packed.buffers))
+            self.watches = tuple(map(watch_writes, self.packed.buffers))
             self.unchanged = self._in_short()
 
     def _in_short(self) -> Callable[[], bool] | None:
@@ -160,7 +163,7 @@ class Part:
         """
         if not self.is_reopened:
             self.is_reopened = True
-            fresh = Part(self.roots, self.packed, departing=self.departing)
+            fresh = Part(self.roots, self.packed, finalizers=self.finalizers)
             fresh.other = side.without(self.keys)
             with suppress(Exception):  # user code, which succeeded the first time
                 fresh.open(fresh.other)
@@ -212,12 +215,12 @@ class Captured:
 
     Attributes:
         parts: the values, one part for each pickle.
-        departing: objects that must not be finalized on the node; call its `release` when the cell has ended.
+        finalizers: objects that must not be finalized on the node; call its `release` when the cell has ended.
     """
 
     def __init__(self, roots: Sequence[tuple[Root, ...]], packed: Sequence[Packed]) -> None:
-        self.departing = Departing()
-        self.parts = [Part(each, one, departing=self.departing) for each, one in zip(roots, packed, strict=True)]
+        self.finalizers = SuppressedFinalizers()
+        self.parts = [Part(each, one, finalizers=self.finalizers) for each, one in zip(roots, packed, strict=True)]
 
     @property
     def titles(self) -> set[str]:
@@ -240,8 +243,8 @@ class Captured:
 
         for number, part in enumerate(self.parts):
             for key in part.keys:
-                side.from_home.add(key)
-                side.unopened[key] = partial(open_part, number)
+                side.notebook_classes.add(key)
+                side.pending_classes[key] = partial(open_part, number)
         for number in range(len(self.parts)):
             open_part(number)
 

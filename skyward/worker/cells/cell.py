@@ -19,27 +19,28 @@ from skyward.errors import MissingModuleError
 from skyward.files.request import FilesRequest, FilesResult
 from skyward.kept.keep import KEEP_FOR, KeptInfo
 from skyward.wire.failures.failure import Failure, capture_failure
-from skyward.wire.objects.notebook import CellEnd, pack_shared
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Root
 from skyward.worker.cells.files import CellFiles
-from skyward.worker.cells.imports import Forgotten, install
 from skyward.worker.cells.kept import (
-    CellSurroundings,
-    among_cells,
-    find_kept,
+    KeepingCell,
+    after_open,
+    inspect_kept,
     keep_names,
-    let_go,
-    look_again,
     note_classes,
-    opened_all,
+    registered_cell,
+    release_namespace,
+    share_classes,
 )
-from skyward.worker.cells.main_module import as_main
-from skyward.worker.cells.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.cells.recorded_failures import recorder_for
-from skyward.worker.cells.returned_state import ReturnedState, harvest
-from skyward.worker.cells.shell import NodeShell
-from skyward.worker.cells.side_effects import Surroundings
+from skyward.worker.cells.returned_state import ReturnedState, collect_state
+from skyward.worker.code.local_modules import ReimportedModules, install
+from skyward.worker.code.main_module import as_main
+from skyward.worker.code.program import SHOW, STREAM, VALUE, Program, build
+from skyward.worker.code.shell import NodeShell
+from skyward.worker.code.side_effects import ProcessSnapshot
 from skyward.worker.display import figures
 from skyward.worker.display.display import display, publish
 from skyward.worker.display.ipython import redirect_displays
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 _ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 """Exceptions that end a cell; the names bound until then are still returned."""
 
-_INSTEAD_OF_EXIT = "Put what is not to run below an `if` or into a function that returns early"
+_INSTEAD_OF_EXIT = "Put code that should not run below an `if`, or into a function that returns early"
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
@@ -83,9 +84,9 @@ class CellRequest:
         in_place: apply changes to the objects of the notebook; only possible for a cell that runs once.
         shows: display the last expression.
         files: the cell's folder, and the files to send and fetch; None to run in the node's working directory.
-        gives: the notebook displays the last expression itself.
+        returns_value: the notebook displays the last expression itself.
         keep: names whose values the node keeps, see `skyward.worker.cells.kept`.
-        elsewhere: names in `keep` with objects that the notebook can also reach through other values.
+        shared_elsewhere: names in `keep` with objects that the notebook can also reach through other values.
         keep_for: seconds after the last use of a kept value for which scaling down spares the node.
         texts: sources of functions that are sent, by the file names in their code.
     """
@@ -105,9 +106,9 @@ class CellRequest:
     in_place: bool = True
     shows: bool = True
     files: FilesRequest | None = None
-    gives: bool = False
+    returns_value: bool = False
     keep: tuple[str, ...] = ()
-    elsewhere: tuple[str, ...] = ()
+    shared_elsewhere: tuple[str, ...] = ()
     keep_for: float = KEEP_FOR
     texts: Mapping[str, str] | None = None
 
@@ -117,24 +118,24 @@ class CellResult:
     """The outcome of a cell.
 
     Attributes:
-        harvest: the names that the cell bound, changed and unbound.
+        state: the names that the cell bound, changed and unbound.
         failure: the exception that ended the cell, if one did.
         node: rank of the node that ran it.
         definitions: names bound by an import, a function or a class.
         files: the files of the cell after its end.
         kept: names whose objects the node keeps from now on and that the cell did not rebind.
         copied: names in `kept` with objects that the notebook can also reach through other values: those are copies.
-        looked_at: new metadata of values kept earlier that now refer to other names or classes.
+        updated_kept: new metadata of values kept earlier that now refer to other names or classes.
     """
 
-    harvest: ReturnedState
+    state: ReturnedState
     failure: Failure | None = None
     node: int = 0
     definitions: tuple[str, ...] = ()
     files: FilesResult | None = None
     kept: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
-    looked_at: tuple[KeptInfo, ...] = ()
+    updated_kept: tuple[KeptInfo, ...] = ()
 
 
 def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
@@ -187,10 +188,10 @@ class _Cell:
         self._initial = dict(self.namespace)
         self._figures: frozenset[int] = frozenset()
         self._last: Any = None
-        self._surroundings: Surroundings | None = None
+        self._snapshot: ProcessSnapshot | None = None
         self._is_prepared = False
         self._used: list[Entry] = []
-        self._forgotten = Forgotten()
+        self._reimported = ReimportedModules()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -198,7 +199,7 @@ class _Cell:
         redirect_displays()
         figures.use_backend()
         self._figures = figures.open_figures()
-        with as_main(self.namespace), keeping_for(lambda: CellSurroundings(self.side)):
+        with as_main(self.namespace), keeping_for(lambda: KeepingCell(self.side)):
             try:
                 yield
             finally:
@@ -210,7 +211,7 @@ class _Cell:
         """Attach the outcome so far to `Interrupted` if the cell is cancelled."""
         leaves = False
         try:
-            with among_cells(self.side, keeps=bool(self.request.keep)):
+            with registered_cell(self.side, keeps=bool(self.request.keep)):
                 try:
                     yield
                 except Interrupted as stop:
@@ -220,7 +221,7 @@ class _Cell:
                     raise
         finally:
             if not leaves:
-                self._captured.departing.release()
+                self._captured.finalizers.release()
 
     def raise_if_stopped(self, error: BaseException) -> None:
         """Raise `Interrupted` if `error` comes from the cancellation of the cell."""
@@ -232,7 +233,7 @@ class _Cell:
             with as_main(self.namespace):
                 return self.result()
         finally:
-            self._captured.departing.release()
+            self._captured.finalizers.release()
 
     def prepare(self) -> Program:
         """Compile the cell and fill its namespace."""
@@ -243,16 +244,16 @@ class _Cell:
         program = build(request.source, request.filename)
         bundle = None if request.sources is None else request.sources.unpack()
         if bundle is not None:
-            self._forgotten = install(bundle)
+            self._reimported = install(bundle)
         for name, module in (request.modules or {}).items():
             self.namespace[name] = importlib.import_module(module)
-        find_kept(self.side, self._captured.parts)
+        share_classes(self.side, self._captured.parts)
         with noting_uses() as used:
             self._captured.open(self.side, self.node)
         self._used = list(used.values())
-        opened_all(self.side, self._used)
+        after_open(self.side, self._used)
         self._initial = dict(self.namespace)
-        self._surroundings = Surroundings(request.source, bundle or {}, self.namespace, self._captured.titles)
+        self._snapshot = ProcessSnapshot(request.source, bundle or {}, self.namespace, self._captured.titles)
         self._is_prepared = True
         if self._task is not None:
             self._task.leaves = True
@@ -298,21 +299,23 @@ class _Cell:
 
     def _pack(self, value: Any, name: str) -> Packed:
         shared = pack_shared(value, self.side, name)
-        self._captured.departing.add(self.side, lambda: (each for _, each in shared.objects().values()))
+        self._captured.finalizers.add(self.side, lambda: (each for _, each in shared.objects().values()))
         return shared.packed
 
     def result(self, error: BaseException | None = None) -> CellResult:
         """Return the outcome of the cell."""
         request = self.request
         kept, unkept = keep_names(request.keep if self._is_prepared else (), request.keep_for, self.side)
-        looked_at, held = look_again(self._used, self.side)
-        found = self._harvest(kept, held) if self._is_prepared else ReturnedState()  # the cell's code has not started
+        updated_kept, held = inspect_kept(self._used, self.side)
+        found = (
+            self._collect_state(kept, held) if self._is_prepared else ReturnedState()
+        )  # the cell's code has not started
         found.failed.update(unkept)
         note_classes(self.side)
-        changed = () if self._surroundings is None else tuple(self._surroundings.changed())
-        found = replace(found, surroundings=changed, forgotten=self._forgotten)
+        changed = () if self._snapshot is None else tuple(self._snapshot.changed())
+        found = replace(found, side_effects=changed, reimported=self._reimported)
         if error is None:
-            return self._ended(found, None, self._moved(kept), looked_at)
+            return self._ended(found, None, self._moved(kept), updated_kept)
         error = as_ordinary_error(self._explained(error), "The cell", self.node, _INSTEAD_OF_EXIT)
         failure = capture_failure(
             error,
@@ -322,11 +325,11 @@ class _Cell:
         )
         if self._task is not None:
             self._task.raised = failure.type_name
-        return self._ended(found, failure, self._moved(kept), looked_at)
+        return self._ended(found, failure, self._moved(kept), updated_kept)
 
-    def _harvest(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> ReturnedState:
+    def _collect_state(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> ReturnedState:
         request = self.request
-        return harvest(
+        return collect_state(
             self.side,
             self._captured,
             self._initial,
@@ -345,12 +348,12 @@ class _Cell:
         found: ReturnedState,
         failure: Failure | None,
         moved: tuple[str, ...],
-        looked_at: tuple[KeptInfo, ...],
+        updated_kept: tuple[KeptInfo, ...],
     ) -> CellResult:
         files = self.files.collect(self.namespace)
-        let_go(self.side)
-        copied = tuple(name for name in moved if name in self.request.elsewhere)
-        return CellResult(found, failure, self.node, self.request.definitions, files, moved, copied, looked_at)
+        release_namespace(self.side)
+        copied = tuple(name for name in moved if name in self.request.shared_elsewhere)
+        return CellResult(found, failure, self.node, self.request.definitions, files, moved, copied, updated_kept)
 
     def _moved(self, kept: Iterable[str]) -> tuple[str, ...]:
         """Return the names that are still bound to the same object as before the cell."""
@@ -362,7 +365,7 @@ class _Cell:
             self.namespace[VALUE] = value
         if self.request.shows:
             self._show(value)
-        elif self.request.gives:
+        elif self.request.returns_value:
             self._last = value  # so that a figure is not shown twice
 
     def _show(self, value: Any) -> None:

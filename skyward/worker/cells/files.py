@@ -5,74 +5,33 @@ working folder, in a record that the cells of all slots share.
 """
 
 import contextlib
-import errno
-import fcntl
 import io
-import itertools
-import json
 import os
-import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from skyward.errors import PayloadError
-from skyward.files.disk import Content, Listing, TooManyFilesError, Versions, below, matching, read, signature, write
-from skyward.files.patterns import Excludes, Glob, aside, is_inside, literal, parents
-from skyward.files.plan import FilePlacement, bring, place, sync
-from skyward.files.request import FetchedFile, FilesRequest, FilesResult, Packing, Span, pieces
-from skyward.formatting import option_text
+from skyward.files.disk import Content, Listing, TooManyFilesError, below, matching, read, signature
+from skyward.files.patterns import Excludes, Glob, is_inside
+from skyward.files.plan import bring
+from skyward.files.request import FetchedFile, FilesRequest, FilesResult, Packing
+from skyward.formatting import size_text
 from skyward.process.clock import clock
+from skyward.worker.cells.file_placement import Placement, fetch_option, reporting_errors
+from skyward.worker.cells.file_record import FolderRecord, locked, working_folder
 from skyward.worker.machine.hardware import free_memory
 from skyward.worker.tasks import folder as folders
-from skyward.worker.tasks.folder import Directories
 
 __all__ = ["CellFiles"]
 
+
 _NOTICED = 2000
 """Most files in a working folder that is searched for files that a cell wrote and no option fetches."""
-
-_RUNS = 64
-"""Most recent cells that are recorded as having their files in place."""
 
 _MEMORY_SHARE = 2
 """Returned files may take at most one part in so many of a node's free memory."""
 
 _TICK = 100_000_000
 """Resolution of file times in nanoseconds: two changes within it may look the same."""
-
-
-@dataclass(slots=True)
-class _Record:
-    """The known state of one working folder.
-
-    Attributes:
-        base: by path, the version that both sides had when the file was written to the node.
-        runs: cells whose files are in place, latest last.
-        versions: the last known versions of files, with the file status they belong to.
-    """
-
-    base: dict[str, bytes] = field(default_factory=dict)
-    runs: list[str] = field(default_factory=list)
-    versions: Versions = field(default_factory=Versions)
-
-    @classmethod
-    def load(cls, path: str) -> "_Record":
-        """Read a record; an empty one if the file does not exist."""
-        try:
-            with open(path) as file:
-                found = json.load(file)
-        except FileNotFoundError:
-            return cls()
-        looks = {name: (tuple(look), bytes.fromhex(version)) for name, (look, version) in found["looks"].items()}
-        base = {name: bytes.fromhex(version) for name, version in found["base"].items()}
-        return cls(base, found["runs"], Versions(looks))
-
-    def save(self, path: str) -> None:
-        """Write the record to a file."""
-        looks = {name: (look, version.hex()) for name, (look, version) in self.versions.known.items()}
-        base = {name: version.hex() for name, version in self.base.items()}
-        _save(path, {"base": base, "runs": self.runs[-_RUNS:], "looks": looks})
 
 
 class CellFiles:
@@ -109,8 +68,8 @@ class CellFiles:
         request, around = self._request, self._around
         if request is None or around is None:
             return
-        with _placing(f"The working folder of the cell ({request.folder})", self._node):
-            self._folder = request.folder if around.is_shared else _working_folder(around, request.folder)
+        with reporting_errors(f"The working folder of the cell ({request.folder})", self._node):
+            self._folder = request.folder if around.is_shared else working_folder(around, request.folder)
             folders.enter(self._folder)
         self._is_inside = True
         if not around.is_shared:
@@ -144,14 +103,14 @@ class CellFiles:
 
     def _place(self, request: FilesRequest, root: str) -> None:
         if request.sent or request.roots:
-            with _placing("A file", self._node), self._recorded() as record:
+            with reporting_errors("A file", self._node), self._recorded() as record:
                 is_first = self._run not in record.runs
-                _Placement(request, root, record, self._node, self._notes).apply(is_first=is_first)
+                Placement(request, root, record, self._node, self._notes).apply(is_first=is_first)
                 if is_first:
                     record.runs.append(self._run)
         for name in request.folders:
             if not request.syncs_folder(name):
-                with _placing(name, self._node), contextlib.suppress(FileExistsError, NotADirectoryError):
+                with reporting_errors(name, self._node), contextlib.suppress(FileExistsError, NotADirectoryError):
                     os.makedirs(os.path.join(root, name), exist_ok=True)
 
     def _look_before(self, request: FilesRequest, root: str) -> None:
@@ -225,7 +184,7 @@ class CellFiles:
                 found.append(FetchedFile(span, may_replace, path in self._written))
         return tuple(found), packing.blobs()
 
-    def _chosen(self, request: FilesRequest, root: str, after: Listing, record: _Record) -> list[tuple[str, bool]]:
+    def _chosen(self, request: FilesRequest, root: str, after: Listing, record: FolderRecord) -> list[tuple[str, bool]]:
         """Choose the files to return, each with whether it may replace the notebook's file."""
         chosen = []
         for path, status in sorted(after.items()):
@@ -259,12 +218,12 @@ class CellFiles:
             size = after[path].st_size
             total -= size
             staying.add(path)
-            why = f"over the limit of {_size(limit)}. Raise it with --file-limit, and fetch"
+            why = f"over the limit of {size_text(limit)}. Raise it with --file-limit, and fetch"
             if room < limit:
-                why = f"more than half of the {_size(room * _MEMORY_SHARE)} of free memory there. Fetch"
+                why = f"more than half of the {size_text(room * _MEMORY_SHARE)} of free memory there. Fetch"
             self._notes.append(
-                f"{path} ({_size(size)}) stayed on node {self._node}: the returned files would be {why} it "
-                f"with {_fetch(path)}."
+                f"{path} ({size_text(size)}) stayed on node {self._node}: the returned files would be {why} it "
+                f"with {fetch_option(path)}."
             )
         return [each for each in chosen if each[0] not in staying]
 
@@ -291,7 +250,7 @@ class CellFiles:
         )
 
     @contextlib.contextmanager
-    def _recorded(self) -> Iterator[_Record]:
+    def _recorded(self) -> Iterator[FolderRecord]:
         """Yield the record of the cell's folder; it is saved at the end.
 
         If it cannot be saved, unknown files count as changed on both sides, so that nothing is lost.
@@ -300,179 +259,13 @@ class CellFiles:
         assert around is not None
         assert root is not None
         path = os.path.join(around.own, f"files-{os.path.basename(root)}.json")
-        with _locked(around):
-            record = _Record.load(path)
+        with locked(around):
+            record = FolderRecord.load(path)
             try:
                 yield record
             finally:
                 with contextlib.suppress(OSError):
                     record.save(path)
-
-
-class _Placement:
-    """Writes the files of a cell to its folder. No file is overwritten or deleted without a note, unless a copy exists.
-
-    Args:
-        request: the files to write.
-        root: the folder.
-        record: the record of the folder.
-        node: rank of the node.
-        notes: collects a sentence for each file that was overwritten or renamed.
-    """
-
-    def __init__(self, request: FilesRequest, root: str, record: _Record, node: int, notes: list[str]) -> None:
-        self._request = request
-        self._root = root
-        self._record = record
-        self._node = node
-        self._notes = notes
-        self._spans = {span.path: span for span in request.sent}
-        self._folders = frozenset(request.folders)
-
-    def apply(self, *, is_first: bool) -> None:
-        """Delete, then create folders, then write, so that a file may become a folder, and a folder a file.
-
-        Args:
-            is_first: True if no other part of this run of the cell has written the files to this node.
-
-        Raises:
-            PayloadError: a file or folder cannot be written.
-        """
-        request = self._request
-        steps = self._steps(is_first=is_first)
-        for path in (path for path, step in steps.items() if step == "remove"):
-            with _placing(path, self._node):
-                self._remove(path)
-        for name in filter(request.syncs_folder, request.folders):
-            with _placing(name, self._node):
-                self._clear(name, is_synced=True, is_folder=True)
-                os.makedirs(os.path.join(self._root, name), exist_ok=True)
-        for path, span in sorted(self._spans.items()):
-            if steps[path] != "keep":
-                with _placing(path, self._node):
-                    self._write(span, steps[path])
-                self._record.base[path] = span.version
-
-    def _steps(self, *, is_first: bool) -> dict[str, FilePlacement]:
-        request, record = self._request, self._record
-        with _placing(", ".join(each.path for each in request.roots), self._node):
-            synced = {path for each in request.roots for path in below(self._root, each.path, each.excludes)}
-        synced |= {path for path in self._spans if request.syncs(path)}
-        steps: dict[str, FilePlacement] = {}
-        for path in sorted(self._spans.keys() | synced):
-            span = self._spans.get(path)
-            here, base = None if span is None else span.version, record.base.get(path)
-            taken = request.taken.get(path, ())
-            with _placing(path, self._node):
-                there = self._there(path)
-            if here is not None and there == here:
-                record.base[path] = here
-            if path in synced:
-                steps[path] = sync(here, there, base, taken, is_gone=path in request.gone)
-            else:
-                steps[path] = place(here, there, base, taken) if is_first else "keep"
-        return steps
-
-    def _write(self, span: Span, step: FilePlacement) -> None:
-        path, is_synced = span.path, self._request.syncs(span.path)
-        target = os.path.join(self._root, path)
-        self._clear(path, is_synced=is_synced)
-        if step == "replace":
-            self._notes.append(
-                f"{path} on node {self._node} had been changed by an earlier cell, and was overwritten with the "
-                f"notebook's version. To keep such changes, fetch them with {_fetch(path)}, or use --sync."
-            )
-        elif step == "set aside":
-            kept = self._set_aside(path)
-            self._notes.append(f"{path} was changed here and on node {self._node}: the node's version is now {kept}.")
-        write(target, pieces(span, self._request.blobs), span.modified, is_executable=span.is_executable)
-        self._record.versions.note(target, span.version)
-
-    def _remove(self, path: str) -> None:
-        """Remove a file, and its parent folders that become empty and do not exist in the notebook's folder."""
-        os.unlink(os.path.join(self._root, path))
-        self._record.base.pop(path, None)
-        for folder in parents(path):
-            if folder in self._folders:
-                break
-            try:
-                os.rmdir(os.path.join(self._root, folder))
-            except OSError:  # not empty
-                break
-
-    def _clear(self, path: str, *, is_synced: bool, is_folder: bool = False) -> None:
-        """Clear the path for a file or a folder: remove a folder in the place of the file, or the reverse.
-
-        Files that were sent from the notebook, or have been fetched, are removed. Anything else is renamed.
-
-        Raises:
-            OSError: there is something else, and the path does not belong to a synced folder.
-        """
-        for each in (*reversed([*parents(path)]), path):
-            target = os.path.join(self._root, each)
-            wants_folder = is_folder or each != path
-            if not os.path.lexists(target) or (os.path.isdir if wants_folder else os.path.isfile)(target):
-                continue
-            self._discard(each)
-            if not os.path.lexists(target):
-                continue
-            if not is_synced:
-                text = f"{each} is not a folder there" if wants_folder else "it is not a file there"
-                raise NotADirectoryError(errno.ENOTDIR, text, target)
-            kept = self._set_aside(each)
-            one, other = ("folder", "file") if wants_folder else ("file", "folder")
-            self._notes.append(f"{each} is a {one} here and a {other} on node {self._node}: the {other} is now {kept}.")
-
-    def _discard(self, path: str) -> None:
-        """Remove the files at a path that the notebook has sent or fetched, and folders that become empty."""
-        target = os.path.join(self._root, path)
-        is_folder = os.path.isdir(target) and not os.path.islink(target)
-        for each in [*below(self._root, path, Excludes(()))] if is_folder else [path]:
-            known = (self._record.base.get(each), *self._request.taken.get(each, ()))
-            if (there := self._there(each)) is not None and there in known:
-                os.unlink(os.path.join(self._root, each))
-                self._record.base.pop(each, None)
-        for folder, _, _ in os.walk(target, topdown=False) if is_folder else ():
-            with contextlib.suppress(OSError):  # not empty
-                os.rmdir(folder)
-
-    def _set_aside(self, path: str) -> str:
-        """Rename a path to a name that is free on both sides, and return that name."""
-        taken = self._spans.keys() | self._folders | self._request.here.keys()
-        kept = next(
-            name
-            for name in (aside(path, f"node{self._node}", number) for number in itertools.count(1))
-            if name not in taken and not os.path.lexists(os.path.join(self._root, name))
-        )
-        os.rename(os.path.join(self._root, path), os.path.join(self._root, kept))
-        return kept
-
-    def _there(self, path: str) -> bytes | None:
-        """Return the version of a file on the node; None if there is no file.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
-        target = os.path.join(self._root, path)
-        try:
-            status = os.stat(target)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        version = self._record.versions.of(target, status)
-        if version is None:
-            raise PermissionError(errno.EACCES, "it cannot be read there", target)
-        return version
-
-
-@contextlib.contextmanager
-def _placing(path: str, node: int) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        why = error.strerror or error
-        raise PayloadError(f"{path} cannot be put in place on node {node}: {why}.") from None
 
 
 def _flush(namespace: Mapping[str, Any]) -> None:
@@ -500,41 +293,3 @@ def _all_files(root: str) -> Listing | None:
         return below(root, ".", Excludes(), _NOTICED)
     except (OSError, TooManyFilesError):
         return None
-
-
-def _fetch(path: str) -> str:
-    """Return the option that fetches one file."""
-    return option_text("--fetch", literal(path))
-
-
-def _size(nbytes: int) -> str:
-    return f"{nbytes / 2**20:,.1f} MiB"
-
-
-def _working_folder(around: Directories, notebook: str) -> str:
-    """Return the folder on this node for a folder of the notebook; for the first one, the node's own directory."""
-    path = os.path.join(around.own, "folders.json")
-    with _locked(around):
-        try:
-            with open(path) as file:
-                known: dict[str, str] = json.load(file)
-        except FileNotFoundError:
-            known = {}
-        if notebook not in known:
-            name = os.path.join(around.own, f"work-{len(known) + 1}") if known else around.directory
-            os.makedirs(name, exist_ok=True)
-            known[notebook] = name
-            _save(path, known)
-    return known[notebook]
-
-
-@contextlib.contextmanager
-def _locked(around: Directories) -> Iterator[None]:
-    """Lock the records against the other slots of the node."""
-    with open(os.path.join(around.own, "files.lock"), "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _save(path: str, value: object) -> None:
-    write(path, [json.dumps(value).encode()], clock.time_ns(), is_executable=False)

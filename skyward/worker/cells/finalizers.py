@@ -13,14 +13,14 @@ from typing import Any
 
 from cloudpickle import cloudpickle as inner
 
-from skyward.wire.objects.notebook import CellEnd
+from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.payloads.modules import local_modules
-from skyward.worker.cells.imports import installed_names
+from skyward.worker.code.local_modules import installed_names
 
-__all__ = ["Departing"]
+__all__ = ["SuppressedFinalizers"]
 
 
-class Departing:
+class SuppressedFinalizers:
     """Objects on a node that live on in the notebook, so that their finalizers must not run here."""
 
     def __init__(self) -> None:

@@ -21,21 +21,23 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.errors import SkywardError
 from skyward.kept.keep import KeptInfo, current_store, shelf, stand_in
-from skyward.wire.objects.notebook import CellEnd, pack_shared
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.code import looked_up
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Part
+from skyward.worker.cells.unreturned import Unreturned
 from skyward.worker.tasks.kept import Entry, KeptHere, ValueShelf
 
 __all__ = [
-    "CellSurroundings",
-    "among_cells",
-    "find_kept",
+    "KeepingCell",
+    "after_open",
+    "inspect_kept",
     "keep_names",
-    "let_go",
-    "look_again",
     "note_classes",
-    "opened_all",
+    "registered_cell",
+    "release_namespace",
+    "share_classes",
 ]
 
 _SEARCHED = 100_000
@@ -46,7 +48,7 @@ _REFLECTIVE = frozenset({"globals", "exec", "eval", "vars", "__globals__", "__ma
 """Names through which code can reach any global."""
 
 
-class CellSurroundings:
+class KeepingCell:
     """The cell that has kept a value, as the value needs it later.
 
     Args:
@@ -72,7 +74,9 @@ class CellSurroundings:
         Raises:
             NotPicklableError: the value cannot be pickled.
         """
-        side = CellEnd(self.side.namespace, salt=self.side.salt, from_home=set(known), kin=_namespaces())
+        side = CellEnd(
+            self.side.namespace, salt=self.side.salt, notebook_classes=set(known), cell_namespaces=_namespaces()
+        )
         for key, kind in (*self.side.classes.items(), *_classes.items()):
             side.remember(key, kind)
         packed = pack_shared(value, side, name).packed
@@ -90,7 +94,7 @@ _running: dict[int, tuple[CellEnd, bool]] = {}
 
 
 @contextmanager
-def among_cells(side: CellEnd, *, keeps: bool) -> Iterator[None]:
+def registered_cell(side: CellEnd, *, keeps: bool) -> Iterator[None]:
     """Register a running cell, because its classes may be shared with running cells and with kept values.
 
     Args:
@@ -131,30 +135,30 @@ def _namespaces() -> dict[int, dict[str, Any]]:
     return {id(each): each for each in found if each.get("__name__") == "__main__"}
 
 
-def keep_names(names: Collection[str], keep_for: float, side: CellEnd) -> tuple[dict[str, Any], dict[str, str]]:
+def keep_names(names: Collection[str], keep_for: float, side: CellEnd) -> tuple[dict[str, Any], dict[str, Unreturned]]:
     """Keep the values of these names; return a stand-in for each, and the reasons for those that failed, by name."""
     kept: dict[str, Any] = {}
-    failed: dict[str, str] = {}
+    failed: dict[str, Unreturned] = {}
     for name in names:
         if name not in side.namespace:
-            failed[name] = "there is nothing to keep, because the cell did not bind it"
+            failed[name] = Unreturned("there is nothing to keep, because the cell did not bind it", "nothing to keep")
             continue
         value = side.namespace[name]
         try:
             here = value if isinstance(value, KeptHere) else stand_in(value)
-            kept[name] = here or shelf().keep(value, name, keep_for, CellSurroundings(side))
+            kept[name] = here or shelf().keep(value, name, keep_for, KeepingCell(side))
         except SkywardError as error:
-            failed[name] = str(error).rstrip(".")
+            failed[name] = Unreturned(str(error).rstrip("."))
     return kept, failed
 
 
-def _kept_by_cells() -> list[tuple[Entry, CellSurroundings]]:
+def _kept_by_cells() -> list[tuple[Entry, KeepingCell]]:
     here = current_store()
     entries = here.entries() if isinstance(here, ValueShelf) else []
-    return [(entry, entry.cell) for entry in entries if isinstance(entry.cell, CellSurroundings)]
+    return [(entry, entry.cell) for entry in entries if isinstance(entry.cell, KeepingCell)]
 
 
-def find_kept(side: CellEnd, parts: Iterable[Part]) -> None:
+def share_classes(side: CellEnd, parts: Iterable[Part]) -> None:
     """Tell a cell which classes kept values use, before its captured values are opened.
 
     A class is updated to its version in the notebook. A class that another running cell uses is updated only if the
@@ -165,23 +169,23 @@ def find_kept(side: CellEnd, parts: Iterable[Part]) -> None:
             _classes.clear()
             _sent.clear()
         return
-    side.kin = _namespaces()
+    side.cell_namespaces = _namespaces()
     with _lock:
         known = dict(_classes)
         others = [other for other, _ in _running.values() if other is not side]
         in_use = {id(kind) for other in others for kind in tuple(other.classes.values())}
         for key, kind in known.items():
             side.remember(key, kind)
-            side.renewed.add(id(kind))
+            side.outdated.add(id(kind))
         for part in parts:
             digest = part.packed.addresses().whole if part.keys else b""
             for key in part.keys:
                 if key in known and id(known[key]) in in_use and _sent.get(key) == digest:
-                    side.renewed.discard(id(known[key]))
+                    side.outdated.discard(id(known[key]))
                 _sent[key] = digest
 
 
-def opened_all(side: CellEnd, used: Iterable[Entry]) -> None:
+def after_open(side: CellEnd, used: Iterable[Entry]) -> None:
     """Record the classes of a cell, and rebind names in the namespaces of cells that have kept values.
 
     A name that no longer exists in the notebook, say after a restart, is copied from the cell that kept the value.
@@ -193,13 +197,13 @@ def opened_all(side: CellEnd, used: Iterable[Entry]) -> None:
                 (name, side.namespace[name]) for name in entry.info.needs if name in side.namespace
             )
     for entry in used:
-        if isinstance(entry.cell, CellSurroundings):
+        if isinstance(entry.cell, KeepingCell):
             before = entry.cell.side.namespace
             for name in before.keys() & set(entry.info.needs) - side.namespace.keys():
                 side.namespace[name] = before[name]
 
 
-def look_again(used: Iterable[Entry], side: CellEnd) -> tuple[tuple[KeptInfo, ...], dict[str, frozenset[int]]]:
+def inspect_kept(used: Iterable[Entry], side: CellEnd) -> tuple[tuple[KeptInfo, ...], dict[str, frozenset[int]]]:
     """Inspect kept values at the end of a cell: those that the cell has kept, and those that it has used.
 
     Returns:
@@ -210,8 +214,8 @@ def look_again(used: Iterable[Entry], side: CellEnd) -> tuple[tuple[KeptInfo, ..
     held: dict[str, frozenset[int]] = {}
     own = [entry for entry, cell in _kept_by_cells() if cell.side is side]  # may have changed since they were kept
     for entry in dict.fromkeys((*own, *used)):
-        if isinstance(entry.cell, CellSurroundings):
-            cell = CellSurroundings(side)
+        if isinstance(entry.cell, KeepingCell):
+            cell = KeepingCell(side)
             needs, classes = cell.needs(entry.value)
             held[entry.info.name] = cell.held
             if (needs, classes) != (entry.info.needs, entry.info.classes):
@@ -220,17 +224,17 @@ def look_again(used: Iterable[Entry], side: CellEnd) -> tuple[tuple[KeptInfo, ..
     return tuple(found), held
 
 
-def let_go(side: CellEnd) -> None:
+def release_namespace(side: CellEnd) -> None:
     """Drop everything of a finished cell, except what functions that are still referenced may use.
 
     A cell's namespace lives as long as any of its functions, in a kept value or in a class of one.
     """
     if not _has_kept():
         return
-    side.unopened.clear()
+    side.pending_classes.clear()
     side.nested.clear()
-    side.unopened_at_home.clear()
-    side.kin = {}
+    side.packed_in_notebook.clear()
+    side.cell_namespaces = {}
     namespace = side.namespace
     found = gc.get_referrers(namespace)
     names = set().union(*(looked_up(each.__code__) for each in found if isinstance(each, FunctionType)))
@@ -256,7 +260,7 @@ class Search:
 
     def __init__(self, value: object, side: CellEnd) -> None:
         self._side = side
-        self._namespaces = {id(side.namespace): side.namespace, **side.kin}
+        self._namespaces = {id(side.namespace): side.namespace, **side.cell_namespaces}
         self.names: set[str] = set()
         self.classes: dict[str, type] = {}
         self._seen = {id(vars(module)) for module in tuple(sys.modules.values()) if isinstance(module, ModuleType)}

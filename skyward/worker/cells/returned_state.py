@@ -1,7 +1,7 @@
 """The state that a cell returns to the notebook: values, in-place changes, and why some of them cannot be returned.
 
-A value that shares no objects with the notebook is packed on its own. All others travel together: the changes of the
-notebook's objects, and new values that refer to these objects, with references in the place of the originals.
+A value that shares no objects with the notebook is packed on its own. All others are packed in one pickle: the changes
+of the notebook's objects, and new values that refer to these objects, with references in the place of the originals.
 """
 
 import gc
@@ -16,15 +16,19 @@ from skyward.errors import NotPicklableError
 from skyward.formatting import size_text
 from skyward.kept.keep import CONTAINERS, stand_in
 from skyward.wire.kinds.arrays import extent_of, is_array
-from skyward.wire.objects.contents import is_plain, is_shared_visibly
-from skyward.wire.objects.notebook import CellEnd, pack_shared
+from skyward.wire.objects.cell_end import CellEnd
+from skyward.wire.objects.mutability import is_plain, is_shared_visibly
+from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Captured, Part
-from skyward.worker.cells.imports import Forgotten
-from skyward.worker.cells.object_graph import Bound, Changed, Homes, ObjectGraph, Together, groups
-from skyward.worker.cells.program import PROVIDED, SHOW, STREAM, VALUE
+from skyward.worker.cells.captured_objects import CapturedObjects
+from skyward.worker.cells.differences import Changed
+from skyward.worker.cells.object_graph import Bound, ObjectGraph, PackedGraph, groups
+from skyward.worker.cells.unreturned import Unreturned
+from skyward.worker.code.local_modules import ReimportedModules
+from skyward.worker.code.program import PROVIDED, SHOW, STREAM, VALUE
 
-__all__ = ["ReturnedState", "harvest"]
+__all__ = ["ReturnedState", "collect_state"]
 
 _MISSING = object()
 _NOTHING_KEPT: Mapping[str, Any] = {}
@@ -43,7 +47,7 @@ class ReturnedState:
 
     Attributes:
         values: by name, values that the cell bound, each packed on its own.
-        together: values that refer to objects of the notebook or to one another, and the changes of these objects.
+        graph: values that refer to objects of the notebook or to one another, and the changes of these objects.
         changed: captured names whose values the cell changed in place.
         needs: by name of a value, the names that its functions use.
         classes: by name of a value, ids of the classes of the notebook that it refers to.
@@ -54,29 +58,29 @@ class ReturnedState:
         deleted: names that the cell unbound.
         copied: by name of a returned or captured value, the name of a kept value that it shares objects with: the
             notebook gets, or has, a copy of these.
-        surroundings: side effects beyond variables, which stay on the node.
-        forgotten: local modules that the node had imported from sources that differ from those sent with the cell.
+        side_effects: side effects beyond variables, which stay on the node.
+        reimported: local modules that the node had imported from sources that differ from those sent with the cell.
         value: the name under which the value of the last expression is returned: a name bound to it, or `VALUE`, which
             is then in `values` or `failed`; empty if there is no value.
     """
 
     values: dict[str, Packed] = field(default_factory=dict)
-    together: Together | None = None
+    graph: PackedGraph | None = None
     changed: tuple[str, ...] = ()
     needs: dict[str, frozenset[str]] = field(default_factory=dict)
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     supports: dict[str, Packed] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    stale: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, Unreturned] = field(default_factory=dict)
+    stale: dict[str, Unreturned] = field(default_factory=dict)
     deleted: tuple[str, ...] = ()
     value: str = ""
-    surroundings: tuple[str, ...] = ()
+    side_effects: tuple[str, ...] = ()
     copied: dict[str, str] = field(default_factory=dict)
-    forgotten: Forgotten = field(default_factory=Forgotten)
+    reimported: ReimportedModules = field(default_factory=ReimportedModules)
 
 
-def harvest(
+def collect_state(
     side: CellEnd,
     captured: Captured,
     initial: Mapping[str, Any],
@@ -145,21 +149,21 @@ class _Collector:
             names.append(VALUE)
         bound = [each for each in map(self._packed, names) if each is not None]
         changed = list(self._changes(only))
-        if self._side.unopened_at_home and self._in_place:
-            changed += self._shared_unopened(bound, {each.number for each in changed})
+        if self._side.packed_in_notebook and self._in_place:
+            changed += self._sharing_packed_values(bound, {each.number for each in changed})
         if self._held and self._in_place:
             self._note_copies([each for each in bound if each.name not in (VALUE, *incidental)])
         changed_names = tuple(name for each in changed for name in each.part.names)
-        self._keep_within(bound, changed)
-        together = self._together(bound, changed if self._in_place else [])
-        self._depart(bound, changed)
+        self._drop_over_limit(bound, changed)
+        graph = self._packed_graph(bound, changed if self._in_place else [])
+        self._suppress_finalizers(bound, changed)
         self._support()
         for name in incidental:
             found.failed.pop(name, None)
         gone = [name for name in {*self._initial, *deletes} if name not in self._namespace]
         return ReturnedState(
             found.values,
-            together,
+            graph,
             changed_names,
             found.needs,
             found.classes,
@@ -219,7 +223,7 @@ class _Collector:
         """Pack the value of `name`; None if there is nothing to pack, or pickling failed."""
         found = self.found
         if name not in self._namespace:
-            found.failed[name] = "the cell did not bind it"
+            found.failed[name] = Unreturned("the cell did not bind it", "unbound")
             return None
         value = self._namespace[name]
         if self._in_place and self._initial.get(name, _MISSING) is value and name not in self._kept:
@@ -233,7 +237,7 @@ class _Collector:
             shared = pack_shared(value, self._side, name)
         except NotPicklableError as error:
             if getattr(value, "closed", False) is not True:  # a closed file is useless anyway
-                found.failed[name] = error.reason
+                found.failed[name] = Unreturned(error.reason)
             return None
         return Bound(name, value, shared, {} if is_plain(value) else shared.objects())
 
@@ -247,35 +251,35 @@ class _Collector:
             try:
                 now = part.changed(self._side)
             except NotPicklableError as error:
-                self._leave(part, f"{error.reason}")
+                self._note_unreturned(part, Unreturned(error.reason))
                 continue
             if now is not None:
                 yield Changed(number, part, now, now.packed.nbytes, now.objects())
 
-    def _shared_unopened(self, bound: Collection[Bound], known: Collection[int]) -> Iterator[Changed]:
+    def _sharing_packed_values(self, bound: Collection[Bound], known: Collection[int]) -> Iterator[Changed]:
         """Yield the other captured parts with a value that is packed in the notebook and shares objects with new ones.
 
-        They are returned as if they had changed: together, for the next cell.
+        They are returned as if they had changed: in one pickle, for the next cell.
         """
-        unopened = self._side.unopened_at_home
+        packed_values = self._side.packed_in_notebook
         new: dict[int, Any] = {}
         for each in bound:  # the objects it refers to, but not through a packed value
-            if id(each.value) not in unopened:
-                apart = pack_shared(each.value, self._side, each.name, seeds=list(unopened.values()))
+            if id(each.value) not in packed_values:
+                apart = pack_shared(each.value, self._side, each.name, seeds=list(packed_values.values()))
                 new |= {key: value for key, (_, value) in apart.objects().items()}
         for number, part in enumerate(self._captured.parts):
-            if number in known or unopened.keys().isdisjoint(map(id, part.values)):
+            if number in known or packed_values.keys().isdisjoint(map(id, part.values)):
                 continue
             now = part.pack(self._side)
             objects = now.objects()
-            if any(is_shared_visibly(new[key]) for key in new.keys() & objects.keys() - unopened.keys()):
+            if any(is_shared_visibly(new[key]) for key in new.keys() & objects.keys() - packed_values.keys()):
                 yield Changed(number, part, now, now.packed.nbytes, objects)
 
-    def _leave(self, part: Part, reason: str) -> None:
+    def _note_unreturned(self, part: Part, reason: Unreturned) -> None:
         for name in part.names:
             self.found.stale[name] = reason
 
-    def _keep_within(self, bound: list[Bound], changed: list[Changed]) -> None:
+    def _drop_over_limit(self, bound: list[Bound], changed: list[Changed]) -> None:
         """Leave out the largest values until the rest is within the limit."""
         sized: list[Bound | Changed] = sorted([*bound, *changed], key=lambda each: -_nbytes(each))
         total = sum(map(_nbytes, sized))
@@ -287,20 +291,20 @@ class _Collector:
             reason = f"{size_text(size)} are over the limit of {size_text(self._limit)} for returned values"
             if isinstance(each, Bound):
                 bound.remove(each)
-                self.found.failed[each.name] = f"its {reason}"
+                self.found.failed[each.name] = Unreturned(f"its {reason}", "size")
             else:
                 changed.remove(each)
-                self._leave(each.part, f"the {reason}")
+                self._note_unreturned(each.part, Unreturned(f"the {reason}", "size"))
 
-    def _together(self, bound: list[Bound], changed: list[Changed]) -> Together | None:
+    def _packed_graph(self, bound: list[Bound], changed: list[Changed]) -> PackedGraph | None:
         """Pack the values that share objects with the notebook or with one another; the rest stays packed alone."""
-        homes = Homes(self._captured if self._in_place else None)
-        joint = [each for group in groups(bound, homes, changed) for each in group]
+        captured = CapturedObjects(self._captured if self._in_place else None)
+        joint = [each for group in groups(bound, captured, changed) for each in group]
         apart = {id(each) for each in joint}
         for each in bound:
             if each.name == VALUE and id(each) not in apart and each.shared.packed.nbytes > _VALUE_LIMIT:
                 size = size_text(each.shared.packed.nbytes)
-                self.found.failed[VALUE] = f"its {size} are returned only under a name"
+                self.found.failed[VALUE] = Unreturned(f"its {size} are returned only under a name", "size")
                 continue
             self._note(each)
             if id(each) not in apart:
@@ -308,19 +312,19 @@ class _Collector:
         if not joint and not changed:
             return None
         try:
-            return ObjectGraph(self._side, homes, joint, changed, self._namespace).packed()
+            return ObjectGraph(self._side, captured, joint, changed, self._namespace).packed()
         except NotPicklableError as error:  # report every value that is left out
             for each in joint:
-                self.found.failed[each.name] = error.reason
+                self.found.failed[each.name] = Unreturned(error.reason)
             for change in changed:
-                self._leave(change.part, error.reason)
+                self._note_unreturned(change.part, Unreturned(error.reason))
             return None
 
-    def _depart(self, bound: list[Bound], changed: list[Changed]) -> None:
+    def _suppress_finalizers(self, bound: list[Bound], changed: list[Changed]) -> None:
         """Register the returned objects, so that they are not finalized here."""
         going = [each.objects for each in bound if each.name not in self.found.failed]
         going += (change.objects for change in changed)
-        self._captured.departing.add(self._side, lambda: (each for objects in going for _, each in objects.values()))
+        self._captured.finalizers.add(self._side, lambda: (each for objects in going for _, each in objects.values()))
 
     def _note(self, each: Bound) -> None:
         if each.shared.needs:
@@ -342,7 +346,7 @@ class _Collector:
             each = self._packed(name)
             if each is not None:
                 found.supports[name] = each.shared.packed
-                self._depart([each], [])
+                self._suppress_finalizers([each], [])
                 waiting += each.shared.needs
 
 

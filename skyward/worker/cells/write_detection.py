@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from skyward.wire.payloads.digest import content_address
 
-__all__ = ["Watch", "address_of", "watch"]
+__all__ = ["Watch", "address_of", "watch_writes"]
 
 _COPIED_UP_TO = 1 << 20
 """Bytes up to which a copy is kept, which is faster than a content address, and preserves the original bytes."""
@@ -40,7 +40,7 @@ class Watch:
     address: bytes | None = None
 
 
-def watch(memory: bytes | bytearray | memoryview) -> Watch:
+def watch_writes(memory: bytes | bytearray | memoryview) -> Watch:
     """Start to watch `memory` for writes."""
     view = memoryview(memory).cast("B")
     if view.readonly:

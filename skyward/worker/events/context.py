@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from skyward.errors import TooLargeError
+from skyward.formatting import size_text
 from skyward.task.variables import TaskVar
 from skyward.wire.protocol.messages import Display, Event, Payload
 from skyward.wire.protocol.text import encodable, plain_json
@@ -74,7 +75,7 @@ class TaskContext:
         pickled = pickle.dumps((*plain, None if display_id is None else encodable(str(display_id)), bool(update)), 5)
         if len(pickled) > _LARGEST:
             raise TooLargeError(
-                f"A display of {len(pickled) >> 20} MiB cannot be shown; the limit is {_LARGEST >> 20} MiB. "
+                f"A display of {size_text(len(pickled))} cannot be shown; the limit is {size_text(_LARGEST)}. "
                 "Show less of it, or return it."
             )
         self.port.emit(Display(self.task, Payload(pickled)))

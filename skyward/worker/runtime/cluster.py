@@ -18,7 +18,7 @@ from skyward.errors import CollectionUnavailableError
 from skyward.wire.collections.hub import DEAD_AFTER, HEARTBEAT, LIMITS, REMOVE_AFTER, SUSPECT_AFTER, Hub
 from skyward.wire.collections.lost import Loss, Name, name_of, reads
 from skyward.wire.collections.requests import Request
-from skyward.wire.protocol.messages import Clustered, Join, Keep, Kept, Leave, Losses, LossReported
+from skyward.wire.protocol.messages import Clustered, CollectionsFilled, Join, Keep, Leave, Losses, LossReported
 from skyward.wire.transport.trust import Credentials, presented
 from skyward.worker.tasks.forked import ForkedProcessError, is_forked
 
@@ -38,7 +38,7 @@ class Membership:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, tell: Callable[[Clustered | Kept | LossReported], None]
+        self, loop: asyncio.AbstractEventLoop, tell: Callable[[Clustered | CollectionsFilled | LossReported], None]
     ) -> None:
         self._loop = loop
         self._tell = tell
@@ -106,7 +106,7 @@ class Membership:
     def _wrote(self, name: Name) -> None:
         if name not in self._written:
             self._written.add(name)
-            self._tell(Kept((name,)))
+            self._tell(CollectionsFilled((name,)))
 
     def task_ended(self, task: int, stopped: bool) -> Future[None] | None:
         """Release what an ended task still holds, and cancel the operations that it no longer waits for.
@@ -147,7 +147,7 @@ class Membership:
                 self._membership = self._loop.create_task(self._stay(command))
             case Join() if self._address:  # from a new client
                 self._tell(Clustered(self._address))
-                self._tell(Kept(tuple(self._written)))
+                self._tell(CollectionsFilled(tuple(self._written)))
             case Leave():
                 self._leaving.set()
                 if self._membership is None:

@@ -54,15 +54,15 @@ def as_ordinary_error(
     note_system_packages(error)
     if isinstance(error, SystemExit):
         message = (
-            f"{who} called sys.exit({'' if error.code is None else repr(error.code)}) on node {node}, which ended "
+            f"called sys.exit({'' if error.code is None else repr(error.code)}) on node {node}, which ended "
             f"the task without a result. {instead}, or raise an exception that says what is wrong."
         )
-        return _replacing(error, TaskExitError(message, error.code))
+        return _replacing(error, TaskExitError(message, error.code, subject=who))
     for kind, meaning in _MEANINGS.items():
         if isinstance(error, kind):
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            message = f"{who} raised {text} on node {node}, which would be mistaken for {meaning} here."
-            return _replacing(error, RemoteError(message, type(error).__name__))
+            message = f"raised {text} on node {node}, which would be mistaken for {meaning} here."
+            return _replacing(error, RemoteError(message, type(error).__name__, subject=who))
     if isinstance(error, BaseExceptionGroup):
         members = [as_ordinary_error(member, who, node, instead) for member in error.exceptions]
         if any(new is not old for new, old in zip(members, error.exceptions, strict=True)):

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from skyward.errors import KeptLostError, UsageError
 from skyward.kept.handles import kept_value, record_handles
-from skyward.kept.keep import CONTAINERS, KeptInfo, Surroundings
+from skyward.kept.keep import CONTAINERS, KeepingContext, KeptInfo
 from skyward.wire.payloads.payload import Packed, pack
 from skyward.wire.protocol.messages import Event, ValueKept
 from skyward.wire.protocol.text import encodable
@@ -66,13 +66,13 @@ class Entry:
         info: the client's description of it.
         value: the object itself.
         keys: keys of the handle that was sent here last.
-        cell: surroundings of the cell that has kept it, as far as the value needs them; None if it was a function.
+        cell: what the value needs of the cell that has kept it; None if it was a function.
     """
 
     info: KeptInfo
     value: Any
     keys: tuple[str, ...]
-    cell: Surroundings | None = None
+    cell: KeepingContext | None = None
 
 
 class ValueShelf:
@@ -90,7 +90,7 @@ class ValueShelf:
         self._entries: dict[str, Entry] = {}
         self._keys: dict[int, list[str]] = {}
 
-    def keep(self, value: object, name: str, keep_for: float, cell: Surroundings | None = None) -> Any:
+    def keep(self, value: object, name: str, keep_for: float, cell: KeepingContext | None = None) -> Any:
         """Keep a value, and report it to the client; return its stand-in.
 
         Raises:
@@ -144,7 +144,7 @@ class ValueShelf:
             for key in keys:
                 if (entry := self._entries.get(key)) is not None:
                     return entry
-        raise KeptLostError(f"{name} is not kept on node {self._node} (any more). Run the code that made it again.")
+        raise KeptLostError(f"{name} is not kept on node {self._node}. Rerun the code that made it.")
 
     def stand_in(self, value: object) -> Any:
         """Return the stand-in for a value that is kept here, by its identity; None for any other."""
@@ -187,7 +187,7 @@ class ValueShelf:
 class NoShelf:
     """Shelf that refuses all values, on a node whose tasks run in separate processes."""
 
-    def keep(self, value: object, name: str, keep_for: float, cell: Surroundings | None = None) -> NoReturn:
+    def keep(self, value: object, name: str, keep_for: float, cell: KeepingContext | None = None) -> NoReturn:
         """Refuse to keep a value.
 
         Raises:
@@ -204,7 +204,7 @@ class NoShelf:
         Raises:
             KeptLostError: always.
         """
-        raise KeptLostError(f"{name} is not kept on this node. Run the code that made it again.")
+        raise KeptLostError(f"{name} is not kept on this node. Rerun the code that made it.")
 
     def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> NoReturn:
         """Refuse, as `get` does."""
@@ -222,13 +222,13 @@ _whole: ContextVar[bool] = ContextVar("skyward_whole_values", default=False)
 """True while kept values are pickled as they are."""
 
 
-_cell: "ContextVar[Callable[[], Surroundings] | None]" = ContextVar("skyward_keeping_cell", default=None)
+_cell: "ContextVar[Callable[[], KeepingContext] | None]" = ContextVar("skyward_keeping_cell", default=None)
 
 
 @contextmanager
-def keeping_for(surroundings: Callable[[], Surroundings]) -> Iterator[None]:
+def keeping_for(context: Callable[[], KeepingContext]) -> Iterator[None]:
     """Attribute values that are kept meanwhile to a cell."""
-    token = _cell.set(surroundings)
+    token = _cell.set(context)
     try:
         yield
     finally:

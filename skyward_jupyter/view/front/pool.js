@@ -27,23 +27,6 @@ function round(value) {
   return Math.round(value * 10) / 10;
 }
 
-// src/protocol.ts
-var VERSION = 5;
-var VIEW_TARGET = "skyward.view";
-var KEPT = {
-  decisions: 200,
-  points: 450,
-  output: 200
-};
-
-// src/model/equivalent.ts
-function run(command, args) {
-  return { kind: "run", command, arguments: args };
-}
-function bounds(min, max) {
-  return min === max ? `${min}` : `${min}:${max}`;
-}
-
 // src/model/format.ts
 function money(usd) {
   if (usd > 0 && usd < 5e-5) {
@@ -81,7 +64,7 @@ function spentBy(now, pool) {
 function nodesInOrder(nodes, filter = "") {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   return nodes.filter((node) => {
-    const text = `${node.rank} ${node.state} ${node.phase} ${node.group} ${node.kind} ${node.kept.join(" ")}`.toLowerCase();
+    const text = `${node.rank} ${node.state} ${node.status} ${node.phase} ${node.group} ${node.kind} ${node.kept.join(" ")}`.toLowerCase();
     return words.every((word) => text.includes(word));
   }).sort(
     (a, b) => Number(a.state === "stopping") - Number(b.state === "stopping") || a.rank - b.rank || a.machine - b.machine
@@ -91,39 +74,44 @@ function decisionsInOrder(rows) {
   return [...rows].sort((a, b) => b.number - a.number);
 }
 
+// src/protocol.ts
+var VERSION = 5;
+var VIEW_TARGET = "skyward.view";
+var KEPT = {
+  decisions: 200,
+  points: 450,
+  output: 200
+};
+var POOL_STATUSES = {
+  new: { word: "not open", icon: "○", tone: "quiet" },
+  starting: { word: "starting", icon: "◔", tone: "busy" },
+  ready: { word: "ready", icon: "●", tone: "good" },
+  failing: { word: "failing", icon: "▲", tone: "bad" },
+  budget_reached: { word: "budget reached", icon: "◒", tone: "bad" },
+  stopping: { word: "stopping", icon: "◌", tone: "busy" },
+  closed: { word: "closed", icon: "○", tone: "quiet" }
+};
+var NODE_STATUSES = {
+  queued: { word: "queued", icon: "◌", tone: "quiet" },
+  requested: { word: "requested", icon: "◌", tone: "quiet" },
+  starting: { word: "starting", icon: "◔", tone: "busy" },
+  idle: { word: "idle", icon: "○", tone: "quiet" },
+  keeping: { word: "keeps", icon: "◆", tone: "quiet" },
+  busy: { word: "busy", icon: "●", tone: "good" },
+  draining: { word: "draining", icon: "◒", tone: "busy" },
+  stopping: { word: "stopping", icon: "◌", tone: "quiet" }
+};
+
 // src/model/states.ts
 function poolState(pool, trans) {
-  if (pool.budget_exhausted && pool.state === "ready") {
-    return { icon: "◒", word: trans.__("budget reached"), tone: "bad" };
-  }
-  if (pool.failure && pool.state === "ready") {
-    return { icon: "▲", word: trans.__("failing"), tone: "bad" };
-  }
-  switch (pool.state) {
-    case "ready":
-      return { icon: "●", word: trans.__("ready"), tone: "good" };
-    case "stopping":
-      return { icon: "◌", word: trans.__("stopping"), tone: "busy" };
-    case "closed":
-      return { icon: "○", word: trans.__("closed"), tone: "quiet" };
-    default:
-      return { icon: "◔", word: trans.__("starting"), tone: "busy" };
-  }
+  return translated(POOL_STATUSES[pool.status], trans);
 }
 function nodeState(node, trans) {
-  switch (node.state) {
-    case "active":
-      if (node.busy) {
-        return { icon: "●", word: trans.__("busy"), tone: "good" };
-      }
-      return node.kept.length ? { icon: "◆", word: trans.__("keeps"), tone: "quiet" } : { icon: "○", word: trans.__("idle"), tone: "quiet" };
-    case "draining":
-      return { icon: "◒", word: trans.__("draining"), tone: "busy" };
-    case "stopping":
-      return { icon: "◌", word: trans.__("stopping"), tone: "quiet" };
-    default:
-      return ["queued", "requested"].includes(node.phase) ? { icon: "◌", word: node.phase, tone: "quiet" } : { icon: "◔", word: node.phase, tone: "busy" };
-  }
+  const label = NODE_STATUSES[node.status];
+  return node.status === "starting" ? { ...label, word: node.phase } : translated(label, trans);
+}
+function translated(label, trans) {
+  return { ...label, word: trans.__(label.word) };
 }
 
 // src/model/store.ts
@@ -506,10 +494,10 @@ var PoolView = class {
     this._svg.append(...this._paths);
     const counted = COUNTS.map((what, i) => make("span", `count-${what}`, [this._counts[i], ` ${what}`]));
     const captions = LINES.map((line, i) => make("span", `key-${line}`, [`${line} `, this._legend[i]]));
-    const bounds2 = make("span", "bounds", ["nodes ", this._least, " to ", this._most]);
+    const bounds = make("span", "bounds", ["nodes ", this._least, " to ", this._most]);
     const figure = make("figure", "chart", [this._svg, make("figcaption", "", captions)]);
     this._root.append(
-      make("header", "header", [this._name, this._state, this._where, bounds2, this._stop]),
+      make("header", "header", [this._name, this._state, this._where, bounds, this._stop]),
       make("div", "facts", [
         make("span", "money", [this._rate, this._spent, this._left]),
         make("span", "counts", counted)
@@ -623,7 +611,7 @@ var PoolView = class {
     const changedMin = min !== pool.min;
     const least = changedMin ? min : Math.min(min, max);
     const most = Math.max(1, changedMin ? Math.max(min, max) : max);
-    const request = run("scale", { pool: pool.name, nodes: bounds(least, most) });
+    const request = { kind: "scale", pool: pool.name, min: least, max: most };
     this._kernel.command(request, `Scaling to ${least} to ${most} nodes.`);
   }
   _askToStop() {
@@ -631,7 +619,7 @@ var PoolView = class {
     if (!pool) {
       return;
     }
-    const request = run("down", { pool: pool.name });
+    const request = { kind: "stop-pool", pool: pool.name };
     const left = pool.running + pool.queued;
     if (left === 0) {
       this._kernel.command(request, "Terminating the machines.");

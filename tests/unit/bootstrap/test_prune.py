@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skyward.bootstrap import prune
-from skyward.bootstrap.prune import KEPT, Kept, doomed
+from skyward.bootstrap.prune import KEPT, CachedItem, doomed
 
 pytestmark = pytest.mark.unit
 
@@ -16,9 +16,9 @@ DAY = 86400.0
 NOW = 1_000 * DAY
 
 
-def aged(*days: float) -> list[Kept]:
+def aged(*days: float) -> list[CachedItem]:
     """Return items that were unused for these numbers of days."""
-    return [Kept(f"{age:g}", NOW - age * DAY) for age in days]
+    return [CachedItem(f"{age:g}", NOW - age * DAY) for age in days]
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,10 @@ def aged(*days: float) -> list[Kept]:
         (aged(0, 1, 2, 3, 4, 31), ["31"]),
         (aged(60, 31, 50, 40, 80, 70), ["80"]),
         (aged(0, 31, 32, 33, 34, 35, 50), ["35", "50"]),
-        ([*aged(0, 1, 2, 3, 4, 31), Kept("busy", NOW - 90 * DAY, busy=True)], ["31"]),
+        ([*aged(0, 1, 2, 3, 4, 31), CachedItem("busy", NOW - 90 * DAY, busy=True)], ["31"]),
     ],
 )
-def test_old_items_are_doomed_unless_in_use_or_among_the_newest(found: list[Kept], gone: list[str]) -> None:
+def test_old_items_are_doomed_unless_in_use_or_among_the_newest(found: list[CachedItem], gone: list[str]) -> None:
     assert doomed(found, NOW) == gone
     assert doomed(reversed(found), NOW) == gone
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skyward.wire.objects.contents import is_fixed
+from skyward.wire.objects.mutability import is_fixed
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit

@@ -25,13 +25,13 @@ pytestmark = pytest.mark.unit
             "x = daat",
             {},
             NameError,
-            "line 1: the cell reads daat, but the notebook has no name daat. Did you mean data?",
+            "line 1: the cell reads daat, but daat is not defined in the notebook. Did you mean data?",
         ),
         (
             "\nprint(zzz)",
             {},
             NameError,
-            "line 1: the cell reads zzz, but the notebook has no name zzz. Run the cell that defines it first.",
+            "line 1: the cell reads zzz, but zzz is not defined in the notebook. Run the cell that defines it first.",
         ),
         (
             "x = data",
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.unit
             "x = 1",
             {"inputs": ["zzz"]},
             UsageError,
-            "-i zzz: the notebook has no name zzz. Run the cell that defines it first.",
+            "-i zzz: zzz is not defined in the notebook. Run the cell that defines it first.",
         ),
         (
             "x = _",
@@ -77,13 +77,13 @@ pytestmark = pytest.mark.unit
             "x = n",
             {"map_name": "n"},
             UsageError,
-            "--map n: n is of type int, which has no elements. Give it a list.",
+            "--map n: n is of type int, which is not iterable. Use a list.",
         ),
         (
             "x = zzz",
             {"map_name": "zzz"},
             UsageError,
-            "--map zzz: the notebook has no name zzz. Run the cell that defines it first.",
+            "--map zzz: zzz is not defined in the notebook. Run the cell that defines it first.",
         ),
         (
             "locked",

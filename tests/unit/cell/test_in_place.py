@@ -459,9 +459,9 @@ def test_values_that_were_only_read_are_unchanged(notebook: Notebook) -> None:
     sent = notebook.take("x = len(d), a.sum(), o['a'], r, df.sum(numeric_only=True)")
     result = sent.pending.fn(*sent.pending.args)
     assert result.failure is None
-    assert result.harvest.changed == ()
-    assert set(result.harvest.together.names) == {"x"}  # it has `r`
-    assert result.harvest.together.replaced == ()
+    assert result.state.changed == ()
+    assert set(result.state.graph.names) == {"x"}  # it has `r`
+    assert result.state.graph.replaced == ()
 
 
 def test_changes_by_several_runs_stay_in_copies_and_are_reported(notebook: Notebook) -> None:

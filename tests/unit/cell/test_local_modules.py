@@ -306,7 +306,7 @@ def test_random_numbers_continue_for_all_generators(notebook: Notebook, write: W
 
     def taken() -> bool:
         sent = [bytes(packed.data) for packed in notebook.take(cell, is_next=True).values]
-        return any(b"_process_wide" in data and b"random" in data for data in sent)
+        return any(b"process_wide_object" in data and b"random" in data for data in sent)
 
     assert taken()
     cell = "x = 1"
@@ -431,7 +431,7 @@ def test_environment_variable_set_by_a_function_is_reported(
 def test_settings_of_a_library_not_imported_in_the_notebook_are_reported(
     notebook: Notebook, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skyward_jupyter.cells.capture.settings_used_by", lambda _: ())
+    monkeypatch.setattr("skyward_jupyter.cells.collector.settings_used_by", lambda _: ())
     node.sky("import pandas\npandas.set_option('display.max_rows', 7)")
     assert node.notices == ["The cell changed a setting of pandas on node 0; here it is unchanged."]
     node.sky("import pandas\npandas.set_option('display.max_rows', 7)")

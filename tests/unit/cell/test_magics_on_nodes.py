@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import UsageError
-from skyward.worker.cells.magics import duration_text
+from skyward.worker.code.magics import duration_text
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit

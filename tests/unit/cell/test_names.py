@@ -230,21 +230,21 @@ def test_display_magics_are_removed_and_line_numbers_kept() -> None:
     [
         (
             "if 1:\n    %lsmagic",
-            "line 2: %lsmagic is a magic of the notebook that nodes do not have; run it in a cell without %%sky.",
+            "line 2: %lsmagic is not available on nodes; run it in a cell without %%sky.",
         ),
         (
             "%%html\n<b>",
-            "line 1: %%html is a magic of the notebook that nodes do not have; run it in a cell without %%sky.",
+            "line 1: %%html is not available on nodes; run it in a cell without %%sky.",
         ),
         (
             "%conda install torch",
-            "line 1: %conda is a magic of the notebook that nodes do not have; add packages with `%%sky --pip NAME`.",
+            "line 1: %conda is not available on nodes; add packages with `%%sky --pip NAME`.",
         ),
         ("%%time\n\nyield 1", "line 1: code that yields cannot be timed: leave %%time out."),
         ("%time await x", "line 1: code that awaits cannot be timed: leave %time out."),
         (
             "%%time\n%lsmagic",
-            "line 2: %lsmagic is a magic of the notebook that nodes do not have; run it in a cell without %%sky.",
+            "line 2: %lsmagic is not available on nodes; run it in a cell without %%sky.",
         ),
         ("%timeit -o x", "%timeit on a node takes -n N, -r N, -p N and -q, but got -o: leave it out."),
         ("%timeit -n 3", "%timeit has no code to measure: write it after %timeit, or below %%timeit."),

@@ -11,7 +11,7 @@ import pytest
 
 from skyward.errors import MissingModuleError, PayloadError, TaskExitError
 from skyward.worker.tasks.missing_modules import pip_name
-from skyward_jupyter.cells.unopened import module_here
+from skyward_jupyter.cells.placeholders import module_here
 from skyward_jupyter.running.results import apply_result
 from tests.unit.cell.conftest import Notebook, frames_of_cell, travel
 
@@ -218,7 +218,9 @@ class TestExceptions:
             notebook.sky("a = 1\nraise SystemExit(3)")
         assert caught.value.status == 3
         assert notebook["a"] == 1
-        advice = "Put what is not to run below an `if` or into a function that returns early, or raise an exception"
+        advice = (
+            "Put code that should not run below an `if`, or into a function that returns early, or raise an exception"
+        )
         assert f"the task without a result. {advice} that says what is wrong." in str(caught.value)
 
     @pytest.mark.parametrize(("limit", "said"), [(1024, r"1\.0 KiB"), (100, "100 B")])

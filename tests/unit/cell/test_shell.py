@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import UsageError
-from skyward.worker.cells.shell import Lines, NodeShell, _start, expand_command, names_in_command
+from skyward.worker.code.shell import Lines, NodeShell, _start, expand_command, names_in_command
 from tests.unit.cell.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -66,7 +66,7 @@ def test_interrupt_during_the_start_kills_the_command(monkeypatch: pytest.Monkey
         interrupted.wait(10)
         return processes[0]
 
-    monkeypatch.setattr("skyward.worker.cells.shell._start", start)
+    monkeypatch.setattr("skyward.worker.code.shell._start", start)
     with pytest.raises(KeyboardInterrupt):
         NodeShell({}).system("sleep 1000")
     interrupted.set()
@@ -99,7 +99,7 @@ def test_failure_to_start_a_command_is_raised(monkeypatch: pytest.MonkeyPatch) -
     def start(command: str, errors: int | None) -> subprocess.Popen[bytes]:
         raise OSError("too many processes")
 
-    monkeypatch.setattr("skyward.worker.cells.shell._start", start)
+    monkeypatch.setattr("skyward.worker.code.shell._start", start)
     with pytest.raises(OSError, match=r"^too many processes$"):
         NodeShell({}).getoutput("true")
 
@@ -122,7 +122,7 @@ def test_names_in_placeholders_are_found() -> None:
 
 
 def test_unsupported_magics_and_attributes_are_refused(notebook: Notebook) -> None:
-    with pytest.raises(UsageError, match=r"^%x is a magic of the notebook that nodes do not have; run it in a cell"):
+    with pytest.raises(UsageError, match=r"^%x is not available on nodes; run it in a cell"):
         NodeShell({}).run_line_magic("x", "")
     with pytest.raises(AttributeError) as caught:
         notebook.sky("get_ipython().kernel")

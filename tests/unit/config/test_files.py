@@ -156,6 +156,10 @@ def test_compute_takes_fields_from_its_table(project: Write) -> None:
             "[providers.a]\ntype = 'ssh'\n[pools.x]\nprovider = 'a'",
             "skyward.toml:2, providers.a.type: SSH needs more settings; the table lacks ",
         ),
+        (
+            "[providers.a]\ntype = 'ssh'\npython = 'python3'\nhosts = ['my python']\n[pools.x]\nprovider = 'a'",
+            "skyward.toml:4, providers.a.hosts: hosts must name machines",
+        ),
         ("[pools.x]\nvolumes = [{mount = '/a'}]", "skyward.toml:2, pools.x.volumes: volumes cannot be [{"),
     ],
 )

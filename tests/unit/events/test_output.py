@@ -14,7 +14,6 @@ from skyward.control.observe.log import _OVERHEAD, Log
 from skyward.errors import UsageError
 from skyward.events.output import WAITING, LogEntry, Logs, OutputFilter
 from skyward.link.channel import Channel
-from skyward.pool.heard import _wanted
 from skyward.wire.protocol.messages import NOWHERE, Event, Output
 from tests.unit.link.lossy_link import NOBODYS, Link, run
 
@@ -261,9 +260,9 @@ def test_logs_are_a_sequence(log: Log) -> None:
 )
 def test_since_requires_one_stream(task: int | None, node: int | None, stream: Any) -> None:
     with pytest.raises(UsageError, match=r"^since= is an offset in one stream: name it, `task=N, stream='stdout'`"):
-        _wanted(task, node, stream, 5)
-    assert _wanted(1, None, "stdout", 5) == OutputFilter(1, None, "stdout", 5)
-    assert _wanted(0, 2, "stdout", 5) == OutputFilter(0, 2, "stdout", 5)
+        OutputFilter.checked(task, node, stream, 5)
+    assert OutputFilter.checked(1, None, "stdout", 5) == OutputFilter(1, None, "stdout", 5)
+    assert OutputFilter.checked(0, 2, "stdout", 5) == OutputFilter(0, 2, "stdout", 5)
 
 
 # Following.

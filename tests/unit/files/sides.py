@@ -16,7 +16,7 @@ from skyward.worker.cells.returned_state import ReturnedState
 from skyward.worker.tasks import folder as folders
 from skyward.worker.tasks.folder import Directories
 from skyward_jupyter.files.choice import FileOptions
-from skyward_jupyter.files.trip import Taken, Trip
+from skyward_jupyter.files.transfer import FetchedVersions, FileTransfer
 
 __all__ = ["Sides", "contents"]
 
@@ -38,7 +38,7 @@ class Sides:
     root: Path
     name: str = "here"
     notices: list[str] = field(default_factory=list)
-    taken: Taken = field(default_factory=Taken)
+    fetched: FetchedVersions = field(default_factory=FetchedVersions)
     cells: int = 0
 
     @property
@@ -55,11 +55,11 @@ class Sides:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
-    def trip(self, shape: str = "single", *, quiet: bool = False, **asked: object) -> Trip:
+    def transfer(self, shape: str = "single", *, quiet: bool = False, **asked: object) -> FileTransfer:
         """Return the trip of a cell's files, with the files chosen."""
         self.here.mkdir(exist_ok=True)
         given = FileOptions(**asked)  # type: ignore[arg-type]  # as the test gives them
-        return Trip(given, str(self.here), self.taken, shape, self.notices.append, quiet)  # type: ignore[arg-type]
+        return FileTransfer(given, str(self.here), self.fetched, shape, self.notices.append, quiet)  # type: ignore[arg-type]
 
     def run(
         self,
@@ -109,6 +109,6 @@ class Sides:
     def cell(self, work: Callable[[], object] = lambda: None, node: int = 0, **asked: object) -> list[str]:
         """Run a cell and fetch its files. Return the notices that were shown to the user."""
         del self.notices[:]
-        trip = self.trip(**asked)  # type: ignore[arg-type]
-        trip.arrive([self.run(trip.request(shared=False), work, node)])
+        transfer = self.transfer(**asked)  # type: ignore[arg-type]
+        transfer.write_results([self.run(transfer.request(shared=False), work, node)])
         return list(self.notices)

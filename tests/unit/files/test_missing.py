@@ -9,7 +9,7 @@ import pytest
 
 from skyward_jupyter.files.choice import FileOptions, choose
 from skyward_jupyter.files.missing import missing_note
-from skyward_jupyter.options.options import parse_cell
+from skyward_jupyter.options.cell_options import parse_cell
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skyward.worker.cells.cell import CellResult
-from skyward_jupyter.files.trip import Trip
+from skyward_jupyter.files.transfer import FileTransfer
 from tests.unit.files.sides import Sides, contents
 
 pytestmark = pytest.mark.unit
@@ -34,7 +34,7 @@ class World:
     sides: Sides
     written: set[str] = field(default_factory=set)
     outdated: set[str] = field(default_factory=set)
-    waiting: list[tuple[Trip, CellResult]] = field(default_factory=list)
+    waiting: list[tuple[FileTransfer, CellResult]] = field(default_factory=list)
 
     def change(self, side: Path, wanted: list[tuple[str, str]]) -> None:
         """Write and delete files on one side, and record the texts that this removes."""
@@ -60,15 +60,17 @@ class World:
 
     def cell(self, node: int, there: list[tuple[str, str]], here: list[tuple[str, str]]) -> None:
         """Run a cell that changes files, while others are changed here; its result waits."""
-        trip = self.sides.trip(sync=(".",))
-        result = self.sides.run(trip.request(shared=False), lambda: self.change(self.sides.there(node), there), node)
+        transfer = self.sides.transfer(sync=(".",))
+        result = self.sides.run(
+            transfer.request(shared=False), lambda: self.change(self.sides.there(node), there), node
+        )
         self.change(self.sides.here, here)
-        self.waiting.append((trip, result))
+        self.waiting.append((transfer, result))
 
     def collect(self) -> None:
         """Fetch the waiting results, oldest first."""
-        for trip, result in self.waiting:
-            trip.arrive([result])
+        for transfer, result in self.waiting:
+            transfer.write_results([result])
         self.waiting.clear()
 
 

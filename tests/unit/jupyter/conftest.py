@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from skyward.control.act.tasks.run import TaskOutcome
+from skyward.control.observe.snapshot import NodeView, PoolSnapshot
 from skyward.errors import TaskCancelledError
 from skyward.events.decisions import DecisionEvent
 from skyward.functions.pending import PendingFunction
@@ -113,7 +113,7 @@ class FakeRun:
     def cancel(self) -> bool:
         if self.future.done():
             return False
-        self.future.set_exception(TaskCancelledError("run_cell() was cancelled on node 0."))
+        self.future.set_exception(TaskCancelledError("was cancelled on node 0.", subject="run_cell()"))
         return True
 
 
@@ -176,33 +176,17 @@ class FakeCompute:
     def holds(self, digest: bytes) -> frozenset[int]:
         return frozenset()
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> PoolSnapshot:
         count = self.nodes.min if self.alive else 0
-        views = [
-            SimpleNamespace(
-                rank=rank,
-                state="active",
-                address=f"127.0.0.{rank + 1}",
-                slots=1,
-                busy=0,
-                metrics=self.metrics.get(rank),
-                kept=(),
+        views = tuple(
+            NodeView(
+                rank, "active", "ready", f"127.0.0.{rank + 1}", 1, 0, 0, machine=rank, metrics=self.metrics.get(rank)
             )
             for rank in range(count)
-        ]
-        return SimpleNamespace(
-            name=self.name,
-            state="ready" if self.is_open else "closed",
-            provider="local",
-            nodes=views,
-            queued=0,
-            running=0,
-            done=len(self.runs),
-            failed=0,
-            min=self.nodes.min,
-            max=self.nodes.ceiling,
-            desired=self.nodes.min,
         )
+        least, most = self.nodes.min, self.nodes.ceiling
+        state: Any = "ready" if self.is_open else "closed"
+        return PoolSnapshot(self.name, state, "local", views, 0, 0, len(self.runs), 0, least, most, least)
 
     def start(self, pending: PendingFunction[Any], *, on: Any, sink: Any, runs: list[Any], waits: bool) -> FakeRun:
         self.sent.append((pending, on))

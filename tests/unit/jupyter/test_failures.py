@@ -5,7 +5,7 @@ import pytest
 from skyward.wire.failures.failure import capture_failure
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
-from skyward_jupyter.failures.failures import tell_the_others
+from skyward_jupyter.failures.notes import note_other_failures
 from tests.unit.jupyter.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -45,5 +45,5 @@ def test_node_of_the_first_error_is_named_if_there_are_several_nodes() -> None:
     failure = capture_failure(ValueError("wrong"))
     results = [CellResult(ReturnedState(), failure, node) for node in (1, 0)]
     error = ValueError("wrong")
-    tell_the_others(error, results)
+    note_other_failures(error, results)
     assert error.__notes__ == ["Raised on node 1.", "The same on node 0."]

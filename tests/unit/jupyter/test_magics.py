@@ -9,7 +9,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeoutError, UsageError
-from skyward.events.decisions import DecisionEvent, Inputs
+from skyward.events.decisions import DecisionEvent, DecisionInputs
 from skyward.events.metrics import NodeMetrics
 from skyward.functions.target import current_pool
 from skyward.specs import Needs, Nodes
@@ -104,7 +104,7 @@ def test_lost_task_under_map_keeps_the_values_of_the_others(notebook: Notebook, 
         run = start(*args, **kwargs)  # type: ignore[arg-type]
         if len(compute.made[0].runs) == 2:
             run.future = Future()
-            run.future.set_exception(NodeLostError("run_cell() did not finish: node 1 died."))
+            run.future.set_exception(NodeLostError("did not finish: node 1 died.", subject="run_cell()"))
         return run
 
     compute.made[0].start = second_is_lost  # type: ignore[method-assign, assignment]
@@ -213,8 +213,9 @@ def test_timeout_message_names_the_cell(notebook: Notebook, compute: Pools) -> N
         run = FakeRun(lambda: None, [0], hold=True)
         run.future.set_exception(
             TaskTimeoutError(
-                "run_cell() ran past its timeout of 1 s on node 0 and was stopped there. "
-                "Give it more with timeout=, or .with_timeout()."
+                "ran past its timeout of 1 s on node 0 and was stopped there.",
+                subject="run_cell()",
+                fix="Give it more with timeout=, or .with_timeout().",
             )
         )
         runs.append(run)
@@ -297,10 +298,10 @@ def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: 
         "pool   state  provider  nodes   queued  running  done  failed\n"
         "train  ready  local     3 of 3       0        0     0       0\n"
         "\n"
-        "node  state   tasks   address\n"
-        "   0  active  0 of 1  127.0.0.1\n"
-        "   1  active  0 of 1  127.0.0.2\n"
-        "   2  active  0 of 1  127.0.0.3\n"
+        "node  state  tasks   address\n"
+        "   0  idle   0 of 1  127.0.0.1\n"
+        "   1  idle   0 of 1  127.0.0.2\n"
+        "   2  idle   0 of 1  127.0.0.3\n"
     )
     notebook("%sky up")
     assert "nodes of default:\n" in notebook("%sky status").out
@@ -317,10 +318,10 @@ def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -
         1: NodeMetrics("processes", cpu=0.1, cpus=2.0),
     }
     assert notebook("%sky status default").out.endswith(
-        "node  state   tasks   cpu  memory               address\n"
-        "   0  active  0 of 1  75%  2.3 GiB of 14.9 GiB  127.0.0.1\n"
-        "   1  active  0 of 1  5%                        127.0.0.2\n"
-        "   2  active  0 of 1                            127.0.0.3\n"
+        "node  state  tasks   cpu  memory               address\n"
+        "   0  idle   0 of 1  75%  2.3 GiB of 14.9 GiB  127.0.0.1\n"
+        "   1  idle   0 of 1  5%                        127.0.0.2\n"
+        "   2  idle   0 of 1                            127.0.0.3\n"
     )
 
 
@@ -372,7 +373,8 @@ def test_decisions_are_shown_with_reasons_newest_first(
     notebook("%sky up")
     assert notebook("%sky decisions").out == "There are no scaling decisions for pool 'default' yet.\n"
     monkeypatch.setattr(time, "localtime", time.gmtime)
-    grew = DecisionEvent(0.0, "policy", "pressure", Inputs(queued=2), {"default": 1}, {"default": 3}, "2 queued")
+    sizes = {"default": 1}, {"default": 3}
+    grew = DecisionEvent(0.0, "policy", "pressure", DecisionInputs(queued=2), *sizes, "2 queued")
     held = replace(grew, at=61.0, after=grew.before, reason="idle", held_back="cooldown for 20 s more")
     compute.made[0].decided = [grew, held]
     assert notebook("%sky decisions default").out == (

@@ -11,8 +11,8 @@ from skyward.commands.words import parse
 from skyward.errors import UsageError
 from skyward.specs import NOTHING, Image, Needs, Nodes, Worker
 from skyward.specs.image import DEFAULT_EXCLUDES
+from skyward_jupyter.options.cell_options import CellOptions, parse_cell, split_expression
 from skyward_jupyter.options.option_table import OPTIONS
-from skyward_jupyter.options.options import CellOptions, parse_cell, split_expression
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_providers.local import Local
 
@@ -158,11 +158,11 @@ def test_cell_options_are_parsed(line: str, field: str, value: object) -> None:
         ("--capabilities ,", "--capabilities takes names, such as gpu,highmem, but got ','."),
         (
             "--resources GPU=1 --on all",
-            "--resources asks for any node that fits, so it does not go with --on: leave one out.",
+            "--resources asks for any node that fits, so it cannot be combined with --on: leave one out.",
         ),
         (
             "--capabilities gpu --on 2",
-            "--capabilities asks for any node that fits, so it does not go with --on: leave one out.",
+            "--capabilities asks for any node that fits, so it cannot be combined with --on: leave one out.",
         ),
         ("--ttl soon", "--ttl takes a duration, such as 600, 10m or 1h, but got 'soon'."),
         ("--env HOME", "--env takes NAME=VALUE, but got 'HOME'."),
@@ -192,7 +192,10 @@ def test_cell_options_are_parsed(line: str, field: str, value: object) -> None:
         ("--on 2:2", f"--on takes {PLACES}, but got '2:2'."),
         ("--on 0,x", f"--on takes {PLACES}, but got '0,x'."),
         ("--on 0:99999999999", f"--on takes {PLACES}, but got '0:99999999999'."),
-        ("--map xs --on 0,1", "--map spreads the elements over the nodes, so it does not go with --on: leave one out."),
+        (
+            "--map xs --on 0,1",
+            "--map spreads the elements over the nodes, so it cannot be combined with --on: leave one out.",
+        ),
         ("--by-node --on 0", "--by-node is about the output of several nodes: write --on all too, or leave it out."),
         ("--map x.y", "--map takes the name of a variable, but got 'x.y'."),
         ("--timeout 5x", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '5x'."),
@@ -210,7 +213,7 @@ def test_cell_options_are_parsed(line: str, field: str, value: object) -> None:
         ("--nodes 2 \\", "The line ends with a backslash, but options must be on one line: remove it."),
         (
             "--map xs --on all",
-            "--map spreads the elements over the nodes, so it does not go with --on: leave one out.",
+            "--map spreads the elements over the nodes, so it cannot be combined with --on: leave one out.",
         ),
         (
             "-i x --no-capture",

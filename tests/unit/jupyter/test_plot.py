@@ -173,7 +173,7 @@ def test_elements_before_an_error_are_drawn(notebook: Notebook) -> None:
 
 def test_cell_without_yield_is_rejected(notebook: Notebook) -> None:
     assert notebook("%%sky --plot\nx = 1").shown_error == (
-        "UsageError: --plot draws what a cell yields, but this one yields nothing: add, say, `yield loss`."
+        "UsageError: --plot draws what a cell yields, but this one yields nothing: add a `yield`, such as `yield loss`."
     )
 
 

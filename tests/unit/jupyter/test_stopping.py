@@ -11,7 +11,7 @@ import pytest
 from skyward.control.act.tasks.run import TaskOutcome
 from skyward.errors import NodeLostError, TaskCancelledError
 from skyward_jupyter.running import cell_run as sent
-from skyward_jupyter.running.stopping import Stop, came_back, meanwhile, stop_runs, was_cancelled
+from skyward_jupyter.running.stopping import Stop, returned_clause, stop_runs, stopping_text, was_cancelled
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook
 
 pytestmark = pytest.mark.unit
@@ -45,7 +45,7 @@ def test_interrupted_cell_binds_its_variables(notebook: Notebook, compute: Pools
     interrupt_after_sending(compute.made[0])
     ran = notebook("%%sky\nimport math\ndef f(): pass\nmodel['w'] += 1\nloss = 0.5\nstep = 3")
     assert ran.shown_error == (
-        "Interrupted: the work on node 0 was stopped; loss, step and model came back as they were then."
+        "Interrupted: the work on node 0 was stopped; loss, step and model were returned as they were then."
     )
     assert (notebook["model"], notebook["same"] is notebook["model"], notebook["loss"]) == ({"w": 1}, True, 0.5)
 
@@ -61,7 +61,7 @@ def test_interrupted_runs_return_lists_with_none_for_missing_values(notebook: No
     interrupt_after_sending(compute.made[0], cancelled=lose_one)
     assert notebook("%%sky --on all\nloss = 0.5").shown_error == (
         "Interrupted: the work on nodes 0 and 1 was stopped; "
-        "loss came back as a list, with None where a run had nothing."
+        "loss was returned as a list, with None for each run without a value."
     )
     assert notebook["loss"] == [0.5, None]
 
@@ -70,7 +70,7 @@ def test_interrupt_after_the_cell_ended_keeps_its_variables(notebook: Notebook, 
     notebook("%sky up")
     interrupt_after_sending(compute.made[0])
     assert notebook("%%sky\nloss = 0.5").shown_error == (
-        "Interrupted: the work had already finished; loss came back as it was at its end."
+        "Interrupted: the work had already finished; loss was returned as it was at its end."
     )
     assert notebook["loss"] == 0.5
 
@@ -79,7 +79,7 @@ def test_interrupt_after_the_cell_failed_reports_its_exception(notebook: Noteboo
     notebook("%sky up")
     interrupt_after_sending(compute.made[0])
     ran = notebook("%%sky\nloss = 0.5\n1 / 0")
-    assert ran.shown_error.startswith("Interrupted: the work had already finished; loss came back")
+    assert ran.shown_error.startswith("Interrupted: the work had already finished; loss was returned")
     assert ran.err == "The cell had raised ZeroDivisionError: division by zero\n"
 
 
@@ -88,9 +88,9 @@ def test_interrupt_after_a_stream_ended_keeps_its_variables(notebook: Notebook, 
         raise KeyboardInterrupt
 
     notebook("%sky up")
-    notebook.magics._runner._show = interrupted  # type: ignore[method-assign]
+    notebook.magics._runner._display.show = interrupted  # type: ignore[method-assign]
     ran = notebook("%%sky\nfor loss in (3, 2, 1):\n    yield loss")
-    assert ran.shown_error == "Interrupted: the work had already finished; loss came back as it was at its end."
+    assert ran.shown_error == "Interrupted: the work had already finished; loss was returned as it was at its end."
     assert notebook["loss"] == 1
 
 
@@ -119,7 +119,7 @@ def test_cancelled_background_map_returns_lists(notebook: Notebook, compute: Poo
     assert "loss" not in notebook.shell.user_ns
     with pytest.raises(TaskCancelledError) as raised:
         handle.result()
-    assert raised.value.__notes__ == ["loss came back as a list, with None where a run had nothing."]
+    assert raised.value.__notes__ == ["loss was returned as a list, with None for each run without a value."]
     assert notebook["loss"] == [10, None]
 
 
@@ -131,13 +131,13 @@ def test_lost_nodes_have_none_in_the_returned_lists(notebook: Notebook, compute:
     def second_is_lost(*args: Any, **kwargs: Any) -> None:
         run = start(*args, **kwargs)
         run.left = [run._value()[0], None]
-        run.future.set_exception(NodeLostError("run_cell() did not finish: node 1 died."))
+        run.future.set_exception(NodeLostError("did not finish: node 1 died.", subject="run_cell()"))
 
     compute.made[0].start = second_is_lost  # type: ignore[method-assign, assignment]
     ran = notebook("%%sky --on all\nloss = 0.5")
     assert ran.shown_error.splitlines() == [
         "NodeLostError: The cell did not finish: node 1 died.",
-        "loss came back as a list, with None where a run had nothing.",
+        "loss was returned as a list, with None for each run without a value.",
     ]
     assert notebook["loss"] == [0.5, None]
 
@@ -182,29 +182,28 @@ def stop(run: Run, grace: float = 0.0) -> Stop:
 def test_nodes_that_do_not_confirm_in_time_are_named(notebook: Notebook) -> None:
     outcome = stop(Run())
     assert outcome.text() == (
-        "node 3 was asked to stop the work, and has not confirmed it yet: what the cell had assigned there was "
-        "discarded."
+        "node 3 was asked to stop the work, and has not confirmed it yet: the cell's variables there were discarded."
     )
     assert outcome.text(is_final=False) == "node 3 was asked to stop the work, and has not confirmed it yet."
     assert Stop(False, False, waiting=(0, 1), within="within 5 s").text() == (
         "nodes 0 and 1 were asked to stop the work, and have not confirmed it within 5 s: "
-        "what the cell had assigned there was discarded."
+        "the cell's variables there were discarded."
     )
 
 
 def test_variables_in_transfer_are_waited_for_beyond_the_grace() -> None:
     run = Run(leaving=True)
 
-    def arrive() -> None:
+    def settle() -> None:
         run.asked.wait(10)
         run.future.set_exception(TaskCancelledError("it was"))
 
-    thread = threading.Thread(target=arrive)
+    thread = threading.Thread(target=settle)
     thread.start()
     outcome = stop(run)
     thread.join()
     assert (outcome.stopped, outcome.waiting, outcome.lost, outcome.ended) == ((3,), (), (3,), False)
-    assert outcome.text() == ("the work on node 3 was stopped; what the cell had assigned on node 3 was not returned.")
+    assert outcome.text() == ("the work on node 3 was stopped; the cell's variables on node 3 were not returned.")
 
 
 def test_second_interrupt_abandons_variables_in_transfer() -> None:
@@ -219,9 +218,9 @@ def test_second_interrupt_abandons_variables_in_transfer() -> None:
     thread.start()
     outcome = stop(run)
     thread.join()
-    assert outcome.text() == "the work on node 3 was stopped; what the cell had assigned there was not fetched."
+    assert outcome.text() == "the work on node 3 was stopped; the cell's variables there were not fetched."
     assert outcome.text(is_final=False) == (
-        "the work on node 3 was stopped; what the cell had assigned there is still being fetched."
+        "the work on node 3 was stopped; the cell's variables there are still being fetched."
     )
 
 
@@ -232,27 +231,27 @@ def test_message_for_work_that_had_not_started() -> None:
 
 def test_status_text_while_stopping() -> None:
     run: Any = Run()
-    text = meanwhile([run], 5.0)
-    assert text() == "Stopping the work; what the cell has assigned is returned if it ends within 5 s"
+    text = stopping_text([run], 5.0)
+    assert text() == "Stopping the work; the variables of the cell are returned if it ends within 5 s"
     run.is_leaving = True
-    assert text() == "Fetching what the cell had assigned; interrupt again to skip this"
+    assert text() == "Fetching the variables of the cell; interrupt again to skip this"
     run.coming = 3 << 30
-    assert text() == "Fetching what the cell had assigned (3.0 GiB); interrupt again to skip this"
+    assert text() == "Fetching the variables of the cell (3.0 GiB); interrupt again to skip this"
 
 
 @pytest.mark.parametrize(
     ("names", "as_lists", "text"),
     [
         ([], False, ""),
-        (["loss"], False, "loss came back as it was then"),
-        (["loss", "model"], False, "loss and model came back as they were then"),
-        (list("abcdefgh"), False, "a, b, c, d, e and 3 more came back as they were then"),
-        (["loss"], True, "loss came back as a list, with None where a run had nothing"),
-        (["a", "b"], True, "a and b came back as lists, with None where a run had nothing"),
+        (["loss"], False, "loss was returned as it was then"),
+        (["loss", "model"], False, "loss and model were returned as they were then"),
+        (list("abcdefgh"), False, "a, b, c, d, e and 3 more were returned as they were then"),
+        (["loss"], True, "loss was returned as a list, with None for each run without a value"),
+        (["a", "b"], True, "a and b were returned as lists, with None for each run without a value"),
     ],
 )
 def test_returned_variables_are_named(names: list[str], as_lists: bool, text: str) -> None:
-    assert came_back(names, as_lists=as_lists) == text
+    assert returned_clause(names, as_lists=as_lists) == text
 
 
 def test_only_cancelled_runs_count_as_cancelled() -> None:

@@ -141,7 +141,7 @@ def test_line_numbers_are_those_of_the_notebook(notebook: Notebook) -> None:
     ran = notebook("%%sky\n\n  \n1 +")
     assert f"Cell In[{number + 1}], line 4\n" in ran.shown_error
     assert notebook("%%sky\n\nnowhere").shown_error == (
-        "NameError: line 3: the cell reads nowhere, but the notebook has no name nowhere. "
+        "NameError: line 3: the cell reads nowhere, but nowhere is not defined in the notebook. "
         "Run the cell that defines it first."
     )
 
@@ -151,7 +151,7 @@ def test_missing_name_is_a_name_error_and_nothing_is_sent(notebook: Notebook, co
     assert isinstance(ran.error, NameError)
     assert ran.error.name == "divid"
     assert ran.shown_error == (
-        "NameError: line 2: the cell reads divid, but the notebook has no name divid. Did you mean divide?"
+        "NameError: line 2: the cell reads divid, but divid is not defined in the notebook. Did you mean divide?"
     )
     assert compute.made == []
 

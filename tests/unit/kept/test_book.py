@@ -175,7 +175,7 @@ class TestScalingDown:
         world.wait(300)
         world.deliver()
         assert ranks(world) == []
-        assert world.reasons_given[-1].endswith("; model on node 2 is not kept any more")
+        assert world.reasons_given[-1].endswith("; node 2 no longer keeps model")
         assert entry.lost == "node 2 is gone: it is no longer needed"
         assert [effect.entries for effect in world.said if isinstance(effect, Unkept)] == [(entry,)]
 

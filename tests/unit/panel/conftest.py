@@ -9,7 +9,7 @@ import pytest
 from skyward.control.observe.origin import Origin
 from skyward.control.observe.snapshot import NodeView, OutputView, PoolReport, PoolSnapshot, TaskView
 from skyward.errors import UsageError
-from skyward.events.decisions import DecisionEvent, Inputs
+from skyward.events.decisions import DecisionEvent, DecisionInputs
 from skyward.events.output import LogEntry
 from skyward.specs import Nodes
 from skyward_jupyter.magics.magics import SkyMagics
@@ -38,7 +38,8 @@ def task(number: int, **other: Any) -> TaskView:
 def decision(number: int, **other: Any) -> DecisionEvent:
     """Return a decision to scale up by one node."""
     sizes = {"default": 1}, {"default": 2}
-    plain = DecisionEvent(990.0 + number, "policy", "pressure", Inputs(queued=2), *sizes, "2 queued", number=number)
+    inputs = DecisionInputs(queued=2)
+    plain = DecisionEvent(990.0 + number, "policy", "pressure", inputs, *sizes, "2 queued", number=number)
     return replace(plain, **other)
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from skyward.control.observe.costs import CellCost
 from skyward.control.observe.snapshot import KeptView, OutputView, PoolReport, StartupFailureView
 from skyward.events.metrics import GPUMetrics, NodeMetrics
-from skyward_kernel.panel.projection import PanelState, changes, encode, project
-from skyward_kernel.panel.rows import (
+from skyward.views.projection import PoolTables, project
+from skyward.views.rows import (
     KEPT,
     LOGS,
     CellRow,
@@ -23,6 +23,7 @@ from skyward_kernel.panel.rows import (
     StartupFailureRow,
     TaskRow,
 )
+from skyward_kernel.panel.encoding import changes, encode
 from tests.unit.panel.conftest import CELL, decision, node, snapshot, task
 
 pytestmark = pytest.mark.unit
@@ -73,12 +74,12 @@ def test_costs_are_rounded_as_they_are_shown() -> None:
 
 def test_utilization_is_a_share_of_capacity() -> None:
     gpus = (GPUMetrics("A100", 0.5, 10 * 2**30, 40 * 2**30), GPUMetrics("A100", 1.0, 30 * 2**30, 40 * 2**30))
-    used = NodeMetrics("machine", 2.0, 8.0, 3, 4, gpus=gpus)
-    unknown = NodeMetrics("processes", 0.1, 8.0)
-    state = project(PoolReport(snapshot(nodes=(node(0, metrics=used), node(1, metrics=unknown), node(2)))))
+    used = NodeMetrics("machine", 2.0, 8.0, 3_200_000_000, 4 * 2**30, gpus=gpus)
+    small = NodeMetrics("processes", 0.1, 8.0, 31_900_000)
+    state = project(PoolReport(snapshot(nodes=(node(0, metrics=used), node(1, metrics=small), node(2)))))
     assert state["gauges"] == {
-        "p/1": GaugeRow("p", 1, 0.25, 0.75, 0.75, 0.5, 40 * 2**30),
-        "p/2": GaugeRow("p", 2, 0.01, None, None, None, None),
+        "p/1": GaugeRow("p", 1, 0.25, 0.75, 0.75, 0.5, 40 * 2**30, 3 * 2**30, 4 * 2**30),
+        "p/2": GaugeRow("p", 2, 0.01, None, None, None, None, 30 * 2**20, None),
     }
 
 
@@ -168,7 +169,7 @@ REPORTS = st.lists(
 @given(REPORTS)
 def test_changes_add_up_to_the_snapshot(moments: list[dict[str, tuple[set[int], set[int], int]]]) -> None:
     """A panel that applies every delta has the rows of a snapshot, except for dropped rows of append-only tables."""
-    states: dict[str, PanelState] = {}
+    states: dict[str, PoolTables] = {}
     panel: dict[str, dict[str, Row]] = {}
     for at, pools in enumerate(moments):
         after = {

@@ -16,7 +16,7 @@ import pytest
 from skyward import events as ev
 from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.events.bus import EventBus
-from skyward.events.decisions import DecisionEvent, Inputs
+from skyward.events.decisions import DecisionEvent, DecisionInputs
 from skyward.reporting import log
 from skyward.reporting.console import Console, style_of
 from skyward.reporting.event_text import LOGGED, SHOWN, line_of
@@ -24,7 +24,7 @@ from skyward.reporting.screen import Screen
 
 pytestmark = pytest.mark.unit
 
-DECISION = DecisionEvent(0.0, "policy", "pressure", Inputs(), {"a": 1}, {"a": 3}, "2 queued")
+DECISION = DecisionEvent(0.0, "policy", "pressure", DecisionInputs(), {"a": 1}, {"a": 3}, "2 queued")
 VALUES: dict[str, Any] = {
     "decision": DECISION,
     "log": ("last line",),
@@ -113,8 +113,8 @@ def shown(style: Any, *happened: ev.BaseEvent) -> list[str]:
 def test_only_important_events_have_a_line() -> None:
     ready = ev.NodeReady("p", 1, 0.0, 0, 1, 1.0, 1, 2)
     last = ev.NodeReady("p", 1, 0.0, 1, 2, 1.0, 2, 2)
-    still = DecisionEvent(0.0, "policy", "pressure", Inputs(), {"a": 1}, {"a": 1}, "nothing to do")
-    held = DecisionEvent(0.0, "policy", "pressure", Inputs(), {"a": 1}, {"a": 0}, "idle", "it cools down")
+    still = DecisionEvent(0.0, "policy", "pressure", DecisionInputs(), {"a": 1}, {"a": 1}, "nothing to do")
+    held = DecisionEvent(0.0, "policy", "pressure", DecisionInputs(), {"a": 1}, {"a": 0}, "idle", "it cools down")
     decisions = [ev.ScalingDecided("p", 1, 0.0, decision) for decision in (DECISION, still, held)]
     task = ev.TaskQueued("p", 1, 0.0, 1, "f")
     assert shown("minimal", ready, last, ev.PoolReady("p", 1, 0.0, 2, 1.0), ready, last, task, *decisions) == [

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from skyward.errors import SpecError
 from skyward.scaling import (
-    POLICIES,
     Binpack,
     Capability,
     Counts,
@@ -22,9 +21,9 @@ from skyward.scaling import (
     Pressure,
     Snapshot,
     Vanilla,
-    find_policy,
-    floor_nodes,
 )
+from skyward.scaling.bundles import floor_nodes
+from skyward.scaling.registry import POLICIES, find_policy
 from skyward.scaling.snapshot import NodeStage
 from skyward.values.needs import NOTHING, Needs
 

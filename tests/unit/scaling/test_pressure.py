@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.scaling import Counts, Demand, Group, NodeLoad, Pressure, Snapshot, desired_nodes
-from skyward.scaling.pressure import Outcome
+from skyward.scaling import Counts, Demand, Group, NodeLoad, Pressure, Snapshot
+from skyward.scaling.pressure import Outcome, desired_nodes
 from skyward.values.needs import Needs
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward import Spec, accelerators
-from skyward.values.needs import NOTHING, Needs, held
+from skyward.values.needs import NOTHING, Needs, describe_resources
 
 pytestmark = pytest.mark.unit
 
@@ -50,8 +50,8 @@ def test_empty_needs_are_false_and_fit_every_node() -> None:
 def test_needs_and_resources_in_sentences() -> None:
     assert str(Needs({"GPU": 1, "CPU": 0.5}, {"gpu"})) == "0.5 CPU and 1 GPU and capability 'gpu'"
     assert str(NOTHING) == "a slot"
-    assert held({"GPU": 1, "CPU": 4}, {"t4", "gpu"}) == "4 CPU, 1 GPU and capabilities 'gpu', 't4'"
-    assert held({}, ()) == "no resources"
+    assert describe_resources({"GPU": 1, "CPU": 4}, {"t4", "gpu"}) == "4 CPU, 1 GPU and capabilities 'gpu', 't4'"
+    assert describe_resources({}, ()) == "no resources"
 
 
 @given(AMOUNTS, NAMES)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ipywidgets.widgets import widget as ipywidgets  # type: ignore[import-untyped]
 
-from skyward.pool.shown import Shown
+from skyward import Compute
 from skyward.specs import Nodes
 from skyward_jupyter import view
 from skyward_jupyter.view import widget as widgets
@@ -23,17 +23,19 @@ pytestmark = pytest.mark.unit
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-class ShownPool(Shown, FakePool):
+class ShownPool(FakePool):
     """A pool that can be displayed."""
+
+    _ipython_display_: Any = Compute._ipython_display_
+    _repr_mimebundle_: Any = Compute._repr_mimebundle_
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name)
         self.name = name
 
     def close(self) -> None:
-        super().close()
         self.changed(state="closed", nodes=())
-        self._was_closed()
+        super().close()
 
 
 class Notebook:

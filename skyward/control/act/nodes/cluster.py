@@ -15,7 +15,17 @@ from skyward.process import background
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.wire.collections.lost import Loss, Name, name_of, reads
 from skyward.wire.collections.requests import Request
-from skyward.wire.protocol.messages import Clustered, Fetched, Join, Keep, Kept, Leave, Losses, LossReported, Peered
+from skyward.wire.protocol.messages import (
+    Clustered,
+    CollectionsFilled,
+    Fetched,
+    Join,
+    Keep,
+    Leave,
+    Losses,
+    LossReported,
+    Peered,
+)
 
 if TYPE_CHECKING:
     from skyward.control.act.nodes.node import Node
@@ -119,12 +129,12 @@ class ClusterManager:
         members = tuple(self._members.values())
         node.tell(Join(self._pool, node.instance.address, members, mine.cert, mine.key, mine.ca, self._lost))
 
-    def handle(self, node: "Node", event: Clustered | Kept | LossReported | Peered | Fetched) -> None:
+    def handle(self, node: "Node", event: Clustered | CollectionsFilled | LossReported | Peered | Fetched) -> None:
         """Handle an event of a node about its membership, collections or blobs."""
         match event:
             case Clustered():
                 self._on_membership(node, event)
-            case Kept(names):
+            case CollectionsFilled(names):
                 self._contents.write(names)
             case LossReported(kind, name):
                 if self._contents.tell((kind, name)) is not None:

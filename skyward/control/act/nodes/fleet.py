@@ -15,7 +15,16 @@ from skyward.control.decide.messages import MachineMessage
 from skyward.control.decide.tasks.messages import Dropped, Overdue, Stored
 from skyward.errors import ProvisioningError
 from skyward.process.background_tasks import BackgroundTasks
-from skyward.wire.protocol.messages import Clustered, Event, Fetched, Kept, LossReported, NodeReport, Peered, Topology
+from skyward.wire.protocol.messages import (
+    Clustered,
+    CollectionsFilled,
+    Event,
+    Fetched,
+    LossReported,
+    NodeReport,
+    Peered,
+    Topology,
+)
 
 if TYPE_CHECKING:
     from skyward.providers.protocol import Instance
@@ -202,7 +211,7 @@ class Fleet:
     def _on_event(self, node: Node, event: Event) -> None:
         if isinstance(event, NodeReport):
             self._reported(node, event)
-        elif not isinstance(event, Clustered | Kept | LossReported | Peered | Fetched):
+        elif not isinstance(event, Clustered | CollectionsFilled | LossReported | Peered | Fetched):
             self._route(node, event)
         elif self.clustering is not None:
             self.clustering.handle(node, event)

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from skyward.control.act.tasks.streams import RemoteIterator, StreamBuffer
+from skyward.control.act.tasks.streams import RemoteIterator, Stream, StreamBuffer
 from skyward.control.act.tasks.task import TaskFuture, Work
 from skyward.control.observe.costs import cost_of
 from skyward.errors import OperatorError
@@ -59,6 +59,10 @@ class TaskOutcome:
         is_over: True if it has ended.
         value: its return value, or the state it left when it was stopped; None for neither.
         is_lost: True if it was stopped or failed, and left no state.
+
+    Example:
+        >>> run = pool.start(train(10), on="all")
+        >>> [outcome.node for outcome in run.remains() if not outcome.is_over]
     """
 
     node: int | None
@@ -73,6 +77,10 @@ class Run[T]:
     Attributes:
         future: its result; for a broadcast the list of results by rank; for a generator function the return value, at
             the end of the stream.
+
+    Example:
+        >>> run = pool.start(train(10))
+        >>> run.future.result(), run.state, run.cost
     """
 
     def __init__(self, future: TaskFuture[T], works: Callable[[], Sequence[Work]], stream: StreamBuffer | None) -> None:
@@ -85,7 +93,7 @@ class Run[T]:
         """True for a generator function, whose elements `items()` yields."""
         return self._stream is not None
 
-    def items(self) -> RemoteIterator:
+    def items(self) -> Stream[Any]:
         """Return an iterator over the elements of a generator function. Closing or dropping it stops the generator.
 
         Raises:

@@ -73,7 +73,7 @@ def _settle(
     if outcome in ("cancelled", "timeout") and isinstance(arrived, EncodedResult) and arrived.payload.data:
         work.left = arrived
     if outcome == "cancelled":
-        work.future.end_cancelled(f"{work.code.name}() was cancelled{work.unwanted or _where(work)}.")
+        work.future.end_cancelled(f"was cancelled{work.unwanted or _where(work)}.", subject=f"{work.code.name}()")
     else:
         work.future.set_exception(_error(work, outcome, reason, arrived))
     if work.stream is not None:
@@ -86,7 +86,7 @@ def _error(
     reason: str,
     arrived: EncodedResult | RemoteResult | None,
 ) -> BaseException:
-    name = work.code.name
+    name = f"{work.code.name}()"
     match outcome:
         case BaseException():
             return outcome
@@ -94,31 +94,35 @@ def _error(
             return work.broken
         case "timeout" if work.group_limit is not None:
             return TaskTimeoutError(
-                f"{name}() was stopped{_where(work)}, because its group ran past its timeout of {work.group_limit:g} s."
-                " Give the group more time with .with_timeout()."
+                f"was stopped{_where(work)}, because its group ran past its timeout of {work.group_limit:g} s.",
+                subject=name,
+                fix="Give the group more time with .with_timeout().",
             )
         case "timeout":
             return TaskTimeoutError(
-                f"{name}() ran past its timeout of {work.timeout:g} s{_where(work)} and was stopped there. "
-                "Give it more with timeout=, or .with_timeout()."
+                f"ran past its timeout of {work.timeout:g} s{_where(work)} and was stopped there.",
+                subject=name,
+                fix="Give it more with timeout=, or .with_timeout().",
             )
         case "lost":
             times = len(work.nodes)
             tried = "" if times == 1 else f", the last of {times} attempts"
-            return NodeLostError(f"{name}() did not finish: {reason}{tried}.")
+            return NodeLostError(f"did not finish: {reason}{tried}.", subject=name)
         case "unkept":
             names = joined(handle.name for handle in work.kept)
             return KeptLostError(
-                f"{name}() uses {names}, which was lost with its node: {reason}. Run what made it again."
+                f"uses {names}, which was lost with its node: {reason}.",
+                subject=name,
+                fix="Rerun the code that made it.",
             )
         case "infeasible":
-            return NoGroupFitsError(f"{name}() asks for {reason}.")
+            return NoGroupFitsError(f"{name} asks for {reason}.")
         case "stuck":
-            return SlotsHeldError(f"{name}() can never start: {reason}.")
+            return SlotsHeldError(f"{name} can never start: {reason}.")
         case "abandoned":
             return NodeStartError(reason)
         case "unfunded":
-            return BudgetExhaustedError(f"{name}() did not run: {reason}.")
+            return BudgetExhaustedError(f"did not run: {reason}.", subject=name)
         case _:
             failure = arrived.decode() if isinstance(arrived, EncodedResult) else None
             if isinstance(failure, Failure):
@@ -127,7 +131,7 @@ def _error(
                 except BaseException:  # raised by the exception's class: it must not end the loop
                     error = failure.as_remote_error()
                 return _with_attempts(error, work)
-            return TaskCancelledError(f"{name}() ended without a result{_where(work)}.")
+            return TaskCancelledError(f"ended without a result{_where(work)}.", subject=name)
 
 
 def _with_attempts(error: BaseException, work: Work) -> BaseException:

@@ -128,7 +128,7 @@ class TaskFuture[T](Future[T]):
         self._error: BaseException | None = None
         self._stop: Callable[[], None] | None = None
         self._is_running: Callable[[], bool] | None = None
-        self._cancelled_why = ""
+        self._cancelled_why = self._cancelled_subject = ""
         self._is_ending = False
         self._lent = self._asked = False
         self.name = "a task"
@@ -148,9 +148,9 @@ class TaskFuture[T](Future[T]):
         is_running = self._is_running
         return not self.done() and is_running is not None and is_running()
 
-    def end_cancelled(self, why: str) -> None:
-        """End as cancelled, once the work has stopped."""
-        self._cancelled_why = why
+    def end_cancelled(self, why: str, subject: str = "") -> None:
+        """End as cancelled, once the work has stopped; `why` and `subject` as for `TaskCancelledError`."""
+        self._cancelled_why, self._cancelled_subject = why, subject
         self._forget()
         self.members = None
         if super().cancel():
@@ -196,11 +196,14 @@ class TaskFuture[T](Future[T]):
         except CancelledError as error:
             if isinstance(error, TaskCancelledError):
                 raise
-            raise TaskCancelledError(self._cancelled_why) from None
+            raise self._cancelled_error() from None
         except BaseException:
             self = None  # type: ignore[assignment]  # as below
             raise
         return self._give(arrived)
+
+    def _cancelled_error(self) -> TaskCancelledError:
+        return TaskCancelledError(self._cancelled_why, subject=self._cancelled_subject)
 
     def _wait(self, deadline: float | None) -> None:
         """Wait until the work has ended.
@@ -223,7 +226,7 @@ class TaskFuture[T](Future[T]):
             wait([self], stopping.GRACE)
         if not self.done():
             return f"{self.name} was asked to stop, and has not confirmed it yet"
-        return self._cancelled_why.rstrip(".") if self.cancelled() else "the work had ended"
+        return str(self._cancelled_error()).rstrip(".") if self.cancelled() else "the work had ended"
 
     def _give(self, arrived: object, *, own: bool = False) -> T:
         """Return the value of a result, or raise the error of decoding it. `own`: no other task takes the result."""

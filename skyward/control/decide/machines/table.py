@@ -120,7 +120,7 @@ class MachineTable:
         self._seat(machine, now)
 
     def _seat(self, machine: Machine, now: float) -> None:
-        life = self._lives.setdefault(machine.rank, Lifecycle(f"node {machine.rank}", NODE, "idle"))
+        life = self._lives.setdefault(machine.rank, Lifecycle(f"node {machine.rank}", NODE, "vacant"))
         life.move("waiting", now)
         self.assignments[machine.rank] = RankAssignment(life, machine)
 
@@ -129,7 +129,7 @@ class MachineTable:
         seat = self.assignments.get(machine.rank)
         if seat is None or seat.machine is not machine:
             return False
-        seat.life.move("idle", now, why)
+        seat.life.move("vacant", now, why)
         del self.assignments[machine.rank]
         return True
 

@@ -54,7 +54,7 @@ from skyward.control.decide.tasks.queue import WaitingTasks
 from skyward.control.decide.tasks.slots import NodeSlots, SlotTable
 from skyward.control.decide.tasks.state import BroadcastState, TaskState
 from skyward.scaling.snapshot import Demand, Group
-from skyward.values.needs import NOTHING, Needs, held
+from skyward.values.needs import NOTHING, Needs, describe_resources
 
 __all__ = ["TaskManager"]
 
@@ -199,7 +199,9 @@ class TaskManager:
         """Return why no node could ever hold `needs`; empty if one could."""
         if not needs or not self.groups or any(group.max and group.can_hold(needs) for group in self.groups):
             return ""
-        have = "; ".join(f"{group.name!r} has {held(group.resources, group.capabilities)}" for group in self.groups)
+        have = "; ".join(
+            f"{group.name!r} has {describe_resources(group.resources, group.capabilities)}" for group in self.groups
+        )
         return f"{needs}, which no node of this pool can ever have: {have}"
 
     # Transitions.

@@ -11,7 +11,7 @@ from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.errors import CollectionLostError, CollectionUnavailableError
 from skyward.link import collections
 from skyward.wire.collections.requests import Request
-from skyward.wire.protocol.messages import Clustered, Command, Join, Kept, Leave, Losses, LossReported
+from skyward.wire.protocol.messages import Clustered, CollectionsFilled, Command, Join, Leave, Losses, LossReported
 
 pytestmark = pytest.mark.unit
 
@@ -293,7 +293,7 @@ def test_client_enters_the_new_cluster_after_all_members_were_lost(made: list[Cl
         clustering, (only,) = cluster_of(1)
         await certified(clustering)
         assert await clustering._perform(REQUEST) == "answer"
-        clustering.handle(only, Kept((("counter", "c"), ("queue", "q"))))
+        clustering.handle(only, CollectionsFilled((("counter", "c"), ("queue", "q"))))
         notes: list[str] = []
         clustering._note = notes.append
         clustering.remove(only)

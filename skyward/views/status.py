@@ -1,0 +1,67 @@
+"""Statuses of pools, nodes and tasks as every view shows them, and the word, icon and tone of each.
+
+The panel has the same table, generated into `labextension/src/protocol.ts`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+__all__ = [
+    *("NODE_STATUSES", "POOL_STATUSES", "TASK_STATUSES", "Label", "NodeStatus", "PoolStatus", "Tone"),
+    "node_label",
+]
+
+type Tone = Literal["good", "busy", "bad", "quiet"]
+
+type PoolStatus = Literal["new", "starting", "ready", "failing", "budget_reached", "stopping", "closed"]
+"""Of a pool: `new` before it is opened; `failing` and `budget_reached` are ready, but get no further nodes."""
+
+type NodeStatus = Literal["queued", "requested", "starting", "idle", "keeping", "busy", "draining", "stopping"]
+"""Of a node: `idle` and `keeping` have no tasks, and `keeping` has values for later ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Label of a status: an icon and a word, never colour alone."""
+
+    word: str
+    icon: str
+    tone: Tone
+
+
+POOL_STATUSES: Final[Mapping[PoolStatus, Label]] = {
+    "new": Label("not open", "○", "quiet"),
+    "starting": Label("starting", "◔", "busy"),
+    "ready": Label("ready", "●", "good"),
+    "failing": Label("failing", "▲", "bad"),
+    "budget_reached": Label("budget reached", "◒", "bad"),
+    "stopping": Label("stopping", "◌", "busy"),
+    "closed": Label("closed", "○", "quiet"),
+}
+
+NODE_STATUSES: Final[Mapping[NodeStatus, Label]] = {
+    "queued": Label("queued", "◌", "quiet"),
+    "requested": Label("requested", "◌", "quiet"),
+    "starting": Label("starting", "◔", "busy"),
+    "idle": Label("idle", "○", "quiet"),
+    "keeping": Label("keeps", "◆", "quiet"),
+    "busy": Label("busy", "●", "good"),
+    "draining": Label("draining", "◒", "busy"),
+    "stopping": Label("stopping", "◌", "quiet"),
+}
+
+TASK_STATUSES: Final[Mapping[Literal["queued", "running", "done", "failed", "cancelled"], Label]] = {
+    "queued": Label("queued", "◌", "quiet"),
+    "running": Label("running", "▶", "good"),
+    "done": Label("done", "✓", "quiet"),
+    "failed": Label("failed", "✗", "bad"),
+    "cancelled": Label("cancelled", "⊘", "quiet"),
+}
+"""A task's status is its state."""
+
+
+def node_label(status: NodeStatus, phase: str) -> Label:
+    """Return the label of a node: of its status or, while it is starting, of the phase of its start."""
+    label = NODE_STATUSES[status]
+    return replace(label, word=phase) if status == "starting" else label
