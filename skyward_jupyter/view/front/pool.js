@@ -27,6 +27,42 @@ function round(value) {
   return Math.round(value * 10) / 10;
 }
 
+// src/protocol.ts
+var VERSION = 5;
+var VIEW_TARGET = "skyward.view";
+var KEPT = {
+  decisions: 200,
+  points: 450,
+  output: 200
+};
+var POOL_STATUSES = {
+  new: { word: "not open", icon: "○", tone: "quiet" },
+  starting: { word: "starting", icon: "◔", tone: "busy" },
+  ready: { word: "ready", icon: "●", tone: "good" },
+  failing: { word: "failing", icon: "▲", tone: "bad" },
+  budget_reached: { word: "budget reached", icon: "◒", tone: "bad" },
+  stopping: { word: "stopping", icon: "◌", tone: "busy" },
+  closed: { word: "closed", icon: "○", tone: "quiet" }
+};
+var NODE_STATUSES = {
+  queued: { word: "queued", icon: "◌", tone: "quiet" },
+  requested: { word: "requested", icon: "◌", tone: "quiet" },
+  starting: { word: "starting", icon: "◔", tone: "busy" },
+  idle: { word: "idle", icon: "○", tone: "quiet" },
+  keeping: { word: "keeps", icon: "◆", tone: "quiet" },
+  busy: { word: "busy", icon: "●", tone: "good" },
+  draining: { word: "draining", icon: "◒", tone: "busy" },
+  stopping: { word: "stopping", icon: "◌", tone: "quiet" }
+};
+
+// src/model/equivalent.ts
+function run(command, args) {
+  return { kind: "run", command, arguments: args };
+}
+function bounds(min, max) {
+  return min === max ? `${min}` : `${min}:${max}`;
+}
+
 // src/model/format.ts
 function money(usd) {
   if (usd > 0 && usd < 5e-5) {
@@ -73,34 +109,6 @@ function nodesInOrder(nodes, filter = "") {
 function decisionsInOrder(rows) {
   return [...rows].sort((a, b) => b.number - a.number);
 }
-
-// src/protocol.ts
-var VERSION = 5;
-var VIEW_TARGET = "skyward.view";
-var KEPT = {
-  decisions: 200,
-  points: 450,
-  output: 200
-};
-var POOL_STATUSES = {
-  new: { word: "not open", icon: "○", tone: "quiet" },
-  starting: { word: "starting", icon: "◔", tone: "busy" },
-  ready: { word: "ready", icon: "●", tone: "good" },
-  failing: { word: "failing", icon: "▲", tone: "bad" },
-  budget_reached: { word: "budget reached", icon: "◒", tone: "bad" },
-  stopping: { word: "stopping", icon: "◌", tone: "busy" },
-  closed: { word: "closed", icon: "○", tone: "quiet" }
-};
-var NODE_STATUSES = {
-  queued: { word: "queued", icon: "◌", tone: "quiet" },
-  requested: { word: "requested", icon: "◌", tone: "quiet" },
-  starting: { word: "starting", icon: "◔", tone: "busy" },
-  idle: { word: "idle", icon: "○", tone: "quiet" },
-  keeping: { word: "keeps", icon: "◆", tone: "quiet" },
-  busy: { word: "busy", icon: "●", tone: "good" },
-  draining: { word: "draining", icon: "◒", tone: "busy" },
-  stopping: { word: "stopping", icon: "◌", tone: "quiet" }
-};
 
 // src/model/states.ts
 function poolState(pool, trans) {
@@ -494,10 +502,10 @@ var PoolView = class {
     this._svg.append(...this._paths);
     const counted = COUNTS.map((what, i) => make("span", `count-${what}`, [this._counts[i], ` ${what}`]));
     const captions = LINES.map((line, i) => make("span", `key-${line}`, [`${line} `, this._legend[i]]));
-    const bounds = make("span", "bounds", ["nodes ", this._least, " to ", this._most]);
+    const bounds2 = make("span", "bounds", ["nodes ", this._least, " to ", this._most]);
     const figure = make("figure", "chart", [this._svg, make("figcaption", "", captions)]);
     this._root.append(
-      make("header", "header", [this._name, this._state, this._where, bounds, this._stop]),
+      make("header", "header", [this._name, this._state, this._where, bounds2, this._stop]),
       make("div", "facts", [
         make("span", "money", [this._rate, this._spent, this._left]),
         make("span", "counts", counted)
@@ -611,7 +619,7 @@ var PoolView = class {
     const changedMin = min !== pool.min;
     const least = changedMin ? min : Math.min(min, max);
     const most = Math.max(1, changedMin ? Math.max(min, max) : max);
-    const request = { kind: "scale", pool: pool.name, min: least, max: most };
+    const request = run("scale", { pool: pool.name, nodes: bounds(least, most) });
     this._kernel.command(request, `Scaling to ${least} to ${most} nodes.`);
   }
   _askToStop() {
@@ -619,7 +627,7 @@ var PoolView = class {
     if (!pool) {
       return;
     }
-    const request = { kind: "stop-pool", pool: pool.name };
+    const request = run("down", { pool: pool.name });
     const left = pool.running + pool.queued;
     if (left === 0) {
       this._kernel.command(request, "Terminating the machines.");
