@@ -24,8 +24,10 @@ test: check ## everything: check, then the tests of every tier, then the noteboo
 check: setup ## lint, format, types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/pyright
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync types-mypy types-pyright
+
+types-%:
+	$(BIN)/$*
 
 unit: setup ## tests of one process
 	$(BIN)/python -m pytest tests/unit

@@ -22,7 +22,7 @@ MODULES = (
     "streams",
     "imports",
     "cell",
-    "noticing",
+    "change_detection",
     "keep",
     "pools",
     "mixed",

@@ -18,7 +18,7 @@ from skyward.control.act.tasks.task import TaskFuture, Work
 from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.origin import Origin
 from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
-from skyward.simulator.runner import Runner
+from skyward.simulator.runner import Simulation
 from skyward.simulator.scenario import Scenario, one_group
 from skyward.simulator.workload import Distribution, Task
 from skyward.views.projection import project
@@ -46,7 +46,7 @@ class Pool:
         lengths = (BOOT + 2.0 * SECONDS + (n % 800) / 8.0 for n in range(TASKS))
         work = tuple(Task(0.0, seconds) for seconds in lengths)
         groups = one_group(NODES, NODES, SLOTS, PRICE)
-        self._runner = Runner(Scenario(work, groups, boot=Distribution(BOOT)))
+        self._runner = Simulation(Scenario(work, groups, boot=Distribution(BOOT)))
         self._runner.start()
         self._runner.advance(2 * BOOT)
         cell = Origin(7, "cell", "train(lr)")

@@ -14,9 +14,34 @@ export default tseslint.config(
     rules: {
       // Lumino connects a signal to a method and its object: `signal.connect(this._onChange, this)`.
       '@typescript-eslint/unbound-method': 'off',
+      '@typescript-eslint/consistent-type-assertions': ['error', { assertionStyle: 'never' }],
       eqeqeq: ['error', 'always', { null: 'ignore' }],
       '@typescript-eslint/no-floating-promises': 'error'
     }
+  },
+  {
+    // What the panel and the widget share knows neither of them, nor JupyterLab: see CONTRIBUTING.md.
+    files: ['src/model/**', 'src/components/**', 'src/widget/**'],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        { patterns: ['@jupyterlab/*', '@lumino/*', '**/panel/*', '**/plugins/*', '**/tokens', '**/kernel/link'] }
+      ]
+    }
+  },
+  {
+    files: ['src/model/**'],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        { patterns: ['react', '@*/*', '**/components/*', '**/kernel/*', '**/panel/*', '**/plugins/*', '**/widget/*'] }
+      ]
+    }
+  },
+  {
+    files: ['test/**'],
+    // Tests write only the fields of a row that matter.
+    rules: { '@typescript-eslint/consistent-type-assertions': 'off' }
   },
   {
     files: ['*.mjs', '*.mts', '*.js', 'style/*.js'],

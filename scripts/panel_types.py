@@ -16,14 +16,25 @@ from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get
 
 from skyward.commands.command import Choice, Command, Form
 from skyward.commands.messages import Json, json_type, sent_forms
-from skyward.views.rows import KEPT, ROWS
+from skyward.views.rows import KEPT, LOGS, ROWS
 from skyward.views.status import NODE_STATUSES, POOL_STATUSES, TASK_STATUSES, Label
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.panel import protocol
 
 PATH = Path(__file__).parents[1] / "labextension" / "src" / "protocol.ts"
 
-_PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null", object: "unknown"}
+_PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null"}
+
+_TABLES = """\
+export type TableName = keyof RowTypes;
+
+/** Rows by table and key; a message may leave out tables. */
+export type Tables = { [T in TableName]?: { [key: string]: RowTypes[T] } };
+
+/** Keys of rows, by table. */
+export type Keys = { [T in TableName]?: string[] };
+"""
+"""The aliases of `protocol` with the row type of each table."""
 
 
 def typescript() -> str:
@@ -32,18 +43,22 @@ def typescript() -> str:
     tables = "".join(f"  {table}: {kind.__name__};\n" for table, kind in ROWS.items())
     kept = "".join(f"  {table}: {most},\n" for table, most in KEPT.items())
     parts = [
-        "// Made by scripts/panel_types.py from skyward_kernel/protocol.py and skyward/views: change those.\n",
+        "// Made by scripts/panel_types.py from skyward_kernel and skyward/views: change those.\n",
         f"export const VERSION = {protocol.VERSION};\n"
         f"export const STATE_COMM = '{protocol.STATE_COMM}';\n"
         f"export const COMMAND_TARGET = '{protocol.COMMAND_TARGET}';\n"
         f"export const VIEW_TARGET = '{protocol.VIEW_TARGET}';\n",
         "/** Rows that are kept of what only ever grows, for each pool. */\n"
-        f"export const KEPT: {{ [table: string]: number }} = {{\n{kept.rstrip().rstrip(',')}\n}};\n",
+        f"export const KEPT = {{\n{kept.rstrip().rstrip(',')}\n}} as const;\n\n"
+        f"export const LOGS = [{', '.join(map(repr, LOGS))}] as const;\n",
         _labels(),
-        *(_interface(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES)),
-        *(_interface(kind) for kind in protocol.REQUESTS if kind is not protocol.Run),
-        f"/** The rows of each table. */\nexport interface Tables {{\n{tables}}}\n",
+        *(_alias(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES)),
+        *(_alias(kind) for kind in protocol.REQUESTS if kind is not protocol.Run),
+        f"/** The type of the rows of each table. */\nexport type RowTypes = {{\n{tables}}};\n\n"
+        f"export const TABLES = [\n  {_names(ROWS)}\n] as const;\n",
+        _TABLES,
         _union("Message", protocol.MESSAGES),
+        f"export const MESSAGE_KINDS = [{', '.join(map(_kind, protocol.MESSAGES))}] as const;\n",
         *_commands(),
         _union("Request", protocol.REQUESTS),
     ]
@@ -54,7 +69,7 @@ _ARGUMENT: Mapping[Json, str] = {
     "text": "string",
     "number": "number",
     "true": "true",
-    "texts": "readonly string[]",
+    "texts": "string[]",
     "options": "{ [flag: string]: string }",
 }
 
@@ -65,8 +80,7 @@ def _commands() -> list[str]:
     run = [each for each in offered if sent_forms(each)]
     arguments = "".join(f"  {each.name}: {_forms(each, each.forms)};\n" for each in offered)
     sent = "".join(
-        f"  | {{ kind: 'run'; id: string; command: '{each.name}'; arguments: {_forms(each, sent_forms(each))} }}\n"
-        for each in run
+        f"  | {{ kind: 'run'; command: '{each.name}'; arguments: {_forms(each, sent_forms(each))} }}\n" for each in run
     )
     return [
         "/** The arguments of each command of `%sky` that the panel, the widget or the palette offers. */\n"
@@ -75,16 +89,14 @@ def _commands() -> list[str]:
         "export type CommandLine = {\n"
         "  [C in keyof CommandArguments]: { command: C; arguments: CommandArguments[C] };\n"
         "}[keyof CommandArguments];\n",
-        f"/** {_doc(protocol.Run)} */\nexport type Run =\n{sent.rstrip()};\n",
+        f"/** A request to run a command, without its id. */\nexport type RunRequest =\n{sent.rstrip()};\n",
+        f"/** {_doc(protocol.Run)} */\nexport type Run = RunRequest & {{ id: string }};\n",
         "/** The line of a command: its positional arguments, in order, and the flags of the others. */\n"
         "export const COMMAND_WORDS: {\n"
         "  [C in keyof CommandArguments]: { words: string[]; flags: { [name: string]: string } };\n} "
         f"= {_literal({each.name: _line(each) for each in offered})};\n",
-        "/** An entry of the command palette. `isLine`: its line is inserted into the notebook. */\n"
-        "export interface PaletteEntry {\n  command: keyof CommandArguments;\n  arguments: string[];\n"
-        "  name: string;\n  label: string;\n  question: string;\n"
-        f"  choice: {_type(Choice.__value__)};\n  isLine: boolean;\n}}\n",
-        f"export const PALETTE: PaletteEntry[] = {_literal(list(_entries(offered)))};\n",
+        _PALETTE_TYPES.format(choice=_type(Choice.__value__)),
+        "export const PALETTE: PaletteEntry[] = [\n" + ",\n".join(_entries(offered)) + "\n];\n",
     ]
 
 
@@ -103,19 +115,50 @@ def _line(command: Command) -> dict[str, object]:
     return {"words": [each.name for each in command.arguments], "flags": options}
 
 
-def _entries(commands: Iterable[Command]) -> Iterator[dict[str, object]]:
+_PALETTE_TYPES = """\
+/** The arguments that the user chooses in the dialogs of the palette; those of other choices are empty. */
+export interface Chosen {{
+  pool: string;
+  pools: string[];
+  nodes: string;
+  node: number;
+  task: number;
+  cell: number;
+}}
+
+/** An entry of the command palette. It runs a command, or inserts its line into the notebook. */
+export interface PaletteEntry {{
+  name: string;
+  label: string;
+  question: string;
+  choice: {choice};
+  arguments: string[];
+  run?: (chosen: Chosen) => RunRequest;
+  line?: (chosen: Chosen) => CommandLine;
+}}
+"""
+
+_CONSTANTS: Mapping[Json, str] = {"true": "true", "options": "{}"}
+"""Arguments that are not chosen in a dialog."""
+
+
+def _entries(commands: Iterable[Command]) -> Iterator[str]:
     for command in commands:
         for form in command.forms:
-            if form.entry:
-                yield {
-                    "command": command.name,
-                    "arguments": list(form.arguments),
-                    "name": form.entry,
-                    "label": form.label,
-                    "question": form.question,
-                    "choice": form.choice,
-                    "isLine": form.is_line,
-                }
+            if not form.entry:
+                continue
+            texts = {"name": form.entry, "label": form.label, "question": form.question, "choice": form.choice}
+            values = {name: _CONSTANTS.get(json_type(command, name), f"chosen.{name}") for name in form.arguments}
+            given = f"{{ {', '.join(f'{name}: {value}' for name, value in values.items())} }}"
+            kind = "" if form.is_line else "kind: 'run', "
+            parameter = "chosen" if "chosen." in given else "()"
+            lines = [
+                *(f"    {name}: '{text}'" for name, text in texts.items()),
+                f"    arguments: [{', '.join(map(repr, form.arguments))}]",
+                f"    {'line' if form.is_line else 'run'}: {parameter} => "
+                f"({{ {kind}command: '{command.name}', arguments: {given} }})",
+            ]
+            yield "  {\n" + ",\n".join(lines) + "\n  }"
 
 
 def _literal(value: object) -> str:
@@ -128,7 +171,7 @@ def _doc(kind: type) -> str:
 
 def _labels() -> str:
     """Return the labels of all statuses."""
-    parts = [_interface(Label)]
+    parts = [_alias(Label)]
     for name, of, labels in (
         ("POOL_STATUSES", "PoolRow['status']", POOL_STATUSES),
         ("NODE_STATUSES", "NodeRow['status']", NODE_STATUSES),
@@ -142,10 +185,19 @@ def _labels() -> str:
     return "\n".join(parts)
 
 
-def _interface(kind: type) -> str:
+def _names(names: Iterable[str]) -> str:
+    return ",\n  ".join(map(repr, names))
+
+
+def _alias(kind: type) -> str:
     hints = get_type_hints(kind)
     lines = "".join(f"  {each.name}: {_type(hints[each.name])};\n" for each in fields(kind))
-    return f"/** {_doc(kind)} */\nexport interface {kind.__name__} {{\n{lines}}}\n"
+    # An alias, unlike an interface, is assignable to the JSON types of Lumino.
+    return f"/** {_doc(kind)} */\nexport type {kind.__name__} = {{\n{lines}}};\n"
+
+
+def _kind(message: type) -> str:
+    return repr(next(each.default for each in fields(message) if each.name == "kind"))
 
 
 def _union(name: str, kinds: tuple[type, ...]) -> str:
@@ -156,7 +208,7 @@ def _type(hint: Any) -> str:
     if hint in _PLAIN:
         return _PLAIN[hint]
     if isinstance(hint, TypeAliasType):
-        return _type(hint.__value__)
+        return hint.__name__ if hint in (protocol.Tables, protocol.Keys) else _type(hint.__value__)
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         return " | ".join(f"'{value}'" for value in inner)

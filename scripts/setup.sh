@@ -16,13 +16,13 @@ cache=$here/.cache
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "setup: $*"; exit 1; }
 
-venv=.venv lock=requirements.lock wanted='3.13 3.12 3.14' find_only=
+venv=.venv lock=requirements.lock wanted='3.13 3.12 3.14' only_print=
 while [ $# -gt 0 ]; do
   case $1 in
     --venv) venv=$2; shift 2 ;;
     --lock) lock=$2; shift 2 ;;
     --python) wanted=$2; shift 2 ;;
-    --find) wanted=$2 find_only=yes; shift 2 ;;
+    --find) wanted=$2 only_print=yes; shift 2 ;;
     *) fail "unknown option $1." ;;
   esac
 done
@@ -50,7 +50,7 @@ candidates() {
 }
 
 find_python() {
-  if [ -n "${SKYWARD_PYTHON:-}" ] && [ -z "$find_only" ]; then
+  if [ -n "${SKYWARD_PYTHON:-}" ] && [ -z "$only_print" ]; then
     usable "$SKYWARD_PYTHON" any || fail "SKYWARD_PYTHON=$SKYWARD_PYTHON is not CPython 3.12 or newer."
     return
   fi
@@ -60,7 +60,7 @@ find_python() {
   done
 }
 
-if [ -n "$find_only" ]; then
+if [ -n "$only_print" ]; then
   find_python
   exit 0
 fi

@@ -257,7 +257,16 @@ class InputLostError(TaskError):
 
 
 class NodeLostError(TaskError):
-    """The node that ran the task died, more often than ``retry_on_interruption`` allows."""
+    """The node that ran the task died, more often than ``retry_on_interruption`` allows.
+
+    Attributes:
+        cause: what the pool received last, with its number in the decisions and histories of the pool, such as
+            ``#412: machine 7 of node 3 lost: connection closed``; empty if unknown.
+    """
+
+    def __init__(self, message: str = "", cause: str = "", *, subject: str = "", fix: str = "") -> None:
+        super().__init__(message, subject=subject, fix=fix)
+        self.cause = cause
 
 
 class KeptLostError(TaskError, LookupError):

@@ -1,4 +1,4 @@
-"""Rules of the code base: rooms and their allowed imports, sizes of files and folders, first words of docstrings.
+"""Rules of the code base: rooms, allowed imports, sizes of files and folders, test folders, first words of docstrings.
 
 Run as a script, it prints a report on the repository:
 
@@ -9,9 +9,11 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +25,12 @@ PACKAGES: Mapping[str, Path] = {
     "skyward_providers": ROOT / "providers" / "skyward_providers",
 }
 
+FOLDERS = (*PACKAGES.values(), *(ROOT / name for name in ("tests", "benchmarks", "scripts", "labextension/src")))
+"""Folders of all code that is written by hand."""
+
+TEST_FOLDERS = {"jupyter": "skyward_jupyter", "kernel": "skyward_kernel"}
+"""Folders of `tests/unit` for packages beside the library; every other one has the name of a room of the library."""
+
 MOST_FILES = 16
 """Modules of a folder, besides its `__init__`, above which it has more than one idea."""
 
@@ -32,7 +40,18 @@ LONG = 600
 BANNED_OPENINGS = ("What", "Whether", "Who", "Whose", "How", "Where", "When", "Why", "Which", "Twice")
 """First words of docstrings that are neither an imperative nor a noun phrase."""
 
+BANNED_NAMES = frozenset(
+    {
+        *("Answering", "Arrivals", "Boots", "CarryOut", "Floor", "Fund", "Harvest", "Heard", "Hearing", "Holdings"),
+        *("Holds", "KeptValue", "MachineBook", "Opener", "Place", "Roll", "Seat", "SentCell", "Shown", "Spread"),
+        *("Spreading", "Tape", "TroubleView", "blame", "brisk", "broke", "heard", "here", "to_the_end", "unfit"),
+    }
+)
+"""Names that were replaced by the field's terms (`docs/glossary.md`): of modules, classes, functions and fields."""
+
 _EXCUSED = re.compile(r"#.*\bcircular: \w+")
+_DOC_COMMENT = re.compile(r"/\*\*[\s*]*(.+?)(?:\*/|$)", re.MULTILINE)
+"""A doc comment of TypeScript, with its first line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +83,23 @@ class Import:
 
 
 @cache
+def code_files() -> tuple[Path, ...]:
+    """Return the files of all code, in Python and TypeScript."""
+    kinds = {".py", ".ts", ".tsx"}
+    return tuple(sorted(path for folder in FOLDERS for path in folder.rglob("*.*") if path.suffix in kinds))
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text()
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(_text(path))
+
+
+@cache
 def modules() -> Mapping[str, Path]:
     """Return every module of the product, by its dotted name."""
     found: dict[str, Path] = {}
@@ -77,9 +113,8 @@ def modules() -> Mapping[str, Path]:
 @cache
 def imports_of(module: str) -> tuple[Import, ...]:
     """Return every import of a module, including those in functions, for type checkers, and by name in strings."""
-    source = modules()[module].read_text()
-    lines = source.splitlines()
-    return tuple(_imports_in(ast.parse(source), module, lines))
+    path = modules()[module]
+    return tuple(_imports_in(_tree(path), module, _text(path).splitlines()))
 
 
 def all_imports(package: str) -> Iterator[Import]:
@@ -173,8 +208,8 @@ def forbidden_imports() -> list[str]:
     return found
 
 
-def circles() -> list[tuple[str, ...]]:
-    """Return groups of modules that import one another, directly or indirectly."""
+def circular_imports() -> list[str]:
+    """Return the imports of one circle, if there are any."""
     graph = {
         module: {
             target
@@ -184,57 +219,71 @@ def circles() -> list[tuple[str, ...]]:
         for module in modules()
         if module != "skyward"  # the package loads each name on first access
     }
-    return sorted(tuple(sorted(each)) for each in _components(graph) if len(each) > 1)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        imported_first = error.args[1]
+        return [f"{module} imports {imported}" for imported, module in pairwise(imported_first)]
+    return []
 
 
-def _components(graph: Mapping[str, Iterable[str]]) -> Iterator[list[str]]:
-    """Yield Tarjan's strongly connected components, without recursion over long paths."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    for root in graph:
-        if root in index:
+def docstrings() -> Iterator[tuple[Path, int, str]]:
+    """Yield every docstring and doc comment, and every string below the name it documents: (file, line, text)."""
+    for path in code_files():
+        if path.suffix != ".py":
+            for found in _DOC_COMMENT.finditer(_text(path)):
+                yield path, _text(path).count("\n", 0, found.start(1)) + 1, found[1]
             continue
-        work = [(root, iter(graph[root]))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        while work:
-            node, rest = work[-1]
-            following = next((each for each in rest if each in graph), None)
-            if following is None:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    at = stack.index(node)
-                    yield stack[at:]
-                    del stack[at:]
-            elif following not in index:
-                index[following] = low[following] = len(index)
-                stack.append(following)
-                work.append((following, iter(graph[following])))
-            elif following in stack:
-                low[node] = min(low[node], index[following])
+        for statement in _statements(_tree(path)):
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield path, statement.lineno, text
 
 
-def docstrings() -> Iterator[tuple[str, int, str]]:
-    """Yield every docstring, and every string below the name it documents: (file, line, text)."""
-    folders = (*PACKAGES.values(), ROOT / "tests", ROOT / "benchmarks", ROOT / "scripts")
-    for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            for statement in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
-                match statement:
-                    case ast.Expr(value=ast.Constant(value=str(text))):
-                        yield str(path.relative_to(ROOT)), statement.lineno, text
+def _statements(block: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements of a block and of the blocks in it; expressions are not visited, which takes longer."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for statement in getattr(block, part, ()):
+            yield statement
+            yield from _statements(statement)
 
 
 def banned_openings() -> list[str]:
     """Return docstrings that open with a word which begins a clause."""
     return [
-        f"{file}:{line}: {text.splitlines()[0]}"
-        for file, line, text in docstrings()
-        if text.split(maxsplit=1)[0].rstrip(",") in BANNED_OPENINGS
+        f"{path.relative_to(ROOT)}:{line}: {text.strip().splitlines()[0]}"
+        for path, line, text in docstrings()
+        if re.match(rf"\s*({'|'.join(BANNED_OPENINGS)})\b", text)
     ]
+
+
+def banned_names() -> list[str]:
+    """Return definitions of modules, classes, functions and fields with a banned name."""
+    found = [f"module {module}" for module in modules() if module.rpartition(".")[2] in BANNED_NAMES]
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    pass
+                case ast.AnnAssign(target=ast.Name(id=name)) | ast.TypeAlias(name=ast.Name(id=name)):
+                    pass
+                case _:
+                    continue
+            if name in BANNED_NAMES:
+                found.append(f"{module}, line {node.lineno}: {name}")
+    return found
+
+
+def misplaced_test_folders() -> list[str]:
+    """Return folders of `tests/unit` that mirror no folder of a package."""
+    unit = ROOT / "tests" / "unit"
+    wrong = []
+    for folder in sorted({path.parent for path in unit.rglob("test_*.py")} - {unit}):
+        first, *rest = folder.relative_to(unit).parts
+        mirrored = ".".join((TEST_FOLDERS.get(first, f"skyward.{first}"), *rest))
+        if mirrored not in modules():
+            wrong.append(f"{folder.relative_to(ROOT)}: there is no {mirrored}")
+    return wrong
 
 
 def crowded_rooms() -> list[str]:
@@ -244,8 +293,19 @@ def crowded_rooms() -> list[str]:
 
 def longest_files(count: int = 15) -> list[tuple[int, str]]:
     """Return the longest files, with their lines."""
-    lengths = [(len(path.read_text().splitlines()), str(path.relative_to(ROOT))) for path in modules().values()]
+    lengths = [(len(_text(path).splitlines()), str(path.relative_to(ROOT))) for path in code_files()]
     return sorted(lengths, reverse=True)[:count]
+
+
+RULES: Mapping[str, Callable[[], list[str]]] = {
+    "no crowded rooms": crowded_rooms,
+    "no imports that CONTRIBUTING.md does not allow": forbidden_imports,
+    "no circular imports": circular_imports,
+    "no test folders that mirror no room": misplaced_test_folders,
+    "no docstrings that open with a banned word": banned_openings,
+    "no names that the field's terms have replaced": banned_names,
+}
+"""Each rule, and the function that returns its violations."""
 
 
 def main() -> int:
@@ -256,18 +316,14 @@ def main() -> int:
     print("Files of each room:")
     for room, count in sorted(rooms().items()):
         print(f"  {count:4}  {room}")
-    broken = False
-    for title, found in (
-        ("Crowded rooms", crowded_rooms()),
-        ("Imports that CONTRIBUTING.md does not allow", forbidden_imports()),
-        ("Circles", [" <-> ".join(circle) for circle in circles()]),
-        ("Docstrings that open with a banned word", banned_openings()),
-    ):
-        print(f"{title}: {len(found)}")
-        for each in found[:20]:
+    broken = 0
+    for rule, find_violations in RULES.items():
+        found = find_violations()
+        print(f"Rule: {rule}. Violations: {len(found)}")
+        for each in found:
             print(f"  {each}")
-        broken = broken or bool(found)
-    return int(broken)
+        broken += len(found)
+    return int(broken > 0)
 
 
 if __name__ == "__main__":

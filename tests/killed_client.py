@@ -1,4 +1,7 @@
-"""A client that is killed at a point while it opens a pool. The points are its calls to the outside."""
+"""Clients that are killed: once their script has run, or at a point while they open a pool.
+
+The points are the calls of a client to the outside.
+"""
 
 import os
 import signal
@@ -10,9 +13,15 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["count_points", "has_ended", "kill_at"]
+__all__ = ["count_points", "has_ended", "kill_at", "kill_when_up"]
 
 ROOT = str(Path(__file__).parents[1])
+
+UP = r"""
+import time
+print("\nup\n", end="", flush=True)  # in one piece, as a line of its own, whatever the tasks have printed
+time.sleep(1000)
+"""
 
 SCRIPT = """
 import os, sys
@@ -35,6 +44,17 @@ with sky.Compute({options}, name="doomed"):
     if not at:
         print(points, flush=True)
 """
+
+
+def kill_when_up(script: str) -> None:
+    """Run the script of a client, and kill the client after the last line."""
+    command = [sys.executable, "-c", script + UP]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment({})) as client:
+        try:
+            assert client.stdout is not None
+            assert "up\n" in client.stdout, "the client exited before it was up; see its output"
+        finally:
+            client.kill()
 
 
 def count_points(options: str, env: Mapping[str, str]) -> int:

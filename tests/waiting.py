@@ -1,12 +1,16 @@
 """Waiting for a condition, never for a number of seconds."""
 
 import asyncio
+import os
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
-__all__ = ["PATIENCE", "wait_for", "wait_for_async"]
+__all__ = ["PATIENCE", "interrupt_when", "wait_for", "wait_for_async"]
 
 PATIENCE = 60.0
 """Seconds that a condition has to come true, on a machine that is busy with other tests."""
@@ -31,3 +35,19 @@ async def wait_for_async(condition: Callable[[], object], what: str, within: flo
                 await asyncio.sleep(_EVERY)
     except TimeoutError:
         pytest.fail(f"waited {within:g} s for {what}")
+
+
+@contextmanager
+def interrupt_when(condition: Callable[[], object], what: str) -> Iterator[None]:
+    """Interrupt this process, as CTRL-C does, when a condition holds; wait at the end until that has happened."""
+
+    def interrupt() -> None:
+        wait_for(condition, what)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()

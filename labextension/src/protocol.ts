@@ -1,4 +1,4 @@
-// Made by scripts/panel_types.py from skyward_kernel/protocol.py and skyward/views: change those.
+// Made by scripts/panel_types.py from skyward_kernel and skyward/views: change those.
 
 export const VERSION = 5;
 export const STATE_COMM = 'skyward.state';
@@ -6,18 +6,20 @@ export const COMMAND_TARGET = 'skyward.command';
 export const VIEW_TARGET = 'skyward.view';
 
 /** Rows that are kept of what only ever grows, for each pool. */
-export const KEPT: { [table: string]: number } = {
+export const KEPT = {
   decisions: 200,
   points: 450,
   output: 200
-};
+} as const;
+
+export const LOGS = ['decisions', 'points', 'output'] as const;
 
 /** Label of a status: an icon and a word, never colour alone. */
-export interface Label {
+export type Label = {
   word: string;
   icon: string;
   tone: 'good' | 'busy' | 'bad' | 'quiet';
-}
+};
 
 export const POOL_STATUSES: { [status in PoolRow['status']]: Label } = {
   new: { word: 'not open', icon: '○', tone: 'quiet' },
@@ -49,7 +51,7 @@ export const TASK_STATUSES: { [status in TaskRow['state']]: Label } = {
 };
 
 /** A pool: its lifecycle `state`, and its `status` in views. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then. `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done. */
-export interface PoolRow {
+export type PoolRow = {
   name: string;
   state: 'new' | 'requesting' | 'provisioning' | 'ready' | 'stopping' | 'closed';
   status: 'new' | 'starting' | 'ready' | 'failing' | 'budget_reached' | 'stopping' | 'closed';
@@ -72,10 +74,10 @@ export interface PoolRow {
   accelerators: string;
   lease: number;
   budget_exhausted: boolean;
-}
+};
 
 /** A node, by the number of its machine: its lifecycle `state`, and its `status` in views. `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. */
-export interface NodeRow {
+export type NodeRow = {
   pool: string;
   machine: number;
   rank: number;
@@ -93,10 +95,10 @@ export interface NodeRow {
   usual: number | null;
   terminal_access: '' | 'here' | 'ssh' | 'exec';
   kept: string[];
-}
+};
 
 /** A node that failed to start, by its rank: the phase, the reason, and the last lines that it printed. Unless `gave_up`, the start is retried at `retry_at`, or is being retried now if that is None: attempt number `attempt` of `attempts` (0: unlimited). */
-export interface StartupFailureRow {
+export type StartupFailureRow = {
   pool: string;
   rank: number;
   group: string;
@@ -108,10 +110,10 @@ export interface StartupFailureRow {
   attempts: number;
   retry_at: number | null;
   gave_up: boolean;
-}
+};
 
 /** Utilization of a node, from 0 to 1; None, or no row at all, if unknown. `memory_bytes`, `gpu_bytes`: used memory of the node and of its GPUs, rounded. `memory_total`: bytes. */
-export interface GaugeRow {
+export type GaugeRow = {
   pool: string;
   machine: number;
   cpu: number | null;
@@ -121,10 +123,10 @@ export interface GaugeRow {
   gpu_bytes: number | null;
   memory_bytes: number | null;
   memory_total: number | null;
-}
+};
 
 /** A task. `title`: its function, or the first line of its cell. `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is true if the cell ran in a previous kernel. `cost`: USD, 0 until the task has ended. */
-export interface TaskRow {
+export type TaskRow = {
   pool: string;
   number: number;
   title: string;
@@ -141,10 +143,10 @@ export interface TaskRow {
   cell_id: string;
   code: string;
   former: boolean;
-}
+};
 
 /** A scaling decision, with its inputs. */
-export interface DecisionRow {
+export type DecisionRow = {
   pool: string;
   number: number;
   at: number;
@@ -164,10 +166,10 @@ export interface DecisionRow {
   idle_for: number;
   spent: number;
   per_hour: number;
-}
+};
 
 /** A point of the chart: the pool at one time. */
-export interface PointRow {
+export type PointRow = {
   pool: string;
   number: number;
   at: number;
@@ -175,20 +177,20 @@ export interface PointRow {
   running: number;
   desired: number;
   current: number;
-}
+};
 
 /** A piece of the output of a node; `task` is 0 for the node itself. */
-export interface OutputRow {
+export type OutputRow = {
   pool: string;
   number: number;
   node: number;
   task: number;
   stream: 'stdout' | 'stderr';
   text: string;
-}
+};
 
 /** Cost of the tasks of a cell in a pool so far, USD. `tasks`: number of its tasks, without the queued ones. `former`: true if the cell ran in a previous kernel. */
-export interface CellRow {
+export type CellRow = {
   pool: string;
   cell: number;
   cell_id: string;
@@ -196,10 +198,10 @@ export interface CellRow {
   former: boolean;
   tasks: number;
   cost: number;
-}
+};
 
 /** An orphaned pool, by its id. Its nodes terminate by themselves at `ends_at`, or once their tasks are done. `attachable`: it has nodes that can be attached to. */
-export interface OrphanRow {
+export type OrphanRow = {
   id: string;
   name: string;
   host: string;
@@ -209,54 +211,54 @@ export interface OrphanRow {
   seen_at: number;
   ends_at: number;
   attachable: boolean;
-}
+};
 
 /** An option of `%sky up`, for the form of a new pool. */
-export interface FormField {
+export type FormField = {
   flag: string;
   metavar: string;
   help: string;
   choices: string[];
   takes: string;
-}
+};
 
 /** A matching offer and its price, USD per hour. */
-export interface OfferView {
+export type OfferView = {
   place: string;
   per_hour: number;
-}
+};
 
 /** All rows. `session` is unique to the kernel process. */
-export interface Snapshot {
+export type Snapshot = {
   session: string;
   seq: number;
-  tables: { [key: string]: { [key: string]: { [key: string]: unknown } } };
+  tables: Tables;
   form: FormField[];
   version: number;
   kind: 'snapshot';
-}
+};
 
 /** Changes since message `seq - 1`: new and changed rows, and keys of removed rows. */
-export interface Delta {
+export type Delta = {
   session: string;
   seq: number;
-  tables: { [key: string]: { [key: string]: { [key: string]: unknown } } };
-  gone: { [key: string]: string[] };
+  tables: Tables;
+  gone: Keys;
   version: number;
   kind: 'delta';
-}
+};
 
 /** Reply to a request: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user. */
-export interface Answer {
+export type Answer = {
   id: string;
   state: 'heard' | 'done' | 'refused';
   text: string;
   version: number;
   kind: 'answer';
-}
+};
 
 /** Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference. */
-export interface Price {
+export type Price = {
   id: string;
   min: number;
   max: number;
@@ -265,75 +267,75 @@ export interface Price {
   offers: OfferView[];
   version: number;
   kind: 'price';
-}
+};
 
 /** Reply to `AskShell`: the folder of the terminal, and the command line to run in it; either may be empty. */
-export interface Shell {
+export type Shell = {
   id: string;
   folder: string;
   line: string;
   version: number;
   kind: 'shell';
-}
+};
 
 /** Reply to `AskOutput`: the latest output. */
-export interface Printed {
+export type Printed = {
   id: string;
   rows: OutputRow[];
   version: number;
   kind: 'printed';
-}
+};
 
 /** Reply to `AskStartLog`: the startup log of a node; `over` if the node is not starting any more. */
-export interface StartLog {
+export type StartLog = {
   id: string;
   text: string;
   over: boolean;
   version: number;
   kind: 'start-log';
-}
+};
 
 /** Send a snapshot. */
-export interface Refresh {
+export type Refresh = {
   id: string;
   kind: 'refresh';
-}
+};
 
 /** Estimate the cost of a new pool with these options; nothing is started. Answered with `Price`. */
-export interface AskPrice {
+export type AskPrice = {
   id: string;
   name: string;
   options: { [key: string]: string };
   kind: 'ask-price';
-}
+};
 
 /** Request the command that opens a terminal on a node. Answered with `Shell`. */
-export interface AskShell {
+export type AskShell = {
   id: string;
   pool: string;
   node: number;
   kind: 'ask-shell';
-}
+};
 
 /** Request the latest output of a node or a task; None for any. Answered with `Printed`. */
-export interface AskOutput {
+export type AskOutput = {
   id: string;
   pool: string;
   node: number | null;
   task: number | null;
   kind: 'ask-output';
-}
+};
 
 /** Request the logs of the last starts of a node: `%sky logs NAME NODE`. Answered with `StartLog`. */
-export interface AskStartLog {
+export type AskStartLog = {
   id: string;
   pool: string;
   node: number;
   kind: 'ask-start-log';
-}
+};
 
-/** The rows of each table. */
-export interface Tables {
+/** The type of the rows of each table. */
+export type RowTypes = {
   pools: PoolRow;
   nodes: NodeRow;
   startup_failures: StartupFailureRow;
@@ -344,7 +346,28 @@ export interface Tables {
   output: OutputRow;
   cells: CellRow;
   orphans: OrphanRow;
-}
+};
+
+export const TABLES = [
+  'pools',
+  'nodes',
+  'startup_failures',
+  'gauges',
+  'tasks',
+  'decisions',
+  'points',
+  'output',
+  'cells',
+  'orphans'
+] as const;
+
+export type TableName = keyof RowTypes;
+
+/** Rows by table and key; a message may leave out tables. */
+export type Tables = { [T in TableName]?: { [key: string]: RowTypes[T] } };
+
+/** Keys of rows, by table. */
+export type Keys = { [T in TableName]?: string[] };
 
 export type Message =
   | Snapshot
@@ -355,6 +378,8 @@ export type Message =
   | Printed
   | StartLog;
 
+export const MESSAGE_KINDS = ['snapshot', 'delta', 'answer', 'price', 'shell', 'printed', 'start-log'] as const;
+
 /** The arguments of each command of `%sky` that the panel, the widget or the palette offers. */
 export interface CommandArguments {
   up: { pool: string; options: { [flag: string]: string } };
@@ -363,7 +388,7 @@ export interface CommandArguments {
   decisions: { pool: string };
   scale: { pool: string; nodes: string };
   attach: { pool: string };
-  reap: { pools: readonly string[] };
+  reap: { pools: string[] };
   kept: Record<string, never>;
   drain: { pool: string; node: number };
   logs: { pool: string; node: number };
@@ -378,15 +403,18 @@ export type CommandLine = {
   [C in keyof CommandArguments]: { command: C; arguments: CommandArguments[C] };
 }[keyof CommandArguments];
 
+/** A request to run a command, without its id. */
+export type RunRequest =
+  | { kind: 'run'; command: 'up'; arguments: { pool: string; options: { [flag: string]: string } } }
+  | { kind: 'run'; command: 'down'; arguments: { pool: string } | { every: true } }
+  | { kind: 'run'; command: 'scale'; arguments: { pool: string; nodes: string } }
+  | { kind: 'run'; command: 'attach'; arguments: { pool: string } }
+  | { kind: 'run'; command: 'reap'; arguments: { pools: string[] } }
+  | { kind: 'run'; command: 'drain'; arguments: { pool: string; node: number } }
+  | { kind: 'run'; command: 'cancel'; arguments: { pool: string; task: number } | { cell: number } };
+
 /** Run a command of `%sky` with these arguments: see `skyward_kernel.commands.registry`. */
-export type Run =
-  | { kind: 'run'; id: string; command: 'up'; arguments: { pool: string; options: { [flag: string]: string } } }
-  | { kind: 'run'; id: string; command: 'down'; arguments: { pool: string } | { every: true } }
-  | { kind: 'run'; id: string; command: 'scale'; arguments: { pool: string; nodes: string } }
-  | { kind: 'run'; id: string; command: 'attach'; arguments: { pool: string } }
-  | { kind: 'run'; id: string; command: 'reap'; arguments: { pools: readonly string[] } }
-  | { kind: 'run'; id: string; command: 'drain'; arguments: { pool: string; node: number } }
-  | { kind: 'run'; id: string; command: 'cancel'; arguments: { pool: string; task: number } | { cell: number } };
+export type Run = RunRequest & { id: string };
 
 /** The line of a command: its positional arguments, in order, and the flags of the others. */
 export const COMMAND_WORDS: {
@@ -491,194 +519,155 @@ export const COMMAND_WORDS: {
   }
 };
 
-/** An entry of the command palette. `isLine`: its line is inserted into the notebook. */
+/** The arguments that the user chooses in the dialogs of the palette; those of other choices are empty. */
+export interface Chosen {
+  pool: string;
+  pools: string[];
+  nodes: string;
+  node: number;
+  task: number;
+  cell: number;
+}
+
+/** An entry of the command palette. It runs a command, or inserts its line into the notebook. */
 export interface PaletteEntry {
-  command: keyof CommandArguments;
-  arguments: string[];
   name: string;
   label: string;
   question: string;
   choice: '' | 'pool' | 'node' | 'active node' | 'task' | 'cell' | 'orphan';
-  isLine: boolean;
+  arguments: string[];
+  run?: (chosen: Chosen) => RunRequest;
+  line?: (chosen: Chosen) => CommandLine;
 }
 
 export const PALETTE: PaletteEntry[] = [
   {
-    "command": "up",
-    "arguments": [
-      "pool",
-      "options"
-    ],
-    "name": "new-pool",
-    "label": "New Pool…",
-    "question": "",
-    "choice": "",
-    "isLine": false
+    name: 'new-pool',
+    label: 'New Pool…',
+    question: '',
+    choice: '',
+    arguments: ['pool', 'options'],
+    run: chosen => ({ kind: 'run', command: 'up', arguments: { pool: chosen.pool, options: {} } })
   },
   {
-    "command": "down",
-    "arguments": [
-      "pool"
-    ],
-    "name": "stop-pool",
-    "label": "Stop a Pool…",
-    "question": "Stop which pool?",
-    "choice": "pool",
-    "isLine": false
+    name: 'stop-pool',
+    label: 'Stop a Pool…',
+    question: 'Stop which pool?',
+    choice: 'pool',
+    arguments: ['pool'],
+    run: chosen => ({ kind: 'run', command: 'down', arguments: { pool: chosen.pool } })
   },
   {
-    "command": "down",
-    "arguments": [
-      "every"
-    ],
-    "name": "stop-all",
-    "label": "Stop All Pools of This Notebook",
-    "question": "",
-    "choice": "",
-    "isLine": false
+    name: 'stop-all',
+    label: 'Stop All Pools of This Notebook',
+    question: '',
+    choice: '',
+    arguments: ['every'],
+    run: () => ({ kind: 'run', command: 'down', arguments: { every: true } })
   },
   {
-    "command": "status",
-    "arguments": [
-      "pool"
-    ],
-    "name": "insert-status",
-    "label": "Insert %sky status…",
-    "question": "Show the status of which pool?",
-    "choice": "pool",
-    "isLine": true
+    name: 'insert-status',
+    label: 'Insert %sky status…',
+    question: 'Show the status of which pool?',
+    choice: 'pool',
+    arguments: ['pool'],
+    line: chosen => ({ command: 'status', arguments: { pool: chosen.pool } })
   },
   {
-    "command": "decisions",
-    "arguments": [
-      "pool"
-    ],
-    "name": "insert-decisions",
-    "label": "Insert %sky decisions…",
-    "question": "Show the scaling decisions of which pool?",
-    "choice": "pool",
-    "isLine": true
+    name: 'insert-decisions',
+    label: 'Insert %sky decisions…',
+    question: 'Show the scaling decisions of which pool?',
+    choice: 'pool',
+    arguments: ['pool'],
+    line: chosen => ({ command: 'decisions', arguments: { pool: chosen.pool } })
   },
   {
-    "command": "scale",
-    "arguments": [
-      "pool",
-      "nodes"
-    ],
-    "name": "scale-pool",
-    "label": "Scale a Pool…",
-    "question": "Scale which pool?",
-    "choice": "pool",
-    "isLine": false
+    name: 'scale-pool',
+    label: 'Scale a Pool…',
+    question: 'Scale which pool?',
+    choice: 'pool',
+    arguments: ['pool', 'nodes'],
+    run: chosen => ({ kind: 'run', command: 'scale', arguments: { pool: chosen.pool, nodes: chosen.nodes } })
   },
   {
-    "command": "attach",
-    "arguments": [
-      "pool"
-    ],
-    "name": "attach",
-    "label": "Reattach a Pool…",
-    "question": "Reattach which pool?",
-    "choice": "orphan",
-    "isLine": false
+    name: 'attach',
+    label: 'Reattach a Pool…',
+    question: 'Reattach which pool?',
+    choice: 'orphan',
+    arguments: ['pool'],
+    run: chosen => ({ kind: 'run', command: 'attach', arguments: { pool: chosen.pool } })
   },
   {
-    "command": "reap",
-    "arguments": [
-      "pools"
-    ],
-    "name": "reap",
-    "label": "Stop an Orphaned Pool…",
-    "question": "Stop which pool?",
-    "choice": "orphan",
-    "isLine": false
+    name: 'reap',
+    label: 'Stop an Orphaned Pool…',
+    question: 'Stop which pool?',
+    choice: 'orphan',
+    arguments: ['pools'],
+    run: chosen => ({ kind: 'run', command: 'reap', arguments: { pools: chosen.pools } })
   },
   {
-    "command": "kept",
-    "arguments": [],
-    "name": "insert-kept",
-    "label": "Insert %sky kept",
-    "question": "",
-    "choice": "",
-    "isLine": true
+    name: 'insert-kept',
+    label: 'Insert %sky kept',
+    question: '',
+    choice: '',
+    arguments: [],
+    line: () => ({ command: 'kept', arguments: {  } })
   },
   {
-    "command": "drain",
-    "arguments": [
-      "pool",
-      "node"
-    ],
-    "name": "drain-node",
-    "label": "Drain a Node…",
-    "question": "Drain which node?",
-    "choice": "active node",
-    "isLine": false
+    name: 'drain-node',
+    label: 'Drain a Node…',
+    question: 'Drain which node?',
+    choice: 'active node',
+    arguments: ['pool', 'node'],
+    run: chosen => ({ kind: 'run', command: 'drain', arguments: { pool: chosen.pool, node: chosen.node } })
   },
   {
-    "command": "logs",
-    "arguments": [
-      "pool",
-      "node"
-    ],
-    "name": "show-log",
-    "label": "Show the Startup Log of a Node…",
-    "question": "Show the startup log of which node?",
-    "choice": "node",
-    "isLine": true
+    name: 'show-log',
+    label: 'Show the Startup Log of a Node…',
+    question: 'Show the startup log of which node?',
+    choice: 'node',
+    arguments: ['pool', 'node'],
+    line: chosen => ({ command: 'logs', arguments: { pool: chosen.pool, node: chosen.node } })
   },
   {
-    "command": "tasks",
-    "arguments": [
-      "pool"
-    ],
-    "name": "insert-tasks",
-    "label": "Insert %sky tasks…",
-    "question": "Show the tasks of which pool?",
-    "choice": "pool",
-    "isLine": true
+    name: 'insert-tasks',
+    label: 'Insert %sky tasks…',
+    question: 'Show the tasks of which pool?',
+    choice: 'pool',
+    arguments: ['pool'],
+    line: chosen => ({ command: 'tasks', arguments: { pool: chosen.pool } })
   },
   {
-    "command": "cancel",
-    "arguments": [
-      "pool",
-      "task"
-    ],
-    "name": "cancel-task",
-    "label": "Stop a Task…",
-    "question": "Stop which task?",
-    "choice": "task",
-    "isLine": false
+    name: 'cancel-task',
+    label: 'Stop a Task…',
+    question: 'Stop which task?',
+    choice: 'task',
+    arguments: ['pool', 'task'],
+    run: chosen => ({ kind: 'run', command: 'cancel', arguments: { pool: chosen.pool, task: chosen.task } })
   },
   {
-    "command": "cancel",
-    "arguments": [
-      "cell"
-    ],
-    "name": "cancel-cell",
-    "label": "Stop All Tasks of a Cell…",
-    "question": "Stop the tasks of which cell?",
-    "choice": "cell",
-    "isLine": false
+    name: 'cancel-cell',
+    label: 'Stop All Tasks of a Cell…',
+    question: 'Stop the tasks of which cell?',
+    choice: 'cell',
+    arguments: ['cell'],
+    run: chosen => ({ kind: 'run', command: 'cancel', arguments: { cell: chosen.cell } })
   },
   {
-    "command": "config",
-    "arguments": [
-      "pool"
-    ],
-    "name": "insert-config",
-    "label": "Insert %sky config…",
-    "question": "Show the settings of which pool?",
-    "choice": "pool",
-    "isLine": true
+    name: 'insert-config',
+    label: 'Insert %sky config…',
+    question: 'Show the settings of which pool?',
+    choice: 'pool',
+    arguments: ['pool'],
+    line: chosen => ({ command: 'config', arguments: { pool: chosen.pool } })
   },
   {
-    "command": "help",
-    "arguments": [],
-    "name": "insert-help",
-    "label": "Insert %sky help",
-    "question": "",
-    "choice": "",
-    "isLine": true
+    name: 'insert-help',
+    label: 'Insert %sky help',
+    question: '',
+    choice: '',
+    arguments: [],
+    line: () => ({ command: 'help', arguments: {  } })
   }
 ];
 

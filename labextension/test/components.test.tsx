@@ -3,8 +3,9 @@ import { cleanup, fireEvent, render, screen } from '@testing-library/react';
 import * as React from 'react';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
-import { IconButton, Section, State } from '../src/view/parts';
-import { closeIcon } from './ui-components';
+import { IconButton } from '../src/components/button';
+import { Section } from '../src/components/section';
+import { State } from '../src/components/state';
 
 afterEach(() => {
   cleanup();
@@ -51,9 +52,7 @@ describe('a state', () => {
 describe('an icon button', () => {
   it('names its action, and shows the equivalent command in its tooltip', () => {
     const clicked = vi.fn();
-    render(
-      <IconButton icon={closeIcon as never} title="Cancel task 5" same="%sky cancel --task 5" onClick={clicked} />
-    );
+    render(<IconButton icon="✕" title="Cancel task 5" equivalent="%sky cancel --task 5" onClick={clicked} />);
     const button = screen.getByRole('button', { name: 'Cancel task 5' });
     expect(button.title).toBe('Cancel task 5\n%sky cancel --task 5');
     fireEvent.click(button);
@@ -62,7 +61,7 @@ describe('an icon button', () => {
 
   it('cannot be clicked while it is disabled', () => {
     const clicked = vi.fn();
-    render(<IconButton icon={closeIcon as never} title="Cancel" disabled onClick={clicked} />);
+    render(<IconButton icon="✕" title="Cancel" disabled onClick={clicked} />);
     fireEvent.click(screen.getByRole('button'));
     expect(clicked).not.toHaveBeenCalled();
   });

@@ -2,7 +2,7 @@ import { Kernel } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 import { describe, expect, it } from 'vitest';
 
-import { KernelLink } from '../src/model/link';
+import { KernelLink } from '../src/kernel/link';
 import { STATE_COMM, VERSION } from '../src/protocol';
 
 /** A kernel that the test drives. */

@@ -4,7 +4,7 @@ import cases from './equivalents.json';
 import order from '../../tests/cases/order.json';
 import { retryStatus, progress } from '../src/model/booting';
 import { chart, SPAN } from '../src/model/chart';
-import { equivalent, run, RunRequest } from '../src/model/equivalent';
+import { equivalent, run } from '../src/model/equivalent';
 import { share, spentBy } from '../src/model/format';
 import { nodesInOrder, outputLines, tally, tasksInOrder } from '../src/model/lists';
 import { costBreakdown } from '../src/model/cost';
@@ -12,8 +12,7 @@ import { Rate } from '../src/model/rate';
 import { stableOrder } from '../src/model/order';
 import { budgetDuration, perHour } from '../src/model/price';
 import { nodeState, poolState, taskState } from '../src/model/states';
-import { UNTRANSLATED } from '../src/widget/translation';
-import { visible } from '../src/model/window';
+import { UNTRANSLATED } from '../src/model/translation';
 import {
   CellRow,
   NodeRow,
@@ -24,7 +23,8 @@ import {
   Price,
   TaskRow,
   StartupFailureRow,
-  VERSION
+  VERSION,
+  RunRequest
 } from '../src/protocol';
 
 describe('numbers', () => {
@@ -112,27 +112,6 @@ describe('the cost breakdown of a pool', () => {
   });
 });
 
-describe('a long list', () => {
-  it('draws the visible rows, and a few more', () => {
-    expect(visible(1000, 20, 2000, 200)).toEqual({ first: 96, end: 115, height: 20000, above: 1920 });
-    expect(visible(3, 20, 0, 200)).toEqual({ first: 0, end: 3, height: 60, above: 0 });
-    expect(visible(0, 20, 0, 0)).toEqual({ first: 0, end: 0, height: 0, above: 0 });
-  });
-
-  it('makes room for the open row at any position', () => {
-    for (let open = 0; open < 30; open++) {
-      const whole = visible(30, 20, 0, 10_000, open, 90);
-      expect(whole).toEqual({ first: 0, end: 30, height: 690, above: 0 });
-      for (let top = 0; top <= 490; top += 7) {
-        const seen = visible(30, 20, top, 200, open, 90, 0);
-        expect(seen.above).toBeLessThanOrEqual(top);
-        const below = seen.end * 20 + (open < seen.end ? 90 : 0);
-        expect(below).toBeGreaterThanOrEqual(Math.min(690, top + 200));
-      }
-    }
-  });
-});
-
 describe('the chart', () => {
   const point = (at: number, queued: number): PointRow => ({
     pool: 'p',
@@ -175,10 +154,7 @@ describe('tasks', () => {
   });
 
   it('show their state, and their node while they run', () => {
-    const word = (state: TaskRow['state']) =>
-      taskState({ state, node: 3 } as TaskRow, {
-        __: (text, value) => text.replace('%1', String(value))
-      }).word;
+    const word = (state: TaskRow['state']) => taskState({ state, node: 3 } as TaskRow, UNTRANSLATED).word;
     expect(word('running')).toBe('node 3');
     expect(word('failed')).toBe('failed');
   });
@@ -226,9 +202,6 @@ describe('a node that boots', () => {
 });
 
 describe('a node that failed to start', () => {
-  const words = {
-    __: (text: string, ...values: (string | number)[]) => text.replace(/%(\d)/g, (_, n) => `${values[n - 1]}`)
-  };
   const failed = (other: Partial<StartupFailureRow>) =>
     ({ attempt: 2, attempts: 3, retry_at: null, gave_up: false, ...other }) as StartupFailureRow;
 
@@ -240,7 +213,7 @@ describe('a node that failed to start', () => {
     [{ gave_up: true, attempt: 4 }, 'Gave up after 3 attempts'],
     [{ gave_up: true }, 'Gave up after 1 attempt']
   ])('%j: %s', (row, says) => {
-    expect(retryStatus(failed(row), 1000, words)).toBe(says);
+    expect(retryStatus(failed(row), 1000, UNTRANSLATED)).toBe(says);
   });
 });
 

@@ -4,11 +4,11 @@ import { Store } from '../src/model/store';
 import { Delta, KEPT, Snapshot, VERSION } from '../src/protocol';
 
 function snapshot(seq: number, tables: object, session = 's'): Snapshot {
-  return { kind: 'snapshot', version: VERSION, session, seq, form: [], tables: tables as Snapshot['tables'] };
+  return { kind: 'snapshot', version: VERSION, session, seq, form: [], tables };
 }
 
 function delta(seq: number, tables: object, gone: Delta['gone'] = {}, session = 's'): Delta {
-  return { kind: 'delta', version: VERSION, session, seq, gone, tables: tables as Delta['tables'] };
+  return { kind: 'delta', version: VERSION, session, seq, gone, tables };
 }
 
 const node = (pool: string, rank: number) => ({ [`${pool}/${rank}`]: { pool, rank, machine: rank } });

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from skyward.errors import NoOffersError, ProvisioningError, SpecError
-from skyward.link.adapters.book import SILENCE, GroupRequirements
+from skyward.link.adapters.registry import SILENCE, GroupRequirements
 from skyward.link.adapters.server import AdapterServer
 from skyward.providers.protocol import (
     SETUP_FIELDS,

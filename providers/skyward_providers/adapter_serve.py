@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from skyward.errors import SkywardError, SpecError
-from skyward.link.adapters.book import SILENCE
+from skyward.link.adapters.registry import SILENCE
 from skyward.link.adapters.server import AuthenticationError, MessageStream, dial
 from skyward.offers import SpecOffers, no_offer_fits, rank
 from skyward.providers.protocol import ProviderConfig, acts_on, find_provider
@@ -132,7 +132,7 @@ class _Session:
         self._say = say
         self._lines: MessageStream | None = None
         self._working: set[asyncio.Task[None]] = set()
-        self._heard = 0.0
+        self._last_message_at = 0.0
         self._over = False
 
     async def run(self) -> NoReturn:
@@ -146,7 +146,7 @@ class _Session:
             else:
                 await self._talk(lines)
                 wait = _RETRY
-            if self._groups.has_anything and (self._over or loop.time() > self._heard + self._grace):
+            if self._groups.has_anything and (self._over or loop.time() > self._last_message_at + self._grace):
                 if self._groups.ids:
                     why = "it has released them" if self._over else f"it has been gone for {self._grace:g} s"
                     self._say(f"ending the {len(self._groups.ids)} groups of the controller: {why}")
@@ -157,7 +157,7 @@ class _Session:
     async def _talk(self, lines: MessageStream) -> None:
         """Serve one connection until it ends."""
         loop = asyncio.get_running_loop()
-        self._lines, self._heard, self._over = lines, loop.time(), False
+        self._lines, self._last_message_at, self._over = lines, loop.time(), False
         self._say(f"{self._announcement.adapter_id} is connected to {self._controller[0]}:{self._controller[1]}")
         beating = loop.create_task(self._beat(lines))
         why = "it ended"
@@ -165,7 +165,7 @@ class _Session:
             while True:
                 async with asyncio.timeout(SILENCE):  # a controller echoes every heartbeat
                     message = await lines.read()
-                self._heard = loop.time()
+                self._last_message_at = loop.time()
                 match message:
                     case StartWorkerGroup() | ShutdownWorkerGroup() | UnknownCommand():
                         self._obey(message)

@@ -21,13 +21,14 @@ class Mismatches:
     Args:
         facts: facts of the node's environment.
         where: name of the node in sentences.
-        here: version by normalised name of the packages that are installed here; read from their metadata if None.
+        local_versions: version by normalised name of the packages that are installed here; read from their
+            metadata if None.
     """
 
-    def __init__(self, facts: Facts, where: str = "the node", here: Mapping[str, str] | None = None) -> None:
+    def __init__(self, facts: Facts, where: str = "the node", local_versions: Mapping[str, str] | None = None) -> None:
         self._facts = facts
         self._where = where
-        self._here = here
+        self._local_versions = local_versions
         self._reported: set[str] = set()
 
     def at_join(self) -> list[str]:
@@ -70,8 +71,8 @@ class Mismatches:
             yield f"{self._where} has {name} {theirs} and this process {ours}; {fix} makes them the same."
 
     def _version_here(self, name: str) -> str | None:
-        if self._here is not None:
-            return self._here.get(name)
+        if self._local_versions is not None:
+            return self._local_versions.get(name)
         try:
             return version(name)
         except PackageNotFoundError:

@@ -64,8 +64,8 @@ class Done(Protocol):
 class Executor(Protocol):
     """Interface that runs commands on the node."""
 
-    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Done:
-        """Run a command with `given` as its standard input. `on_line` gets each line of its output, at once.
+    async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Done:
+        """Run a command with `stdin` as its standard input. `on_line` gets each line of its output, at once.
 
         Raises:
             ConnectionError: the connection broke before the command ended. If it has a true attribute `final`, it is
@@ -97,7 +97,7 @@ def worker_environment(plan: Plan, ready: Ready) -> dict[str, str]:
         paths = (f"{ready.directory}/trees/{plan.includes.digest}", variables.get("PYTHONPATH"))
         variables["PYTHONPATH"] = ":".join(filter(None, paths))
         used.append(plan.includes.digest)
-    variables["SKYWARD_USES"] = "\n".join(f"{ready.directory}/used/{name}" for name in used)
+    variables["SKYWARD_LOCKS"] = "\n".join(f"{ready.directory}/used/{name}" for name in used)
     return variables
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from skyward.formatting import duration_text, money_text
-from skyward.simulator.bound import Bound
+from skyward.simulator.bound import CostBound
 from skyward.simulator.measures import Result
 from skyward.views.drawing import table
 
@@ -31,7 +31,7 @@ def duration(seconds: float | None) -> str:
     return "-" if seconds is None else duration_text(seconds)
 
 
-def report(results: Sequence[Result], bound: Bound) -> str:
+def report(results: Sequence[Result], bound: CostBound) -> str:
     """Return the table as text: the policies in the order given, and the bounds."""
     rows = [_row(result, bound) for result in results]
     if bound.no_wait is not None:
@@ -41,7 +41,7 @@ def report(results: Sequence[Result], bound: Bound) -> str:
     return "\n".join([table(_HEAD, rows, right=_HEAD[1:]), *notes])
 
 
-def _row(result: Result, bound: Bound) -> tuple[str, ...]:
+def _row(result: Result, bound: CostBound) -> tuple[str, ...]:
     least = bound.no_wait if bound.no_wait is not None else bound.any_wait
     return (
         result.policy,
@@ -60,7 +60,7 @@ def _row(result: Result, bound: Bound) -> tuple[str, ...]:
     )
 
 
-def _bound_row(name: str, cost: float, bound: Bound, wait: float | None, makespan: float | None) -> tuple[str, ...]:
+def _bound_row(name: str, cost: float, bound: CostBound, wait: float | None, makespan: float | None) -> tuple[str, ...]:
     least = bound.no_wait if bound.no_wait is not None else bound.any_wait
     ratio = f"{cost / least:.2f}x" if least else "-"
     waits = ("-" if wait is None else duration(0.0), duration(wait))

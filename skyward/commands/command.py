@@ -16,7 +16,7 @@ type Arguments = Mapping[str, Any]
 """Values of the arguments and options of a command, by name. Those that were not given are missing."""
 
 type Choice = Literal["", "pool", "node", "active node", "task", "cell", "orphan"]
-"""What the user of the command palette chooses before a command runs: one of these; empty for nothing."""
+"""Choice of the user in the command palette before a command runs; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,7 @@ from skyward.commands.option import Option
 from skyward.commands.parsing import parse_options
 from skyward.errors import SpecError, UsageError
 
-__all__ = ["LONGEST", "Json", "json_type", "read_arguments", "read_option_texts", "sent_forms", "validate_arguments"]
-
-LONGEST: Final = 10_000
-"""Maximum number of characters of a text, and of entries of a list or mapping."""
+__all__ = ["Json", "json_type", "read_arguments", "read_option_texts", "sent_forms"]
 
 OPTIONS: Final = "options"
 """Argument with the collected options: texts of their values, by flag."""
@@ -45,39 +42,6 @@ def _named(command: Command, name: str) -> Argument | Option:
         if argument.name == name:
             return argument
     return next(option for option in command.flags if option.target == name)
-
-
-def validate_arguments(command: Command, given: Mapping[str, object]) -> None:
-    """Check that a message gives the arguments of one form of the command, each of its type.
-
-    Raises:
-        UsageError: it does not.
-    """
-    forms = [set(form.arguments) for form in sent_forms(command)]
-    if not forms:
-        raise UsageError(f"Command {command.name} cannot be sent to the kernel.")
-    if set(given) not in forms:
-        wanted = ", or ".join(", ".join(sorted(form)) for form in forms)
-        raise UsageError(f"Command {command.name} takes the arguments {wanted}.")
-    for name, value in given.items():
-        if not _fits(value, json_type(command, name)):
-            raise UsageError(f"Command {command.name}: invalid value for argument {name!r}.")
-
-
-def _fits(value: object, wanted: Json) -> bool:
-    match wanted, value:
-        case ("text", str()):
-            return len(value) <= LONGEST
-        case ("number", int()):
-            return not isinstance(value, bool) and abs(value) < 2**53
-        case ("true", bool()):
-            return value
-        case ("texts", list()):
-            return len(value) <= LONGEST and all(_fits(each, "text") for each in value)
-        case ("options", Mapping()):
-            pairs = value.items()
-            return len(value) <= LONGEST and all(_fits(each, "text") for pair in pairs for each in pair)
-    return False
 
 
 def read_arguments(command: Command, given: Mapping[str, Any]) -> Arguments:

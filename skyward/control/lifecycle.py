@@ -92,20 +92,30 @@ class Lifecycle[S: str]:
         self.state = start
         self._what = what
         self._table = table
-        self._history: tuple[tuple[float, S, S, str], ...] = ()
+        self._history: tuple[tuple[float, S, S, str, int], ...] = ()
 
-    def move(self, to: S, now: float, why: str = "") -> None:
+    def move(self, to: S, now: float, why: str = "", cause: int = 0) -> None:
         """Change to the state `to`.
+
+        Args:
+            why: reason, for the history.
+            cause: number of the message that the control plane handles (`skyward.control.decide.causes`); 0 for none.
 
         Raises:
             IllegalTransitionError: the table does not allow the transition.
         """
         before = self.state
         if to not in self._table[before]:
-            raise IllegalTransitionError(f"{self._what} cannot go from {before} to {to}", self.history())
-        self._history = (*self._history[1 - _HISTORY :], (now, before, to, why))
+            raise IllegalTransitionError(f"{self._what} cannot go from {before} to {to}{_by(cause)}", self.history())
+        self._history = (*self._history[1 - _HISTORY :], (now, before, to, why, cause))
         self.state = to
 
     def history(self) -> tuple[str, ...]:
         """Return the latest transitions, oldest first."""
-        return tuple(f"{at:.3f} {before} -> {to} {why}".rstrip() for at, before, to, why in self._history)
+        return tuple(
+            f"{at:.3f} {before} -> {to} {why}".rstrip() + _by(cause) for at, before, to, why, cause in self._history
+        )
+
+
+def _by(cause: int) -> str:
+    return f" (#{cause})" if cause else ""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate
 
 from skyward.events.kinds import BaseEvent, TaskEvent
-from skyward.events.stream import WAITING, Buffer
+from skyward.events.stream import WAITING, EventBuffer
 
 __all__ = ["EventBus"]
 
@@ -51,7 +51,7 @@ class EventBus:
         self._of_tasks: deque[_Noted] = deque(maxlen=KEPT)
         self._others: deque[_Noted] = deque(maxlen=KEPT)
         self._listeners: dict[_Listener, tuple[type[BaseEvent], ...]] = {}
-        self._buffers: dict[Buffer, _Listener] = {}
+        self._buffers: dict[EventBuffer, _Listener] = {}
         self._states: dict[object, _State] = {}
         self._at_end: list[Callable[[], object]] = []
         self._lock = threading.RLock()
@@ -112,9 +112,9 @@ class EventBus:
             self._listeners.pop(listener, None)
             self._changed()
 
-    def subscribe(self, *kinds: type[BaseEvent], replay: bool = False, size: int = WAITING) -> Buffer:
+    def subscribe(self, *kinds: type[BaseEvent], replay: bool = False, size: int = WAITING) -> EventBuffer:
         """Return a buffer that gets each event of these kinds; with `replay`, the kept ones first."""
-        buffer = Buffer(size)
+        buffer = EventBuffer(size)
         with self._lock:
             if replay:
                 for number, at, kind, args in heapq.merge(self._of_tasks, self._others, key=lambda noted: noted[0]):
@@ -127,7 +127,7 @@ class EventBus:
                 self.listen(listener, *kinds)
         return buffer
 
-    def unsubscribe(self, buffer: Buffer) -> None:
+    def unsubscribe(self, buffer: EventBuffer) -> None:
         """Unsubscribe `buffer`, and drop its pending events. Idempotent."""
         with self._lock:
             listener = self._buffers.pop(buffer, None)

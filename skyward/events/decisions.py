@@ -49,6 +49,7 @@ class DecisionEvent:
         before, after: desired nodes, by group; equal if the decision was held back.
         reason: explanation with numbers.
         held_back: why it was not applied; empty if it was.
+        cause: the message that led to it, with its number: `#412: machine 7 of node 3 lost: connection closed`.
         times: number of times in a row that it was made.
         number: its number, from 1 on; a repeated decision keeps it.
 
@@ -65,6 +66,7 @@ class DecisionEvent:
     after: Mapping[str, int]
     reason: str
     held_back: str = ""
+    cause: str = ""
     times: int = 1
     number: int = 0
 

@@ -15,7 +15,7 @@ from skyward.values.validation import number
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
-__all__ = ["Buffer", "EventStream"]
+__all__ = ["EventBuffer", "EventStream"]
 
 WAITING = 10_000
 """Events that are buffered for a slow reader."""
@@ -24,7 +24,7 @@ LOOK_EVERY = 1.0
 """Seconds between checks for the end of the program."""
 
 
-class Buffer:
+class EventBuffer:
     """Bounded buffer of events for one reader. Methods may be called from any thread.
 
     Args:
@@ -134,7 +134,7 @@ class EventStream[E: BaseEvent](Iterator[E | EventsDropped], AsyncIterator[E | E
     Ends when the pool is closed. Closing it, leaving its `with` block or deleting it unsubscribes.
     """
 
-    def __init__(self, buffer: Buffer, unsubscribe: Callable[[Buffer], object]) -> None:
+    def __init__(self, buffer: EventBuffer, unsubscribe: Callable[[EventBuffer], object]) -> None:
         self._buffer = buffer
         self._release = weakref.finalize(self, unsubscribe, buffer)
         self._release.atexit = False

@@ -24,8 +24,8 @@ __all__ = [
     "Signature",
     "TooManyFilesError",
     "Versions",
-    "below",
     "is_executable",
+    "list_files",
     "matching",
     "read",
     "signature",
@@ -63,7 +63,7 @@ def is_executable(found: os.stat_result) -> bool:
     return bool(found.st_mode & stat.S_IXUSR)
 
 
-def below(
+def list_files(
     root: str, folder: str, excludes: Excludes, most: float = float("inf"), folders: list[str] | None = None
 ) -> Listing:
     """Return the files in `folder`, which is relative to `root`, by their paths from `root`.
@@ -109,7 +109,7 @@ def matching(root: str, glob: Glob) -> Listing:
     while waiting:
         inside, states = waiting.pop()
         if glob.is_met(states):
-            found |= below(root, inside.rstrip("/") or ".", Excludes())
+            found |= list_files(root, inside.rstrip("/") or ".", Excludes())
             continue
         for entry in _entries(root, inside):
             following = glob.step(states, entry.name)

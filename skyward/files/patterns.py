@@ -12,12 +12,12 @@ __all__ = [
     "TEMPORARY",
     "Excludes",
     "Glob",
-    "aside",
     "is_inside",
     "is_pattern",
     "is_relative",
     "literal",
     "parents",
+    "version_name",
 ]
 
 TEMPORARY = ".skyward-"
@@ -83,7 +83,7 @@ def parents(path: str) -> Iterator[str]:
         yield path
 
 
-def aside(path: str, label: str, number: int = 1) -> str:
+def version_name(path: str, label: str, number: int = 1) -> str:
     """Return the name for another version of a file beside it: "out/a.png" with "node0" becomes "out/a.node0.png"."""
     folder, slash, name = path.rpartition("/")
     stem, suffix = splitext(name)

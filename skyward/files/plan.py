@@ -9,16 +9,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from skyward.files.patterns import aside
+from skyward.files.patterns import version_name
 
-__all__ = ["FilePlacement", "FileVersions", "Landing", "bring", "land", "place", "spread", "sync"]
+__all__ = [
+    "FilePlacement",
+    "FileVersions",
+    "Landing",
+    "decide_fetch",
+    "decide_landing",
+    "decide_placement",
+    "decide_sync",
+    "version_names",
+]
 
 type Version = bytes | None
 type FilePlacement = Literal["keep", "write", "replace", "set aside", "remove"]
 type Landing = Literal["same", "write", "set aside"]
 
 
-def place(here: Version, there: Version, base: Version, taken: Collection[bytes] = ()) -> FilePlacement:
+def decide_placement(here: Version, there: Version, base: Version, taken: Collection[bytes] = ()) -> FilePlacement:
     """Decide about a file that the node should have as it is here (`--file`).
 
     Args:
@@ -35,13 +44,13 @@ def place(here: Version, there: Version, base: Version, taken: Collection[bytes]
     return "write" if there is None or there == base or there in taken else "replace"
 
 
-def sync(
+def decide_sync(
     here: Version, there: Version, base: Version, taken: Collection[bytes] = (), *, is_gone: bool = False
 ) -> FilePlacement:
     """Decide about a file of a synced folder (`--sync`), before the cell runs.
 
     Args:
-        here, there, base, taken: as for `place`.
+        here, there, base, taken: as for `decide_placement`.
         is_gone: True if the file existed here and was deleted since.
 
     Returns:
@@ -59,7 +68,7 @@ def sync(
     return "keep" if here == base else "set aside"
 
 
-def bring(
+def decide_fetch(
     here: Version,
     there: bytes,
     base: Version,
@@ -72,7 +81,7 @@ def bring(
 
     Args:
         here: the version here when the cell was sent.
-        there, base, taken: as for `place`.
+        there, base, taken: as for `decide_placement`.
         is_written: True if the cell wrote it.
         only_written: True if files that the cell did not write stay.
 
@@ -84,7 +93,7 @@ def bring(
     return "replace" if is_written or here is None or here == base else "add"
 
 
-def land(now: Version, then: Version, came: bytes, *, may_replace: bool, is_synced: bool = False) -> Landing:
+def decide_landing(now: Version, then: Version, came: bytes, *, may_replace: bool, is_synced: bool = False) -> Landing:
     """Decide about a file that has arrived in the notebook's folder.
 
     Args:
@@ -126,7 +135,7 @@ class FileVersions:
     is_synced: bool = False
 
 
-def spread(path: str, found: Sequence[FileVersions], labels: Sequence[str]) -> Mapping[int, str]:
+def version_names(path: str, found: Sequence[FileVersions], labels: Sequence[str]) -> Mapping[int, str]:
     """Name the versions of one file that several runs have left.
 
     A single version, or equal versions, keep the name of the file. Otherwise each name includes the label of its run.
@@ -145,7 +154,7 @@ def spread(path: str, found: Sequence[FileVersions], labels: Sequence[str]) -> M
     if len({each.version for each in kept}) == 1:
         return {kept[0].run: path}
     synced = any(each.is_synced for each in kept)
-    return {each.run: aside(path, f"node{each.node}" if synced else labels[each.run]) for each in kept}
+    return {each.run: version_name(path, f"node{each.node}" if synced else labels[each.run]) for each in kept}
 
 
 def _outdates(later: FileVersions, earlier: FileVersions) -> bool:

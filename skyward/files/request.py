@@ -71,7 +71,7 @@ class FilesRequest:
         blobs: their bytes.
         roots: synced folders.
         fetch: patterns of the files to fetch.
-        here: versions, here, of the files of `roots` and of those that match `fetch`.
+        client_versions: versions on the client, of the files of `roots` and of those that match `fetch`.
         taken: by path, versions that were copied from nodes before.
         gone: paths that existed here and were deleted since.
         folders: folders to create.
@@ -84,7 +84,7 @@ class FilesRequest:
     blobs: tuple[Packed, ...] = ()
     roots: tuple[Root, ...] = ()
     fetch: tuple[str, ...] = ()
-    here: Mapping[str, bytes] = field(default_factory=dict)
+    client_versions: Mapping[str, bytes] = field(default_factory=dict)
     taken: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     folders: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS took (
     provider TEXT NOT NULL, image TEXT NOT NULL, phase TEXT NOT NULL, seconds REAL NOT NULL
 ) STRICT;
 """
-_VERSION = 1
+_VERSION = 2
 
 _MOST_TOOK = 5000
 """Maximum number of recorded durations: those of images out of use are dropped as the oldest."""

@@ -16,11 +16,11 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.errors import KeptElsewhereError, KeptLostError, UsageError
 from skyward.formatting import nodes_text, size_text
-from skyward.kept.keep import KeptInfo, current_store, shelf
+from skyward.kept.keep import KeptInfo, current_store, require_store
 
 if TYPE_CHECKING:
     from skyward.functions.pending import PendingFunction
-    from skyward.kept.book import KeptEntry
+    from skyward.kept.registry import KeptEntry
     from skyward.wire.payloads.payload import (
         Packed,  # circular: a payload knows handles, and a handle is fetched as one
     )
@@ -109,7 +109,7 @@ def _part(key: str, name: str) -> _Part:
 
 def _lost_entry(key: str, name: str) -> "KeptEntry":
     """Return the entry of a value that was lost before its handle was first used."""
-    from skyward.kept.book import KeptEntry
+    from skyward.kept.registry import KeptEntry
 
     return KeptEntry(KeptInfo(key, name, "value", 0, 0.0), 0, "", lost="its node is gone, or its pool is closed")
 
@@ -352,4 +352,4 @@ def call(handle: Kept[Any], expression: str) -> None:
 
 def _fetch(keys: tuple[str, ...], name: str, known: tuple[str, ...]) -> Any:
     """Return a copy of a value that this node keeps, for a client that has the classes of the ids `known`."""
-    return shelf().pack(keys, name, known)
+    return require_store().pack(keys, name, known)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     *("CONTAINERS", "KEEP_FOR", "KeptInfo", "KeptStore", "KeepingContext"),
-    *("keep", "keeps_containers", "set_store", "shelf", "stand_in", "current_store"),
+    *("keep", "keeps_containers", "set_store", "require_store", "stand_in", "current_store"),
 ]
 
 CONTAINERS = frozenset({list, dict, set, frozenset, tuple, bytearray})
@@ -102,7 +102,7 @@ def current_store() -> KeptStore | None:
     return _shelf
 
 
-def shelf() -> KeptStore:
+def require_store() -> KeptStore:
     """Return the shelf of this node.
 
     Raises:
@@ -148,5 +148,5 @@ def keep[T](value: T, name: str | None = None, *, keep_for: float = KEEP_FOR) ->
         loss = train(model) >> pool  # runs where the model is
     """
     seconds(keep_for, "keep_for", zero=True)
-    handle: Kept[T] = shelf().keep(value, name or type(value).__name__, keep_for)
+    handle: Kept[T] = require_store().keep(value, name or type(value).__name__, keep_for)
     return handle

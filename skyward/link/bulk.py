@@ -7,7 +7,7 @@ import threading
 import time
 from concurrent.futures import Future
 
-from skyward.wire.payloads.copies import room
+from skyward.wire.payloads.copies import allocate
 from skyward.wire.protocol.messages import Blob
 from skyward.wire.transport.bulk import GET, OK, PUT, SIZE, Request, read_exactly, read_into
 from skyward.wire.transport.proof import UnprovedError, call
@@ -114,7 +114,7 @@ class BulkLane:
         if read_exactly(connection, len(OK)) != OK:
             raise _NotHeldError("the node no longer has the blob")
         (size,) = SIZE.unpack(read_exactly(connection, SIZE.size))
-        memory = room(size)
+        memory = allocate(size)
         read_into(connection, memory)
         return memory
 

@@ -96,7 +96,7 @@ class Channel:
         self._first = 1
         self._next = 1
         self._seen = 0
-        self._heard = 0.0
+        self._last_message_at = 0.0
         self._progress_at = 0.0
         self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._asking: set[asyncio.Task[None]] = set()
@@ -109,9 +109,9 @@ class Channel:
         return self._connected and not self._closed
 
     @property
-    def heard(self) -> float:
+    def last_message_at(self) -> float:
         """Time of the node's last answer, on the clock of the loop."""
-        return self._heard
+        return self._last_message_at
 
     async def connect(self, *, resume: bool = False) -> None:
         """Connect to the node.
@@ -129,7 +129,7 @@ class Channel:
         self._connected = True
         self._ref = reference(self._client, self._address)
         loop = asyncio.get_running_loop()
-        self._heard = loop.time()
+        self._last_message_at = loop.time()
         if resume:
             await self._resume()
         self._ask(())
@@ -219,7 +219,7 @@ class Channel:
             self._recover(type(error).__name__)
             return
         self._unanswered -= 1
-        self._heard = now = asyncio.get_running_loop().time()
+        self._last_message_at = now = asyncio.get_running_loop().time()
         self._confirm(batch.received, now)
         if batch.first > self._seen + 1:  # even if no event follows: the last ones may be lost
             self._recover("an answer was lost")
@@ -249,7 +249,7 @@ class Channel:
         now = loop.time()
         if self._closed:
             return
-        if now - self._heard > ANSWER_WITHIN:
+        if now - self._last_message_at > ANSWER_WITHIN:
             self._recover("no answer")
         elif self._unconfirmed and now - self._progress_at > _STALE:
             self._recover("a command was lost")
@@ -260,7 +260,7 @@ class Channel:
         if self._recovering or self._closed:
             return
         loop = asyncio.get_running_loop()
-        silent = loop.time() - self._heard
+        silent = loop.time() - self._last_message_at
         if silent >= self._grace:
             self._give_up()
             self._on_lost(f"it has not answered for {silent:.0f} s ({symptom})")

@@ -19,7 +19,7 @@ from skyward.link.ssh.worker import SSHWorker
 from skyward.providers.protocol import Access, ExecAccess, LocalAccess, SSHAccess
 from skyward.wire.transport.secrets import PASS_VARIABLE
 
-__all__ = ["LocalWorker", "enter_worker", "start_worker"]
+__all__ = ["LocalWorker", "attach_worker", "start_worker"]
 
 _LOG_LINES = 20
 
@@ -49,7 +49,7 @@ async def start_worker(
             return await SSHWorker.start(access, environment, within, plan, report)
 
 
-async def enter_worker(access: Access, worker: WorkerEntry, within: float) -> WorkerProcess:
+async def attach_worker(access: Access, worker: WorkerEntry, within: float) -> WorkerProcess:
     """Attach to a worker that another process has started.
 
     Raises:

@@ -52,7 +52,7 @@ def _accelerator_memory(spec: Spec, offer: Offer) -> str:
 
 
 def _memory_of_one(asked: Accelerator, kind: InstanceType) -> float | None:
-    """Return the nominal memory of one accelerator in GB: as stated, from its name, or from the catalogue if unambiguous."""
+    """Return the nominal memory of one accelerator, GB: as stated, in its name, or in the catalogue."""
     if kind.accelerator_memory_gb is not None:
         return kind.accelerator_memory_gb
     sold = describe(kind.accelerator or "")

@@ -4,10 +4,11 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from skyward.control.act.pool import Pool
-from skyward.control.act.tasks.inputs import Inputs
+from skyward.control.act.tasks.inputs import TaskInputs
 from skyward.control.act.tasks.run import Run, follow
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer, feeder
@@ -76,7 +77,7 @@ class Dispatcher:
             timeout = self._options.default_compute_timeout
         stream = StreamBuffer() if streams else None
         origin = current_origin.get()
-        inputs = Inputs(code.name, takes, pending.waits_for) if takes or pending.waits_for else None
+        inputs = TaskInputs(code.name, takes, pending.waits_for) if takes or pending.waits_for else None
         if feeders and pending.retries.times:
             raise SpecError(f"{code.name}() reads an iterator, which cannot be read again for `retries=`: pass a list.")
         future: TaskFuture[Any] = TaskFuture()
@@ -130,14 +131,10 @@ class Dispatcher:
             work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
             return work
 
-        def done(ended: dict[int, Work]) -> None:
-            _collect(future, ended)
-
         broadcast = BroadcastWork(
             make,
-            done,
-            future.set_exception,
-            future.end_cancelled,
+            future,
+            partial(_collect, future),
             members,
             template.needs,
             template.code.name,

@@ -13,7 +13,7 @@ from skyward.providers.protocol import SSHAccess
 from skyward.values.validation import shown
 
 if TYPE_CHECKING:
-    from skyward.control.act.nodes.offers import Offered
+    from skyward.control.act.nodes.offers import SourceOffer
 
 __all__ = ["Orphan", "Reaped", "describe_orphan", "orphans", "reap", "reap_pool"]
 
@@ -188,7 +188,7 @@ async def _reap(entry: ClusterEntry, pool: str) -> None:
     """Terminate the machines of one cluster, including unrecorded ones, and its shared resources."""
     from skyward.link.ssh.worker import end_workers
 
-    offered: Offered = entry.offered
+    offered: SourceOffer = entry.offered
     provider = offered.provider
     cluster = entry.cluster
     if cluster is None:  # it may have been prepared; `prepare` is idempotent

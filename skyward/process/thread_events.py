@@ -1,4 +1,7 @@
-"""An event that coroutines wait for and other threads set, without a thread for each wait."""
+"""A condition that coroutines wait for and other threads notify, without a thread for each wait.
+
+By hand: `asyncio.Condition` belongs to one loop and is not thread-safe, and `threading.Condition` would block the loop.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -20,21 +23,21 @@ thread, which does not run while the loop sleeps, and the cancel that follows fr
 
 
 class ThreadEvent:
-    """Event that wakes the coroutines waiting for it, on any loop. It may be set from any thread."""
+    """Condition that wakes the coroutines waiting for it, on any loop. Any thread may notify."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._wakes: list[Callable[[], None]] = []
 
-    def ring(self, *_: object) -> None:
+    def notify(self, *_: object) -> None:
         """Wake the current waiters."""
         with self._lock:
             wakes, self._wakes = self._wakes, []
         for wake in wakes:
             wake()
 
-    def rung(self) -> asyncio.Future[None]:
-        """Return a future of the running loop that ends at the next `ring`."""
+    def next_notification(self) -> asyncio.Future[None]:
+        """Return a future of the running loop that ends at the next `notify`."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
 
@@ -51,14 +54,14 @@ class ThreadEvent:
         _awake.setdefault(loop, _Awake()).add(waiting)
         return waiting
 
-    async def until(self, is_true: "Callable[[], object]") -> None:
-        """Wait until `is_true()` is true. It is checked now and after each `ring`."""
+    async def wait_for(self, is_true: "Callable[[], object]") -> None:
+        """Wait until `is_true()` is true. It is checked now and after each `notify`."""
         while not is_true():
-            rung = self.rung()
+            notified = self.next_notification()
             if is_true():  # set between the check and the subscription
-                rung.cancel()
+                notified.cancel()
                 return
-            await rung
+            await notified
 
 
 class _Awake:

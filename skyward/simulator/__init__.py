@@ -1,11 +1,11 @@
 """Simulator: the control plane of real pools under virtual time, against a simulated cloud."""
 
-from skyward.simulator.bound import Bound, lower_bound
+from skyward.simulator.bound import CostBound, lower_bound
 from skyward.simulator.faults import NO_FAULTS, PRESETS, Faults, find_faults
 from skyward.simulator.invariants import InvariantError
-from skyward.simulator.measures import Result, Sample
+from skyward.simulator.measures import LoadSample, Result
 from skyward.simulator.runner import simulate
-from skyward.simulator.scenario import Act, Scenario, one_group
+from skyward.simulator.scenario import Action, Scenario, one_group
 from skyward.simulator.trace import read_trace, write_trace
 from skyward.simulator.workload import WORKLOADS, Distribution, Task, Workload
 
@@ -13,13 +13,13 @@ __all__ = [
     "NO_FAULTS",
     "PRESETS",
     "WORKLOADS",
-    "Act",
-    "Bound",
+    "Action",
+    "CostBound",
     "Distribution",
     "Faults",
     "InvariantError",
+    "LoadSample",
     "Result",
-    "Sample",
     "Scenario",
     "Task",
     "Workload",

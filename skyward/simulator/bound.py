@@ -22,13 +22,13 @@ from skyward.simulator.cloud import API_SECONDS
 from skyward.simulator.scenario import Scenario
 from skyward.simulator.workload import Task
 
-__all__ = ["Bound", "lower_bound"]
+__all__ = ["CostBound", "lower_bound"]
 
 HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class CostBound:
     """Lower bounds on the cost of a workload, USD.
 
     Attributes:
@@ -44,14 +44,14 @@ class Bound:
     makespan: float = 0.0
 
 
-def lower_bound(scenario: Scenario) -> Bound:
+def lower_bound(scenario: Scenario) -> CostBound:
     """Return the bounds for the workload of a scenario, in its pool and with its boot times."""
     from skyward.simulator.measures import percentile
 
     tasks, boot = scenario.tasks(), scenario.boot.least
     any_wait = _any_wait(tasks, scenario.groups, boot)
     if len(scenario.groups) != 1 or not tasks:
-        return Bound(None if tasks else 0.0, any_wait)
+        return CostBound(None if tasks else 0.0, any_wait)
     (group,) = scenario.groups
     starts = _starts(tasks, group.max * group.slots)
     ends = [start + task.seconds for start, task in zip(starts, tasks, strict=True)]
@@ -59,7 +59,7 @@ def lower_bound(scenario: Scenario) -> Bound:
     seconds = _node_seconds(starts, ends, group, boot, horizon)
     waits = (start - task.at for start, task in zip(starts, tasks, strict=True))
     no_wait = seconds * group.hourly_price / HOUR
-    return Bound(no_wait, min(any_wait, no_wait), percentile(waits, 0.99), max(ends) - tasks[0].at)
+    return CostBound(no_wait, min(any_wait, no_wait), percentile(waits, 0.99), max(ends) - tasks[0].at)
 
 
 def _starts(tasks: Sequence[Task], slots: int) -> list[float]:

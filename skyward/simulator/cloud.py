@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
-from skyward.control.decide.machines.messages import Allocated, Failed, Gone, Joined, Lost, Refused, Request
+from skyward.control.decide.machines.messages import Allocated, Failed, Joined, Launch, Lost, Refused, Terminated
 from skyward.simulator.clock import Clock
 from skyward.simulator.faults import Faults
 from skyward.simulator.workload import Distribution
 
 __all__ = ["Cloud", "CloudMachine"]
 
-type Answer = Allocated | Refused | Joined | Failed | Lost | Gone
+type CloudAnswer = Allocated | Refused | Joined | Failed | Lost | Terminated
 
 HOUR = 3600.0
 API_SECONDS = Distribution(1.0, 0.7)
@@ -68,7 +68,7 @@ class Cloud:
     faults: Faults
     boot: Distribution
     random: Random
-    tell: Callable[[Answer], None]
+    tell: Callable[[CloudAnswer], None]
     ended: Callable[[CloudMachine, Literal["died", "terminated"]], None]
     machines: dict[int, CloudMachine] = field(default_factory=dict)
     living: dict[int, CloudMachine] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Cloud:
 
     # Calls.
 
-    def request(self, request: Request) -> None:
+    def request(self, request: Launch) -> None:
         """Launch machines, after the latency of a call."""
         self.clock.after(API_SECONDS.draw(self.random), self._launch, request)
 
@@ -103,7 +103,7 @@ class Cloud:
             self.clock.at(found.up_at, self._boot_ended, found, fails)
 
     def terminate(self, machine: int) -> None:
-        """End a machine, or prevent its launch; answer `Gone` when done."""
+        """End a machine, or prevent its launch; answer `Terminated` when done."""
         if not self._happens(self.faults.lost_terminates):
             self.clock.after(API_SECONDS.draw(self.random), self._terminate, machine)
 
@@ -118,7 +118,7 @@ class Cloud:
 
     # Effects.
 
-    def _launch(self, request: Request) -> None:
+    def _launch(self, request: Launch) -> None:
         faults, carried_out = self.faults, True
         failed = self._happens(faults.api_errors)
         if failed:
@@ -148,10 +148,10 @@ class Cloud:
             return False
         return not self._happens(self.faults.partial)
 
-    def _start(self, number: int, request: Request) -> None:
+    def _start(self, number: int, request: Launch) -> None:
         now = self.clock.now
         boot = max(0.0, self.boot.draw(self.random))
-        machine = CloudMachine(number, request.group, now, now + boot, request.place.hourly_price)
+        machine = CloudMachine(number, request.group, now, now + boot, request.source.hourly_price)
         self.machines[number] = self.living[number] = machine
         if self.faults.spot_loss:
             self.clock.after(self.random.expovariate(self.faults.spot_loss / HOUR), self._take, number)
@@ -186,7 +186,7 @@ class Cloud:
         if machine is not None and machine.alive:
             self._end(machine, "terminated")
         if not self._happens(self.faults.lost_replies):
-            self.clock.after(self.random.uniform(0, self.faults.slow_terminate), self._answer, Gone(number))
+            self.clock.after(self.random.uniform(0, self.faults.slow_terminate), self._answer, Terminated(number))
 
     def _end(self, machine: CloudMachine, how: Literal["died", "terminated"]) -> None:
         machine.until = self.clock.now
@@ -204,7 +204,7 @@ class Cloud:
 
     # Answers.
 
-    def _answer(self, answer: Answer, after: float | None = None) -> None:
+    def _answer(self, answer: CloudAnswer, after: float | None = None) -> None:
         delay = API_SECONDS.draw(self.random) if after is None else after
         if self._happens(self.faults.reordered):
             delay += self.random.uniform(0, self.faults.late)

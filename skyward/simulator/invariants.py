@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import Decided, Effect, Message, Tick
+from skyward.control.decide.messages import Decided, PlaneEffect, PlaneMessage, Tick
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import SkywardError
 from skyward.simulator.scenario import Scenario
 
 if TYPE_CHECKING:
     from skyward.control.decide.machines.instance import InstanceState
-    from skyward.simulator.runner import Runner  # circular: the runner checks itself after each step
+    from skyward.simulator.runner import Simulation  # circular: the runner checks itself after each step
 
 __all__ = ["InvariantError", "Invariants"]
 
@@ -58,20 +58,22 @@ class Invariants:
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        self._history: deque[tuple[float, Message, list[Effect]]] = deque(maxlen=HISTORY)
+        self._history: deque[tuple[float, PlaneMessage, list[PlaneEffect]]] = deque(maxlen=HISTORY)
         self._settled: set[int] = set()
         self._was_dishonest = False
         self._terminated_at: dict[int, float] = {}
         self._drained_heads: set[int] = set()
 
-    def stepped(self, runner: "Runner", message: Message, effects: list[Effect]) -> None:
+    def stepped(self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]) -> None:
         """Check a step before its effects are executed."""
         self._remember(runner.clock.now, message, effects)
-        for check in (self._sizes, self._budget, self._tasks_end_once, self._leaving, self._deadlines, self._leaks):
+        of_pool = (self._sizes, self._budget, self._tasks_end_once)
+        of_machines = (self._leaving, self._deadlines, self._leaks)
+        for check in (*of_pool, *of_machines, self._causes):
             for rule, what in check(runner, message, effects):
                 raise self._violation(rule, what, runner.clock.now)
 
-    def waited(self, runner: "Runner") -> None:
+    def waited(self, runner: "Simulation") -> None:
         """Check that every task that a node could hold has ended, long after the last fault."""
         policy = self._scenario.policy
         ignores_needs = policy in ("vanilla", "fixed_elastic") and len(self._scenario.groups) > 1
@@ -81,22 +83,22 @@ class Invariants:
         if left and any(group.max for group in runner.plane.groups.values()):
             raise self._violation("every task ends", f"tasks {left} have not ended", runner.clock.now)
 
-    def ended(self, runner: "Runner") -> None:
+    def ended(self, runner: "Simulation") -> None:
         """Check that nothing is left after the pool was closed."""
         now = runner.clock.now
         if alive := list(runner.cloud.living):
             raise self._violation("no leftovers", f"machines {alive} still exist after the end", now)
-        if left := [machine.id for machine in runner.plane.reconciler.book]:
+        if left := [machine.id for machine in runner.plane.reconciler.table]:
             raise self._violation("no leftovers", f"the reconciler still waits for machines {left} after the end", now)
         if still := [run.task for run in runner.runs.values() if not run.outcome]:
             raise self._violation("each task ends once", f"tasks {still} never ended", now)
 
-    def wrap(self, message: Message, error: Exception, now: float) -> InvariantError:
+    def wrap(self, message: PlaneMessage, error: Exception, now: float) -> InvariantError:
         """Return an error raised by the control plane, with the history."""
         self._history.append((now, message, []))
         return self._violation("no step fails", f"{type(error).__name__}: {error}", now)
 
-    def _remember(self, now: float, message: Message, effects: list[Effect]) -> None:
+    def _remember(self, now: float, message: PlaneMessage, effects: list[PlaneEffect]) -> None:
         """Add a step to the history; of consecutive ticks without effects, only the last."""
         if self._history and isinstance(message, Tick) and not effects:
             _, before, done = self._history[-1]
@@ -109,7 +111,17 @@ class Invariants:
 
     # The invariants. Each yields its violations: rule and description.
 
-    def _sizes(self, runner: "Runner", message: Message, effects: list[Effect]) -> Iterator[tuple[str, str]]:
+    def _causes(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
+        """Find effects that do not carry the number of the message of their step."""
+        for effect in effects:
+            if effect.cause != runner.plane.handled:
+                yield "every effect has its cause", f"{effect} is an effect of message #{runner.plane.handled}"
+
+    def _sizes(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
         plane = runner.plane
         for name, group in plane.groups.items():
             effective, desired = plane.reconciler.effective(name), plane.desired.get(name, 0)
@@ -117,16 +129,18 @@ class Invariants:
                 yield "effective <= max", f"{effective} nodes of {name!r} are active or booting, over max {group.max}"
             if desired > group.max:
                 yield "effective <= max", f"{desired} nodes of {name!r} are desired, over max {group.max}"
-        staged = Counter((machine.group, machine.stage) for machine in plane.reconciler.book)
+        staged = Counter((machine.group, machine.stage) for machine in plane.reconciler.table)
         for (name, stage), actual in staged.items():
-            if actual != (counted := plane.reconciler.book.count(name, stage)):
+            if actual != (counted := plane.reconciler.table.count(name, stage)):
                 yield "consistent counts", f"{counted} nodes of {name!r} are counted as {stage}, but {actual} are"
 
-    def _budget(self, runner: "Runner", message: Message, effects: list[Effect]) -> Iterator[tuple[str, str]]:
+    def _budget(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
         ledger, now = runner.plane.ledger, runner.clock.now
         if ledger.budget is None:
             return
-        asked = [effect for effect in effects if isinstance(effect, machines.Request)]
+        asked = [effect for effect in effects if isinstance(effect, machines.Launch)]
         committed = ledger.committed(now)
         if asked and committed > ledger.budget + _FINE:
             yield "spend <= budget", f"machines were requested with ${committed:.4f} committed of ${ledger.budget:.4f}"
@@ -134,15 +148,17 @@ class Invariants:
         if self._scenario.faults.slow_terminate <= 2 and self._is_honest(runner) and actual > ledger.budget + _FINE:
             yield "spend <= budget", f"${actual:.4f} spent of ${ledger.budget:.4f}"
 
-    def _is_honest(self, runner: "Runner") -> bool:
+    def _is_honest(self, runner: "Simulation") -> bool:
         """Return whether the cloud has always told the truth, so that the ledger knows the real costs."""
         for faults in (self._scenario.faults, runner.cloud.faults):
             lies = (faults.lost_replies, faults.lost_terminates, faults.phantoms, faults.reordered)
             self._was_dishonest = self._was_dishonest or any(lies)
-        return not self._was_dishonest and not any(act.kind == "fund" for act in self._scenario.acts)
+        return not self._was_dishonest and not any(act.kind == "fund" for act in self._scenario.actions)
 
-    def _tasks_end_once(self, runner: "Runner", message: Message, effects: list[Effect]) -> Iterator[tuple[str, str]]:
-        draining = {m.rank for m in runner.plane.reconciler.book if m.state == "STOP_REQUESTED"}
+    def _tasks_end_once(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
+        draining = {m.rank for m in runner.plane.reconciler.table if m.state == "STOP_REQUESTED"}
         for effect in effects:
             match effect:
                 case tasks.Settle(task):
@@ -162,7 +178,9 @@ class Invariants:
             if node is not None and any(free < -_FINE for free in node.free.values()):
                 yield "no overcommitted node", f"node {rank} has {dict(node.free)} left"
 
-    def _leaving(self, runner: "Runner", message: Message, effects: list[Effect]) -> Iterator[tuple[str, str]]:
+    def _leaving(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
         plane = runner.plane
         all_go = runner.closing or plane.budget_exhausted or not any(plane.desired.values())
         first = runner.at_rank.get(0)
@@ -186,7 +204,9 @@ class Invariants:
                 case _:
                     pass
 
-    def _deadlines(self, runner: "Runner", message: Message, effects: list[Effect]) -> Iterator[tuple[str, str]]:
+    def _deadlines(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
         limits, now = runner.plane.settings.limits, runner.clock.now
         longest: Mapping[InstanceState, float] = {
             "REQUESTED": limits.request,
@@ -200,25 +220,27 @@ class Invariants:
             "INSTALL_FAILED": 0.0,
             "TERMINATION_FAILED": 0.0,
         }
-        for machine in runner.plane.reconciler.book:
+        for machine in runner.plane.reconciler.table:
             most = longest.get(machine.state)
             if most is not None and now - machine.since > most + SLACK:
                 stayed = now - machine.since
                 yield "every state has a deadline", f"machine {machine.id} has been {machine.state} for {stayed:.0f} s"
 
-    def _leaks(self, runner: "Runner", message: Message, effects: list[Effect]) -> Iterator[tuple[str, str]]:
+    def _leaks(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
         """Find orphans: machines that exist and are unknown to the control plane."""
         now, patience = runner.clock.now, runner.plane.settings.limits.terminate + SLACK
         for effect in effects:
             if isinstance(effect, machines.Terminate):
                 self._terminated_at[effect.machine] = now
-        known = runner.plane.reconciler.book.machines
+        known = runner.plane.reconciler.table.machines
         for number in runner.cloud.living:
             if number not in known and now - self._terminated_at.get(number, float("-inf")) > patience:
                 yield "no orphans", f"machine {number} exists and is unknown to the control plane"
 
 
-def _lines(history: deque[tuple[float, Message, list[Effect]]]) -> Iterator[str]:
+def _lines(history: deque[tuple[float, PlaneMessage, list[PlaneEffect]]]) -> Iterator[str]:
     for now, message, effects in history:
         yield f"  {now:10.3f}  {message}"
         for effect in effects[:SHOWN]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields
 from skyward.events.decisions import DecisionEvent
 from skyward.scaling.snapshot import Group
 from skyward.simulator.cloud import CloudMachine
-from skyward.simulator.worker import SimulatedTask
+from skyward.simulator.worker import SimulatedRun
 
-__all__ = ["Measures", "Result", "Sample", "percentile"]
+__all__ = ["LoadSample", "Measures", "Result", "percentile"]
 
 HOUR = 3600.0
 THRASH = 300.0
@@ -20,7 +20,7 @@ SAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LoadSample:
     """The pool at one moment, in nodes.
 
     Attributes:
@@ -75,7 +75,7 @@ class Result:
     decisions: int
     steps: int
     wall_seconds: float
-    samples: tuple[Sample, ...] = field(default=(), repr=False)
+    samples: tuple[LoadSample, ...] = field(default=(), repr=False)
 
     def row(self) -> dict[str, object]:
         """Return the figures by name, without the samples."""
@@ -95,7 +95,7 @@ class Measures:
 
     def __init__(self, groups: tuple[Group, ...], horizon: float) -> None:
         self.peak = self.thrash = self.turns = self.decisions = 0
-        self.samples: list[Sample] = []
+        self.samples: list[LoadSample] = []
         self._slots = {group.name: group.slots for group in groups}
         self._gap = max(1.0, horizon / SAMPLES)
         self._next_sample = 0.0
@@ -134,7 +134,7 @@ class Measures:
         """Return whether the next sample is due."""
         return now >= self._next_sample
 
-    def sample(self, sample: Sample) -> None:
+    def sample(self, sample: LoadSample) -> None:
         """Add a sample."""
         self._next_sample = sample.at + self._gap
         self.samples.append(sample)
@@ -145,7 +145,7 @@ class Measures:
         policy: str,
         seed: int,
         tasks: int,
-        runs: Iterable[SimulatedTask],
+        runs: Iterable[SimulatedRun],
         machines: Mapping[int, CloudMachine],
         busy_seconds: float,
         ended_at: float,

@@ -6,19 +6,19 @@ from random import Random
 from typing import Any, Literal, Protocol
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import Decided, Effect, Message, Open, Resize, SetBudget, SetFloor, Tick
+from skyward.control.decide.messages import Decided, Open, PlaneEffect, PlaneMessage, Resize, SetBudget, SetFloor, Tick
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.registry import find_policy
 from skyward.scaling.snapshot import Demand
 from skyward.simulator.clock import Clock
 from skyward.simulator.cloud import Cloud, CloudMachine
-from skyward.simulator.measures import Measures, Result, Sample
-from skyward.simulator.scenario import Act, Scenario
-from skyward.simulator.worker import SimulatedTask, SimulatedWorker
+from skyward.simulator.measures import LoadSample, Measures, Result
+from skyward.simulator.scenario import Action, Scenario
+from skyward.simulator.worker import SimulatedRun, SimulatedWorker
 from skyward.simulator.workload import Task
 
-__all__ = ["Runner", "Watcher", "simulate"]
+__all__ = ["RunChecker", "Simulation", "simulate"]
 
 SAME_MOMENT = 1000
 """Ticks at one moment after which the control plane is considered to be in an endless loop."""
@@ -30,19 +30,19 @@ CLOSING = 4 * 3600.0
 """Seconds that machines have to be gone after the end."""
 
 
-class Watcher(Protocol):
+class RunChecker(Protocol):
     """Checker of a run; its methods raise on a violation."""
 
-    def stepped(self, runner: "Runner", message: Message, effects: list[Effect]) -> None:
+    def stepped(self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]) -> None:
         """Check a step, before its effects are executed."""
 
-    def waited(self, runner: "Runner") -> None:
+    def waited(self, runner: "Simulation") -> None:
         """Check the tasks after the maximum waiting time; unfinished ones are cancelled next."""
 
-    def ended(self, runner: "Runner") -> None:
+    def ended(self, runner: "Simulation") -> None:
         """Check the world after the pool was closed."""
 
-    def wrap(self, message: Message, error: Exception, now: float) -> Exception:
+    def wrap(self, message: PlaneMessage, error: Exception, now: float) -> Exception:
         """Return the exception to raise when the control plane raises `error`."""
 
 
@@ -55,15 +55,15 @@ def simulate(scenario: Scenario, progress: Callable[[float, int], None] | None =
     Raises:
         InvariantError: `scenario.checked`, and an invariant was violated.
     """
-    watcher: Watcher | None = None
+    watcher: RunChecker | None = None
     if scenario.checked:
         from skyward.simulator.invariants import Invariants
 
         watcher = Invariants(scenario)
-    return Runner(scenario, watcher, progress).run()
+    return Simulation(scenario, watcher, progress).run()
 
 
-class Runner:
+class Simulation:
     """One run. Everything is an event of `clock`, or a tick that the control plane requested.
 
     Attributes:
@@ -74,7 +74,10 @@ class Runner:
     """
 
     def __init__(
-        self, scenario: Scenario, watcher: Watcher | None = None, progress: Callable[[float, int], None] | None = None
+        self,
+        scenario: Scenario,
+        watcher: RunChecker | None = None,
+        progress: Callable[[float, int], None] | None = None,
     ) -> None:
         self.scenario = scenario
         self.clock = Clock()
@@ -83,7 +86,7 @@ class Runner:
         self.cloud = Cloud(
             self.clock, scenario.faults, scenario.boot, self.random, self._from_cloud, self._machine_ended
         )
-        self.runs: dict[int, SimulatedTask] = {}
+        self.runs: dict[int, SimulatedRun] = {}
         self.workers: dict[int, SimulatedWorker] = {}
         self.at_rank: dict[int, SimulatedWorker] = {}
         self.told_lost: set[int] = set()
@@ -106,7 +109,7 @@ class Runner:
             tasks.Recall: lambda recall: self._at(recall.rank, SimulatedWorker.recall, recall.task),
             tasks.Settle: self._settle,
             tasks.Member: self._member,
-            machines.Request: self._request,
+            machines.Launch: self._request,
             machines.Install: lambda install: self.cloud.install(install.machine),
             machines.Activate: self._activate,
             machines.Drain: self._drain,
@@ -140,8 +143,8 @@ class Runner:
     def start(self) -> None:
         """Open the pool."""
         self.cloud.open()
-        self.tell(Open())
-        for act in self.scenario.acts:
+        self.send(Open())
+        for act in self.scenario.actions:
             self.clock.at(act.at, self.act, act)
         if self._tasks:
             self.clock.at(self._tasks[0].at, self._arrive)
@@ -161,7 +164,7 @@ class Runner:
                     endless = RuntimeError("the control plane asks for a tick at the same moment without end")
                     raise endless if self._watcher is None else self._watcher.wrap(Tick(), endless, clock.now)
                 clock.wait(tick)
-                self.tell(Tick())
+                self.send(Tick())
             elif event > until:
                 return
             else:
@@ -180,7 +183,7 @@ class Runner:
         if left := tuple(run.task for run in self.runs.values() if not run.outcome):
             for task in left:
                 self.runs[task].given_up = True
-            self.tell(tasks.Cancel(left))
+            self.send(tasks.CancelTasks(left))
             self.advance(self.clock.now + STOPPING, lambda: self._open_tasks > 0)
         self.closing = True
         self._execute(tasks.CheckPrefetched(), self.plane.close(self.clock.now))
@@ -190,7 +193,7 @@ class Runner:
 
     # Steps.
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: PlaneMessage) -> None:
         """Send a message to the control plane, and execute its effects."""
         try:
             effects = self.plane.handle(message, self.clock.now)
@@ -200,7 +203,7 @@ class Runner:
             raise self._watcher.wrap(message, error, self.clock.now) from error
         self._execute(message, effects)
 
-    def _execute(self, message: Any, effects: list[Effect]) -> None:
+    def _execute(self, message: Any, effects: list[PlaneEffect]) -> None:
         self.steps += 1
         if self._watcher is not None:
             self._watcher.stepped(self, message, effects)
@@ -216,10 +219,10 @@ class Runner:
             self.told_lost.add(answer.machine)
             if (worker := self.workers.get(answer.machine)) is not None:
                 worker.reachable = False
-        self.tell(answer)
+        self.send(answer)
 
     def _from_worker(self, message: Any) -> None:
-        self.tell(message)
+        self.send(message)
 
     # Tasks.
 
@@ -237,12 +240,12 @@ class Runner:
         self._coming = last
         if last < len(all_tasks):
             self.clock.at(all_tasks[last].at, self._arrive)
-        self.tell(tasks.Submitted(tuple(numbers), needs=needs))
+        self.send(tasks.Submitted(tuple(numbers), needs=needs))
 
     def _add(self, task: Task, *, measured: bool = True) -> int:
         number = self.plane.tasks.number()
         now = self.clock.now
-        self.runs[number] = SimulatedTask(number, now, task.seconds, task.needs, now, measured=measured)
+        self.runs[number] = SimulatedRun(number, now, task.seconds, task.needs, now, measured=measured)
         self._open_tasks += 1
         return number
 
@@ -257,7 +260,7 @@ class Runner:
 
     def _member(self, member: tasks.Member) -> None:
         now = self.clock.now
-        self.runs[member.task] = SimulatedTask(member.task, now, 20.0, waiting_since=now, pinned=True, measured=False)
+        self.runs[member.task] = SimulatedRun(member.task, now, 20.0, waiting_since=now, pinned=True, measured=False)
         self._open_tasks += 1
 
     def _settle(self, settled: tasks.Settle) -> None:
@@ -272,7 +275,7 @@ class Runner:
 
     # Machines.
 
-    def _request(self, request: machines.Request) -> None:
+    def _request(self, request: machines.Launch) -> None:
         self._measures.launched(request.group, len(request.machines), self.clock.now)
         self.cloud.request(request)
 
@@ -317,24 +320,24 @@ class Runner:
         numbers = tuple(self._add(Task(now, task.seconds, task.needs), measured=False) for task in new)
         for number in numbers:
             self.runs[number].pinned = target is not None
-        self.tell(tasks.Submitted(numbers, target, needs=new[0].needs))
+        self.send(tasks.Submitted(numbers, target, needs=new[0].needs))
 
-    def act(self, act: Act) -> None:
+    def act(self, act: Action) -> None:
         """Execute a user action."""
         if self.closing:
             return
         match act.kind:
             case "resize":
-                self.tell(Resize({self.scenario.groups[0].name: (act.least, act.most)}))
+                self.send(Resize({self.scenario.groups[0].name: (act.least, act.most)}))
             case "floor":
-                self.tell(SetFloor((Demand(act.most),) if act.most else ()))
+                self.send(SetFloor((Demand(act.most),) if act.most else ()))
             case "fund":
-                self.tell(SetBudget(float(act.most)))
+                self.send(SetBudget(float(act.most)))
             case "cancel":
                 waiting = [run.task for run in self.runs.values() if not run.outcome]
-                self.tell(tasks.Cancel(tuple(waiting[: act.most])))
+                self.send(tasks.CancelTasks(tuple(waiting[: act.most])))
             case "broadcast":
-                self.tell(tasks.Broadcast(self.plane.tasks.number()))
+                self.send(tasks.Broadcast(self.plane.tasks.number()))
             case "pin":
                 self.submit([Task(0.0, 30.0)] * act.most, act.least)
             case _:
@@ -343,13 +346,13 @@ class Runner:
     # Samples.
 
     def _sample(self) -> None:
-        book, now = self.plane.reconciler.book, self.clock.now
+        table, now = self.plane.reconciler.table, self.clock.now
         names = [group.name for group in self.scenario.groups]
         slots = max(group.slots for group in self.scenario.groups)
         demand = (self.plane.tasks.queued + self.plane.tasks.running) / slots
         desired = sum(self.plane.desired.values())
-        active = sum(book.count(name, "active") for name in names)
-        booting = sum(book.count(name, "booting") for name in names)
-        self._measures.sample(Sample(now, demand, desired, active, booting))
+        active = sum(table.count(name, "active") for name in names)
+        booting = sum(table.count(name, "booting") for name in names)
+        self._measures.sample(LoadSample(now, demand, desired, active, booting))
         if self._progress is not None:
             self._progress(now, self._settled)

@@ -14,7 +14,7 @@ from skyward.simulator.workload import Distribution, Task, Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Act", "Scenario", "one_group"]
+__all__ = ["Action", "Scenario", "one_group"]
 
 HOUR = 3600.0
 LOOK_GAP = 1.0
@@ -27,7 +27,7 @@ def one_group(least: int, most: int, slots: int = 1, price: float = 0.0) -> tupl
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class Action:
     """A user action in the middle of a run: a resize, a cancel, a floor.
 
     Attributes:
@@ -54,7 +54,7 @@ class Scenario:
         grace: maximum time that the run continues after the last task arrives.
         checked: True to check every invariant after every step.
         limits: limits of the reconciler; None for its defaults.
-        acts: user actions.
+        actions: user actions.
     """
 
     work: Workload | tuple[Task, ...]
@@ -70,7 +70,7 @@ class Scenario:
     retries: int = 1000
     checked: bool = False
     limits: Limits | None = None
-    acts: tuple[Act, ...] = ()
+    actions: tuple[Action, ...] = ()
 
     def __post_init__(self) -> None:
         if self.boot.least < 0:
@@ -82,13 +82,13 @@ class Scenario:
 
     def settings(self) -> PlaneSettings:
         """Return the settings of the control plane."""
-        places: Mapping[str, tuple[MachineSource, ...]] = {
+        sources: Mapping[str, tuple[MachineSource, ...]] = {
             group.name: (MachineSource("simulated", group.name, hourly_price=group.hourly_price),)
             for group in self.groups
         }
         return PlaneSettings(
             groups=self.groups,
-            places=places,
+            sources=sources,
             retries=self.retries,
             cooldown=self.cooldown,
             idle_timeout=self.idle_timeout,

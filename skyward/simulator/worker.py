@@ -4,19 +4,19 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from skyward.control.decide.tasks.messages import Ended, Started
+from skyward.control.decide.tasks.messages import Ended, StartedOnNode
 from skyward.scaling.snapshot import Group
 from skyward.simulator.clock import Clock
 from skyward.values.needs import NOTHING, Needs
 
-__all__ = ["SimulatedTask", "SimulatedWorker"]
+__all__ = ["SimulatedRun", "SimulatedWorker"]
 
 STOPPING = 0.1
 """Seconds that a task takes to stop."""
 
 
 @dataclass(slots=True, eq=False)
-class SimulatedTask:
+class SimulatedRun:
     """State of one task.
 
     Attributes:
@@ -54,12 +54,12 @@ class SimulatedWorker:
     rank: int
     group: Group
     clock: Clock
-    tell: Callable[[Ended | Started], None]
+    tell: Callable[[Ended | StartedOnNode], None]
     alive: bool = True
     reachable: bool = True
     busy_seconds: float = 0.0
     running: dict[int, float] = field(default_factory=dict)
-    _runs: dict[int, SimulatedTask] = field(default_factory=dict)
+    _runs: dict[int, SimulatedRun] = field(default_factory=dict)
     _queue: deque[int] = field(default_factory=deque)
 
     def __len__(self) -> int:
@@ -67,11 +67,11 @@ class SimulatedWorker:
         return len(self._runs)
 
     @property
-    def holds(self) -> dict[int, SimulatedTask]:
+    def holds(self) -> dict[int, SimulatedRun]:
         """The tasks that it holds, by number."""
         return self._runs
 
-    def send(self, run: SimulatedTask) -> None:
+    def send(self, run: SimulatedRun) -> None:
         """Accept a task; it starts when there is a slot."""
         if not self.alive:
             return
@@ -111,7 +111,7 @@ class SimulatedWorker:
         self._runs.clear()
         self._queue.clear()
 
-    def _start(self, run: SimulatedTask) -> None:
+    def _start(self, run: SimulatedRun) -> None:
         now = self.clock.now
         self.running[run.task] = now
         if run.waiting_since is not None:
@@ -120,7 +120,7 @@ class SimulatedWorker:
         run.starts += 1
         self.clock.at(now + run.seconds, self._end, run, run.starts, "value")
 
-    def _end(self, run: SimulatedTask, start: int, outcome: str) -> None:
+    def _end(self, run: SimulatedRun, start: int, outcome: str) -> None:
         if not self.alive or run.starts != start or run.task not in self.running:
             return
         since = self.running.pop(run.task)
@@ -130,9 +130,9 @@ class SimulatedWorker:
         if self._queue:
             following = self._runs[self._queue.popleft()]
             self._start(following)
-            self._report(Started(following.task))
+            self._report(StartedOnNode(following.task))
         self._report(ended)
 
-    def _report(self, message: Ended | Started) -> None:
+    def _report(self, message: Ended | StartedOnNode) -> None:
         if self.reachable:
             self.clock.at(self.clock.now, self.tell, message)

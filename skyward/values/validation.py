@@ -1,4 +1,8 @@
-"""Base class and checks of the frozen values; each error names the problem and the fix."""
+"""Base class and checks of the frozen values; each error names the problem and the fix.
+
+JSON from outside is decoded elsewhere (`wire.protocol.decoding`). These check arguments of users: any Python values,
+with errors that show the value and a correct call.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf

@@ -12,7 +12,7 @@ Environment:
     SKYWARD_BACKLOG: bytes of task output that may wait on disk while no client listens.
     SKYWARD_SCRATCH: directory to remove where the process that started the worker is gone and cannot remove it.
     SKYWARD_SHARED_FILES: set where the worker has the disk of its client.
-    SKYWARD_USES: files to hold a shared lock on, one a line.
+    SKYWARD_LOCKS: files to hold a shared lock on, one a line.
     SKYWARD_PIP: requirements that were installed for the worker, as JSON.
     SKYWARD_APT: system packages that were requested and not installed.
     SKYWARD_PASS: secrets that authenticate the worker and its client to each other. Removed once they are read, so that
@@ -107,7 +107,7 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
     """Serve the engine until `ended`; write the addresses to descriptor `announce` once it listens."""
     receive_with(agent.receive if settings.lease is None else _leased(settings, agent, settings.lease))
     agent.replies.beat()
-    bulk = BulkServer(settings.host, settings.secrets.key, agent.store, agent.arrivals)
+    bulk = BulkServer(settings.host, settings.secrets.key, agent.store, agent.incoming)
     async with contextlib.AsyncExitStack() as stack:
         with presented(settings.secrets.credentials) as tls:
             cluster = Cluster(bind=f"{settings.host}:{settings.port}", tls=tls, limits=LIMITS)
@@ -188,7 +188,7 @@ def main() -> None:
     settings = Settings.from_environment()
     remember()
     raise_descriptor_limit()
-    hold(os.environ.pop("SKYWARD_USES", ""))
+    hold(os.environ.pop("SKYWARD_LOCKS", ""))
     os.environ["SKYWARD_NODE"] = str(settings.node)
     os.environ["COMPUTE_POOL"] = (
         ""  # so that setting it later adds no variable, which would crash a process that is being started

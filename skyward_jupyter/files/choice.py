@@ -9,7 +9,7 @@ from itertools import chain
 from posixpath import normpath
 
 from skyward.errors import TooLargeError, UsageError
-from skyward.files.disk import Listing, TooManyFilesError, below, matching
+from skyward.files.disk import Listing, TooManyFilesError, list_files, matching
 from skyward.files.patterns import NEVER_SYNCED, Excludes, Glob, is_inside, is_pattern
 from skyward.files.request import Root
 from skyward.formatting import option_text, size_text
@@ -145,7 +145,7 @@ def _matches(folder: str, pattern: str) -> Listing:
 def _hint(path: str, folder: str) -> str:
     """Return a hint for a path that does not exist."""
     try:
-        known: Sequence[str] = list(below(folder, ".", Excludes(), _LOOKED_AT))
+        known: Sequence[str] = list(list_files(folder, ".", Excludes(), _LOOKED_AT))
     except (OSError, TooManyFilesError):
         known = [entry for entry in os.listdir(folder) if not entry.startswith(".")]
     above, name = os.path.split(path)
@@ -208,7 +208,7 @@ def _ignored(folder: str) -> tuple[str, ...]:
 
 def _below(folder: str, root: Root) -> Listing:
     try:
-        return below(folder, root.path, root.excludes, _MOST)
+        return list_files(folder, root.path, root.excludes, _MOST)
     except TooManyFilesError:
         raise UsageError(
             f"--sync {root.path}: the folder has more than {_MOST:,} files. Name a smaller one, or leave some out with "

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from skyward.errors import UsageError
-from skyward.files.disk import Content, Versions, below, read
+from skyward.files.disk import Content, Versions, list_files, read
 from skyward.files.patterns import Glob, is_pattern
 from skyward.files.request import SMALL, FilesRequest, Packing
 from skyward.wire.payloads.digest import remember_address
@@ -134,7 +134,7 @@ class FileTransfer:
         self._request = replace(
             self._request,
             sent=tuple(spans),
-            here=here,
+            client_versions=here,
             taken=concerned,
             gone=frozenset(path for path in self.fetched.gone(self.folder) if self._request.syncs(path)),
             folders=self._folders(),
@@ -173,7 +173,7 @@ class FileTransfer:
         choice = self.choice
         found = [root.path for root in choice.roots]
         for root in choice.roots:
-            below(self.folder, root.path, root.excludes, folders=found)
+            list_files(self.folder, root.path, root.excludes, folders=found)
         fixed = [Glob(text).folder for text in choice.fetch]
         whole = [text for text in choice.fetch if not is_pattern(text)]
         return tuple(

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from skyward.files.disk import Versions, write
-from skyward.files.patterns import aside, is_inside, is_relative, parents
-from skyward.files.plan import FileVersions, land, spread
+from skyward.files.patterns import is_inside, is_relative, parents, version_name
+from skyward.files.plan import FileVersions, decide_landing, version_names
 from skyward.files.request import FetchedFile, FilesRequest, FilesResult, pieces
 from skyward.formatting import joined, nodes_text, size_text
 
@@ -67,7 +67,7 @@ class FileWriter:
         runs = {run: (node, result) for run, (node, result) in enumerate(results) if result and not result.is_shared}
         self._delete([result for _, result in runs.values()])
         for path, found in self._by_path(runs).items():
-            names = spread(path, [each for each, _ in found], labels)
+            names = version_names(path, [each for each, _ in found], labels)
             for each, fetched in found:
                 if (name := names.get(each.run)) == path:
                     self._write_file(fetched, runs[each.run])
@@ -109,8 +109,12 @@ class FileWriter:
                 self._write(other, fetched, result)
                 self._note(where, span.version, is_here=True)  # moved here, so the node's file is to be removed
                 return
-            sent, now = self._request.here.get(path), self._version(where)
-            step = "set aside" if now is _OTHER else land(now, sent, span.version, may_replace=fetched.may_replace)
+            sent, now = self._request.client_versions.get(path), self._version(where)
+            step = (
+                "set aside"
+                if now is _OTHER
+                else decide_landing(now, sent, span.version, may_replace=fetched.may_replace)
+            )
             if step == "set aside":
                 why = (
                     "was changed here while the cell ran"
@@ -174,7 +178,7 @@ class FileWriter:
             above: the part of the path that gets the label, if a file is in the place of a folder; None for the last.
         """
         for number in itertools.count(1):
-            name = aside(above or path, label, number) + path.removeprefix(above or path)
+            name = version_name(above or path, label, number) + path.removeprefix(above or path)
             if self._file_above(name) is None and self._version(self._place(name)) in (None, version):
                 break
         return name
@@ -222,7 +226,7 @@ class FileWriter:
                 now = self._version(where)
                 if now is None:
                     continue
-                if now == self._request.here.get(path):
+                if now == self._request.client_versions.get(path):
                     os.unlink(where)
                     gone.append(path)
                 else:

@@ -91,8 +91,8 @@ class CellHandle:
     async def _over(self) -> Any:
         bell = ThreadEvent()
         for run in self._sent.runs:
-            run.future.add_done_callback(bell.ring)
-        await bell.until(self.done)
+            run.future.add_done_callback(bell.notify)
+        await bell.wait_for(self.done)
         return self.result()
 
     def cancel(self) -> str:

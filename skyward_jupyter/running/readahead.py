@@ -152,9 +152,9 @@ class StreamHandle(CellHandle):
         def is_available() -> bool:
             return self._elements.is_over or self._elements.get(position) is not None
 
-        with self._elements.watched(bell.ring):
+        with self._elements.watched(bell.notify):
             while True:
-                await bell.until(is_available)
+                await bell.wait_for(is_available)
                 if (found := self._elements.get(position)) is None:
                     break
                 self._notify_gap(position, found[0])

@@ -6,13 +6,10 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward_jupyter.magics.magics import SkyMagics
-from skyward_kernel.commands.pool_options import POOL_LABELS
-from skyward_kernel.pools import PoolManager
 from tests.containers.conftest import containers
 from tests.containers.engine import Engine
-from tests.unit.files.sides import contents
-from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.notebook import Notebook, managed_pools, new_notebook
+from tests.unit.files.folders import contents
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(240)]
 
@@ -21,16 +18,12 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(240)]
 def notebook(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
     """A notebook in `tmp_path`, with a container that runs two tasks at a time."""
     monkeypatch.chdir(tmp_path)
-    fields = {"provider": containers(engine), "nodes": 1, "vcpus": 1, "memory_gb": 1.5, "worker": sky.Worker(2)}
-    pools = PoolManager(lambda **more: sky.Compute(**{**fields, **more}), POOL_LABELS)
-    with new_shell() as shell:
-        magics = SkyMagics(shell, pools)
-        magics.footer = False
-        shell.register_magics(magics)
-        try:
-            yield Notebook(shell, magics)
-        finally:
-            pools.close_all()
+    provider, worker = containers(engine), sky.Worker(concurrency=2)
+    with (
+        managed_pools(provider=provider, nodes=1, vcpus=1, memory_gb=1.5, worker=worker) as pools,
+        new_notebook(pools) as notebook,
+    ):
+        yield notebook
 
 
 def test_files_are_sent_and_returned(notebook: Notebook, tmp_path: Path) -> None:

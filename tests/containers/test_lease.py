@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +12,10 @@ from skyward.specs import Spec
 from skyward_providers import container
 from tests.containers.conftest import containers
 from tests.containers.engine import IMAGE, Engine
+from tests.killed_client import kill_when_up
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(180)]
-
-ROOT = str(Path(__file__).parents[2])
 
 CLIENT = """
 import sys, time
@@ -37,19 +34,12 @@ pool = sky.Compute(name={name!r}, provider=sky.Container(image={image!r}, python
 run = pool.start(work(5))
 while "begun" not in pool.logs().text:
     time.sleep(0.01)
-print("\\nup\\n", end="", flush=True)  # in one piece, as a line of its own, whatever the tasks have printed
-time.sleep(100)
 """
 
 
 def killed_client(engine: Engine, pool: str) -> str:
     """Start a client process and kill it while its task runs. Return the name of its container."""
-    script = CLIENT.format(settings=engine.settings, image=IMAGE, python=sys.executable, name=pool)
-    env = {**os.environ, "PYTHONPATH": ROOT}
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
-        assert client.stdout is not None
-        assert "up\n" in client.stdout
-        client.kill()
+    kill_when_up(CLIENT.format(settings=engine.settings, image=IMAGE, python=sys.executable, name=pool))
     (name,) = engine.of(pool)
     return name
 

@@ -49,7 +49,7 @@ def test_large_buffers_are_transferred_both_ways(pool: sky.Compute) -> None:
     assert np.array_equal(doubled(data) >> pool, data * 2)
 
 
-def test_streams_in_both_directions(pool: sky.Compute) -> None:
+def test_inputs_and_outputs_are_streamed(pool: sky.Compute) -> None:
     assert list(count(10_000) >> pool) == list(range(10_000))
 
 

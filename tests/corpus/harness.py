@@ -24,7 +24,7 @@ from skyward_jupyter.magics.magics import SkyMagics
 from skyward_kernel.pools import PoolManager
 from tests.corpus.compare import Difference, Names
 from tests.corpus.scenario import Scenario
-from tests.unit.jupyter.conftest import new_shell
+from tests.notebook import new_shell
 
 __all__ = ["Output", "Run", "findings", "is_refusal", "run", "world"]
 
@@ -177,20 +177,22 @@ def _of_run(
 ) -> list[str]:
     pairs = [_of_output(mine, theirs, scenario.raises_there) for mine, theirs in zip(here, there, strict=True)]
     said = [notice for _, notices in pairs for notice in notices]
-    told = {name for name in scenario.told if _names(said, name)}
-    if told:
-        told |= {*scenario.follows}
+    reported = {name for name in scenario.reported if _names(said, name)}
+    if reported:
+        reported |= {*scenario.follows}
     last = max(i for i, cell in enumerate(scenario.cells) if cell.sky is not None)
     found = []
     for i, (different, _) in enumerate(pairs):
-        if not (told and i > last):  # only shows reported differences again
+        if not (reported and i > last):  # only shows reported differences again
             found += [f"cell {i + 1}: {text}" for text in different]
     for difference in differences:
         is_absent = difference.roots <= {*scenario.absent} and "not under %%sky" in difference.text
-        if not is_absent and told.isdisjoint(difference.roots):
-            allowed = not difference.roots.isdisjoint(scenario.told)
-            found.append(f"{'not told: ' if allowed else ''}{difference}")
-    found += [f"needless notice: {line}" for line in said if not any(_names([line], name) for name in scenario.told)]
+        if not is_absent and reported.isdisjoint(difference.roots):
+            allowed = not difference.roots.isdisjoint(scenario.reported)
+            found.append(f"{'not reported: ' if allowed else ''}{difference}")
+    found += [
+        f"needless notice: {line}" for line in said if not any(_names([line], name) for name in scenario.reported)
+    ]
     return found
 
 
@@ -200,7 +202,7 @@ def _of_refusal(scenario: Scenario, there: Sequence[Output | None], from_before:
     if scenario.refused:
         if kind != scenario.refused:
             found.append(f"refused with {kind}, and not with {scenario.refused}: {text}")
-    elif not any(_names([text], name) for name in scenario.told):
+    elif not any(_names([text], name) for name in scenario.reported):
         found.append(f"refused: {kind}: {text}")
     return found + [f"after the refusal: {difference}" for difference in from_before]
 

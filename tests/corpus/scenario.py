@@ -35,9 +35,9 @@ class Scenario:
         after: cells that run in the notebook afterwards.
         given: a first cell that several scenarios share.
         plain: the text of `sky` in the notebook, if it must differ (a cell that yields).
-        told: names whose values may differ from the notebook, if a notice names them. A cell may also be refused with a
-            sentence that names one of them; then all values must be as if it had not been run.
-        follows: names whose values depend on one of `told`, and may differ once that is reported.
+        reported: names whose values may differ from the notebook, if a notice names them. A cell may also be refused
+            with a sentence that names one of them; then all values must be as if it had not been run.
+        follows: names whose values depend on one of `reported`, and may differ once that is in a notice.
         absent: names that may be missing without a notice: files that a `with` has closed.
         raises: the names of the errors that are raised in the notebook, cell by cell.
         refused: the error that the notebook raises, if the cell may be refused with it before any of it is run.
@@ -51,7 +51,7 @@ class Scenario:
     after: str = ""
     given: str = ""
     plain: str | None = None
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     raises: tuple[str, ...] = ()

@@ -121,7 +121,7 @@ TOLD: list[tuple[tuple[str, ...], list[str]]] = [
 ]
 
 
-def told(scenario: Scenario, here: str, there: str, tmp_path: Path) -> list[str]:
+def findings_of(scenario: Scenario, here: str, there: str, tmp_path: Path) -> list[str]:
     """Return the findings for two cells in a scenario."""
     runs = [run(Scenario("", "", source), None, str(tmp_path)) for source in (here, there)]
     return findings(scenario, runs[0].outputs, runs[1].outputs, compare(runs[1].names, runs[0].names), [])
@@ -130,12 +130,12 @@ def told(scenario: Scenario, here: str, there: str, tmp_path: Path) -> list[str]
 @pytest.mark.parametrize(("names", "expected"), TOLD)
 def test_reported_difference_is_allowed(names: tuple[str, ...], expected: list[str], tmp_path: Path) -> None:
     there = "x = 2\nimport sys as _sys\n_sys.stderr.write('x stayed there\\n');del _sys"
-    assert told(Scenario("", "", "x = 1", told=names), "x = 1", there, tmp_path) == expected
+    assert findings_of(Scenario("", "", "x = 1", reported=names), "x = 1", there, tmp_path) == expected
 
 
 def test_unreported_difference_is_found(tmp_path: Path) -> None:
-    found = told(Scenario("", "", "x = 1", told=("x",)), "x = 1", "x = 2", tmp_path)
-    assert found == ["not told: x is 1 in the notebook and 2 under %%sky"]
+    found = findings_of(Scenario("", "", "x = 1", reported=("x",)), "x = 1", "x = 2", tmp_path)
+    assert found == ["not reported: x is 1 in the notebook and 2 under %%sky"]
 
 
 _OUTPUT = "print('a')\nimport sys\nsys.stderr.write('e');del sys"
@@ -152,5 +152,5 @@ _OUTPUT = "print('a')\nimport sys\nsys.stderr.write('e');del sys"
     ],
 )
 def test_different_outputs_are_found(there: str, expected: list[str], tmp_path: Path) -> None:
-    found = [text for text in told(Scenario("", "", "1"), _OUTPUT, there, tmp_path) if text.startswith("cell")]
+    found = [text for text in findings_of(Scenario("", "", "1"), _OUTPUT, there, tmp_path) if text.startswith("cell")]
     assert [text[: len(start)] for text, start in zip(found, expected, strict=True)] == expected

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.link.adapters.book import GroupRequirements
+from skyward.link.adapters.registry import GroupRequirements
 from skyward.link.adapters.server import AdapterServer
 from skyward.providers.protocol import Instance
 from skyward.values.needs import Needs
 from skyward_providers.adapter_serve import serve
 from tests.free_port import free_port
 from tests.local.test_adapters import TOKEN, directories
+from tests.waiting import wait_for_async
 
 pytestmark = pytest.mark.local
 
@@ -125,11 +126,6 @@ class Cable:
         writer.close()
 
 
-async def until(true: Callable[[], object]) -> None:
-    while not true():  # noqa: ASYNC110  # waits for another process
-        await asyncio.sleep(0.01)
-
-
 def test_broken_connection_loses_no_group_and_no_command() -> None:
     async def test() -> None:
         async with controller() as (server, address):
@@ -139,7 +135,7 @@ def test_broken_connection_loses_no_group_and_no_command() -> None:
                 kept = await server.start(GroupRequirements())
                 cable.plugged.clear()
                 cable.cut()
-                await until(lambda: any("ended" in each for each in log_lines))
+                await wait_for_async(lambda: any("ended" in each for each in log_lines), "a connection to end")
                 ending = asyncio.create_task(server.shutdown(kept.id))
                 await asyncio.sleep(0)
                 assert server.instance(kept.id) is None
@@ -148,11 +144,15 @@ def test_broken_connection_loses_no_group_and_no_command() -> None:
                 assert there()
                 another = await server.start(GroupRequirements())
                 cable.cut()
-                await until(lambda: sum("is connected" in each for each in log_lines) == 3)
+                await wait_for_async(lambda: connections(log_lines) == 3, "the third connection")
                 assert server.instance(another.id) == another
                 await server.shutdown(another.id)
 
     run(test)
+
+
+def connections(log_lines: list[str]) -> int:
+    return sum("is connected" in each for each in log_lines)
 
 
 def there(*instances: Instance) -> bool:
@@ -170,11 +170,11 @@ def test_adapter_that_is_silent_too_long_is_lost_and_may_return() -> None:
                 kept = await server.start(GroupRequirements())
                 cable.plugged.clear()
                 cable.cut()
-                await until(lambda: server.instance(kept.id) is None)
+                await wait_for_async(lambda: server.instance(kept.id) is None, "the group to be lost")
                 with pytest.raises(sky.ProvisioningError, match="no adapter is connected"):
                     await server.start(GroupRequirements())
                 cable.plugged.set()
-                await until(lambda: server.instance(kept.id) == kept)
+                await wait_for_async(lambda: server.instance(kept.id) == kept, "the group to return")
                 await server.shutdown(kept.id)
 
     run(test)
@@ -218,7 +218,7 @@ def test_line_that_a_relay_adds_ends_the_connection() -> None:
                 kept = await server.start(GroupRequirements())
                 for writer in tuple(cable._writers):
                     writer.write(b'{"v":2,"type":"goodbye","reason":"go","ends_groups":true}\n')
-                await until(lambda: sum("is connected" in each for each in log_lines) == 2)
+                await wait_for_async(lambda: connections(log_lines) == 2, "the second connection")
                 assert server.instance(kept.id) == kept, "no group was terminated"
                 await server.shutdown(kept.id)
 
@@ -252,7 +252,7 @@ def test_abandoned_start_leaves_no_machine() -> None:
                 start.cancel()
                 await asyncio.wait([start])
             last = await server.start(GroupRequirements())
-            await until(lambda: there(last))
+            await wait_for_async(lambda: there(last), "the last machine")
             await server.shutdown(last.id)
 
     run(test)

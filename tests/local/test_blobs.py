@@ -120,7 +120,7 @@ def test_evicted_and_resent_blobs_are_never_mixed_up(monkeypatch: pytest.MonkeyP
         assert sky.gather(*(first(arrays[pick]) for pick in picks)) >> pool == tuple(picks), f"seed {seed}"
 
 
-def test_node_lost_during_the_transfer_of_an_argument() -> None:
+def test_argument_is_sent_again_to_the_replacement_of_a_node_lost_during_its_transfer() -> None:
     large = array(5, 150 * MB)
     with sky.Compute(nodes=1) as pool:
         pid = os_pid() >> pool
@@ -137,7 +137,7 @@ def os_pid() -> int:
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_more_functions_than_each_end_caches(executor: Any) -> None:
+def test_functions_beyond_the_caches_of_both_ends_run(executor: Any) -> None:
     from skyward.wire.protocol.messages import CODES
 
     def numbered(number: int) -> Any:
@@ -153,7 +153,7 @@ def test_more_functions_than_each_end_caches(executor: Any) -> None:
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
 @pytest.mark.timeout(120)
-def test_many_blobs_under_a_low_limit_of_descriptors(executor: str) -> None:
+def test_many_blobs_fit_a_low_limit_of_descriptors(executor: str) -> None:
     """200 arguments, results and elements of 1 MB each need no more descriptors and threads than the first 20."""
     command = [sys.executable, "-m", "benchmarks.soak", "--scale", "0.02", "--descriptors", "128", "--check"]
     only = [word for name in ("arguments", "results", "elements") for word in ("--only", name)]

@@ -8,10 +8,8 @@ import pytest
 
 import skyward as sky
 from skyward import events as ev
-from skyward_jupyter.magics.magics import SkyMagics
-from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
-from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.notebook import Notebook, managed_pools, new_notebook
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
@@ -24,17 +22,15 @@ def executor(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def pools(executor: str) -> Iterator[PoolManager]:
-    pools = PoolManager(labels=POOL_LABELS)
-    yield pools
-    assert pools.close_all()
+    with managed_pools() as pools:
+        yield pools
+        assert pools.close_all()
 
 
 @pytest.fixture
 def notebook(pools: PoolManager, executor: str) -> Iterator[Notebook]:
-    with new_shell() as shell:
-        magics = SkyMagics(shell, pools)
-        shell.register_magics(magics)
-        notebook = Notebook(shell, magics)
+    with new_notebook(pools) as notebook:
+        notebook.magics.footer = True
         assert notebook(f"%sky up --nodes 2 --executor {executor}").error is None
         yield notebook
 

@@ -105,7 +105,7 @@ def test_all_nodes_read_what_one_writes(each_executor: sky.Compute) -> None:
         read("shared", "missing") >> pool
 
 
-def test_dict_operations(pool: sky.Compute) -> None:
+def test_dict_has_the_operations_of_a_mapping(pool: sky.Compute) -> None:
     cache = pool.dict("cache")
     assert cache is pool.dict("cache") is sky_dict_in(pool, "cache")
     cache["none"] = None
@@ -143,13 +143,13 @@ def sky_dict_in(pool: sky.Compute, name: str) -> object:
         current_pool.reset(token)
 
 
-def test_value_is_popped_once(each_executor: sky.Compute) -> None:
+def test_each_value_is_popped_once(each_executor: sky.Compute) -> None:
     for number in range(10):
         each_executor.dict("once")[number] = number
         assert sorted(map(str, take("once", number) @ each_executor)) == [str(number), "nothing"]
 
 
-def test_set_operations(each_executor: sky.Compute) -> None:
+def test_set_has_the_operations_of_a_set(each_executor: sky.Compute) -> None:
     @sky.function
     def add(members: list[object]) -> int:
         seen = sky.set("seen")
@@ -212,7 +212,7 @@ def test_queue_is_in_order_and_keeps_everything(pool: sky.Compute) -> None:
         work.get(timeout=-1)
 
 
-def test_each_item_has_one_taker(each_executor: sky.Compute) -> None:
+def test_each_item_is_taken_once(each_executor: sky.Compute) -> None:
     @sky.function
     def drain() -> list[int]:
         work, mine = sky.queue("many"), []
@@ -263,7 +263,7 @@ def test_barrier_wait_has_a_timeout(each_executor: sky.Compute) -> None:
     assert future.result(20) in (0, 1)
 
 
-def test_barrier_reset_and_separate_barriers(pool: sky.Compute) -> None:
+def test_barrier_can_be_reset_and_others_are_unaffected(pool: sky.Compute) -> None:
     future = meet("broken", 3) > pool
     wait_for(lambda: one_waits(pool), "it to wait")
     with pytest.raises(sky.SpecError, match="this call asks for 2 parties, and the waiting ones for 3"):

@@ -14,6 +14,7 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
+from tests.local.pools import wait_for_cluster
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 @pytest.fixture
 def three() -> Iterator[sky.Compute]:
     with sky.Compute(nodes=3, retry_on_interruption=10, worker=sky.Worker(concurrency=2)) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         yield pool
 
 
@@ -35,11 +36,6 @@ def count(name: str) -> int:
 def meet(name: str, parties: int) -> int:
     sky.barrier(name, parties).wait()
     return sky.instance_info().node
-
-
-def everyone_is_in(pool: sky.Compute) -> None:
-    """Return when every node of the pool has joined its cluster."""
-    count("in") @ pool
 
 
 def kill(pool: sky.Compute, rank: int) -> None:
@@ -156,13 +152,13 @@ def test_replacement_joins_the_same_cluster(three: sky.Compute) -> None:
         before = three.start(tasks.pid(), on=victim).future.result(20)
         kill(three, victim)
         wait_for(partial(is_another, three, victim, before), "a new node")
-        everyone_is_in(three)
+        wait_for_cluster(three)
         assert steps.increment() == 11 + victim
 
 
 def test_pool_of_two_waits_for_the_replacement() -> None:
     with sky.Compute(nodes=2) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         cache = pool.dict("cache")
         cache.update({number: number for number in range(30)})
         kill(pool, 1)
@@ -172,7 +168,7 @@ def test_pool_of_two_waits_for_the_replacement() -> None:
 
 def test_nodes_hand_over_their_replicas_when_the_pool_shrinks() -> None:
     with sky.Compute(nodes=4) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         cache, steps = pool.dict("cache"), pool.counter("steps")
         cache.update({number: number for number in range(100)})
         for nodes in (2, 1, 3):
@@ -211,7 +207,7 @@ def on_thread(call: Callable[[], Any]) -> "Future[Any]":
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_strong_collections_lost_with_all_nodes_raise_once_and_work_again(nodes: int) -> None:
     with sky.Compute(nodes=nodes) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         steps, full, never = pool.counter("steps"), pool.queue("full"), pool.queue("never")
         sloppy = pool.counter("sloppy", consistency="eventual")
         steps.increment()
@@ -226,9 +222,9 @@ def test_strong_collections_lost_with_all_nodes_raise_once_and_work_again(nodes:
             steps.increment()
         assert steps.value == 0
         assert count("steps") >> pool == steps.value == 1, "tasks and client differ"
-        with pytest.raises(sky.CollectionLostError, match="^Counter 'in' has lost its content"):
-            count("in") >> pool
-        assert [count("in") >> pool for _ in range(2)] == [1, 2]
+        with pytest.raises(sky.CollectionLostError, match="^Counter 'joined' has lost its content"):
+            count("joined") >> pool
+        assert [count("joined") >> pool for _ in range(2)] == [1, 2]
         never.put("item")
         pool.barrier("gate", 2).wait(60)
         assert (meeting.result(60), taking.result(60)) == (None, "item"), "waiters do not wait on the new nodes"
@@ -271,7 +267,7 @@ def test_client_operation_wakes_a_pool_without_nodes() -> None:
 
 def test_strong_collections_raise_when_three_nodes_of_more_are_lost_at_once() -> None:
     with sky.Compute(nodes=4) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         cache = pool.dict("cache")
         cache.update({number: number for number in range(100)})
         kill_all(pool, [1, 2, 3])

@@ -10,10 +10,9 @@ import skyward as sky
 from skyward.config.pools import configured_values
 from skyward.control.observe.origin import Origin, current_origin
 from skyward.pool.compute import Compute
-from skyward_jupyter.magics.magics import SkyMagics
 from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
-from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.notebook import new_notebook
 
 pytestmark = pytest.mark.local
 
@@ -64,10 +63,8 @@ def test_cell_on_a_configured_pool_shows_its_cost(tmp_path: Path, monkeypatch: p
     )
     monkeypatch.chdir(tmp_path)
     pools = PoolManager(labels=POOL_LABELS, defaults=configured_values)
-    with new_shell() as shell:
-        magics = SkyMagics(shell, pools)
-        shell.register_magics(magics)
-        notebook = Notebook(shell, magics)
+    with new_notebook(pools) as notebook:
+        notebook.magics.footer = True
         try:
             one = notebook("%%sky --pool dear\nimport time\ntime.sleep(0.2)").displays
             both = notebook("%%sky --pool dear --on all\nimport time\ntime.sleep(0.2)").displays

@@ -43,7 +43,7 @@ def test_group_keeps_order_and_types(pool: sky.Compute) -> None:
     assert (number, text, len(where)) == (2, "slept", 3)
 
 
-def test_gather_of_many_calls(each_executor: sky.Compute) -> None:
+def test_gather_returns_the_results_of_many_calls_in_order(each_executor: sky.Compute) -> None:
     assert sky.gather(*(tasks.add(i, i) for i in range(500))) >> each_executor == tuple(2 * i for i in range(500))
 
 
@@ -51,12 +51,12 @@ def test_empty_gather_returns_an_empty_tuple(pool: sky.Compute) -> None:
     assert sky.gather() >> pool == ()
 
 
-def test_streamed_gather_in_order(pool: sky.Compute) -> None:
+def test_streamed_gather_yields_in_order(pool: sky.Compute) -> None:
     calls = [tasks.add(i, 0) for i in range(20)]
     assert list(sky.gather(*calls, stream=True) >> pool) == list(range(20))
 
 
-def test_streamed_gather_as_completed(pool: sky.Compute) -> None:
+def test_streamed_gather_yields_as_completed(pool: sky.Compute) -> None:
     calls = [tasks.sleep(3), tasks.add(1, 1), tasks.add(2, 2)]
     assert list(sky.gather(*calls, stream=True, ordered=False) >> pool) == [2, 4, "slept"]
 
@@ -120,7 +120,7 @@ def test_node_that_becomes_ready_joins_an_open_broadcast(tmp_path: Path) -> None
         assert run.future.result(20) == [[0, 2, 4], [1, 3, 5], []]
 
 
-def test_task_for_one_rank(pool: sky.Compute) -> None:
+def test_task_runs_on_the_requested_rank(pool: sky.Compute) -> None:
     for rank in (0, 1, 1):
         assert pool.start(tasks.place(), on=rank).future.result(10)[0] == rank
     assert pool.start(tasks.place(), on="head").future.result(10)[0] == 0
@@ -147,7 +147,7 @@ def test_instance_info_is_complete(pool: sky.Compute) -> None:
     assert zero.network.interface == "lo"
 
 
-def test_instance_info_in_process_slots() -> None:
+def test_instance_info_is_complete_in_process_slots() -> None:
     worker = sky.Worker(concurrency=2, executor="process")
     with sky.Compute(nodes=1, worker=worker, accelerator="A100:2") as pool:
 
@@ -169,7 +169,7 @@ def test_several_tasks_run_at_once_on_a_node() -> None:
         assert pool.snapshot().nodes[0].slots == 3
 
 
-def test_snapshot_of_a_pool(pool: sky.Compute) -> None:
+def test_snapshot_describes_nodes_and_tasks(pool: sky.Compute) -> None:
     tasks.add(1, 1) >> pool
     snapshot = pool.snapshot()
     assert (snapshot.name, snapshot.state, snapshot.provider) == ("shared", "ready", "local")
@@ -213,7 +213,7 @@ def test_first_of_several_specs_is_used() -> None:
         assert (tasks.place() >> pool)[2] == "a"
 
 
-def test_several_nodes_by_rank_and_by_group() -> None:
+def test_on_selects_nodes_by_rank_and_by_group() -> None:
     groups = {"a": sky.Spec(nodes=1, vcpus=1), "b": sky.Spec(nodes=2, vcpus=2)}
     with sky.Compute(groups=groups) as pool:
 

@@ -17,7 +17,7 @@ import skyward as sky
 from skyward import events as ev
 from skyward.control.act.tasks import deadlock
 from tests.local import tasks
-from tests.local.test_outliving import client_that_dies
+from tests.local.test_orphaned_local_pools import client_that_dies
 from tests.unit.events.test_order import ENDS, TASK
 from tests.waiting import wait_for
 

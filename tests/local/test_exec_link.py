@@ -154,7 +154,7 @@ def test_connections_of_other_users_are_closed_and_run_no_command() -> None:
     async def test(link: SSHLink) -> None:
         async with echo() as port:
             address = await link.tunnel("127.0.0.1", port, sys.executable)
-            script = str(Path(__file__).parents[1] / "strangers.py")
+            script = str(Path(__file__).parents[1] / "attacker.py")
             other = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", script, "--idle", "50", address,
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,

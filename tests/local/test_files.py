@@ -11,34 +11,28 @@ import pytest
 import skyward as sky
 from skyward.files.disk import CHUNK
 from skyward.wire.payloads.digest import content_address
-from skyward_jupyter.magics.magics import SkyMagics
-from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
-from tests.local.elsewhere import Elsewhere
 from tests.local.kernel import started
-from tests.unit.files.sides import contents
-from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.local.separate_disks import SeparateDisks
+from tests.notebook import Notebook, managed_pools, new_notebook
+from tests.unit.files.folders import contents
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
 
-def pools_of(**fields: Any) -> Iterator[PoolManager]:
-    pools = PoolManager(lambda **more: sky.Compute(**{**fields, **more}), POOL_LABELS)
-    yield pools
-    pools.close_all()
-
-
 @pytest.fixture(scope="module")
 def here() -> Iterator[PoolManager]:
     """A pool of two local nodes with two slots each."""
-    yield from pools_of(nodes=2, worker=sky.Worker(concurrency=2))
+    with managed_pools(nodes=2, worker=sky.Worker(concurrency=2)) as pools:
+        yield pools
 
 
 @pytest.fixture(scope="module", params=["thread", "process"])
 def elsewhere(request: pytest.FixtureRequest) -> Iterator[PoolManager]:
     """A pool of two nodes with separate folders and two slots each."""
-    yield from pools_of(provider=Elsewhere(), nodes=2, worker=sky.Worker(2, request.param))
+    with managed_pools(provider=SeparateDisks(), nodes=2, worker=sky.Worker(2, request.param)) as pools:
+        yield pools
 
 
 @pytest.fixture
@@ -48,24 +42,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def notebook_on(pools: PoolManager) -> Iterator[Notebook]:
-    with new_shell() as shell:
-        magics = SkyMagics(shell, pools)
-        magics.footer = False
-        shell.register_magics(magics)
-        yield Notebook(shell, magics)
-
-
 @pytest.fixture
 def local(here: PoolManager, folder: Path) -> Iterator[Notebook]:
     """A notebook in `folder` with local nodes."""
-    yield from notebook_on(here)
+    with new_notebook(here) as notebook:
+        yield notebook
 
 
 @pytest.fixture
 def notebook(elsewhere: PoolManager, folder: Path) -> Iterator[Notebook]:
     """A notebook in `folder` with nodes on other disks."""
-    yield from notebook_on(elsewhere)
+    with new_notebook(elsewhere) as notebook:
+        yield notebook
 
 
 # Local nodes.

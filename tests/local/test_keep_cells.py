@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward_jupyter.magics.magics import SkyMagics
-from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.local.kernel import started
-from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.notebook import Notebook, managed_pools, new_notebook
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
@@ -35,23 +33,19 @@ class Net:
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[PoolManager]:
-    pools = PoolManager(labels=POOL_LABELS)
-    yield pools
-    assert pools.close_all()
+    with managed_pools() as pools:
+        yield pools
+        assert pools.close_all()
 
 
 @pytest.fixture
 def notebook(pools: PoolManager) -> Iterator[Notebook]:
     """A separate notebook on a pool of three nodes, without kept values before and after."""
-    with new_shell() as shell:
-        magics = SkyMagics(shell, pools)
-        magics.footer = False
-        shell.register_magics(magics)
-        notebook = Notebook(shell, magics)
+    with new_notebook(pools) as notebook:
         assert notebook("%sky up --nodes 3").error is None
         notebook(NET)
         yield notebook
-        shell.reset(new_session=False)  # type: ignore[no-untyped-call]  # of IPython
+        notebook.shell.reset(new_session=False)  # type: ignore[no-untyped-call]  # of IPython
         for source in ("1 / 0", "1", "2", "3"):  # IPython keeps the last error and the last results
             notebook(source)
     pool = pools.find("default")

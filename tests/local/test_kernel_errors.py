@@ -53,7 +53,7 @@ def error(cell: Cell) -> dict[str, Any]:
         "def f(:",
     ],
 )
-def test_message_is_that_of_the_notebook(kernel: Kernel, source: str, mode: str) -> None:
+def test_error_message_is_that_of_the_notebook(kernel: Kernel, source: str, mode: str) -> None:
     kernel(f"%xmode {mode}")
     in_notebook, on_node = (kernel(f"{first}\n{SPACE}{source}") for first in ("# here", "%%sky"))
     found, expected = error(on_node), error(in_notebook)
@@ -135,7 +135,7 @@ def test_failures_are_counted_in_every_view(kernel: Kernel) -> None:
     kernel("%sky down counted")
 
 
-def test_errors_in_terminal_ipython(tmp_path: Path) -> None:
+def test_errors_in_terminal_ipython_show_lines_of_the_cell(tmp_path: Path) -> None:
     environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "TERM": "dumb"}
     options = ["--simple-prompt", "--no-banner", "--colors=nocolor", "--HistoryManager.enabled=False"]
     arguments = ["-m", "IPython", *options]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import skyward as sky
+from tests.local.pools import blob_bytes_sent
 from tests.local.tasks import pid, place
 
 pytestmark = pytest.mark.local
@@ -43,24 +44,20 @@ def array(number: int) -> Any:
     return np.full(8 * MB // 8, number)
 
 
-def sent(pool: sky.Compute) -> int:
-    return sum(node.sent for node in pool.snapshot().nodes)
-
-
 def test_data_is_sent_once_to_consecutive_tasks(nodes: sky.Compute) -> None:
-    data, before = array(1), sent(nodes)
+    data, before = array(1), blob_bytes_sent(nodes)
     where = {rank_of(data) >> nodes for _ in range(6)}
     assert len(where) == 1
-    assert sent(nodes) - before == pytest.approx(8 * MB, rel=0.01)
+    assert blob_bytes_sent(nodes) - before == pytest.approx(8 * MB, rel=0.01)
 
 
 def test_arrays_used_in_turns_stay_where_they_are(nodes: sky.Compute) -> None:
     arrays = [array(number) for number in range(10, 15)]
     where = [rank_of(each) >> nodes for each in arrays]
-    before = sent(nodes)
+    before = blob_bytes_sent(nodes)
     for _ in range(3):
         assert [rank_of(each) >> nodes for each in arrays] == where
-    assert sent(nodes) == before
+    assert blob_bytes_sent(nodes) == before
 
 
 def test_task_does_not_wait_for_a_busy_holder(nodes: sky.Compute, tmp_path: Path) -> None:
@@ -81,10 +78,10 @@ def test_tasks_without_data_are_spread_evenly(nodes: sky.Compute) -> None:
 def test_group_whose_arrays_the_nodes_have_sends_nothing(nodes: sky.Compute) -> None:
     arrays = [array(number) for number in range(40, 52)]
     sky.gather(*(rank_of(each) for each in arrays)) >> nodes
-    before = sent(nodes)
+    before = blob_bytes_sent(nodes)
     for _ in range(3):
         sky.gather(*(rank_of(each) for each in arrays)) >> nodes
-    assert sent(nodes) - before < len(arrays) * 8 * MB  # a third of the bytes that round robin sends
+    assert blob_bytes_sent(nodes) - before < len(arrays) * 8 * MB  # a third of the bytes that round robin sends
 
 
 def test_replacement_of_a_lost_node_is_sent_what_it_needs() -> None:
@@ -93,4 +90,4 @@ def test_replacement_of_a_lost_node_is_sent_what_it_needs() -> None:
         assert rank_of(data) >> pool == 0
         os.kill(pid() >> pool, signal.SIGKILL)
         assert rank_of(data) >> pool == 0
-        assert sent(pool) == pytest.approx(8 * MB, rel=0.01)
+        assert blob_bytes_sent(pool) == pytest.approx(8 * MB, rel=0.01)

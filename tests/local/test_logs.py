@@ -352,10 +352,10 @@ def test_metrics_are_sent_periodically_and_follow_the_load(one: sky.Compute) -> 
     assert idle.memory
     assert idle.memory_total
     assert idle.memory < idle.memory_total
-    run = one.start(spin(5))
+    run = one.start(spin(60))
     most = idle.memory + 150_000_000
     wait_for(lambda: any(each.cpu > 0.2 and (each.memory or 0) > most for each in one.metrics(0)[0]), "a busy node")
-    run.future.result(60)
+    run.future.cancel()
     times = [each.at for each in one.metrics()[0]]
     assert times == sorted(times)
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -26,9 +27,11 @@ def test_retries_end_with_an_error_that_names_the_node(caplog: pytest.LogCapture
             pytest.raises(
                 sky.NodeLostError,
                 match=r"^die\(\) did not finish: node \d died: its process was killed by SIGKILL, the last of 2 att",
-            ),
+            ) as caught,
         ):
             tasks.die() >> pool
+        assert re.fullmatch(r"#\d+: machine \d+ of node \d lost: its process was killed by SIGKILL", caught.value.cause)
+        assert caught.value.cause in [decision.cause for decision in pool.decisions()]
         assert tasks.add(1, 2) >> pool == 3
     assert "replacing it" in caplog.text
 

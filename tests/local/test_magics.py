@@ -4,29 +4,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from skyward_jupyter.magics.magics import SkyMagics
-from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
-from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.notebook import Notebook, managed_pools, new_notebook
 
 pytestmark = pytest.mark.local
 
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[PoolManager]:
-    pools = PoolManager(labels=POOL_LABELS)
-    yield pools
-    assert pools.close_all()
+    with managed_pools() as pools:
+        yield pools
+        assert pools.close_all()
 
 
 @pytest.fixture
 def notebook(pools: PoolManager) -> Iterator[Notebook]:
-    with new_shell() as shell:
-        magics = SkyMagics(shell, pools)
-        magics.footer = False  # its tests turn it on
-        magics.interrupt_grace = 20.0
-        shell.register_magics(magics)
-        notebook = Notebook(shell, magics)
+    with new_notebook(pools) as notebook:
+        notebook.magics.interrupt_grace = 20.0
         assert notebook("%sky up --nodes 2").error is None
         yield notebook
 
@@ -46,7 +40,7 @@ def test_functions_and_classes_of_the_notebook_are_sent(notebook: Notebook) -> N
     assert notebook["q"].x == 8
 
 
-def test_on_all_and_on_one_node(notebook: Notebook) -> None:
+def test_on_selects_all_nodes_or_one(notebook: Notebook) -> None:
     ran = notebook("%%sky --on all\nimport skyward as sky\nrank = sky.instance_info().node\nprint('rank', rank)\nrank")
     assert sorted(ran.out.splitlines()) == ["[node 0] 0", "[node 0] rank 0", "[node 1] 1", "[node 1] rank 1"]
     assert notebook["rank"] == [0, 1]
@@ -56,7 +50,7 @@ def test_on_all_and_on_one_node(notebook: Notebook) -> None:
     assert notebook("%%sky --on 7\n1").shown_error == "UsageError: Pool 'default' has no node 7; its nodes are 0, 1."
 
 
-def test_failure_on_one_node_of_all(notebook: Notebook) -> None:
+def test_failure_on_one_node_is_raised_and_counted(notebook: Notebook) -> None:
     ran = notebook("%%sky --on all\nimport skyward as sky\nrank = sky.instance_info().node\n1 / rank")
     assert isinstance(ran.error, ZeroDivisionError)
     assert "[node 1] 1.0" in ran.out
@@ -65,7 +59,7 @@ def test_failure_on_one_node_of_all(notebook: Notebook) -> None:
     assert where == "Raised on node 0."
 
 
-def test_map_over_many_elements(notebook: Notebook) -> None:
+def test_map_returns_values_and_variables_of_many_elements_in_order(notebook: Notebook) -> None:
     notebook("xs = range(200)")
     ran = notebook("%%sky --map xs\nodd = xs % 2\nxs * xs")
     assert ran.result == [x * x for x in range(200)]
@@ -94,13 +88,13 @@ def test_timeout_stops_the_cell(notebook: Notebook) -> None:
     )
 
 
-def test_handle_waits_and_binds(notebook: Notebook) -> None:
+def test_handle_waits_for_its_cell_and_binds_its_variables(notebook: Notebook) -> None:
     handle = notebook("%%sky --noblock\nz = 6 * 7").result
     assert handle.result(20) is None
     assert (notebook["z"], handle.status, handle.done()) == (42, "done", True)
 
 
-def test_handle_cancels(notebook: Notebook) -> None:
+def test_handle_cancels_its_cell(notebook: Notebook) -> None:
     handle = notebook("%%sky --noblock --on 0\nimport time\ntime.sleep(60)").result
     assert handle.cancel() in ("the work on node 0 was stopped.", "the work had not started on any node.")
     assert handle.done()
@@ -148,7 +142,7 @@ def test_scale_adds_nodes(notebook: Notebook) -> None:
     notebook("%sky down grows")
 
 
-def test_process_slots_and_environment(notebook: Notebook) -> None:
+def test_options_set_process_slots_and_the_environment(notebook: Notebook) -> None:
     cell = "import os\nos.environ['COLOUR']"
     ran = notebook(f"%%sky --pool processes --executor process --concurrency 2 --env COLOUR=green\n{cell}")
     assert ran.displays == ["'green'"]

@@ -86,7 +86,7 @@ def test_output_of_a_task_that_raises_precedes_the_error(pool: sky.Compute, caps
     assert capsys.readouterr().out == "about to fail\n"
 
 
-def test_output_of_the_head_only(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_output_of_the_head_is_shown(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     @sky.stdout(only="head")
     @sky.function
     def above() -> None:

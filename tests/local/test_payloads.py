@@ -83,7 +83,7 @@ def sent(pool: sky.Compute) -> int:
     return sum(node.received for node in pool.snapshot().nodes)
 
 
-def test_large_arguments_and_results(each_executor: sky.Compute) -> None:
+def test_large_arguments_and_results_arrive_unchanged(each_executor: sky.Compute) -> None:
     array = np.arange(1_000_000, dtype=np.float64)
     assert mean(array) >> each_executor == array.mean()
     np.testing.assert_array_equal(make(1_000_000) >> each_executor, array)
@@ -126,12 +126,12 @@ def test_equal_data_is_sent_once_under_any_name(pool: sky.Compute) -> None:
     assert sent(pool) == before
 
 
-def test_many_medium_sized_arguments(each_executor: sky.Compute) -> None:
+def test_many_medium_sized_arguments_arrive_unchanged(each_executor: sky.Compute) -> None:
     parts = [secrets.token_bytes(50_000) for _ in range(40)]
     assert length(*parts) >> each_executor == 2_000_000
 
 
-def test_gather_of_large_results(each_executor: sky.Compute) -> None:
+def test_gather_returns_large_results_in_order(each_executor: sky.Compute) -> None:
     results = sky.gather(*(make(20_000 + i) for i in range(30))) >> each_executor
     assert [len(result) for result in results] == [20_000 + i for i in range(30)]
 

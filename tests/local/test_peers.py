@@ -99,7 +99,7 @@ def test_oversized_frame_is_refused(arrivals: IncomingBlobs) -> None:
         get(arrivals, says(bytes(1024 * 1024 + 1)))
 
 
-def test_attempt_ends_when_there_is_a_later_one(arrivals: IncomingBlobs) -> None:
+def test_transfer_attempt_ends_when_a_later_one_starts(arrivals: IncomingBlobs) -> None:
     with pytest.raises(EOFError, match="superseded"):
         get(arrivals, says(b"", b"", b""), superseded=True)
 

@@ -25,7 +25,7 @@ from skyward.wire.protocol.messages import Blob, Cancel
 from skyward.wire.transport.bulk import PUT
 from skyward.wire.transport.secrets import PASS_VARIABLE
 from skyward.wire.transport.trust import Pass, passes
-from tests.strangers import Bomb
+from tests.attacker import Bomb
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 

@@ -16,7 +16,7 @@ from skyward.cli.main import main
 from skyward.journal import data_directory
 from skyward.pool.reap import orphans
 from tests.killed_client import count_points, has_ended, kill_at
-from tests.local.rented import FakeCloud
+from tests.local.fake_cloud import FakeCloud
 from tests.scale import SCALE
 from tests.waiting import wait_for
 
@@ -28,7 +28,7 @@ CLIENT = """
 import os, sys
 import skyward as sky
 from skyward.control.act.nodes.node import Node
-from tests.local.rented import FakeCloud
+from tests.local.fake_cloud import FakeCloud
 
 directory, phase = sys.argv[1:]
 pool = sky.Compute(provider=FakeCloud(directory), nodes=2, name="doomed", ttl=0)
@@ -65,7 +65,7 @@ def cloud(tmp_path: Path) -> FakeCloud:
 
 def kill_client(cloud: FakeCloud, *, point: str = "", phase: str = "") -> None:
     """Run a client that opens and closes a pool of two nodes, and that dies at a point, or in a phase of a node."""
-    env = {**os.environ, "PYTHONPATH": ROOT, "RENTED_KILL": point}
+    env = {**os.environ, "PYTHONPATH": ROOT, "FAKE_CLOUD_KILL": point}
     client = subprocess.run([sys.executable, "-c", CLIENT, cloud.directory, phase], env=env, check=False)
     assert client.returncode == -signal.SIGKILL
 

@@ -21,7 +21,8 @@ from skyward.control.act.tasks.remote_results import LEFT_FROM, RemoteResult
 from skyward.link.bulk import BulkPath
 from skyward.wire.protocol.messages import Blob
 from tests.local import tasks
-from tests.local.test_fanout import apart, everyone_is_in
+from tests.local.pools import blob_bytes_sent, wait_for_cluster
+from tests.local.test_replication import apart
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
@@ -56,7 +57,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> Fetched:
 def two() -> Iterator[sky.Compute]:
     """Two nodes in a cluster, for this test."""
     with sky.Compute(nodes=2) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         yield pool
 
 
@@ -112,10 +113,6 @@ def raw(future: sky.TaskFuture[Any]) -> object:
     return Future.result(future)
 
 
-def sent(pool: sky.Compute) -> int:
-    return sum(node.sent for node in pool.snapshot().nodes)
-
-
 def kill(pool: sky.Compute, rank: int) -> None:
     os.kill(pool.start(tasks.pid(), on=rank).future.result(30), signal.SIGKILL)
 
@@ -164,15 +161,15 @@ def lost(future: sky.TaskFuture[Any]) -> bool:
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_chain_of_large_values_is_not_fetched(fetched: Fetched, left: Maker, executor: Any) -> None:
     with sky.Compute(nodes=2, worker=sky.Worker(executor=executor)) as pool:
-        everyone_is_in(pool)
-        before = sent(pool)
+        wait_for_cluster(pool)
+        before = blob_bytes_sent(pool)
         a, go = left.start(pool)
         b = double(a) > pool
         answers = [rank_and_total(b) > pool for _ in range(6)]
         go.touch()
         assert {answer.result(30)[1] for answer in answers} == {2.0 * SIZE}
         assert {answer.result()[0] for answer in answers} == {0, 1}, "not both nodes have received it"
-        assert (fetched.nbytes, sent(pool)) == (0, before)
+        assert (fetched.nbytes, blob_bytes_sent(pool)) == (0, before)
         assert isinstance(raw(a), RemoteResult)
         assert b.result()[0] == 2.0
         assert fetched.nbytes == 8 * SIZE
@@ -187,11 +184,11 @@ def test_task_is_placed_on_the_node_that_has_its_input(left: Maker) -> None:
 
 def test_nodes_of_different_machines_transfer_it_directly(apart: None, fetched: Fetched, left: Maker) -> None:
     with sky.Compute(nodes=2) as pool:
-        everyone_is_in(pool)
-        before = sent(pool)
+        wait_for_cluster(pool)
+        before = blob_bytes_sent(pool)
         a = left(pool)
         assert total(a) @ pool == [SIZE, SIZE]
-        assert (fetched.nbytes, sent(pool)) == (0, before)
+        assert (fetched.nbytes, blob_bytes_sent(pool)) == (0, before)
 
 
 def test_transfer_through_the_client_is_reported_if_nodes_cannot_reach_each_other(
@@ -253,15 +250,15 @@ def test_fetched_value_is_not_sent_again_to_the_node_that_made_it(two: sky.Compu
 
     a = two.start(double_when(np.ones(SIZE), str(go)), on=0).future
     b = two.start(total(a), on=0).future
-    wait_until_sent = sent(two)
+    wait_until_sent = blob_bytes_sent(two)
     while not wait_until_sent:
         time.sleep(0.005)
-        wait_until_sent = sent(two)
+        wait_until_sent = blob_bytes_sent(two)
     go.touch()
     assert b.result(30) == 2.0 * SIZE
     assert not isinstance(raw(a), RemoteResult)
     assert two.start(total(a, a), on=0).future.result(30) == 4.0 * SIZE
-    assert sent(two) == wait_until_sent
+    assert blob_bytes_sent(two) == wait_until_sent
     assert two.start(total(a), on=1).future.result(30) == 2.0 * SIZE
 
 
@@ -297,7 +294,7 @@ def test_small_results_are_fetched(two: sky.Compute, tmp_path: Path) -> None:
     assert not isinstance(raw(a), RemoteResult)
 
 
-def test_every_form_of_request_fetches_it(two: sky.Compute, left: Maker) -> None:
+def test_every_form_of_request_fetches_the_result(two: sky.Compute, left: Maker) -> None:
     a, b, c, d = (left(two, float(i)) for i in range(4))
     assert not wait([a, b, c, d], 0).not_done
     assert a.result(30)[0] == 0.0
@@ -342,7 +339,7 @@ def test_timeout_of_a_request_is_kept(two: sky.Compute, left: Maker, monkeypatch
 # Lifetime on the node.
 
 
-def test_node_drops_it_with_its_last_reference(two: sky.Compute, left: Maker, tmp_path: Path) -> None:
+def test_node_drops_a_result_with_its_last_reference(two: sky.Compute, left: Maker, tmp_path: Path) -> None:
     go = tmp_path / "go"
     a = left(two, on=0)
     b = two.start(total_when(a, str(go)), on=1).future
@@ -358,7 +355,7 @@ def test_node_drops_it_with_its_last_reference(two: sky.Compute, left: Maker, tm
     wait_for(lambda: not two.holds(key), "the nodes to be asked to drop it")
 
 
-def test_memory_is_freed_with_it(two: sky.Compute, left: Maker) -> None:
+def test_dropping_a_result_frees_its_memory(two: sky.Compute, left: Maker) -> None:
     a = left(two, on=0)
     held = two.start(blobs_of_the_worker(), on=0).future.result(30)
     assert held >= 8 * SIZE
@@ -419,7 +416,7 @@ def test_result_lost_when_its_pool_closes_is_reported(left: Maker, monkeypatch: 
 def test_result_is_fetched_before_its_node_is_terminated(left: Maker, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with sky.Compute(nodes=2) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         a = left(pool, 3.0, on=1, log=log)
         pool.resize(1)
         wait_for(lambda: len(pool.snapshot().nodes) == 1, "node 1 to go")
@@ -430,7 +427,7 @@ def test_result_is_fetched_before_its_node_is_terminated(left: Maker, tmp_path: 
 
 def test_draining_node_keeps_no_more_results(left: Maker, tmp_path: Path) -> None:
     with sky.Compute(nodes=2) as pool:
-        everyone_is_in(pool)
+        wait_for_cluster(pool)
         a, go = left.start(pool, on=1)
         b = total(a) > pool
         wait_for(a.running, "the task to run on the node")

@@ -1,8 +1,6 @@
 """A task sees big arrays as they were when it was sent, however late it runs, on real nodes and in a real kernel."""
 
 import asyncio
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ import skyward as sky
 from skyward.link.bulk import BulkLane
 from skyward.wire.protocol.messages import Blob
 from tests.local.kernel import started
+from tests.waiting import interrupt_when
 
 pytestmark = pytest.mark.local
 
@@ -118,17 +117,10 @@ def test_array_in_transfer_when_the_wait_was_interrupted_is_not_reused(
             go.wait(30)
         return original(lane, verb, blob, view)
 
-    def interrupt() -> None:
-        begun.wait(30)
-        os.kill(os.getpid(), signal.SIGINT)
-
     ones[:] = 2  # which the node does not have yet
     monkeypatch.setattr(BulkLane, "_exchange", slowly)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), interrupt_when(begun.is_set, "the transfer to begin"):
         total(ones) >> one
-    thread.join()
     again = total(ones) > one
     ones[:] = 0
     go.set()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import pytest
 import skyward as sky
 from skyward.control.act.tasks import stopping
 from skyward.control.act.tasks.run import Run
+from skyward.control.act.tasks.task import TaskFuture
 from skyward.process import background
 from tests.local import tasks
-from tests.waiting import wait_for
+from tests.waiting import interrupt_when, wait_for
 
 pytestmark = pytest.mark.local
 
@@ -39,6 +41,12 @@ def stands_still(path: Path) -> bool:
     return True
 
 
+def awaits_future() -> bool:
+    """Return whether the main thread waits for a future: an interrupt while it still sends has another message."""
+    stack = traceback.walk_stack(sys._current_frames()[threading.main_thread().ident or 0])
+    return any(frame.f_code is TaskFuture._wait.__code__ for frame, _ in stack)
+
+
 @pytest.mark.parametrize("task", [tasks.sleep, tasks.spin], ids=["sleep", "spin"])
 def test_timeout_stops_the_task(each_executor: sky.Compute, task: sky.SkyFunction[[float], str]) -> None:
     start = time.monotonic()
@@ -55,13 +63,13 @@ def test_timeout_error_is_a_timeout_error(pool: sky.Compute) -> None:
         tasks.sleep(60).with_timeout(0.1) >> pool
 
 
-def test_timeout_of_the_decorator(pool: sky.Compute) -> None:
+def test_timeout_of_the_decorator_stops_the_task(pool: sky.Compute) -> None:
     brief = sky.function(tasks.sleep.fn, timeout=0.1)
     with pytest.raises(sky.TaskTimeoutError):
         brief(60) >> pool
 
 
-def test_timeout_of_the_pool() -> None:
+def test_timeout_of_the_pool_stops_the_task() -> None:
     with sky.Compute(nodes=1, default_compute_timeout=0.2) as pool, pytest.raises(sky.TaskTimeoutError):
         tasks.sleep(60) >> pool
 
@@ -82,7 +90,7 @@ def test_cancel_stops_the_task(each_executor: sky.Compute, tmp_path: Path) -> No
     assert stands_still(beat)
 
 
-def test_cancel_while_queued(pool: sky.Compute, tmp_path: Path) -> None:
+def test_cancelled_queued_task_never_starts(pool: sky.Compute, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
     @sky.function
@@ -102,7 +110,7 @@ def test_cancel_while_queued(pool: sky.Compute, tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_cancel_of_a_broadcast_that_waits_for_its_first_node(tmp_path: Path) -> None:
+def test_broadcast_waiting_for_its_first_node_can_be_cancelled(tmp_path: Path) -> None:
     path = tmp_path / "never"
     with sky.Compute(provider=sky.Local(boot_time=1.0), nodes=(0, 1)) as pool:
         future = pool.start(tasks.append(str(path), "x"), on="all").future
@@ -161,16 +169,11 @@ def test_task_that_ignores_interrupts_is_ended_by_force(each_executor: sky.Compu
 
 def test_interrupt_stops_the_task(pool: sky.Compute, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
-
-    def interrupt() -> None:
-        wait_for(beat.exists, "the task to start")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt, match=r"^the work on node \d was stopped$"):
+    with (
+        pytest.raises(KeyboardInterrupt, match=r"^the work on node \d was stopped$"),
+        interrupt_when(beat.exists, "the task to start"),
+    ):
         tasks.heartbeat(str(beat), 60) >> pool
-    thread.join()
     assert stands_still(beat)
 
 
@@ -189,16 +192,11 @@ def test_interrupt_of_the_wait_for_a_future_stops_the_task(
     pool: sky.Compute, tmp_path: Path, wait: Callable[[sky.Compute, str], object]
 ) -> None:
     beat = tmp_path / "beat"
-
-    def interrupt() -> None:
-        wait_for(beat.exists, "the task to start")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt, match=r"was cancelled"):
+    with (
+        pytest.raises(KeyboardInterrupt, match=r"was cancelled"),
+        interrupt_when(lambda: beat.exists() and awaits_future(), "the wait for the running task"),
+    ):
         wait(pool, str(beat))
-    thread.join()
     assert stands_still(beat)
     wait_for(lambda: not pool.snapshot().running, "the slots to be free")
 
@@ -208,16 +206,11 @@ def test_interrupt_of_a_wait_that_leaves_the_task_running_says_so(
 ) -> None:
     monkeypatch.setattr(stopping, "GRACE", 0.0)
     beat = tmp_path / "beat"
-
-    def interrupt() -> None:
-        wait_for(beat.exists, "the task to start")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt, match=r"^stubborn\(\) was asked to stop, and has not confirmed it yet$"):
+    with (
+        pytest.raises(KeyboardInterrupt, match=r"^stubborn\(\) was asked to stop, and has not confirmed it yet$"),
+        interrupt_when(lambda: beat.exists() and awaits_future(), "the wait for the running task"),
+    ):
         (tasks.stubborn(str(beat), 60) > pool).result()
-    thread.join()
     wait_for(lambda: not pool.snapshot().running, "the task to be ended")
 
 
@@ -233,22 +226,14 @@ def test_second_interrupt_leaves_nothing_running(pool: sky.Compute, monkeypatch:
             time.sleep(0.1)  # interrupts this thread, if it is that one
         return original(run)
 
-    def interrupt() -> None:
-        while pool.snapshot().running < 2:
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
     monkeypatch.setattr(Run, "cancel", cancel)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        interrupt_when(lambda: pool.snapshot().running >= 2, "two tasks to run"),
+    ):
         sky.gather(*(tasks.sleep(60) for _ in range(50))) >> pool
-    thread.join()
     assert threading.main_thread() not in interrupted
-    deadline = time.monotonic() + 60
-    while (now := pool.snapshot()).running or now.queued:
-        assert time.monotonic() < deadline, now
-        time.sleep(0.01)
+    wait_for(lambda: not (pool.snapshot().running or pool.snapshot().queued), "all tasks to end")
 
 
 @sky.function
@@ -310,6 +295,7 @@ def test_interrupt_reports_what_a_node_has_not_confirmed(tmp_path: Path, monkeyp
 
 
 def test_interrupt_before_anything_is_sent_says_so(pool: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "GRACE", 0.5)
     tell = background.call_soon
 
     def interrupted(call: Callable[..., object], *args: object) -> None:

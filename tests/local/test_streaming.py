@@ -65,20 +65,20 @@ def test_slow_consumer_throttles_the_generator(pool: sky.Compute, tmp_path: Path
     stream.close()
 
 
-def test_large_elements(each_executor: sky.Compute) -> None:
+def test_large_elements_arrive_in_order(each_executor: sky.Compute) -> None:
     sizes = [(block[0], len(block)) for block in tasks.blocks(40, 1_000_000) >> each_executor]
     assert sizes == [(index, 1_000_000) for index in range(40)]
 
 
-def test_iterator_argument_by_position(each_executor: sky.Compute) -> None:
+def test_iterator_passed_by_position_is_streamed(each_executor: sky.Compute) -> None:
     assert tasks.total(iter(range(10_000))) >> each_executor == sum(range(10_000))
 
 
-def test_iterator_argument_by_keyword(each_executor: sky.Compute) -> None:
+def test_iterator_passed_by_keyword_is_streamed(each_executor: sky.Compute) -> None:
     assert tasks.total(scale=2, numbers=iter(range(100))) >> each_executor == 2 * sum(range(100))
 
 
-def test_large_elements_of_an_input_stream(pool: sky.Compute) -> None:
+def test_large_elements_of_an_input_stream_arrive_in_order(pool: sky.Compute) -> None:
     @sky.function
     def sizes(chunks: Iterator[bytes]) -> list[int]:
         return [len(chunk) for chunk in chunks]
@@ -101,7 +101,7 @@ def test_input_that_raises_raises_in_the_task_and_at_the_client(each_executor: s
         tasks.total(broken()) >> each_executor
 
 
-def test_both_directions_at_once(each_executor: sky.Compute) -> None:
+def test_inputs_and_outputs_stream_concurrently(each_executor: sky.Compute) -> None:
     assert list(tasks.doubled(iter(range(5000))) >> each_executor) == list(range(0, 10_000, 2))
 
 
@@ -122,12 +122,12 @@ def test_elements_do_not_wait_for_the_next_input(each_executor: sky.Compute) -> 
     assert replies[:4] == [1, 2, 4, 8]
 
 
-def test_streams_in_a_gather(pool: sky.Compute) -> None:
+def test_gather_returns_streams(pool: sky.Compute) -> None:
     one, two = sky.gather(tasks.count(3), tasks.count(4)) >> pool
     assert (list(one), list(two)) == ([0, 1, 2], [0, 1, 2, 3])
 
 
-def test_streams_in_the_future_of_a_group(pool: sky.Compute) -> None:
+def test_future_of_a_group_has_streams(pool: sky.Compute) -> None:
     many = 100_000  # more than the window, so that it ends only when it is read
     future: Any = sky.gather(tasks.count(many), tasks.add(1, 2), tasks.count(2)) > pool
     one, two, three = future.result(30)
@@ -137,7 +137,7 @@ def test_streams_in_the_future_of_a_group(pool: sky.Compute) -> None:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_streams_in_a_streamed_group(pool: sky.Compute, ordered: bool) -> None:
+def test_streamed_group_yields_streams(pool: sky.Compute, ordered: bool) -> None:
     group = sky.gather(tasks.count(3), tasks.count(4), stream=True, ordered=ordered) >> pool
     assert [list(stream) for stream in group] == [[0, 1, 2], [0, 1, 2, 3]]
     one, two = list(sky.gather(tasks.count(5), tasks.count(6), stream=True, ordered=ordered) >> pool)
@@ -157,7 +157,7 @@ def test_failing_group_stops_its_streams(pool: sky.Compute, tmp_path: Path) -> N
     wait_for(lambda: not pool.snapshot().running, "the stream to be stopped")
 
 
-def test_future_of_a_stream(pool: sky.Compute) -> None:
+def test_future_of_a_stream_yields_its_elements(pool: sky.Compute) -> None:
     assert list((tasks.count(3) > pool).result(30)) == [0, 1, 2]
 
 

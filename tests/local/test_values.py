@@ -290,7 +290,7 @@ def test_sys_exit_ends_only_its_task(slots: sky.Compute, status: Any, shown: str
     assert same(1) >> slots == 1
 
 
-def test_group_of_such_exceptions_is_a_group_of_ordinary_ones(slots: sky.Compute) -> None:
+def test_group_of_reserved_exceptions_becomes_a_group_of_ordinary_ones(slots: sky.Compute) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         raise_(BaseExceptionGroup("both", [SystemExit(3), DetailError(1, detail=None)])) >> slots
     assert [type(error) for error in caught.value.exceptions] == [sky.TaskExitError, DetailError]

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,28 +11,31 @@ from tests.machines.machine import Network, why_not
 from tests.required import leave_out_for
 
 
-@pytest.fixture
-def network() -> Iterator[Network]:
-    """Bridge without machines; all that the test adds is removed after it."""
+@contextmanager
+def new_network() -> Iterator[Network]:
+    """Make a bridge without machines; all that is added is removed. Without root, the test is skipped."""
     leave_out_for(why_not(), "SKYWARD_MACHINES")
     network = Network()
     try:
         yield network
     finally:
         network.close()
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    """Bridge without machines."""
+    with new_network() as network:
+        yield network
 
 
 @pytest.fixture(scope="module")
 def shared_network() -> Iterator[Network]:
     """Bridge with two machines, shared by the tests of a module that leave them unchanged."""
-    leave_out_for(why_not(), "SKYWARD_MACHINES")
-    network = Network()
-    try:
+    with new_network() as network:
         network.add()
         network.add()
         yield network
-    finally:
-        network.close()
 
 
 def hosts(network: Network, *, grace: float = 30.0) -> sky.SSH:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -10,15 +9,13 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from tests.killed_client import count_points, has_ended, kill_at
+from tests.killed_client import count_points, has_ended, kill_at, kill_when_up
 from tests.local.kernel import started
 from tests.machines.machine import Machine, Network
 from tests.scale import SCALE
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
-
-ROOT = str(Path(__file__).parents[2])
 
 CLIENT = """
 import faulthandler, sys, time
@@ -88,8 +85,6 @@ pool.dict("kept")["key"] = "value"
 tasks = [pool.start(each("/root/go")) for each in (long, large, counted, failing)]
 tasks.append(pool.start(fed(never())))
 told(2) @ pool  # so that what was sent before it has arrived
-print("\\nup\\n", end="", flush=True)  # in one piece, as a line of its own, whatever the tasks have printed
-time.sleep(1000)
 """
 
 
@@ -99,13 +94,7 @@ def killed_client(network: Network, executor: str = "thread") -> None:
         hosts=[machine.address for machine in network.machines], key=str(network.key), executor=executor,
         known=str(network.known_hosts(*network.machines)), python=sys.executable,
     )  # fmt: skip  # one value a line would hide them
-    env = {**os.environ, "PYTHONPATH": ROOT}
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
-        try:
-            assert client.stdout is not None
-            assert "up\n" in client.stdout, "the client exited before it was up; see its output"
-        finally:
-            client.kill()
+    kill_when_up(script)
 
 
 def let_go(machine: Machine) -> None:

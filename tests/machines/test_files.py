@@ -6,35 +6,27 @@ from pathlib import Path
 
 import pytest
 
-import skyward as sky
-from skyward_jupyter.magics.magics import SkyMagics
-from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.machines.conftest import hosts
 from tests.machines.machine import Network
-from tests.unit.files.sides import contents
-from tests.unit.jupyter.conftest import Notebook, new_shell
+from tests.notebook import Notebook, managed_pools, new_notebook
+from tests.unit.files.folders import contents
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")
 def pools(shared_network: Network) -> Iterator[PoolManager]:
-    provider = hosts(shared_network)
-    pools = PoolManager(lambda **fields: sky.Compute(**{"provider": provider, "nodes": 2, **fields}), POOL_LABELS)
-    yield pools
-    pools.close_all()
+    with managed_pools(provider=hosts(shared_network), nodes=2) as pools:
+        yield pools
 
 
 @pytest.fixture
 def notebook(pools: PoolManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
     """A notebook in `tmp_path`."""
     monkeypatch.chdir(tmp_path)
-    with new_shell() as shell:
-        magics = SkyMagics(shell, pools)
-        magics.footer = False
-        shell.register_magics(magics)
-        yield Notebook(shell, magics)
+    with new_notebook(pools) as notebook:
+        yield notebook
 
 
 def test_file_is_sent_once_per_content(notebook: Notebook, shared_network: Network, tmp_path: Path) -> None:

@@ -133,14 +133,14 @@ def test_impostor_at_the_ports_of_a_cut_connection_learns_nothing_and_the_pool_r
                 )
 
 
-def test_strangers_at_the_tunnels_do_not_disturb_the_pool(network: Network) -> None:
+def test_attackers_at_the_tunnels_do_not_disturb_the_pool(network: Network) -> None:
     network.add()
     with sky.Compute(provider=hosts(network), nodes=1, worker=sky.Worker(concurrency=2)) as pool:
         before = where() >> pool
         (master,) = masters()
         size = master.memory_info().rss
         addresses = [f"127.0.0.1:{port}" for port in ports_of([master])]
-        words = [sys.executable, "-I", str(Path(__file__).parents[1] / "strangers.py"), "--idle", "300", "--slow", "10"]
+        words = [sys.executable, "-I", str(Path(__file__).parents[1] / "attacker.py"), "--idle", "300", "--slow", "10"]
         stranger = subprocess.Popen(
             [*words, "--frames", "2000", *addresses], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

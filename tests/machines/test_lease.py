@@ -1,6 +1,5 @@
 """Leases of machines: without a client, a worker ends when its lease expires, after its tasks."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,13 +8,12 @@ import psutil
 import pytest
 
 import skyward as sky
+from tests.killed_client import kill_when_up
 from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network, command_line
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
-
-ROOT = str(Path(__file__).parents[2])
 
 CLIENT = """
 import sys, time
@@ -34,8 +32,6 @@ pool = sky.Compute(provider=sky.SSH(hosts=[{host!r}], username="root", client_ke
 run = pool.start(work("/root/mark", {seconds}))
 while "begun" not in pool.logs().text:
     time.sleep(0.01)
-print("\\nup\\n", end="", flush=True)  # in one piece, as a line of its own, whatever the task has printed
-time.sleep(100)
 """
 
 
@@ -45,11 +41,7 @@ def killed_client(network: Network, machine: Machine, seconds: float) -> None:
         host=machine.address, key=str(network.key), known=str(network.known_hosts(machine)), python=sys.executable,
         seconds=seconds,
     )  # fmt: skip  # one value a line would hide them
-    env = {**os.environ, "PYTHONPATH": ROOT}
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as client:
-        assert client.stdout is not None
-        assert "up\n" in client.stdout
-        client.kill()
+    kill_when_up(script)
 
 
 def test_worker_of_a_killed_client_ends_after_its_lease(network: Network) -> None:

@@ -161,7 +161,7 @@ def hears(host: str, port: int, *certificate: Path) -> bytes:
             return b""
 
 
-def test_stranger_at_a_tunnel_is_refused_by_engine_and_bulk_path(network: Network) -> None:
+def test_unauthenticated_client_at_a_tunnel_is_refused_by_engine_and_bulk_path(network: Network) -> None:
     """Also with the pass of another node of the same pool."""
     network.add()
     asyncio.run(_strange(network))

@@ -20,7 +20,7 @@ from skyward.control.decide.machines.instance import (
     launch_now,
     observe,
 )
-from skyward.control.decide.machines.messages import Desired, Drain, Request
+from skyward.control.decide.machines.messages import Desired, Drain, Launch
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.scaling.capability import CapabilityRule
@@ -200,21 +200,21 @@ def _seed_reconcile(given: Json) -> Answer:
     for rank in current:
         _add_machine(reconciler, rank, "ALLOCATED", "INSTALLING", "RUNNING")
     for rank in draining:
-        if (machine := reconciler.book.seated(rank, "RUNNING")) is not None:
-            reconciler.book.move(machine, "STOP_REQUESTED", 0.0)
+        if (machine := reconciler.table.machine_of(rank, "RUNNING")) is not None:
+            reconciler.table.move(machine, "STOP_REQUESTED", 0.0)
     for rank in pending:
         _add_machine(reconciler, rank)
     effects = reconciler.handle(Desired({"nodes": given["desired"]}), 0.0)
     return {
-        "provision": sum(len(effect.machines) for effect in effects if isinstance(effect, Request)),
+        "provision": sum(len(effect.machines) for effect in effects if isinstance(effect, Launch)),
         "drain": [effect.rank for effect in effects if isinstance(effect, Drain)],
     }
 
 
 def _add_machine(reconciler: Reconciler, rank: int, *moves: InstanceState) -> None:
-    machine = reconciler.book.add("nodes", rank, 0.0, 0.0)
+    machine = reconciler.table.add("nodes", rank, 0.0, 0.0)
     for state in ("REQUESTED", *moves):
-        reconciler.book.move(machine, state, 0.0)
+        reconciler.table.move(machine, state, 0.0)
 
 
 ANSWERS: Mapping[str, Callable[[Json], Answer]] = {

@@ -7,7 +7,7 @@ from skyward.control.decide.machines.requests import Limits
 from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import Group
 from skyward.simulator.faults import Faults
-from skyward.simulator.scenario import Act, Scenario
+from skyward.simulator.scenario import Action, Scenario
 from skyward.simulator.workload import Distribution, Task
 from skyward.values.needs import NOTHING, Needs
 
@@ -48,7 +48,7 @@ def scenario_of(seed: int, minutes: float) -> Scenario:
             upscaling_speed=random.choice([None, None, 1.0, 0.5]),
             concurrent_launches=random.choice([1, 10, 100]),
         ),
-        acts=_acts(random, groups, until),
+        actions=_acts(random, groups, until),
     )
 
 
@@ -110,11 +110,11 @@ def _faults(random: Random, until: float) -> Faults:
     )
 
 
-def _acts(random: Random, groups: tuple[Group, ...], until: float) -> tuple[Act, ...]:
-    acts: list[Act] = []
+def _acts(random: Random, groups: tuple[Group, ...], until: float) -> tuple[Action, ...]:
+    actions: list[Action] = []
     for _ in range(random.choice([0, 0, 1, 3])):
         kind = random.choice(["resize", "resize", "cancel", "floor", "fund", "broadcast", "pin"])
         least = random.choice([0, 1, 3])
         most = {"resize": least + random.choice([1, 4]), "fund": random.choice([1, 5])}.get(kind, random.choice([1, 4]))
-        acts.append(Act(random.uniform(0, until), kind, least, most))
-    return tuple(acts)
+        actions.append(Action(random.uniform(0, until), kind, least, most))
+    return tuple(actions)

@@ -65,11 +65,11 @@ def shrink(scenario: Scenario) -> tuple[Scenario, InvariantError]:
 
 
 def _smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield smaller scenarios: fewer tasks, acts, faults and nodes."""
+    """Yield smaller scenarios: fewer tasks, actions, faults and nodes."""
     work = scenario.work
     assert isinstance(work, tuple)
     yield from (replace(scenario, work=kept) for kept in _fewer(work))
-    yield from (replace(scenario, acts=kept) for kept in _fewer(scenario.acts))
+    yield from (replace(scenario, actions=kept) for kept in _fewer(scenario.actions))
     usual = Faults(until=scenario.faults.until)
     for each in fields(Faults):
         if getattr(scenario.faults, each.name) != getattr(usual, each.name):

@@ -19,7 +19,7 @@ def failures(results: list[Result]) -> list[str]:
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
-def test_own_cases(path: Path) -> None:
+def test_own_cases_pass(path: Path) -> None:
     assert not failures(run(path))
 
 
@@ -30,7 +30,7 @@ def test_own_cases_cover_every_kind() -> None:
     assert len({result.id for result in results}) == len(results)
 
 
-def test_shared_cases() -> None:
+def test_shared_cases_pass() -> None:
     paths = sorted(SHARED.glob("*.json"))
     if not paths:
         pytest.skip(f"no shared cases: {SHARED} has no JSON file")

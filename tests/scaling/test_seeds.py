@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from skyward.control.decide.messages import Effect, Message
+from skyward.control.decide.messages import PlaneEffect, PlaneMessage
 from skyward.control.decide.plane import ControlPlane
 from skyward.simulator.invariants import InvariantError
 from skyward.simulator.runner import simulate
@@ -20,7 +20,7 @@ SEEDS = Path(__file__).with_name("seeds.py")
 
 
 @pytest.mark.timeout(300)
-def test_two_thousand_seeds() -> None:
+def test_two_thousand_seeds_violate_no_invariant() -> None:
     command = [sys.executable, str(SEEDS), "--seeds", "2000", "--minutes", "5"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,7 +38,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, spoil: Any) -> None:
     """Replace the effects of the control plane by `spoil(plane, message, effects)`."""
     handle = ControlPlane.handle
 
-    def spoilt(self: ControlPlane, message: Message, now: float) -> list[Effect]:
+    def spoilt(self: ControlPlane, message: PlaneMessage, now: float) -> list[PlaneEffect]:
         return list(spoil(self, message, handle(self, message, now)))
 
     monkeypatch.setattr(ControlPlane, "handle", spoilt)
@@ -54,7 +54,7 @@ def first_failure(first: int = 0, last: int = 60) -> InvariantError:
     pytest.fail("no seed detects the defect")
 
 
-def named(effects: list[Effect], name: str) -> list[Any]:
+def named(effects: list[PlaneEffect], name: str) -> list[Any]:
     return [effect for effect in effects if type(effect).__name__ == name]
 
 
@@ -69,7 +69,7 @@ def test_lost_task_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_orphan_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forget(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
+    def forget(plane: ControlPlane, message: PlaneMessage, effects: list[PlaneEffect]) -> list[PlaneEffect]:
         return [effect for effect in effects if type(effect).__name__ != "Terminate"]
 
     broken(monkeypatch, forget)
@@ -77,7 +77,7 @@ def test_orphan_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pool_above_its_maximum_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    def widen(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
+    def widen(plane: ControlPlane, message: PlaneMessage, effects: list[PlaneEffect]) -> list[PlaneEffect]:
         plane.reconciler.desired = {name: group.max + 1 for name, group in plane.groups.items()}
         return effects
 
@@ -88,9 +88,9 @@ def test_pool_above_its_maximum_is_detected(monkeypatch: pytest.MonkeyPatch) -> 
 def test_termination_of_a_busy_node_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from skyward.control.decide.machines.messages import Terminate
 
-    def take(plane: ControlPlane, message: Message, effects: list[Effect]) -> list[Effect]:
+    def take(plane: ControlPlane, message: PlaneMessage, effects: list[PlaneEffect]) -> list[PlaneEffect]:
         sent = named(effects, "Dispatch")
-        seat = plane.reconciler.book.assignments.get(sent[0].rank) if sent else None
+        seat = plane.reconciler.table.assignments.get(sent[0].rank) if sent else None
         held = plane.tasks.node(seat.machine.rank) if seat is not None else None
         if type(message).__name__ == "Ended" and seat is not None and held is not None and len(held.tasks) > 1:
             return [Terminate(seat.machine.id, "it is no longer needed"), *effects]
@@ -104,7 +104,7 @@ def test_exceeded_budget_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from skyward.control.decide.machines.budget import Ledger
 
     monkeypatch.setattr(Ledger, "room", lambda self, price, now: None)
-    monkeypatch.setattr(Ledger, "limit_at", lambda self, ahead: float("inf"))
+    monkeypatch.setattr(Ledger, "exhausted_at", lambda self, ahead: float("inf"))
     assert first_failure().rule == "spend <= budget"
 
 
@@ -114,7 +114,7 @@ def test_failure_is_shrunk_to_its_shortest_history(monkeypatch: pytest.MonkeyPat
     scenario, error = shrink(scenario_of(failing, 10))
     assert error.rule == "each task ends once"
     assert len(scenario.work) == 1  # type: ignore[arg-type]  # a tuple of tasks, not a workload
-    assert not scenario.acts
+    assert not scenario.actions
     assert len(error.history) < 40
     assert f"seed {failing}" in str(error)
     assert "ended twice" in str(error)

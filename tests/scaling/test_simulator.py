@@ -115,7 +115,7 @@ def test_phantom_machines_are_terminated() -> None:
     assert result.finished == result.tasks
 
 
-def test_quota_holds() -> None:
+def test_machines_never_exceed_the_quota() -> None:
     scenario = Scenario(Workload("sweep", 20, 1), one_group(0, 20, price=1.0), faults=Faults(quota=7), checked=True)
     result = simulate(scenario)
     assert result.peak == 7
@@ -279,6 +279,6 @@ def test_report_shows_policies_bounds_and_unfinished_tasks() -> None:
     assert lines[4] == "pressure: of 3 tasks, 1 unfinished at the end."
 
 
-def test_figures_are_json() -> None:
+def test_figures_can_be_written_as_json() -> None:
     row = simulate(run_of(Task(0.0, 1.0))).row()
     assert json.loads(json.dumps(row)) == row

@@ -8,14 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from skyward.control.decide.machines.messages import Allocated, Failed, Gone, Joined, Lost, Refused
+from skyward.control.decide.machines.messages import Allocated, Failed, Joined, Lost, Refused, Terminated
 from skyward.control.decide.tasks.messages import Ended
 from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import Group
 from skyward.simulator.faults import NO_FAULTS, Faults
 from skyward.simulator.invariants import Invariants
-from skyward.simulator.runner import Runner
-from skyward.simulator.scenario import Act, Scenario
+from skyward.simulator.runner import Simulation
+from skyward.simulator.scenario import Action, Scenario
 from skyward.simulator.workload import Distribution, Task
 from skyward.values.needs import NOTHING, Needs
 
@@ -51,7 +51,7 @@ class Pool(RuleBasedStateMachine):
     def open(self, policy: str, least: int, groups: int, seed: int, budget: float | None) -> None:
         pools = (replace(GROUPS[0], min=least), *GROUPS[1:])[:groups]
         scenario = Scenario((), pools, policy, boot=Distribution(20, 10), seed=seed, budget=budget)
-        self.runner = Runner(scenario, Invariants(scenario))
+        self.runner = Simulation(scenario, Invariants(scenario))
         self.runner.start()
 
     @rule(count=st.integers(1, 9), seconds=st.sampled_from([0.5, 20.0, 200.0]), gpu=st.booleans())
@@ -67,11 +67,11 @@ class Pool(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(["cancel", "floor", "broadcast", "pin"]), most=st.integers(1, 3), rank=st.integers(0, 2))
     def act(self, kind: str, most: int, rank: int) -> None:
-        self.runner.act(Act(0.0, kind, rank, most))
+        self.runner.act(Action(0.0, kind, rank, most))
 
     @rule(least=st.integers(0, 3), more=st.integers(0, 3))
     def resize(self, least: int, more: int) -> None:
-        self.runner.act(Act(0.0, "resize", least, max(1, least + more)))
+        self.runner.act(Action(0.0, "resize", least, max(1, least + more)))
 
     @rule(trouble=st.booleans())
     def change_faults(self, trouble: bool) -> None:
@@ -87,7 +87,7 @@ class Pool(RuleBasedStateMachine):
         cloud.faults = weather
 
     @rule(
-        kind=st.sampled_from([Allocated, Joined, Gone]),
+        kind=st.sampled_from([Allocated, Joined, Terminated]),
         machine=st.integers(1, 12),
     )
     def send_late_report(self, kind: Any, machine: int) -> None:
@@ -96,18 +96,18 @@ class Pool(RuleBasedStateMachine):
         if known is None:
             return
         joined = known.installing and known.up_at <= self.runner.clock.now
-        true = {Allocated: True, Joined: joined and known.alive, Gone: not known.alive}[kind]
+        true = {Allocated: True, Joined: joined and known.alive, Terminated: not known.alive}[kind]
         if true:
-            self.runner.tell(kind(machine))
+            self.runner.send(kind(machine))
 
     @rule(machine=st.integers(50, 60))
     def send_report_of_unknown_machine(self, machine: int) -> None:
         known = self.runner.cloud.machines
         if machine not in known:
-            for message in (Gone(machine), Joined(machine), Failed(machine, "?"), Lost(machine, "?")):
-                self.runner.tell(message)
-            self.runner.tell(Refused((machine,), "?"))
-            self.runner.tell(Ended(10_000 + machine, 0, "value", 1.0))
+            for message in (Terminated(machine), Joined(machine), Failed(machine, "?"), Lost(machine, "?")):
+                self.runner.send(message)
+            self.runner.send(Refused((machine,), "?"))
+            self.runner.send(Ended(10_000 + machine, 0, "value", 1.0))
 
     def teardown(self) -> None:
         if hasattr(self, "runner"):

@@ -16,8 +16,8 @@ import nbformat
 import pytest
 
 from tests.free_port import free_port
-from tests.machines.machine import Network, why_not
-from tests.required import leave_out_for
+from tests.machines.conftest import new_network
+from tests.machines.machine import Network
 from tests.ui.lab import Lab
 from tests.ui.notebook7 import Notebook7
 
@@ -103,12 +103,8 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def network() -> Iterator[Network]:
     """A network of machines; tests that need it are skipped if it cannot be set up."""
-    leave_out_for(why_not(), "SKYWARD_MACHINES")
-    network = Network()
-    try:
+    with new_network() as network:
         yield network
-    finally:
-        network.close()
 
 
 @pytest.fixture

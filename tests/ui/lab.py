@@ -1,10 +1,11 @@
 """A driver of JupyterLab in a browser."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import wait_for
 
 __all__ = ["OUT", "Lab"]
 
@@ -71,10 +72,7 @@ class Lab:
 
     def until(self, condition: Callable[[], object], what: str) -> None:
         """Wait until a condition outside the browser holds."""
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, f"waited 60 s for {what}"
-            time.sleep(0.05)
+        wait_for(condition, what)
 
     def reload(self) -> None:
         """Reload the page, also while the kernel is busy."""

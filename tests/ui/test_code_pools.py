@@ -78,15 +78,15 @@ def test_state_labels_are_not_cut_off(lab: Lab, width: int) -> None:
     lab.run("import threading\nthreading.Thread(target=pool.open, daemon=True).start()")
     lab.section("nodes").get_by_text("requested").first.wait_for()
     lab.run("pool")
-    lab.page.locator(".skyward-view-node", has_text="requested").first.wait_for()
+    lab.page.locator(".skyward-Widget .skyward-Node", has_text="requested").first.wait_for()
     lab.see(f"states-{width}")
     for states, words in {
-        ".skyward-Node .skyward-State": NODE_STATES,
-        ".skyward-view-node .skyward-view-state": NODE_STATES,
-        ".skyward-Pool .skyward-State": POOL_STATES,
-        ".skyward-view-header .skyward-view-state": POOL_STATES,
+        ".skyward-Panel .skyward-Node .skyward-State": NODE_STATES,
+        ".skyward-Widget .skyward-Node .skyward-State": NODE_STATES,
+        ".skyward-Panel .skyward-Pool .skyward-State": POOL_STATES,
+        ".skyward-Widget .skyward-Pool .skyward-State": POOL_STATES,
     }.items():
         lab.page.locator(states).first.wait_for()
         assert lab.page.evaluate(CUT, [states, words]) == []
-    room = lab.page.locator(".skyward-view-nodes").evaluate("list => list.clientWidth - list.scrollWidth")
+    room = lab.page.locator(".skyward-Widget .skyward-LongList").evaluate("list => list.clientWidth - list.scrollWidth")
     assert room >= 0, "the rows fit into their list"

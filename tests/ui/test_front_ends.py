@@ -1,6 +1,7 @@
 """The widget outside of JupyterLab: in a real Notebook 7, and in a minimal host of widgets."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from tests.ui.lab import OUT
 from tests.ui.notebook7 import Notebook7
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
+
+MAXIMUM = re.compile(r"^Maximum nodes of pool")
+"""The label of the number input, beside a slider."""
 
 CELL = """%%sky
 import os, time
@@ -33,14 +37,14 @@ def outputs(path: Path) -> list[dict[str, Any]]:
 
 
 def test_widget_and_panel_work_in_notebook_7(notebook7: Notebook7, server: tuple[str, Path], tmp_path: Path) -> None:
-    page, view = notebook7.page, notebook7.page.locator(".skyward-view-root")
+    page, view = notebook7.page, notebook7.page.locator(".skyward-Widget")
     saved = server[1] / notebook7.notebook
     notebook7.run("%load_ext skyward\npool = %sky up --nodes 1:4\npool")
     view.get_by_text("1 of 1\N{EN DASH}4 nodes").wait_for()
     notebook7.run(CELL.format(go=str(tmp_path / "go")), wait=False)
     page.locator(".jp-OutputArea-output", has_text="begun").wait_for()
-    view.locator(".skyward-view-node", has_text="busy").wait_for()
-    most = view.get_by_label("Maximum nodes")
+    view.locator(".skyward-Node", has_text="busy").wait_for()
+    most = view.get_by_label(MAXIMUM)
     most.fill("3")
     most.press("Enter")
     # The command is executed although the kernel is busy.
@@ -48,7 +52,7 @@ def test_widget_and_panel_work_in_notebook_7(notebook7: Notebook7, server: tuple
     (tmp_path / "go").touch()
     page.locator(".jp-OutputArea-output", has_text="over").wait_for()
     page.get_by_text("node 0, local").wait_for()
-    view.locator(".skyward-view-count-done", has_text="1").wait_for()
+    view.locator(".skyward-Counts-done", has_text="1").wait_for()
 
     notebook7.show()
     notebook7.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
@@ -92,18 +96,18 @@ def colours(view: Any) -> tuple[str, str]:
 
 
 def test_widget_works_in_a_minimal_host(host: Host) -> None:
-    view = host.page.locator(".skyward-view-root")
+    view = host.page.locator(".skyward-Widget")
     with sky.Compute(name="demo", nodes=(1, 4), provider=sky.Local(hourly_price=3.2)) as pool:
         widget = PoolWidget(pool)
         host.open(widget)
         view.get_by_text("1 of 1\N{EN DASH}4 nodes").wait_for()
-        most = view.get_by_label("Maximum nodes")
+        most = view.get_by_label(MAXIMUM)
         most.fill("3")
         most.press("Enter")
         host.until(view.get_by_text("1 of 1\N{EN DASH}3 nodes").count, "the answer of the kernel")
         done = [work(0.2) > pool for _ in range(9)]
         host.until(view.get_by_text("queued / 1 slots").count, "the decision")
-        host.until(view.locator(".skyward-view-count-done", has_text="9").count, "the end of the tasks")
+        host.until(view.locator(".skyward-Counts-done", has_text="9").count, "the end of the tasks")
         assert all(each.result() is None for each in done)
 
         assert colours(view) == ("rgb(255, 255, 255)", "rgb(33, 33, 33)")
@@ -119,7 +123,7 @@ def test_widget_works_in_a_minimal_host(host: Host) -> None:
 
 
 def test_widget_connects_when_the_kernel_becomes_available_later(host: Host) -> None:
-    view = host.page.locator(".skyward-view-root")
+    view = host.page.locator(".skyward-Widget")
     with sky.Compute(name="demo", nodes=(1, 4), provider=sky.Local()) as pool:
         host.open(PoolWidget(pool), connected=False)
         view.get_by_text("1 of 1\N{EN DASH}4 nodes").wait_for()
@@ -130,7 +134,7 @@ def test_widget_connects_when_the_kernel_becomes_available_later(host: Host) -> 
         host.until(view.get_by_text("1 of 1\N{EN DASH}2 nodes").count, "the current state of the pool")
 
         host.is_busy = True
-        most = view.get_by_label("Maximum nodes")
+        most = view.get_by_label(MAXIMUM)
         most.fill("3")
         most.press("Enter")
         view.get_by_text("Scaling to 1 to 3 nodes. Waiting for the running cell").wait_for()

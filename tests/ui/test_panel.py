@@ -69,7 +69,7 @@ print("epoch 2")
 
 
 NOTICES_LOSS = """() => { window.lost = ""; new MutationObserver(() => {
-    const lost = document.querySelector(".skyward-Lost");
+    const lost = document.querySelector(".skyward-Disconnected");
     if (lost && document.querySelector('.skyward-mod-stale [data-pool="train"]')) window.lost = lost.innerText;
 }).observe(document.body, {childList: true, subtree: true}); }"""
 """Records the panel's notice of a lost connection, which may be visible for a moment only."""
@@ -128,11 +128,11 @@ def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> N
     lab.pool().get_by_text("$1.50/h").wait_for()
     lab.page.locator(".skyward-Status", has_text="1 node · $1.50/h").wait_for()
     lab.run("%%sky\nimport time\ntime.sleep(0.5)")
-    cost = lab.section("money").locator("li", has_text="import time")
+    cost = lab.section("costs").locator("li", has_text="import time")
     cost.get_by_text("1 task").wait_for()
     cost.get_by_text("$0.000").wait_for()
     cost.get_by_role("button", name="[2]").wait_for()
-    lab.section("money").get_by_text("booting, idle, stopping").wait_for()
+    lab.section("costs").get_by_text("booting, idle, stopping").wait_for()
     lab.see("pool")
 
 
@@ -250,7 +250,7 @@ def test_each_notebook_shows_its_own_pools_in_every_tab(lab: Lab) -> None:
     lab.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
 
 
-def test_a_thousand_nodes_and_ten_thousand_tasks(lab: Lab) -> None:
+def test_only_visible_rows_of_many_nodes_and_tasks_are_drawn(lab: Lab) -> None:
     lab.run(MANY)
     lab.section("nodes").get_by_text("1,000", exact=True).wait_for()
     lab.section("tasks").get_by_text("more running or queued tasks are not listed").wait_for()
@@ -266,7 +266,7 @@ def test_a_thousand_nodes_and_ten_thousand_tasks(lab: Lab) -> None:
     lab.section("nodes").locator(".skyward-Node-rank", has_text="42").first.wait_for()
 
 
-def test_booting_and_failing_nodes_in_the_dark_theme(lab: Lab, server: tuple[str, Path]) -> None:
+def test_booting_and_failing_nodes_are_shown_in_the_dark_theme(lab: Lab, server: tuple[str, Path]) -> None:
     (server[1] / "skyward.toml").write_text(SETTINGS)
     (server[1] / "failing").mkdir()
     (server[1] / "failing" / "sitecustomize.py").write_text(FAILING)
@@ -296,7 +296,7 @@ def test_booting_and_failing_nodes_in_the_dark_theme(lab: Lab, server: tuple[str
     booting.locator(".skyward-Boot-elapsed", has_text=re.compile(r"[2-9]\.\d s|\d\d s|min")).wait_for()
     lab.see("booting")
     (server[1] / "failing" / "go").touch()
-    failed = lab.section("nodes").locator(".skyward-Trouble")
+    failed = lab.section("nodes").locator(".skyward-Failure")
     failed.get_by_text("node 2 failed").wait_for()
     failed.get_by_text("the worker ended during startup (status 3)").wait_for()
     failed.locator("pre", has_text="line 57 of many\nline 58 of many\nline 59 of many").wait_for()

@@ -21,7 +21,7 @@ def test_catalogue_is_complete_and_public() -> None:
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_model(name: str) -> None:
+def test_every_model_of_the_catalogue_is_found_by_name(name: str) -> None:
     accelerator = CATALOGUE[name]()
     assert (accelerator.name, accelerator.count) == (name, 1)
     assert accelerator.memory_gb is None if name == "MI300B" else accelerator.memory_gb > 0
@@ -31,7 +31,7 @@ def test_every_model(name: str) -> None:
     assert pickle.loads(pickle.dumps(accelerator)) == accelerator
 
 
-def test_variants() -> None:
+def test_variants_of_a_model_are_distinct() -> None:
     assert (A100().memory, A100(memory="40GB").memory) == ("80GB", "40GB")
     assert (V100().memory, V100(memory="32GB").memory) == ("16GB", "32GB")
     assert (H100().memory, H100(form_factor="NVL").memory, H100(memory="40GB").memory) == ("80GB", "94GB", "40GB")
@@ -41,7 +41,7 @@ def test_variants() -> None:
     assert A100().with_count(4) == A100(count=4)
 
 
-def test_custom() -> None:
+def test_custom_accelerator_is_described() -> None:
     custom = Custom("Z1", memory="12 gb", count=2, cuda_min="12.0")
     assert custom == Accelerator("Z1", "12GB", 2, {"cuda_min": "12.0"})
     assert Custom("Z1").metadata is None
@@ -72,7 +72,7 @@ def test_custom() -> None:
         ("TPUv5e-4", accelerators.TPUv5e_4()),
     ],
 )
-def test_text(text: str, accelerator: Accelerator) -> None:
+def test_text_is_parsed(text: str, accelerator: Accelerator) -> None:
     assert parse_accelerator(text) == accelerator
 
 
@@ -116,7 +116,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: str) -> None:
+def test_invalid_accelerators_are_refused(case: str) -> None:
     act, expected = REFUSED[case]
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         act()

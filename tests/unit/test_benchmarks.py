@@ -55,11 +55,11 @@ def test_columns_of_the_table_are_aligned() -> None:
         (Aim("value", 5000, at_least=True), 4000, "missed by 20%"),
     ],
 )
-def test_verdicts(aim: Aim, value: float, verdict: str) -> None:
+def test_verdict_compares_a_value_with_its_aim(aim: Aim, value: float, verdict: str) -> None:
     assert aim.verdict(value) == verdict
 
 
-def test_statistics() -> None:
+def test_percentile_and_best_are_measured_values() -> None:
     assert [percentile([3, 1, 2, 4], part) for part in (0, 0.5, 0.99)] == [1, 3, 4]
     assert best([9, 9, 9, 1, 2, 3, 5], 3) == 2
     assert best([3, 1, 2]) == 1
@@ -82,7 +82,7 @@ def test_file_without_marks_is_refused(text: str) -> None:
         replaced(text, "new")
 
 
-def test_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_run_writes_its_table_and_figures(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Runs the cheapest benchmark with all output files."""
     readme, figures = tmp_path / "README.md", tmp_path / "figures.json"
     readme.write_text(f"{BEGIN}\n{END}\n")

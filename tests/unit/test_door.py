@@ -48,7 +48,7 @@ def test_functions_load_no_module_of_pools() -> None:
     assert python(code) == ["skyward.specs.retries"]
 
 
-def test_unknown_name() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'skyward' has no attribute 'nothing'$"):
         _ = skyward.nothing  # type: ignore[attr-defined]
 

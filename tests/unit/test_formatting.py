@@ -23,10 +23,10 @@ def test_formatters_match_the_shared_cases(kind: str, value: float, text: str) -
 @pytest.mark.parametrize(
     ("ranks", "text"), [((3,), "node 3"), ((1, 0), "nodes 0 and 1"), ({4, 0, 10}, "nodes 0, 4 and 10"), ((), "")]
 )
-def test_nodes_in_a_sentence(ranks: tuple[int, ...], text: str) -> None:
+def test_nodes_are_listed_in_a_sentence(ranks: tuple[int, ...], text: str) -> None:
     assert nodes_text(ranks) == text
 
 
-def test_nodes_that_were_asked_to_stop() -> None:
+def test_nodes_without_confirmation_of_a_stop_are_named() -> None:
     assert asked_to_stop({2}) == "node 2 was asked to stop the work, and has not confirmed it yet"
     assert asked_to_stop({2, 0}) == "nodes 0 and 2 were asked to stop the work, and have not confirmed it yet"

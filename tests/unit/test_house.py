@@ -54,6 +54,19 @@ def test_every_command_of_the_makefile_is_in_the_readme() -> None:
     assert listed <= commands
 
 
+def test_files_that_the_documentation_names_exist() -> None:
+    """A page may shorten a path at its beginning: `act/pool.py` is `skyward/control/act/pool.py`."""
+    known = {f"/{path.relative_to(ROOT).as_posix()}" for path in files(".py", ".md", ".ts", ".tsx", ".toml", ".cfg")}
+    pages = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    wrong = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in pages
+        for name in re.findall(r"`([\w/.]+/[\w.]+\.(?:py|tsx?|md|cfg))`", page.read_text())
+        if not any(path.endswith(f"/{name}") for path in known)
+    ]
+    assert not wrong
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_packages_are_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()

@@ -1,4 +1,4 @@
-"""Imports run in one direction, and each package loads only what it may. (Public names: test_door.py.)"""
+"""Rules of the code base (tests/house.py); each package loads only what it may. (Public names: test_door.py.)"""
 
 import ast
 import subprocess
@@ -10,11 +10,9 @@ import pytest
 import skyward
 from tests.house import (
     PACKAGES,
+    RULES,
     Import,
     all_imports,
-    circles,
-    crowded_rooms,
-    forbidden_imports,
     modules,
 )
 
@@ -63,18 +61,9 @@ def fresh(program: str) -> str:
     return done.stdout.strip()
 
 
-def test_rooms_import_only_lower_layers() -> None:
-    found = forbidden_imports()
-    assert not found, listed(found)
-
-
-def test_modules_import_in_no_circle() -> None:
-    found = circles()
-    assert not found, listed(found)
-
-
-def test_rooms_are_not_crowded() -> None:
-    found = crowded_rooms()
+@pytest.mark.parametrize("rule", RULES)
+def test_code_keeps_the_rule(rule: str) -> None:
+    found = RULES[rule]()
     assert not found, listed(found)
 
 

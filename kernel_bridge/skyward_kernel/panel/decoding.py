@@ -1,19 +1,34 @@
-"""Validation of the panel's messages: decodes JSON into requests, or raises an error that names the invalid field."""
+"""Decoding of the panel's messages into requests."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import fields, replace
+from typing import Any
 
-from skyward.commands.messages import LONGEST, validate_arguments
+from skyward.commands.command import Command
+from skyward.commands.messages import Json, json_type, sent_forms
 from skyward.errors import UsageError
+from skyward.wire.protocol.decoding import Malformed, Reader, reader_of, record, wrong
 from skyward_kernel.commands.registry import COMMANDS
-from skyward_kernel.panel.protocol import REQUESTS, Request, Run, Value
+from skyward_kernel.panel.protocol import REQUESTS, Request, Run
 
 __all__ = ["decode"]
 
-_KINDS = {next(field.default for field in fields(kind) if field.name == "kind"): kind for kind in REQUESTS}
-_TYPES = {kind: get_type_hints(kind) for kind in REQUESTS}
+
+def _true(value: object, name: str) -> bool:
+    return True if value is True else wrong(name, "true")
+
+
+_READERS: Mapping[object, Reader[Request]] = {
+    next(field.default for field in fields(kind) if field.name == "kind"): record(kind, exact=False)
+    for kind in REQUESTS
+}
+_ARGUMENTS: Mapping[Json, Reader[Any]] = {
+    "text": reader_of(str),
+    "number": reader_of(int),
+    "true": _true,
+    "texts": reader_of(tuple[str, ...]),
+    "options": reader_of(Mapping[str, str]),
+}
 
 
 def decode(message: object) -> Request:
@@ -25,40 +40,34 @@ def decode(message: object) -> Request:
     if not isinstance(message, Mapping):
         raise UsageError("Invalid message: not a JSON object.")
     kind = message.get("kind")
-    request = _KINDS.get(kind) if isinstance(kind, str) else None
-    if request is None:
+    read = _READERS.get(kind) if isinstance(kind, str) else None
+    if read is None:
         raise UsageError(f"Unknown request {str(kind)[:40]!r}.")
-    values: dict[str, Any] = {}
-    for each in fields(request):
-        if each.name not in message:
-            if each.default is MISSING:
-                raise UsageError(f"Request {kind}: missing field {each.name!r}.")
-        elif not _fits(message[each.name], _TYPES[request][each.name]):
-            raise UsageError(f"Request {kind}: invalid value for field {each.name!r}.")
-        else:
-            values[each.name] = message[each.name]
-    if request is Run:
-        name = values["command"]
-        if name not in COMMANDS:
-            raise UsageError(f"Unknown command {name[:40]!r}.")
-        validate_arguments(COMMANDS[name], values["arguments"])
-    return request(**values)
+    try:
+        request = read(message, "the message")
+        if isinstance(request, Run):
+            command = COMMANDS.get(request.command)
+            if command is None:
+                raise UsageError(f"Unknown command {request.command[:40]!r}.")
+            return replace(request, arguments=_decode_arguments(command, request.arguments))
+        return request
+    except Malformed as error:
+        raise UsageError(f"Invalid message: {error}") from None
 
 
-def _fits(value: object, wanted: Any) -> bool:
-    if wanted is str:
-        return isinstance(value, str) and len(value) <= LONGEST
-    if wanted is int:
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
-    if wanted is NoneType:
-        return value is None
-    if get_origin(wanted) is UnionType:
-        return any(_fits(value, each) for each in get_args(wanted))
-    if get_origin(wanted) is Mapping:
-        _, inner = get_args(wanted)
-        if inner is Value:
-            return isinstance(value, Mapping)  # the arguments of a command, which the registry validates
-        if not isinstance(value, Mapping) or len(value) > LONGEST:
-            return False
-        return all(_fits(key, str) and _fits(item, inner) for key, item in value.items())
-    return value in get_args(wanted)
+def _decode_arguments(command: Command, given: Mapping[str, object]) -> dict[str, Any]:
+    """Decode the arguments of one form of a command.
+
+    Raises:
+        UsageError: the command has no such form.
+        Malformed: a value has another type.
+    """
+    forms = [set(form.arguments) for form in sent_forms(command)]
+    if not forms:
+        raise UsageError(f"Command {command.name} cannot be sent to the kernel.")
+    if set(given) not in forms:
+        wanted = ", or ".join(", ".join(sorted(form)) for form in forms)
+        raise UsageError(f"Command {command.name} takes the arguments {wanted}.")
+    return {
+        name: _ARGUMENTS[json_type(command, name)](value, f"{command.name}.{name}") for name, value in given.items()
+    }

@@ -9,9 +9,10 @@ A panel ignores messages with another `version`, which is incremented with every
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from skyward.views.rows import OutputRow
+from skyward.wire.protocol.decoding import wrong
 
 __all__ = [
     "COMMAND_TARGET",
@@ -30,6 +31,7 @@ __all__ = [
     "AskStartLog",
     "Delta",
     "FormField",
+    "Keys",
     "OfferView",
     "Price",
     "Printed",
@@ -41,6 +43,7 @@ __all__ = [
     "Shell",
     "Snapshot",
     "StartLog",
+    "Tables",
     "Value",
 ]
 
@@ -53,6 +56,12 @@ COMMAND_TARGET = "skyward.command"
 
 VIEW_TARGET = "skyward.view"
 """Target of the comm that the live view of a pool writes to, in front ends that support subshells."""
+
+type Tables = Mapping[str, Mapping[str, Mapping[str, object]]]
+"""Encoded rows by table and key. In TypeScript, each table has the type of its row: see `rows.ROWS`."""
+
+type Keys = Mapping[str, tuple[str, ...]]
+"""Keys of rows, by table."""
 
 # Parts of messages.
 
@@ -87,7 +96,7 @@ class Snapshot:
 
     session: str
     seq: int
-    tables: Mapping[str, Mapping[str, Mapping[str, object]]]
+    tables: Tables
     form: tuple[FormField, ...] = ()
     version: int = VERSION
     kind: Literal["snapshot"] = "snapshot"
@@ -99,8 +108,8 @@ class Delta:
 
     session: str
     seq: int
-    tables: Mapping[str, Mapping[str, Mapping[str, object]]]
-    gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tables: Tables
+    gone: Keys = field(default_factory=dict)
     version: int = VERSION
     kind: Literal["delta"] = "delta"
 
@@ -168,7 +177,7 @@ REPLIES = (Answer, Price, Shell, Printed, StartLog)
 
 MESSAGES = (Snapshot, Delta, *REPLIES)
 
-type Value = str | int | bool | list[str] | Mapping[str, str]
+type Value = str | int | bool | tuple[str, ...] | Mapping[str, str]
 """Value of an argument of a command."""
 
 # To the kernel. `id` is chosen by the panel, and repeated in the reply.
@@ -196,12 +205,17 @@ class Refresh(_Sent):
     kind: Literal["refresh"] = "refresh"
 
 
+def _mapping(value: object, name: str) -> Mapping[str, Value]:
+    """Return a mapping, whose values are decoded as the command wants them."""
+    return value if isinstance(value, Mapping) else wrong(name, "a mapping")
+
+
 @dataclass(frozen=True, slots=True)
 class Run(_Sent):
     """Run a command of `%sky` with these arguments: see `skyward_kernel.commands.registry`."""
 
     command: str
-    arguments: Mapping[str, Value]
+    arguments: Annotated[Mapping[str, Value], _mapping]
     kind: Literal["run"] = "run"
 
 

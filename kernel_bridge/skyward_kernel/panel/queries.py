@@ -96,8 +96,8 @@ def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
             found = asking.result().offered
         except TimeoutError:
             raise UsageError(f"The providers did not list their offers within {PATIENCE:.0f} s; try again.") from None
-        offers += [OfferView(str(each.place), each.place.hourly_price) for each in found]
-        nodes, each_costs = specs[0].nodes, found[0].place.hourly_price
+        offers += [OfferView(str(each.source), each.source.hourly_price) for each in found]
+        nodes, each_costs = specs[0].nodes, found[0].source.hourly_price
         fewest, most = fewest + nodes.min, most + nodes.ceiling
         least_cost, most_cost = least_cost + nodes.min * each_costs, most_cost + nodes.ceiling * each_costs
     return Price(id, fewest, most, least_cost, most_cost, tuple(offers))

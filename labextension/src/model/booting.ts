@@ -1,6 +1,6 @@
 import { NodeRow, StartupFailureRow } from '../protocol';
 import { duration } from './format';
-import { Translation } from './panel';
+import { Translation } from './translation';
 
 /** Progress of a node in its startup phase, compared with the usual duration of the phase. */
 export interface Progress {

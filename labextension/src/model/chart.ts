@@ -28,14 +28,18 @@ export function chart(points: readonly PointRow[], now: number, width: number, h
   const top = Math.max(1, ...shown.flatMap(point => LINES.map(line => point[line])));
   const x = (at: number) => round((Math.max(0, at - begin) / span) * width);
   const y = (value: number) => round(height - (value / top) * height);
-  const lines = Object.fromEntries(
-    LINES.map(line => {
-      const steps = shown.map((point, index) =>
-        index ? `H${x(point.at)}V${y(point[line])}` : `M${x(point.at)} ${y(point[line])}`
-      );
-      return [line, steps.length ? `${steps.join('')}H${round(width)}` : ''];
-    })
-  ) as { [name in Line]: string };
+  const path = (line: Line) => {
+    const steps = shown.map((point, index) =>
+      index ? `H${x(point.at)}V${y(point[line])}` : `M${x(point.at)} ${y(point[line])}`
+    );
+    return steps.length ? `${steps.join('')}H${round(width)}` : '';
+  };
+  const lines = {
+    queued: path('queued'),
+    running: path('running'),
+    desired: path('desired'),
+    current: path('current')
+  };
   return { lines, top };
 }
 

@@ -1,15 +1,15 @@
-import { CommandLine, COMMAND_WORDS, Request, Run } from '../protocol';
+import { CommandLine, COMMAND_WORDS, Request, RunRequest } from '../protocol';
 
 type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
 
 /** A request without its id, which the link adds. */
 export type CommandRequest = WithoutId<Request>;
 
-/** A command without its id. */
-export type RunRequest = WithoutId<Run>;
-
 /** Return the request that runs a command with these arguments. */
-export function run<C extends Run['command']>(command: C, args: Extract<Run, { command: C }>['arguments']) {
+export function run<C extends RunRequest['command']>(
+  command: C,
+  args: Extract<RunRequest, { command: C }>['arguments']
+) {
   return { kind: 'run', command, arguments: args } as const;
 }
 
@@ -25,14 +25,14 @@ export function equivalent(line: CommandLine): string {
   return ['%sky', line.command, ...positional, ...flagged, collected].filter(part => part).join(' ');
 }
 
-type Value = string | number | true | readonly string[] | Options;
+type Value = string | number | true | string[] | Options;
 
 /** Return the words of a value; none for a flag, and for options. */
 function texts(value: Value | undefined): string[] {
   if (typeof value === 'string' || typeof value === 'number') {
     return [`${value}`];
   }
-  return value instanceof Array ? [...value] : [];
+  return Array.isArray(value) ? value : [];
 }
 
 /** Texts of the options of a new pool, by flag. */

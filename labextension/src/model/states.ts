@@ -1,5 +1,5 @@
 import { Label, NODE_STATUSES, NodeRow, POOL_STATUSES, PoolRow, TASK_STATUSES, TaskRow } from '../protocol';
-import type { Translation } from './panel';
+import type { Translation } from './translation';
 
 /** Return the label of a pool's status. */
 export function poolState(pool: PoolRow, trans: Translation): Label {

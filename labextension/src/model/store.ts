@@ -1,7 +1,7 @@
-import { Delta, KEPT, Snapshot, Tables, VERSION } from '../protocol';
+import { Delta, KEPT, Keys, LOGS, RowTypes, Snapshot, TableName, TABLES, Tables, VERSION } from '../protocol';
 
 /** The tables of the panel, each by key. */
-export type Rows = { [T in keyof Tables]: Map<string, Tables[T]> };
+export type Rows = { [T in TableName]: Map<string, RowTypes[T]> };
 
 /** Result of a message: applied, messages before it are missing, or it has another version. */
 export type Applied = 'applied' | 'gap' | 'incompatible';
@@ -57,13 +57,8 @@ export class Store {
       this.rows = empty();
     }
     this._drop('gone' in message ? message.gone : {});
-    for (const [table, rows] of Object.entries(message.tables)) {
-      const known = this.rows[table as keyof Tables] as Map<string, unknown> | undefined;
-      for (const [key, row] of Object.entries(rows)) {
-        known?.set(key, row);
-      }
-    }
-    this._trim();
+    TABLES.forEach(table => this._add(table, message.tables));
+    LOGS.forEach(table => this._trim(table));
   }
 
   /** Clear everything: the kernel was replaced. */
@@ -73,16 +68,18 @@ export class Store {
   }
 
   /** Return the rows of one pool in a table, in order of arrival. */
-  of<T extends Exclude<keyof Tables, 'pools' | 'orphans'>>(table: T, pool: string): Tables[T][] {
-    const rows = this.rows[table] as Map<string, Tables[T]>;
-    return [...rows.values()].filter(row => row.pool === pool);
+  of<T extends Exclude<TableName, 'pools' | 'orphans'>>(table: T, pool: string): RowTypes[T][] {
+    return [...this.rows[table].values()].filter(row => row.pool === pool);
   }
 
-  private _drop(gone: Delta['gone']): void {
-    for (const [table, keys] of Object.entries(gone)) {
-      const rows = this.rows[table as keyof Tables];
-      keys.forEach(key => rows?.delete(key));
+  private _add<T extends TableName>(table: T, tables: Tables): void {
+    for (const [key, row] of Object.entries<RowTypes[T]>(tables[table] ?? {})) {
+      this.rows[table].set(key, row);
     }
+  }
+
+  private _drop(gone: Keys): void {
+    TABLES.forEach(table => gone[table]?.forEach(key => this.rows[table].delete(key)));
     for (const pool of gone.pools ?? []) {
       for (const rows of Object.values(this.rows)) {
         for (const key of [...rows.keys()]) {
@@ -94,23 +91,22 @@ export class Store {
     }
   }
 
-  /** Drop the oldest rows of append-only tables, as the kernel does. */
-  private _trim(): void {
-    for (const [table, most] of Object.entries(KEPT)) {
-      const rows = this.rows[table as 'output'];
-      if (rows.size <= most) {
-        continue;
-      }
-      const counts = new Map<string, number>();
-      for (const row of rows.values()) {
-        counts.set(row.pool, (counts.get(row.pool) ?? 0) + 1);
-      }
-      for (const [key, row] of rows) {
-        const count = counts.get(row.pool) ?? 0;
-        if (count > most) {
-          rows.delete(key);
-          counts.set(row.pool, count - 1);
-        }
+  /** Drop the oldest rows of an append-only table, as the kernel does. */
+  private _trim(table: (typeof LOGS)[number]): void {
+    const rows = this.rows[table];
+    const most = KEPT[table];
+    if (rows.size <= most) {
+      return;
+    }
+    const counts = new Map<string, number>();
+    for (const row of rows.values()) {
+      counts.set(row.pool, (counts.get(row.pool) ?? 0) + 1);
+    }
+    for (const [key, row] of rows) {
+      const count = counts.get(row.pool) ?? 0;
+      if (count > most) {
+        rows.delete(key);
+        counts.set(row.pool, count - 1);
       }
     }
   }

@@ -1,7 +1,6 @@
-import type { RunRequest } from '../model/equivalent';
 import { StoreUpdate } from '../model/store';
-import { subshell } from '../model/subshell';
-import { Answer, VIEW_TARGET } from '../protocol';
+import { ISubshellComm, subshell } from '../kernel/subshell';
+import { Answer, Tables, VIEW_TARGET, RunRequest } from '../protocol';
 
 /** Milliseconds after which an unacknowledged command is reported as waiting. */
 const ACK_TIMEOUT = 500;
@@ -13,18 +12,22 @@ const LONGEST_PAUSE = 60_000;
 const PAGE = Math.random().toString(36).slice(2);
 
 /** A comm of JupyterLab. */
-interface IComm {
+interface IComm extends ISubshellComm {
   onClose: unknown;
   open(data: object): unknown;
   send(data: object): unknown;
   close(): unknown;
 }
 
+/** A message of the kernel to a view. */
+type ViewMessage = StoreUpdate | Answer;
+
 /** The model that anywidget passes to a view. The features of `widget_manager` depend on the front end. */
-export interface Model {
-  get(name: string): unknown;
-  on(name: string, call: (message: never) => void): void;
-  off(name: string, call: (message: never) => void): void;
+export interface AnyModel {
+  get(name: 'first'): Tables;
+  get(name: 'key'): string;
+  on(name: 'msg:custom', call: (message: ViewMessage) => void): void;
+  off(name: 'msg:custom', call: (message: ViewMessage) => void): void;
   send(message: object): void;
   widget_manager?: {
     kernel?: { createComm?: (target: string) => IComm } | null;
@@ -46,7 +49,7 @@ export interface KernelListener {
  */
 export class KernelConnection {
   constructor(
-    private readonly _model: Model,
+    private readonly _model: AnyModel,
     private readonly _listener: KernelListener
   ) {
     _model.on('msg:custom', this._onMessage);
@@ -83,10 +86,13 @@ export class KernelConnection {
     );
   }
 
-  /** Tell the kernel that the view is hidden, and release everything. */
-  end(): void {
-    this.setVisible(false);
+  /** Tell the kernel that the view is hidden, and release everything. Idempotent. */
+  dispose(): void {
+    if (this._isOver) {
+      return;
+    }
     this._isOver = true;
+    this.setVisible(false);
     this._model.off('msg:custom', this._onMessage);
     this._pending.forEach(timer => window.clearTimeout(timer));
     this._comm?.close();
@@ -107,10 +113,10 @@ export class KernelConnection {
       };
       await subshell(comm);
       comm.open({ view: this._model.get('key') });
-      this._comm = comm;
       if (this._isOver) {
-        this.end();
+        comm.close();
       } else {
+        this._comm = comm;
         this.setVisible(this._isVisible);
       }
     } catch {
@@ -133,7 +139,7 @@ export class KernelConnection {
     }
   }
 
-  private readonly _onMessage = (message: StoreUpdate | Answer): void => {
+  private readonly _onMessage = (message: ViewMessage): void => {
     this._isConnected = true;
     if (message.kind !== 'answer') {
       this._listener.changed(message);

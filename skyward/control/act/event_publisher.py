@@ -27,7 +27,7 @@ READY = "ready"
 FAILURES = (events.TaskFailed, events.TaskTimedOut, events.TaskCancelled)
 """Events of tasks that ended without a value."""
 
-FAILED_WITH: Mapping[tasks.Outcome, str] = {
+FAILED_WITH: Mapping[tasks.SettleOutcome, str] = {
     "lost": "NodeLostError",
     "infeasible": "NoGroupFitsError",
     "abandoned": "NodeStartError",
@@ -60,7 +60,7 @@ class EventPublisher:
     ) -> None:
         self._emit = bus.emit
         self._control = control
-        self._book = control.reconciler.book
+        self._table = control.reconciler.table
         self._works = works
         self._broadcasts = broadcasts
         self._startups = startups
@@ -69,11 +69,11 @@ class EventPublisher:
         self._ranks: dict[int, int] = {}
         self._draining: set[int] = set()
         self._per_hour = 0.0
-        self._broke = False
+        self._budget_was_exhausted = False
         self._now = 0.0
         startups.on_phase = self._phase
 
-    def told(self, message: plane.Message, effects: Sequence[plane.Effect], now: float) -> None:
+    def publish_step(self, message: plane.PlaneMessage, effects: Sequence[plane.PlaneEffect], now: float) -> None:
         """Publish the events of a message that the control plane handled at time `now` with these effects."""
         self._now = now
         match message:
@@ -83,35 +83,35 @@ class EventPublisher:
             case tasks.TasksFound(numbers, rank):
                 for number in numbers:
                     self._emit(events.TaskRecovered, number, self._works[number].code.name, rank)
-            case machines.Allocated(machine) if machine in self._ranks and machine in self._book.machines:
+            case machines.Allocated(machine) if machine in self._ranks and machine in self._table.machines:
                 # A machine missing from the table is a late answer to a failed request: it is terminated.
                 self._emit(events.NodeAllocated, self._ranks[machine], machine)
             case _:
                 pass
-        if not isinstance(message, tasks.Submitted | tasks.Started):
+        if not isinstance(message, tasks.Submitted | tasks.StartedOnNode):
             for effect in effects:  # a node is lost before its tasks are queued again
-                if isinstance(effect, machines.Left) and effect.cause != "removed":
+                if isinstance(effect, machines.NodeGone) and effect.departure != "removed":
                     self._left(effect)
-        if isinstance(message, machines.Gone):
+        if isinstance(message, machines.Terminated):
             self._terminated(message.machine)
 
-    def does(self, effect: plane.Effect) -> None:
+    def publish_effect(self, effect: plane.PlaneEffect) -> None:
         """Publish the events of an effect that is about to be executed."""
         match effect:
             case tasks.Dispatch(task, rank):
                 self._emit(events.TaskAssigned, task, self._works[task].code.name, rank)
             case tasks.Settle(task, outcome, reason):
                 if (work := self._works.get(task)) is not None:
-                    self.ended(work, outcome, reason)
+                    self.publish_end(work, outcome, reason)
             case tasks.Requeue(task, rank, retries, reason):
                 self._emit(events.TaskRetried, task, self._works[task].code.name, rank, retries, reason)
             case tasks.Member(broadcast, task):
                 self._emit(events.TaskQueued, task, self._broadcasts[broadcast].name)
             case plane.Decided(decision) if decision.times == 1:
                 self._emit(events.ScalingDecided, replace(decision, at=decision.at + self._offset()))
-            case machines.Request(group, place, numbers):
+            case machines.Launch(group, source, numbers):
                 for machine in numbers:
-                    self._requested(machine, group, str(place), place.hourly_price)
+                    self._requested(machine, group, str(source), source.hourly_price)
             case machines.Activate(machine, rank):
                 self._activated(machine, rank)
             case machines.Drain(rank, machine) if machine not in self._draining:
@@ -120,25 +120,25 @@ class EventPublisher:
             case plane.Unkept(rank, machine, entries, reason):
                 names = tuple(dict.fromkeys(entry.name for entry in entries))
                 self._emit(events.NodeValuesLost, rank, machine, names, _first(reason))
-            case machines.Left(cause="removed"):
+            case machines.NodeGone(departure="removed"):
                 self._left(effect)
             case machines.GiveUp(_, rank, reason, machine):
                 self._emit(events.NodeGivenUp, rank, machine, _first(reason))
             case _:
                 pass
 
-    def done(self) -> None:
+    def publish_costs(self) -> None:
         """Publish changes of cost and budget after a step."""
         ledger, now = self._control.ledger, self._now
         if ledger.per_hour != self._per_hour:
             self._per_hour = ledger.per_hour
             self._emit(events.CostChanged, ledger.spent(now), ledger.per_hour)
-        if self._control.budget_exhausted != self._broke:
-            self._broke = self._control.budget_exhausted
-            if self._broke and ledger.budget is not None:
+        if self._control.budget_exhausted != self._budget_was_exhausted:
+            self._budget_was_exhausted = self._control.budget_exhausted
+            if self._budget_was_exhausted and ledger.budget is not None:
                 self._emit(events.BudgetReached, ledger.spent(now), ledger.budget)
 
-    def waits(self, work: Work) -> None:
+    def publish_waiting(self, work: Work) -> None:
         """Publish a task that was accepted and waits for its prerequisites."""
         self._emit(events.TaskQueued, work.task, work.code.name)
         self._announced.add(work.task)
@@ -149,7 +149,7 @@ class EventPublisher:
         else:
             self._emit(events.TaskQueued, number, name)
 
-    def ended(self, work: Work, outcome: tasks.Outcome, reason: str) -> None:
+    def publish_end(self, work: Work, outcome: tasks.SettleOutcome, reason: str) -> None:
         """Publish the end of a task."""
         self._announced.discard(work.task)
         task, name = work.task, work.code.name
@@ -166,27 +166,27 @@ class EventPublisher:
             case _:
                 self._emit(events.TaskFailed, task, name, node, elapsed, FAILED_WITH[outcome], reason)
 
-    def stopping(self, reason: str) -> None:
+    def publish_stopping(self, reason: str) -> None:
         """Publish the end of all tasks and nodes as the pool closes, which bypasses the control plane."""
         for work in self._works.values():
             node = work.nodes[-1] if work.nodes else None
             self._emit(events.TaskFailed, work.task, work.code.name, node, work.seconds, "PoolClosedError", reason)
-        for rank, seat in sorted(self._book.assignments.items()):
+        for rank, seat in sorted(self._table.assignments.items()):
             if seat.machine.id in self._ranks:
                 self._emit(events.NodeRemoved, rank, seat.machine.id, "the pool is closed")
 
-    def closed(self, now: float) -> None:
+    def publish_closed(self, now: float) -> None:
         """Publish that all machines were terminated, and the final cost."""
         self._now = now
         for machine in tuple(self._ranks):
             self._terminated(machine)
-        self.done()
+        self.publish_costs()
 
     # Nodes.
 
     def _requested(self, machine: int, group: str, kind: str, price: float) -> None:
         if machine not in self._ranks:  # a repeated request is for the same machine
-            self._ranks[machine] = rank = self._book.machines[machine].rank
+            self._ranks[machine] = rank = self._table.machines[machine].rank
             self._emit(events.NodeRequested, rank, machine, group, kind, price)
 
     def _phase(self, boot: NodeStartup, phase: str, elapsed: float | None) -> None:
@@ -200,17 +200,17 @@ class EventPublisher:
             self._draining.discard(machine)
             self._emit(events.NodeDrainCancelled, rank, machine)
             return
-        entry = self._book.machines.get(machine)
-        elapsed = self._now - entry.asked[0] if entry is not None and entry.asked else 0.0
-        counts = (self._book.count(group, "active") for group in self._control.groups)
+        entry = self._table.machines.get(machine)
+        elapsed = self._now - entry.requested_at[0] if entry is not None and entry.requested_at else 0.0
+        counts = (self._table.count(group, "active") for group in self._control.groups)
         self._emit(events.NodeReady, rank, machine, elapsed, sum(counts), sum(self._control.desired.values()))
 
-    def _left(self, left: machines.Left) -> None:
+    def _left(self, left: machines.NodeGone) -> None:
         rank, machine = left.rank, left.machine
         self._draining.discard(machine)
         if machine not in self._ranks:
             return  # it was never requested
-        match left.cause:
+        match left.departure:
             case "lost":
                 self._emit(events.NodeLost, rank, machine, _first(left.reason), left.again)
             case "removed":

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
+from skyward.control.act.kept_values import KeptValues
+from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.remote_blobs import ResultLostError
-from skyward.control.act.tasks.remote_results import NOTICED_WITHIN, RemoteResult
+from skyward.control.act.tasks.remote_results import NOTICED_WITHIN, RemoteResult, RemoteResults
 from skyward.control.act.tasks.task import EncodedResult, Work, handles_in
 from skyward.control.decide import messages as plane
 from skyward.control.decide.tasks import messages as tasks
@@ -43,9 +45,8 @@ from skyward.wire.protocol.messages import (
 if TYPE_CHECKING:
     from skyward.control.act.nodes.node import Node
     from skyward.control.act.tasks.task import Sink
-    from skyward.kept.keep import KeptInfo
 
-__all__ = ["EventRouter"]
+__all__ = ["EventRouter", "RoutingPool"]
 
 _NOT_RETRIED = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExitError"})
 """Exceptions of a cell that a retry cannot change."""
@@ -53,19 +54,34 @@ _NOT_RETRIED = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExit
 _logger = logging.getLogger(__name__)
 
 
+class RoutingPool(Protocol):
+    """A pool, as the router of its nodes' events uses it."""
+
+    def node_at(self, rank: int) -> "Node | None":
+        """Return the node of a rank."""
+
+    def tell(self, message: plane.PlaneMessage) -> None:
+        """Send a message to the control plane."""
+
+    def delivered(self, task: int) -> None:
+        """Record that part of a task's stream has arrived."""
+
+    def withhold(self, node: "Node", work: Work, result: RemoteResult) -> None:
+        """Hold a task back that was not sent, because `result`, one of its inputs, was lost."""
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> object:
+        """Run a coroutine for as long as the pool is open."""
+
+
 class EventRouter:
     """Router of the events of a pool's nodes. Runs on the library's loop.
 
     Args:
         works: unfinished tasks, by number.
-        node_at: returns the node of a rank.
-        tell: sends a message to the control plane.
-        delivered: called when part of a task's stream has arrived.
-        spawn: runs a coroutine for as long as the pool is open.
-        wrote: takes printed output: the node, the task or 0, the stream and the text.
-        leave: leaves a large result on its node; returns None if the result must be fetched.
-        lost: takes a task that could not be sent because one of its inputs was lost.
-        kept: called with each new kept value of a node, and its task.
+        pool: the pool of the nodes.
+        history: takes printed output.
+        results: takes large results that stay on their nodes.
+        kept_values: takes new kept values.
 
     Attributes:
         arrived: results of tasks that are about to end, by number.
@@ -77,14 +93,10 @@ class EventRouter:
     def __init__(
         self,
         works: dict[int, Work],
-        node_at: "Callable[[int], Node | None]",
-        tell: Callable[[plane.Message], None],
-        delivered: Callable[[int], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
-        wrote: Callable[[int, int, Literal["stdout", "stderr"], str], None],
-        leave: "Callable[[Node, Finished, Work], RemoteResult | None]",
-        lost: "Callable[[Node, Work, RemoteResult], None]",
-        kept: "Callable[[Node, KeptInfo, int], None]",
+        pool: RoutingPool,
+        history: TaskHistory,
+        results: RemoteResults,
+        kept_values: KeptValues,
     ) -> None:
         self.works = works
         self.arrived: dict[int, EncodedResult | RemoteResult] = {}
@@ -92,18 +104,14 @@ class EventRouter:
         self._failed: WeakSet[Sink] = WeakSet()
         self.log = Log()
         self.closing = False
-        self._node_at = node_at
-        self._tell = tell
-        self._delivered = delivered
-        self._spawn = spawn
-        self._wrote = wrote
-        self._leave = leave
-        self._lost = lost
-        self._kept = kept
+        self._pool = pool
+        self._history = history
+        self._results = results
+        self._kept_values = kept_values
 
     def handle(self, node: "Node", event: Event) -> None:
         """Handle an event of a node. From a node that is leaving, only output is handled."""
-        if (self.closing or self._node_at(node.rank) is not node) and not isinstance(event, Output | Display):
+        if (self.closing or self._pool.node_at(node.rank) is not node) and not isinstance(event, Output | Display):
             return
         work = self.works.get(event.task)
         try:
@@ -118,7 +126,7 @@ class EventRouter:
             node.tell(Cancel(event.task))
             work.error = "RemoteError"
             self.arrived[event.task] = _fetch_failed(error)
-            self._tell(tasks.Ended(event.task, node.rank, "error", 0.0))
+            self._pool.tell(tasks.Ended(event.task, node.rank, "error", 0.0))
 
     def _take(self, node: "Node", event: Event, work: Work | None) -> None:
         match event:
@@ -126,21 +134,21 @@ class EventRouter:
                 self._on_finished(node, event, work)
             case Output(task, stream, text):
                 self.log.add(node.rank, node.machine, event, time.time())
-                self._wrote(node.rank, task, stream, text)
+                self._history.wrote(node.rank, task, stream, text)
                 sink = self.sink if work is None else work.sink
                 self._show(sink, lambda: sink.output(node.rank, stream, text))
             case Yielded(_, items) if work is not None and work.stream is not None:
                 work.yielded += len(items)
                 work.stream.arrive(items)
-                self._delivered(event.task)
+                self._pool.delivered(event.task)
             case PartialResultPending() if work is not None:
                 work.is_leaving = True
             case Paused(_, credited) if work is not None and work.stream is not None:
                 work.stream.pause(credited)
             case Started():
-                self._tell(tasks.Started(event.task))
+                self._pool.tell(tasks.StartedOnNode(event.task))
             case WorkerClosing():
-                self._tell(tasks.NodeDraining(node.rank))
+                self._pool.tell(tasks.RankDraining(node.rank))
             case Need(_, index, count) if work is not None and work.feeders:
                 work.feeders[index].grant(count)
             case Display(_, payload) if work is not None and isinstance(payload.data, bytes):
@@ -148,7 +156,7 @@ class EventRouter:
                 shown = work.sink
                 self._show(shown, lambda: shown.display(node.rank, data, metadata, display_id, update))
             case ValueKept(info, task):
-                self._kept(node, info, task)
+                self._kept_values.add(node, info, task)
             case Yielded(_, items):
                 if blobs := blobs_of(items):
                     node.tell(Drop(tuple(blob.key for blob in blobs)))
@@ -158,9 +166,9 @@ class EventRouter:
     def not_sent(self, node: "Node", work: Work, error: Exception) -> None:
         """Handle a task that did not reach its node."""
         if isinstance(error, ResultLostError):
-            self._lost(node, work, error.result)
+            self._pool.withhold(node, work, error.result)
         elif isinstance(error, ConnectionError):
-            self._spawn(self._transfer_failed(node, work.task, 0.0))
+            self._pool.spawn(self._transfer_failed(node, work.task, 0.0))
         elif isinstance(error, NodeFullError):
             self._node_full(node, work, error)
         else:
@@ -172,7 +180,7 @@ class EventRouter:
     def not_fed(self, node: "Node", work: Work, error: ConnectionError | NodeFullError) -> None:
         """Handle input elements that did not reach their node; the task was stopped there."""
         if isinstance(error, ConnectionError):
-            self._tell(tasks.Ended(work.task, node.rank, "lost", 0.0))
+            self._pool.tell(tasks.Ended(work.task, node.rank, "lost", 0.0))
         else:
             self._node_full(node, work, error)
 
@@ -189,8 +197,8 @@ class EventRouter:
         A broken transfer is the first sign of a lost node. Without this wait, tasks sent there before the loss is
         known would use up their attempts at once.
         """
-        if not await node.lost_within(NOTICED_WITHIN) and self._node_at(node.rank) in (node, None):
-            self._tell(tasks.Ended(task, node.rank, "lost", seconds))
+        if not await node.lost_within(NOTICED_WITHIN) and self._pool.node_at(node.rank) in (node, None):
+            self._pool.tell(tasks.Ended(task, node.rank, "lost", seconds))
 
     def _show(self, sink: "Sink", show: Callable[[], None]) -> None:
         """Write to a sink. A sink that fails is not used again: its output is still in the pool's log."""
@@ -220,13 +228,13 @@ class EventRouter:
         payload = event.payload
         if not (isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload]))):
             self._ended(node, event, EncodedResult(payload, kept=handles_in(payload)), work)
-        elif work is not None and (left := self._leave(node, event, work)) is not None:
+        elif work is not None and (left := self._results.leave(node, event, work)) is not None:
             self._ended(node, event, left, work)
         else:
             blobs = blobs_of([payload])
             if work is not None:
                 work.coming = sum(blob.size for blob in blobs)
-            self._spawn(self._fetch_result(node, event, blobs))
+            self._pool.spawn(self._fetch_result(node, event, blobs))
 
     def _timed_out(self, node: "Node", event: Finished, work: Work) -> Finished:
         """Return the end of a task that ran past its timeout.
@@ -277,7 +285,7 @@ class EventRouter:
             elif event.outcome == "value" and event.error and work.retries.times:  # a cell: its result has the error
                 kind = event.error.rpartition(".")[2]
                 retry = "" if kind in _NOT_RETRIED else f"it raised {kind}"
-        self._tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
+        self._pool.tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
 
 
 def _retry_reason(work: Work, arrived: EncodedResult) -> str:

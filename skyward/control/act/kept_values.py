@@ -9,8 +9,8 @@ from skyward.control.act.tasks.task import BroadcastWork, Work
 from skyward.control.decide import messages as plane
 from skyward.errors import KeptLostError, NoGroupFitsError, UsageError
 from skyward.formatting import joined, nodes_text
-from skyward.kept.book import KeptEntry, check_nodes, nodes_for, nodes_of_all
 from skyward.kept.handles import forget, note
+from skyward.kept.registry import KeptEntry, check_nodes, nodes_for, nodes_of_all
 from skyward.process import background
 from skyward.process.forked import is_forked
 from skyward.wire.protocol.messages import ForgetValues
@@ -43,7 +43,7 @@ class KeptValues:
         self,
         pool: str,
         control: "Callable[[], ControlPlane]",
-        tell: Callable[[plane.Message], None],
+        tell: Callable[[plane.PlaneMessage], None],
         node_at: "Callable[[int], Node | None]",
     ) -> None:
         self._pool = pool
@@ -63,9 +63,9 @@ class KeptValues:
         """Record a value that a node keeps."""
         entry = KeptEntry(info, node.rank, self._pool, task, time.monotonic())
         note(entry, self)
-        self._tell(plane.Keep(entry))
+        self._tell(plane.KeptAdded(entry))
 
-    def execute(self, effect: plane.Forget | plane.Unkept) -> None:
+    def execute(self, effect: plane.ForgetKept | plane.Unkept) -> None:
         """Have a node forget values, or mark them as lost."""
         if isinstance(effect, plane.Unkept):
             forget(entry.key for entry in effect.entries)
@@ -79,7 +79,7 @@ class KeptValues:
         """Release the values of a task that returns no handles of them, except the keys in `left`."""
         entries = self._control().kept.entries.values()
         if keys := tuple(entry.key for entry in entries if entry.task == task and entry.key not in left):
-            self._tell(plane.Release(keys))
+            self._tell(plane.ReleaseKept(keys))
 
     def close(self) -> None:
         """Mark all kept values as lost: the pool is closed."""
@@ -150,12 +150,12 @@ class KeptValues:
     def drop_kept(self, keys: Sequence[str]) -> None:
         """Have the nodes forget values."""
         if not (self._closed or is_forked()):
-            background.call_soon(self._tell, plane.Release(tuple(keys)))
+            background.call_soon(self._tell, plane.ReleaseKept(tuple(keys)))
 
     def drop_kept_now(self, keys: Sequence[str]) -> None:
         """Have the nodes forget values, and return once they are off the record."""
         if not self._closed:
-            background.call(lambda: self._tell(plane.Release(tuple(keys))))
+            background.call(lambda: self._tell(plane.ReleaseKept(tuple(keys))))
 
     def run_for_kept(self, pending: "PendingFunction[Any]", node: int) -> Any:
         """Run a task on a node and return its result.

@@ -6,7 +6,7 @@ Runs on the library's loop; `skyward.pool.compute` is its API for other threads.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward import events
+from skyward.control.act.driver import Timer, plane_of
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
 from skyward.control.act.event_router import EventRouter
 from skyward.control.act.feeding import Feeding
@@ -24,15 +25,13 @@ from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.recovered_tasks import RecoveredTask, end_inputs
 from skyward.control.act.report import view
-from skyward.control.act.setup import plane_of
 from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import TaskHistory, unix_offset
-from skyward.control.act.tasks.inputs import Inputs, with_note
+from skyward.control.act.tasks.inputs import TaskInputs, with_note
 from skyward.control.act.tasks.prerequisites import Prerequisites
 from skyward.control.act.tasks.remote_results import RemoteResult, RemoteResults
 from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.task import BroadcastWork, EncodedResult, Work
-from skyward.control.act.timer import Timer
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
 from skyward.control.decide.plane import ControlPlane, undrainable
@@ -48,7 +47,7 @@ from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
-from skyward.wire.protocol.messages import NOTHING_LEFT, Blob, Credit, Drop, NodeReport
+from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, Blob, Credit, Drop, NodeReport
 
 if TYPE_CHECKING:
     from skyward.events.metrics import NodeMetrics
@@ -76,7 +75,7 @@ class Pool:
     ) -> None:
         self.name = name
         self._bus = bus
-        self._observer: EventPublisher | None = None
+        self._publisher: EventPublisher | None = None
         self._began = 0.0
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "new")
@@ -91,8 +90,7 @@ class Pool:
         self._background = BackgroundTasks()
         self._works: dict[int, Work] = {}
         self.task_record = TaskHistory(self._works, self._rank_of)
-        wrote = self.task_record.wrote
-        self.kept_values = KeptValues(name, self._ready, self._tell, lambda rank: self._fleet.nodes.get(rank))
+        self.kept_values = KeptValues(name, self._ready, self.tell, self.node_at)
         self._results = RemoteResults(
             name,
             options.retry_on_interruption,
@@ -102,25 +100,15 @@ class Pool:
             lambda: self._fleet.nodes.values(),
             self._background.spawn,
         )
-        self._router = EventRouter(
-            self._works,
-            lambda rank: self._fleet.nodes.get(rank),
-            self._tell,
-            self._delivered,
-            self._background.spawn,
-            wrote,
-            self._results.leave,
-            self._withhold,
-            self.kept_values.add,
-        )
+        self._router = EventRouter(self._works, self, self.task_record, self._results, self.kept_values)
         self._arrived, self.log = self._router.arrived, self._router.log
-        self._fleet = Fleet(self._launchers, self._tell, self._router.handle, self.clustering, self._reported)
+        self._fleet = Fleet(self._launchers, self.tell, self._router.handle, self.clustering, self._reported)
         self.startups = self._fleet.startups
-        self._feeding = Feeding(self._node_of, self._router.not_fed, self._delivered, self._background.spawn)
+        self._feeding = Feeding(self._node_of, self._router.not_fed, self.delivered, self._background.spawn)
         self._prerequisites = Prerequisites(self._background.spawn)
         self._cancelling: list[Work] = []
         self._broadcasts: dict[int, BroadcastWork] = {}
-        self._timer = Timer(lambda: self._tell(plane.Tick()))
+        self._timer = Timer(lambda: self.tell(plane.Tick()))
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._close, say)
         self._keep_machines = False
@@ -171,9 +159,9 @@ class Pool:
             self._bus.emit(events.PoolNote, note)
         self._life.move("provisioning", _now())
         self._plane = control = plane_of(self._launchers, self._options)
-        self._observer = EventPublisher(self._bus, control, self._works, self._broadcasts, self.startups)
+        self._publisher = EventPublisher(self._bus, control, self._works, self._broadcasts, self.startups)
         self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
-        self._tell(plane.Open())
+        self.tell(plane.Open())
         while self._entering or not (self._plane.ready or self._fleet.entered):
             if self._plane.cannot_start:
                 raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
@@ -204,8 +192,8 @@ class Pool:
         self._timer.stop()
         await self._background.cancel()
         closed = f"Pool {self.name!r} was closed before this task ended. Open it and send it again."
-        if self._observer is not None and not self._keep_machines:
-            self._observer.stopping(closed)
+        if self._publisher is not None and not self._keep_machines:
+            self._publisher.publish_stopping(closed)
         self._prerequisites.close()
         for work in tuple(self._works.values()):
             self._router.task_ended(work)
@@ -217,7 +205,7 @@ class Pool:
             if broadcast.members or broadcast.is_cancelled:
                 self._end_broadcast(broadcast)
             else:
-                broadcast.refused(PoolClosedError(closed))
+                broadcast.future.set_exception(PoolClosedError(closed))
         # Errors here must not keep the machines from being terminated.
         await asyncio.gather(self._results.close(bring=not self._keep_machines), return_exceptions=True)
         try:
@@ -228,8 +216,8 @@ class Pool:
                 notice = f"Pool {self.name!r} is left as it was: attach to it again, or `sky reap {self.name}`."
                 self._bus.emit(events.PoolNote, notice)
             else:
-                if self._observer is not None:
-                    self._observer.closed(_now())
+                if self._publisher is not None:
+                    self._publisher.publish_closed(_now())
                 self._record.end()
         except Exception as error:
             why = str(error) or type(error).__name__
@@ -289,12 +277,12 @@ class Pool:
             if work.inputs is not None and not work.inputs.is_ready:
                 self._hold(work, work.inputs)
 
-    def _hold(self, work: Work, inputs: Inputs) -> None:
+    def _hold(self, work: Work, inputs: TaskInputs) -> None:
         """Queue a task once its prerequisites are met."""
         self._works[work.task] = work
         work.future.parts = lambda: inputs.futures
-        if self._observer is not None:
-            self._observer.waits(work)
+        if self._publisher is not None:
+            self._publisher.publish_waiting(work)
         self.task_record.revision += 1
 
         def broken(error: BaseException, why: str) -> None:
@@ -307,23 +295,23 @@ class Pool:
 
         self._prerequisites.hold(work.task, inputs, lambda: self._enqueue([work]), broken, unwanted)
 
-    def _end_held(self, work: Work, outcome: tasks.Outcome, reason: str = "") -> None:
+    def _end_held(self, work: Work, outcome: tasks.SettleOutcome, reason: str = "") -> None:
         """End a task that was never queued."""
         ended = final(work, tasks.Settle(work.task, outcome, reason))
-        if self._observer is not None:
-            self._observer.does(ended)
-        self._settle(ended.task, ended.outcome, ended.reason)
+        if self._publisher is not None:
+            self._publisher.publish_effect(ended)
+        self._settle(ended)
         self.task_record.revision += 1
 
     def _enqueue(self, works: Sequence[Work]) -> None:
         """Queue tasks whose prerequisites are met."""
-        book = self._ready().reconciler.book
+        table = self._ready().reconciler.table
         batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...]], list[int]] = {}
         blobs: dict[int, Mapping[bytes, int]] = {}
         for work in works:
             rank = work.target
-            if rank is not None and rank not in book.assignments:
-                self._refuse(work, no_node(self.name, [rank], book))
+            if rank is not None and rank not in table.assignments:
+                self._refuse(work, no_node(self.name, [rank], table))
                 continue
             if work.kept:
                 try:
@@ -338,7 +326,7 @@ class Pool:
             kind = rank, not work.feeders, work.needs, work.retries.times, keys_of(work.kept)
             batches.setdefault(kind, []).append(work.task)
         for (rank, replayable, needs, retries, kept), numbers in batches.items():
-            self._tell(tasks.Submitted(tuple(numbers), rank, replayable, needs, retries, kept, blobs))
+            self.tell(tasks.Submitted(tuple(numbers), rank, replayable, needs, retries, kept, blobs))
 
     def _refuse(self, work: Work, error: SkywardError) -> None:
         """End a task that cannot run."""
@@ -351,7 +339,7 @@ class Pool:
     def broadcast(self, work: BroadcastWork) -> None:
         """Send a task to every node, and to nodes that join while it runs; or only to the nodes it is pinned to."""
         if self.state in ("stopping", "closed"):
-            work.done({})
+            work.collect({})
             return
         work.number = self._ready().tasks.number()
         self._broadcasts[work.number] = work
@@ -366,11 +354,11 @@ class Pool:
 
         def broken(error: BaseException, _: str) -> None:
             del self._broadcasts[work.number]
-            work.refused(error)
+            work.future.set_exception(error)
 
         def unwanted(why: str) -> None:
             del self._broadcasts[work.number]
-            work.withdrawn(f"{work.name}() was cancelled: {why}.")
+            work.future.end_cancelled(f"{work.name}() was cancelled: {why}.")
 
         if work.inputs is None:
             begin()
@@ -384,26 +372,26 @@ class Pool:
             SkywardError: it cannot run on them.
         """
         ready = self._ready()
-        ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.book, ready.tasks)
+        ranks = chosen_ranks(self.name, work.where, work.needs, ready.reconciler.table, ready.tasks)
         if work.kept:
             ranks, notice = self.kept_values.places(work, ranks)
             if notice:
                 self._note(notice)
-        self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
+        self.tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
 
-    def _release_inputs(self, inputs: Inputs) -> None:
+    def _release_inputs(self, inputs: TaskInputs) -> None:
         """Release the inputs of a finished task; later on the loop, as it causes another step of the control plane."""
         asyncio.get_running_loop().call_soon(inputs.release)
 
     def _holds_results(self, node: Node, count: int) -> None:
         """Tell the control plane how many results exist only on a node."""
         if self._fleet.nodes.get(node.rank) is node:
-            self._tell(tasks.UniqueResults(node.rank, count))
+            self.tell(tasks.UniqueResults(node.rank, count))
 
-    def _withhold(self, node: Node, work: Work, result: RemoteResult) -> None:
+    def withhold(self, node: Node, work: Work, result: RemoteResult) -> None:
         """Hold a task back until a lost result among its inputs is restored."""
         work.running = False
-        self._tell(tasks.Withheld(work.task, node.rank))
+        self.tell(tasks.Withheld(work.task, node.rank))
 
         async def restore() -> None:
             try:
@@ -413,7 +401,7 @@ class Pool:
                     f"{work.code.name}() did not run: it takes the result of {result.recipe.code.name}(), which failed."
                 )
                 work.broken, work.error = with_note(error, note), type(error).__name__
-            self._tell(tasks.Released(work.task, broken=work.broken is not None))
+            self.tell(tasks.Released(work.task, broken=work.broken is not None))
 
         self._background.spawn(restore())
 
@@ -453,7 +441,7 @@ class Pool:
         held = [number for number in found if self._prerequisites.drop(number)]
         for number in held:
             self._end_held(self._works[number], "cancelled")
-        self._tell(tasks.Cancel(tuple(number for number in found if number not in held)))
+        self.tell(tasks.CancelTasks(tuple(number for number in found if number not in held)))
         return len(found)
 
     def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
@@ -461,7 +449,7 @@ class Pool:
         broadcast.is_cancelled = True
         if self._prerequisites.drop(broadcast.number):
             self._end_broadcast(self._broadcasts.pop(broadcast.number))
-        self._tell(tasks.CancelBroadcast(broadcast.number))
+        self.tell(tasks.CancelBroadcast(broadcast.number))
 
     def credit(self, work: Work, units: int) -> None:
         """Grant a task credit for the part of its stream that the caller has consumed."""
@@ -483,6 +471,14 @@ class Pool:
         if node is not None:
             node.tell(Drop(keys))
 
+    def node_at(self, rank: int) -> Node | None:
+        """Return the node of a rank; None if it has no machine."""
+        return self._fleet.nodes.get(rank)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine for as long as the pool is open."""
+        self._background.spawn(coroutine)
+
     def _rank_of(self, task: int) -> int | None:
         return None if self._plane is None else self._plane.tasks.node_of(task)
 
@@ -495,9 +491,9 @@ class Pool:
             raise PoolClosedError(f"Pool {self.name!r} is not open.")
         return self._plane
 
-    def _tell(self, message: plane.Message) -> None:
+    def tell(self, message: plane.PlaneMessage) -> None:
         """Send a message to the control plane, and execute the effects."""
-        if self._plane is None or self._observer is None or self.state in ("stopping", "closed"):
+        if self._plane is None or self._publisher is None or self.state in ("stopping", "closed"):
             return
         self.task_record.revision += 1
         if isinstance(message, tasks.Ended) and (left := self._works.get(message.task)) is not None:
@@ -505,7 +501,7 @@ class Pool:
         sent: set[Node] = set()
         now = _now()
         effects = self._plane.handle(message, now)
-        self._observer.told(message, effects, now)
+        self._publisher.publish_step(message, effects, now)
         for effect in effects:
             try:
                 self._execute(effect, sent)
@@ -513,24 +509,24 @@ class Pool:
                 self._execute_failed(effect, error)
         for node in sent:
             node.flush()
-        self._observer.done()
+        self._publisher.publish_costs()
         self._progress.set()
         self._timer.set(self._plane.next_tick)
 
-    def _execute(self, effect: plane.Effect, sent: set[Node]) -> None:
+    def _execute(self, effect: plane.PlaneEffect, sent: set[Node]) -> None:
         """Execute one effect; nodes that were sent a command are added to `sent`."""
         control = self._ready()
         if isinstance(effect, tasks.Settle) and (settled := self._works.get(effect.task)) is not None:
             effect = final(settled, effect)
-        if self._observer is not None:
-            self._observer.does(effect)
+        if self._publisher is not None:
+            self._publisher.publish_effect(effect)
         match effect:
             case tasks.Dispatch(task, rank, attempt, share):
                 node = self._fleet.nodes[rank]
                 self._send(self._works[task], node, attempt, share)
                 sent.add(node)
-            case tasks.Settle(task, outcome, reason):
-                self._settle(task, outcome, reason)
+            case tasks.Settle():
+                self._settle(effect)
             case tasks.Stop(task, rank):
                 self._stop(task, rank, "cancelled")
             case tasks.Recall(task, rank):
@@ -547,9 +543,9 @@ class Pool:
                 again.is_leaving, again.coming = False, 0
                 self._arrived.pop(task, None)
                 asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
-            case plane.Ready() | plane.Decided():
+            case plane.ThresholdReached() | plane.Decided():
                 pass
-            case plane.Forget() | plane.Unkept():
+            case plane.ForgetKept() | plane.Unkept():
                 self.kept_values.execute(effect)
             case machine_messages.Drain(rank) if rank in self._fleet.nodes:
                 self._results.clear(self._fleet.nodes[rank])
@@ -558,7 +554,7 @@ class Pool:
             case _:
                 self._fleet.do(effect, sum(control.desired.values()))
 
-    def _execute_failed(self, effect: plane.Effect, error: Exception) -> None:
+    def _execute_failed(self, effect: plane.PlaneEffect, error: Exception) -> None:
         """Log an effect that failed. A task that could not be sent ends with the error, rather than never."""
         _logger.error("could not execute %s of pool %r", type(effect).__name__, self.name, exc_info=error)
         if not isinstance(effect, tasks.Dispatch):
@@ -568,7 +564,7 @@ class Pool:
         if (node := self._fleet.nodes.get(effect.rank)) is not None:
             with suppress(Exception):  # the node has failed once already
                 node.stop_task(effect.task)
-        asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(effect.task, effect.rank, "error", 0.0))
+        asyncio.get_running_loop().call_soon(self.tell, tasks.Ended(effect.task, effect.rank, "error", 0.0))
 
     def _stop(self, task: int, rank: int, outcome: Literal["cancelled", "returned"], *, recall: bool = False) -> None:
         node = self._fleet.nodes.get(rank)
@@ -576,10 +572,11 @@ class Pool:
         as_is = work is not None and work.as_is and not recall
         if node is not None and not node.stop_task(task, recall=recall, as_is=as_is):
             if outcome == "cancelled":
-                self._arrived[task] = EncodedResult(NOTHING_LEFT)
-            asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))
+                self._arrived[task] = EncodedResult(NO_PARTIAL_RESULT)
+            asyncio.get_running_loop().call_soon(self.tell, tasks.Ended(task, rank, outcome, 0.0))
 
-    def _delivered(self, task: int) -> None:
+    def delivered(self, task: int) -> None:
+        """Record that part of a task's stream was delivered, or of its input consumed: it cannot be replayed."""
         self._ready().tasks.handle(tasks.Delivered(task), _now())
 
     def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
@@ -588,12 +585,13 @@ class Pool:
         node.submit(work, attempt, share, partial(self._router.not_sent, node, work))
         self._feeding.begin(work)
 
-    def _settle(self, task: int, outcome: tasks.Outcome, reason: str) -> None:
+    def _settle(self, settled: tasks.Settle) -> None:
+        task = settled.task
         work = self._works.pop(task, None)
         if work is None:
             return
         try:
-            self._end(work, outcome, reason)
+            self._end(work, settled)
         except Exception as error:
             _logger.exception("task %s of pool %r could not be settled", task, self.name)
             settle(work, _internal_error(f"The result of {work.code.name}() was lost", error))
@@ -602,7 +600,8 @@ class Pool:
                 self._release_inputs(work.inputs)
         self.log.task_ended(task)
 
-    def _end(self, work: Work, outcome: tasks.Outcome, reason: str) -> None:
+    def _end(self, work: Work, settled: tasks.Settle) -> None:
+        outcome, reason = settled.outcome, settled.reason
         if outcome in ("abandoned", "unfunded"):
             reason = f"Pool {self.name!r} {reason}"
         self._router.task_ended(work)
@@ -611,17 +610,18 @@ class Pool:
         if outcome not in ("value", "raised") and self._ready().kept.entries:
             left = keys_of(arrived.kept) if isinstance(arrived, EncodedResult) else ()
             asyncio.get_running_loop().call_soon(self.kept_values.task_failed, work.task, left)
-        settle(work, outcome, reason, arrived)
+        cause = self._ready().causes.get(settled.cause) if outcome == "lost" else None
+        settle(work, outcome, reason, arrived, "" if cause is None else str(cause))
 
     def _end_broadcast(self, broadcast: BroadcastWork) -> None:
         try:
             if broadcast.is_cancelled and not broadcast.members:
-                broadcast.withdrawn(f"{broadcast.name}() was cancelled before it started.")
+                broadcast.future.end_cancelled(f"{broadcast.name}() was cancelled before it started.")
             else:
-                broadcast.done(broadcast.members)
+                broadcast.collect(broadcast.members)
         except Exception as error:
             _logger.exception("broadcast %s of pool %r could not be settled", broadcast.number, self.name)
-            broadcast.refused(_internal_error(f"The result of {broadcast.name}() was lost", error))
+            broadcast.future.set_exception(_internal_error(f"The result of {broadcast.name}() was lost", error))
         finally:
             if broadcast.inputs is not None:
                 self._release_inputs(broadcast.inputs)
@@ -636,7 +636,7 @@ class Pool:
             work.nodes.append(node.rank)
             work.sent_at, work.terms = _now(), node.terms
         self.recovered += found
-        self._tell(tasks.TasksFound(tuple(each.work.task for each in found), node.rank, report.last))
+        self.tell(tasks.TasksFound(tuple(each.work.task for each in found), node.rank, report.last))
         for known in report.tasks:
             end_inputs(node, known)
         for info in report.kept:
@@ -653,20 +653,20 @@ class Pool:
         staying = self._ready().staying(_now()).get(name)
         if staying is not None and wanted.ceiling < staying.nodes:
             return f"{staying.why}, so {staying.nodes} nodes stay"
-        self._tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
+        self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
         return ""
 
     def drain(self, rank: int) -> str:
         """Drain and remove a node, which makes the pool smaller. Return the reason if it is refused; else empty."""
         ready = self._ready()
-        kept = ready.kept.holding(_now())
-        reason = undrainable(ready.reconciler.book, ready.groups, ready.desired, kept, rank)
-        self._tell(plane.DrainNode(rank))
+        kept = ready.kept.busy_nodes(_now())
+        reason = undrainable(ready.reconciler.table, ready.groups, ready.desired, kept, rank)
+        self.tell(plane.DrainNode(rank))
         return reason
 
     def request_resources(self, floor: Sequence[Demand]) -> None:
         """Keep capacity for these demands, even while it is idle."""
-        self._tell(plane.SetFloor(tuple(floor)))
+        self.tell(plane.SetFloor(tuple(floor)))
 
     def infeasible(self, floor: Sequence[Demand]) -> str:
         """Return the reason why the pool could never hold `floor`, even at its largest; empty if it could."""
@@ -677,12 +677,12 @@ class Pool:
         unpriced = [str(place) for launcher in self._launchers.values() for place in launcher.unpriced]
         if budget is not None and unpriced:
             return f"pool {self.name!r} may have nodes at {', '.join(unpriced[:3])}, whose price is not known"
-        self._tell(plane.SetBudget(budget))
+        self.tell(plane.SetBudget(budget))
         return ""
 
     def _use_node(self) -> str:
         """Request a node for the client's use of collections. Return the reason if there can be none; else empty."""
-        self._tell(plane.Use())
+        self.tell(plane.Use())
         ready = self._ready()
         return f"pool {self.name!r} {ready.failure}" if ready.budget_exhausted or ready.cannot_start else ""
 

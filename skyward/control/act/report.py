@@ -11,7 +11,7 @@ from skyward.control.decide.machines.table import Machine, MachineTable
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.lifecycle import PoolState
 from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot, StartupFailureView
-from skyward.control.observe.startup import REQUESTED, Failure, StartupTracker
+from skyward.control.observe.startup import REQUESTED, StartupFailure, StartupTracker
 
 __all__ = ["startup_failures", "view"]
 
@@ -27,13 +27,13 @@ def view(
 ) -> PoolSnapshot:
     """Return a snapshot of the pool: its nodes by rank, then machines that are stopping."""
     now, since = time.monotonic(), unix_offset()
-    book = plane.reconciler.book
+    table = plane.reconciler.table
     over = state == "closed"
     if over:  # the table is stale: all machines were terminated and all tasks have ended
-        book = MachineTable()
-    seated = {seat.machine.id: seat.life.state for _, seat in sorted(book.assignments.items())}
+        table = MachineTable()
+    seated = {seat.machine.id: seat.life.state for _, seat in sorted(table.assignments.items())}
     groups = plane.groups.values()
-    order = [*(book.machines[number] for number in seated), *(m for m in book if m.id not in seated)]
+    order = [*(table.machines[number] for number in seated), *(m for m in table if m.id not in seated)]
     views = []
     startups = next((launcher.startups for launcher in launchers.values()), None)
     for machine in order:
@@ -50,12 +50,12 @@ def view(
                 received=0 if node is None else node.received,
                 sent=0 if node is None else node.sent,
                 group=machine.group,
-                hourly_price=machine.place.hourly_price if machine.place is not None else 0.0,
-                age=now - machine.asked[0] if machine.asked else 0.0,
+                hourly_price=machine.source.hourly_price if machine.source is not None else 0.0,
+                age=now - machine.requested_at[0] if machine.requested_at else 0.0,
                 metrics=node.metrics[-1] if node is not None and node.metrics else None,
                 machine=machine.id,
-                kind=str(machine.place) if machine.place is not None else "",
-                asked_at=machine.asked[0] + since if machine.asked else None,
+                kind=str(machine.source) if machine.source is not None else "",
+                asked_at=machine.requested_at[0] + since if machine.requested_at else None,
                 access=None if node is None else node.instance.access,
                 phase_at=(machine.since if node is None else node.boot.since) + since if waits else None,
                 usual=_usual(machine, node, startups) if waits and startups is not None else None,
@@ -90,7 +90,7 @@ def view(
 def _kept(plane: ControlPlane, rank: int, since: float) -> tuple[KeptView, ...]:
     return tuple(
         KeptView(each.key, each.name, each.info.kind, each.info.nbytes, rank, each.until + since, each.users > 0)
-        for each in plane.kept.of(rank)
+        for each in plane.kept.on_node(rank)
     )
 
 
@@ -102,10 +102,10 @@ def _phase(machine: Machine, node: Node | None) -> str:
 
 def _usual(machine: Machine, node: Node | None, startups: StartupTracker) -> float | None:
     """Return the usual duration of a machine's current phase in seconds; None if unknown."""
-    if machine.place is None:
+    if machine.source is None:
         return None
     image = "" if node is None else node.boot.image
-    return startups.usual.of(machine.place.provider, image, _phase(machine, node))
+    return startups.usual.of(machine.source.provider, image, _phase(machine, node))
 
 
 MOST = 20
@@ -125,10 +125,10 @@ def _startup_failures(
     reconciler = plane.reconciler
     for rank in sorted({*startups.failures, *reconciler.given_up}):
         gave_up = rank in reconciler.given_up
-        machine = reconciler.book.assignments[rank].machine if rank in reconciler.book.assignments else None
+        machine = reconciler.table.assignments[rank].machine if rank in reconciler.table.assignments else None
         if machine is None and not gave_up:
             continue  # the node is not desired any more
-        failure = startups.failures.get(rank) or Failure(REQUESTED, plane.failure, (), now)
+        failure = startups.failures.get(rank) or StartupFailure(REQUESTED, plane.failure, (), now)
         attempt, attempts = _attempts(plane, rank, failure)
         retry = None if machine is None or gave_up else _retry_at(plane, machine)
         yield StartupFailureView(
@@ -145,7 +145,7 @@ def _startup_failures(
         )
 
 
-def _attempts(plane: ControlPlane, rank: int, failure: Failure) -> tuple[int, int]:
+def _attempts(plane: ControlPlane, rank: int, failure: StartupFailure) -> tuple[int, int]:
     """Return the number of the current or next attempt, and the maximum."""
     reconciler = plane.reconciler
     failed, refused = reconciler.attempts(rank)
@@ -156,8 +156,8 @@ def _attempts(plane: ControlPlane, rank: int, failure: Failure) -> tuple[int, in
 
 def _retry_at(plane: ControlPlane, machine: Machine) -> float | None:
     """Return the earliest time at which a queued machine is requested; None if it was requested already."""
-    if machine.state != "QUEUED" or machine.asked:
+    if machine.state != "QUEUED" or machine.requested_at:
         return None
     reconciler = plane.reconciler
-    places = reconciler.places[machine.group]
-    return max(machine.not_before, min(map(reconciler.requester.backoff.ready_at, places)))
+    sources = reconciler.sources[machine.group]
+    return max(machine.not_before, min(map(reconciler.requester.backoff.ready_at, sources)))

@@ -15,11 +15,11 @@ from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 
-__all__ = ["Autoscaler", "Verdict"]
+__all__ = ["Autoscaler", "Evaluation"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Evaluation:
     """Result of one evaluation of the policy.
 
     Attributes:
@@ -70,7 +70,7 @@ class Autoscaler:
         if self.state == "waiting":
             self._life.move("watching", now)
 
-    def acted(self, now: float) -> None:
+    def start_cooldown(self, now: float) -> None:
         """Start the cooldown: the pool was changed, by the policy or by hand."""
         if self.state != "waiting":
             self._life.move("cooling", now)
@@ -78,7 +78,7 @@ class Autoscaler:
         self._fewer_since.clear()
         self._most_wanted.clear()
 
-    def look(self, snapshot: Snapshot, room: Mapping[str, int | None]) -> Verdict | None:
+    def evaluate(self, snapshot: Snapshot, room: Mapping[str, int | None]) -> Evaluation | None:
         """Evaluate the policy; return None where nothing changes and nothing is held back.
 
         Args:
@@ -97,9 +97,9 @@ class Autoscaler:
         held_back = self._why_held_back(now) if after != wanted else ""
         if after == wanted == before:
             held_back = ", ".join(notes)
-        verdict = Verdict(before, after, reason, decision.victims, held_back)
+        verdict = Evaluation(before, after, reason, decision.victims, held_back)
         if verdict.changed:
-            self.acted(now)
+            self.start_cooldown(now)
         return verdict if verdict.changed or held_back else None
 
     def _step(self, group: str, before: int, wanted: int, settled: bool, now: float) -> int:
@@ -126,39 +126,36 @@ class Autoscaler:
 def _within_bounds(
     decision: Decision, snapshot: Snapshot, room: Mapping[str, int | None]
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the requested nodes by group, clamped to every limit, and a note on each limit that applied."""
-    notes: list[str] = []
+    """Return the requested nodes by group, clamped to every limit, and a note on each limit that set a number."""
     before = snapshot.desired
     there = {name: counts.active + counts.booting for name, counts in snapshot.counts.items()}
     floor = floor_nodes(snapshot.groups, snapshot.floor, there)
     wanted: dict[str, int] = {}
+    notes: dict[str, str] = {}
     starting = bool(snapshot.queued) and not any(counts.active for counts in snapshot.counts.values())
     for group in snapshot.groups:
-        count = decision.desired.get(group.name, before[group.name])
-        if starting and count < before[group.name]:
-            count = before[group.name]
-            notes.append("kept while tasks wait for the first node")
-        if count < floor.get(group.name, 0):
-            count = floor[group.name]
-            notes.append(f"at least {count} for request_resources")
-        staying = snapshot.staying.get(group.name)
-        if staying is not None and count < staying.nodes:
-            count = staying.nodes
-            notes.append(staying.why)
-        if count > group.max:
-            notes.append(f"capped at {group.max} by max")
-        count = max(group.min, min(group.max, count))
-        counts, more = snapshot.counts[group.name], room.get(group.name)
-        affordable = None if more is None else max(before[group.name], counts.active + counts.booting + more)
-        if affordable is not None and count > affordable:
-            count = affordable
-            notes.append(f"capped at {affordable} by the budget")
-        wanted[group.name] = count
+        name, counts, more = group.name, snapshot.counts[group.name], room.get(group.name)
+        staying = snapshot.staying.get(name)
+        least = [(before[name] if starting else 0, "kept while tasks wait for the first node")]
+        least.append((floor.get(name, 0), f"at least {floor.get(name, 0)} for request_resources"))
+        least += [(staying.nodes, staying.why)] if staying is not None else []
+        most = [(group.max, f"capped at {group.max} by max")]
+        if more is not None:
+            affordable = max(before[name], counts.active + counts.booting + more)
+            most.append((affordable, f"capped at {affordable} by the budget"))
+        count = max(group.min, decision.desired.get(name, before[name]))
+        for limit, note in least:
+            if count < limit:
+                count, notes[name] = limit, note
+        for limit, note in most:
+            if count > max(limit, 0):
+                count, notes[name] = limit, note
+        wanted[name] = count
     excess = sum(wanted.values()) - snapshot.max_nodes if snapshot.max_nodes is not None else 0
     for group in reversed(snapshot.groups):
         give = min(max(0, excess), max(0, wanted[group.name] - max(group.min, before[group.name])))
         if give:
             wanted[group.name] -= give
             excess -= give
-            notes.append(f"capped at {snapshot.max_nodes} nodes in all")
-    return wanted, notes
+            notes[group.name] = f"capped at {snapshot.max_nodes} nodes in all"
+    return wanted, list(dict.fromkeys(notes.values()))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from skyward.wire.collections.lost import Loss, Name
 
-__all__ = ["COPIES", "REPAIR", "Contents"]
+__all__ = ["COPIES", "REPAIR", "CollectionContents"]
 
 COPIES = 3
 """Nodes that keep each value, if the pool has that many."""
@@ -18,7 +18,7 @@ REPAIR = 10.0
 """Seconds after which the remaining nodes have noticed a lost node and replicated its values."""
 
 
-class Contents:
+class CollectionContents:
     """The strong collections of one pool.
 
     Attributes:
@@ -51,6 +51,6 @@ class Contents:
             self.written.clear()
         return new
 
-    def tell(self, name: Name) -> Loss | None:
+    def take_loss(self, name: Name) -> Loss | None:
         """Return the unreported loss of a collection, and mark it as reported."""
         return self.lost.pop(name, None)

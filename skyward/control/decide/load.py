@@ -32,28 +32,28 @@ class _Nodes(Sequence[NodeLoad]):
 class PlaneView:
     """Read-only view of the parts of a control plane."""
 
-    def __init__(self, groups: Mapping[str, Group], tasks: TaskManager, book: MachineTable, ledger: Ledger) -> None:
+    def __init__(self, groups: Mapping[str, Group], tasks: TaskManager, table: MachineTable, ledger: Ledger) -> None:
         self._groups = groups
         self._tasks = tasks
-        self._book = book
+        self._table = table
         self._ledger = ledger
 
     def counts(self, name: str, desired: int) -> Counts:
         """Return the counts of one group."""
         return Counts(
-            active=self._book.count(name, "active"),
-            booting=self._book.count(name, "booting"),
-            leaving=self._book.count(name, "leaving"),
+            active=self._table.count(name, "active"),
+            booting=self._table.count(name, "booting"),
+            leaving=self._table.count(name, "leaving"),
             busy=self._tasks.busy_in(name),
             desired=desired,
         )
 
     def nodes(self, now: float) -> Sequence[NodeLoad]:
         """Return every node, built at first use."""
-        return _Nodes(lambda: tuple(self._load(machine, now) for machine in self._book))
+        return _Nodes(lambda: tuple(self._load(machine, now) for machine in self._table))
 
     def _load(self, machine: Machine, now: float) -> NodeLoad:
-        seat = self._book.assignments.get(machine.rank)
+        seat = self._table.assignments.get(machine.rank)
         node = self._tasks.node(machine.rank) if seat is not None and seat.machine is machine else None
         if node is None:
             return NodeLoad(machine.rank, machine.group, machine.stage, free=self._groups[machine.group].resources)

@@ -5,23 +5,24 @@ from dataclasses import dataclass
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.tasks import messages as tasks
+from skyward.control.effect import CausedEffect
 from skyward.events.decisions import DecisionEvent
-from skyward.kept.book import KeptEntry
+from skyward.kept.registry import KeptEntry
 from skyward.scaling.snapshot import Demand
 
 __all__ = [
     "Decided",
     "DrainNode",
-    "Effect",
-    "Forget",
-    "Keep",
-    "Message",
+    "ForgetKept",
+    "KeptAdded",
     "Open",
-    "Ready",
-    "Release",
+    "PlaneEffect",
+    "PlaneMessage",
+    "ReleaseKept",
     "Resize",
     "SetBudget",
     "SetFloor",
+    "ThresholdReached",
     "Tick",
     "Unkept",
     "Use",
@@ -69,14 +70,14 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class KeptAdded:
     """Report that a node keeps a value."""
 
     entry: KeptEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseKept:
     """Request to drop these kept values."""
 
     keys: tuple[str, ...]
@@ -88,13 +89,13 @@ class Tick:
 
 
 type MachineMessage = (
-    machines.Allocated | machines.Refused | machines.Joined | machines.Failed | machines.Lost | machines.Gone
+    machines.Allocated | machines.Refused | machines.Joined | machines.Failed | machines.Lost | machines.Terminated
 )
 type TaskMessage = (
     tasks.Submitted
     | tasks.TasksFound
     | tasks.Broadcast
-    | tasks.Started
+    | tasks.StartedOnNode
     | tasks.Delivered
     | tasks.Stored
     | tasks.Dropped
@@ -103,32 +104,42 @@ type TaskMessage = (
     | tasks.Released
     | tasks.UniqueResults
     | tasks.Overdue
-    | tasks.Cancel
+    | tasks.CancelTasks
     | tasks.CancelBroadcast
     | tasks.Abandon
-    | tasks.NodeDraining
+    | tasks.RankDraining
 )
-type Message = (
-    Open | Resize | DrainNode | SetFloor | SetBudget | Use | Keep | Release | Tick | MachineMessage | TaskMessage
+type PlaneMessage = (
+    Open
+    | Resize
+    | DrainNode
+    | SetFloor
+    | SetBudget
+    | Use
+    | KeptAdded
+    | ReleaseKept
+    | Tick
+    | MachineMessage
+    | TaskMessage
 )
 
 # Effects.
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ThresholdReached(CausedEffect):
     """Report that enough nodes are active for work to start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(CausedEffect):
     """Publish a decision."""
 
     event: DecisionEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class ForgetKept(CausedEffect):
     """Have a node drop these values."""
 
     rank: int
@@ -136,7 +147,7 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
-class Unkept:
+class Unkept(CausedEffect):
     """Report that a node was lost or removed with the values that it kept."""
 
     rank: int
@@ -145,4 +156,6 @@ class Unkept:
     reason: str
 
 
-type Effect = Ready | Decided | Forget | Unkept | machines.Effect | tasks.Effect
+type PlaneEffect = (
+    ThresholdReached | Decided | ForgetKept | Unkept | machines.ReconcilerEffect | tasks.TaskManagerEffect
+)

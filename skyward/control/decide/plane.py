@@ -8,24 +8,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from skyward.control.decide.autoscaler import Autoscaler
+from skyward.control.decide.causes import Cause, CauseLog, describe
 from skyward.control.decide.load import PlaneView
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.budget import DRAIN_RESERVE, LAST, Ledger
+from skyward.control.decide.machines.budget import DRAIN_RESERVE, TERMINATION_RESERVE, Ledger
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.messages import (
     Decided,
     DrainNode,
-    Effect,
-    Forget,
-    Keep,
-    Message,
+    ForgetKept,
+    KeptAdded,
     Open,
-    Ready,
-    Release,
+    PlaneEffect,
+    PlaneMessage,
+    ReleaseKept,
     Resize,
     SetBudget,
     SetFloor,
+    ThresholdReached,
     Tick,
     Unkept,
     Use,
@@ -33,9 +34,10 @@ from skyward.control.decide.messages import (
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
+from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.formatting import money_text
-from skyward.kept.book import KeptRegistry
+from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot, Staying
 from skyward.values.needs import NOTHING, Needs
@@ -51,8 +53,10 @@ class ControlPlane:
 
     Attributes:
         decisions: the latest decisions.
+        causes: the latest messages that changed machines or decisions, by number.
         kept: the values that nodes keep for later tasks.
         ready: True once enough nodes were active.
+        handled: number of the latest message, from 1 on.
         failure: why nodes cannot be launched; empty while they can.
     """
 
@@ -62,11 +66,12 @@ class ControlPlane:
         self.groups = {group.name: group for group in settings.groups}
         self.tasks = TaskManager(settings.retries, settings.groups)
         self.ledger = Ledger(settings.budget)
-        self.reconciler = Reconciler(settings.places, self.ledger, settings.limits)
+        self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits)
         self.autoscaler = Autoscaler(policy, settings.cooldown)
         self.decisions = DecisionLog()
+        self.causes = CauseLog()
         self.kept = KeptRegistry()
-        self._view = PlaneView(self.groups, self.tasks, self.reconciler.book, self.ledger)
+        self._view = PlaneView(self.groups, self.tasks, self.reconciler.table, self.ledger)
         self.ready = False
         self.failure = ""
         self.budget_exhausted = False
@@ -80,34 +85,50 @@ class ControlPlane:
         self._evaluate_at: float | None = None
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
+        self.handled = 0
+        self._message: PlaneMessage = Tick()
 
     # The step.
 
-    def handle(self, message: Message, now: float) -> list[Effect]:
-        """Handle `message` at time `now`, in seconds of any monotonic clock."""
-        effects: list[Effect] = []
+    def handle(self, message: PlaneMessage, now: float) -> list[PlaneEffect]:
+        """Handle `message` at time `now`, in seconds of any monotonic clock.
+
+        The message gets the next number, which its effects, the transitions and the decisions of this step carry.
+        """
+        self.handled += 1
+        self._message = message
+        try:
+            return self._step(message, now)
+        except IllegalTransitionError as error:
+            error.add_note(f"The control plane was handling {self._cause()}.")
+            raise
+
+    def _step(self, message: PlaneMessage, now: float) -> list[PlaneEffect]:
+        effects: list[PlaneEffect] = []
         match message:
             case tasks.Submitted(target=target) if target is not None and target in self._draining:
                 self._reconcile(machines.DrainRefused(target), now, effects)
                 self._do_task(message, now, effects)
             case (
                 tasks.Submitted()
-                | tasks.TasksFound()
                 | tasks.Ended()
+                | tasks.StartedOnNode()
+                | tasks.TasksFound()
                 | tasks.Withheld()
                 | tasks.Released()
                 | tasks.UniqueResults()
-                | tasks.Overdue()
-                | tasks.Started()
                 | tasks.Delivered()
                 | tasks.Stored()
                 | tasks.Dropped()
                 | tasks.Broadcast()
-                | tasks.Cancel()
+                | tasks.CancelTasks()
                 | tasks.CancelBroadcast()
                 | tasks.Abandon()
-                | tasks.NodeDraining()
+                | tasks.RankDraining()
             ):
+                self._do_task(message, now, effects)
+            case tasks.Overdue():
+                self._cause()
                 self._do_task(message, now, effects)
             case Open():
                 self._reconciled_at = self._evaluated_at = now
@@ -115,8 +136,8 @@ class ControlPlane:
             case Resize(bounds):
                 self._resize(bounds, now, effects)
             case DrainNode(rank):
-                kept = self.kept.holding(now)
-                if after := after_drain(self.reconciler.book, self.groups, self.desired, kept, rank):
+                kept = self.kept.busy_nodes(now)
+                if after := after_drain(self.reconciler.table, self.groups, self.desired, kept, rank):
                     self._decide("user", after, f"node {rank} is drained", now, effects, drain=rank)
             case SetFloor(demands):
                 self._floor = demands
@@ -128,15 +149,17 @@ class ControlPlane:
                     self._wake(NOTHING, "the client uses a collection and the pool has no nodes", now, effects)
                 if self.tasks.idle_since is not None:
                     self.tasks.idle_since = now
-            case Keep(entry):
+            case KeptAdded(entry):
                 self.kept.add(entry)
                 if entry.node in self._draining:
                     self._reconcile(machines.DrainRefused(entry.node), now, effects)
-            case Release(keys):
-                effects += (Forget(node, names) for node, names in self.kept.drop(keys).items())
+            case ReleaseKept(keys):
+                dropped = self.kept.drop(keys).items()
+                effects += (ForgetKept(node, names, cause=self.handled) for node, names in dropped)
             case Tick():
                 self._tick(now, effects)
             case _:
+                self._cause()
                 self._record_resources(message)
                 self._reconcile(message, now, effects)
         if self.ledger.budget is not None:
@@ -146,24 +169,52 @@ class ControlPlane:
             self._end_uses(effects, now)
         return effects
 
-    def close(self, now: float) -> list[Effect]:
-        """Terminate every machine, whatever runs there; each must still be reported as `Gone`."""
-        return [*self.reconciler.close(now)]
+    def close(self, now: float) -> list[PlaneEffect]:
+        """Terminate every machine, whatever runs there; each must still be reported as `Terminated`."""
+        self.handled += 1
+        return [*self.reconciler.close(now, self.handled)]
+
+    def _cause(self) -> Cause:
+        """Return the message that is being handled as a cause, recorded for later."""
+        if (cause := self.causes.get(self.handled)) is None:
+            cause = Cause(self.handled, describe(self._message, self._rank_of), self._follows_from(self._message))
+            self.causes.add(cause)
+        return cause
+
+    def _rank_of(self, machine: int) -> int | None:
+        known = self.reconciler.table.machines.get(machine)
+        return None if known is None else known.rank
+
+    def _follows_from(self, message: PlaneMessage) -> int:
+        """Return the number of the message for which the machine of this report was launched, kept or removed."""
+        match message:
+            case machines.Refused((machine, *_)):
+                pass
+            case machines.Allocated(machine) | machines.Joined(machine) | machines.Failed(machine):
+                pass
+            case machines.Terminated(machine):
+                pass
+            case _:
+                return 0
+        known = self.reconciler.table.machines.get(machine)
+        return 0 if known is None else known.cause
 
     # Tasks.
 
-    def _do_task(self, message: tasks.Message, now: float, effects: list[Effect]) -> None:
-        if isinstance(message, tasks.Submitted | tasks.Broadcast) and not any(self.desired.values()):
-            self._wake(message.needs, "a task was submitted and the pool has no nodes", now, effects)
-        done: list[Effect] = [*self.tasks.handle(message, now)]
-        if isinstance(message, tasks.Submitted | tasks.Broadcast) and message.kept:
-            self._begin_uses(message, done, now)
+    def _do_task(self, message: tasks.TaskManagerMessage, now: float, effects: list[PlaneEffect]) -> None:
+        new = message if isinstance(message, (tasks.Submitted, tasks.Broadcast)) else None
+        if new is not None and not any(self.desired.values()):
+            self._wake(new.needs, "a task was submitted and the pool has no nodes", now, effects)
+        done: list[PlaneEffect] = [*self.tasks.handle(message, now, self.handled)]
+        if new is not None and new.kept:
+            self._begin_uses(new, done, now)
         effects += done
-        for rank in [rank for rank in self._draining if self.tasks.is_empty(rank)]:
-            self._draining.discard(rank)
-            self._reconcile(machines.Emptied(rank), now, effects)
+        if self._draining:
+            for rank in [rank for rank in self._draining if self.tasks.is_empty(rank)]:
+                self._draining.discard(rank)
+                self._reconcile(machines.Emptied(rank), now, effects)
 
-    def _begin_uses(self, message: tasks.Submitted | tasks.Broadcast, effects: list[Effect], now: float) -> None:
+    def _begin_uses(self, message: tasks.Submitted | tasks.Broadcast, effects: list[PlaneEffect], now: float) -> None:
         """Record the tasks that use kept values."""
         if isinstance(message, tasks.Submitted):
             users = message.tasks
@@ -171,15 +222,15 @@ class ControlPlane:
             users = tuple(effect.task for effect in effects if isinstance(effect, tasks.Member))
         for task in users:
             self._uses[task] = message.kept
-            self.kept.began(message.kept, now)
+            self.kept.task_submitted(message.kept, now)
 
-    def _end_uses(self, effects: list[Effect], now: float) -> None:
+    def _end_uses(self, effects: list[PlaneEffect], now: float) -> None:
         """Record the end of tasks that used kept values."""
         for effect in effects:
             if isinstance(effect, tasks.Settle):
-                self.kept.ended(self._uses.pop(effect.task, ()), now)
+                self.kept.task_ended(self._uses.pop(effect.task, ()), now)
 
-    def _wake(self, needs: Needs, reason: str, now: float, effects: list[Effect]) -> None:
+    def _wake(self, needs: Needs, reason: str, now: float, effects: list[PlaneEffect]) -> None:
         """Launch a node that can hold `needs`, for a pool that has none."""
         able = [group for group in self.groups.values() if group.max and group.can_hold(needs)]
         if able and not self.budget_exhausted:
@@ -189,33 +240,33 @@ class ControlPlane:
 
     # Machines.
 
-    def _reconcile(self, message: machines.Message, now: float, effects: list[Effect]) -> None:
+    def _reconcile(self, message: machines.ReconcilerMessage, now: float, effects: list[PlaneEffect]) -> None:
         before = dict(self.desired)
         self.reconciler.may_empty = self.budget_exhausted or not any(group.min for group in self.groups.values())
-        self.reconciler.keeping = frozenset(self.kept.holding(now))
-        for effect in self.reconciler.handle(message, now):
+        self.reconciler.keeping = frozenset(self.kept.busy_nodes(now))
+        for effect in self.reconciler.handle(message, now, self.handled):
             match effect:
-                case machines.Left(rank, reason, again):
-                    self._draining.discard(rank)
-                    self._left(rank, reason, again, now, effects)
-                case machines.GiveUp(_, rank, reason):
-                    self.failure = f"could not start node {rank}: {reason}"
+                case machines.NodeGone():
+                    self._draining.discard(effect.rank)
+                    self._gone(effect, now, effects)
+                case machines.GiveUp(_, rank, reason, origin=origin):
+                    self.failure = f"could not start node {rank}{self.causes.because(origin)}: {reason}"
                 case _:
                     pass
             effects.append(effect)
             match effect:
-                case machines.Left(rank, reason, _, machine):
-                    if gone := self.kept.leave(rank, reason):
-                        effects.append(Unkept(rank, machine, gone, reason))
+                case machines.NodeGone(rank, reason, _, machine):
+                    if gone := self.kept.node_lost(rank, reason):
+                        effects.append(Unkept(rank, machine, gone, reason, cause=self.handled))
                 case machines.Activate(machine, rank, group):
                     self._draining.discard(rank)
                     self._joined(machine, rank, self.groups[group], now, effects)
                 case machines.Drain(rank):
                     self._draining.add(rank)
-                    self._do_task(tasks.NodeDraining(rank), now, effects)
+                    self._do_task(tasks.RankDraining(rank), now, effects)
                 case _:
                     pass
-        if self.reconciler.requester.over_budget and not self.ready:
+        if self.reconciler.requester.over_budget and not self.ready and not self.reconciler.given_up:
             budget = money_text(self.ledger.budget or 0.0)
             self.failure = (
                 f"cannot afford its first nodes with a budget of {budget}, which must cover {DRAIN_RESERVE:g} s of each"
@@ -223,12 +274,12 @@ class ControlPlane:
         if isinstance(message, machines.Lost) and any(self._is_short(group) for group in before):
             self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
 
-    def _record_resources(self, message: machines.Message) -> None:
+    def _record_resources(self, message: machines.ReconcilerMessage) -> None:
         """Record the resources found on a machine. Its group is given the most that any of its nodes has."""
         match message:
-            case machines.Gone(number):
+            case machines.Terminated(number):
                 self._found.pop(number, None)
-            case machines.Joined(number, found) if found and (machine := self.reconciler.book.machines.get(number)):
+            case machines.Joined(number, found) if found and (machine := self.reconciler.table.machines.get(number)):
                 self._found[number] = found
                 group = self.groups[machine.group]
                 most = {name: max(had, group.resources.get(name, 0.0)) for name, had in found.items()}
@@ -238,24 +289,27 @@ class ControlPlane:
                 pass
 
     def _is_short(self, group: str) -> bool:
-        return self.reconciler.book.count(group, "active") < self.desired.get(group, 0)
+        return self.reconciler.table.count(group, "active") < self.desired.get(group, 0)
 
-    def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[Effect]) -> None:
-        machine = self.reconciler.book.machines.get(number)
-        if machine is not None and machine.asked and machine.since == now:
-            took = now - machine.asked[0]
+    def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[PlaneEffect]) -> None:
+        machine = self.reconciler.table.machines.get(number)
+        if machine is not None and machine.requested_at and machine.since == now:
+            took = now - machine.requested_at[0]
             self._boot_seconds = took if self._boot_seconds is None else 0.7 * self._boot_seconds + 0.3 * took
         resources = {**group.resources, **self._found.get(number, {})}
-        joined = tasks.NodeJoined(rank, group.slots, group.name, resources, group.capabilities)
+        joined = tasks.RankJoined(rank, group.slots, group.name, resources, group.capabilities)
         self._do_task(joined, now, effects)
 
-    def _left(self, rank: int, reason: str, again: bool, now: float, effects: list[Effect]) -> None:
-        if again:
-            self._do_task(tasks.NodeLost(rank, f"node {rank} died: {reason}"), now, effects)
+    def _gone(self, gone: machines.NodeGone, now: float, effects: list[PlaneEffect]) -> None:
+        """Pass the end of a node on to its tasks."""
+        rank, reason = gone.rank, gone.reason
+        if gone.again:
+            self._do_task(tasks.RankLost(rank, f"node {rank} died: {reason}"), now, effects)
         elif self._evicted:
-            self._do_task(tasks.NodeRemoved(rank, self.failure, "unfunded"), now, effects)
+            self._do_task(tasks.RankRemoved(rank, self.failure, "unfunded"), now, effects)
         else:
-            self._do_task(tasks.NodeRemoved(rank, f"node {rank} is gone: {reason}"), now, effects)
+            because = self.causes.because(gone.origin) if gone.departure == "removed" else ""
+            self._do_task(tasks.RankRemoved(rank, f"node {rank} is gone{because}: {reason}"), now, effects)
 
     def _threshold(self, group: Group) -> int:
         return self.settings.thresholds.get(group.name, group.min)
@@ -292,7 +346,7 @@ class ControlPlane:
     def may_gain_nodes(self) -> bool:
         """Return whether nodes are booting, or more can be launched."""
         wanted = sum(self.desired.values())
-        active = sum(self.reconciler.book.count(group, "active") for group in self.groups)
+        active = sum(self.reconciler.table.count(group, "active") for group in self.groups)
         if wanted - len(self.reconciler.given_up) > active:
             return True
         most = self.settings.max_nodes
@@ -314,7 +368,7 @@ class ControlPlane:
             return f"{asked}, which do not fit even in the pool's maximum number of nodes: {most}"
         return ""
 
-    def _resize(self, bounds: Mapping[str, tuple[int, int]], now: float, effects: list[Effect]) -> None:
+    def _resize(self, bounds: Mapping[str, tuple[int, int]], now: float, effects: list[PlaneEffect]) -> None:
         for name, (least, most) in bounds.items():
             self.groups[name] = replace(self.groups[name], min=least, max=most)
         self.tasks.groups = tuple(self.groups.values())
@@ -331,24 +385,24 @@ class ControlPlane:
         after: Mapping[str, int],
         reason: str,
         now: float,
-        effects: list[Effect],
+        effects: list[PlaneEffect],
         *,
         retry_given_up: bool = False,
         drain: int | None = None,
     ) -> None:
         self._log(by, dict(self.desired), after, reason, now, effects)
-        self.autoscaler.acted(now)
+        self.autoscaler.start_cooldown(now)
         self._reconcile(machines.Desired(after, retry_given_up=retry_given_up, drain=drain), now, effects)
 
-    def _evaluate(self, now: float, effects: list[Effect]) -> None:
+    def _evaluate(self, now: float, effects: list[PlaneEffect]) -> None:
         """Evaluate the policy, and apply what is due now."""
         self._evaluated_at, self._evaluate_at = now, None
         if not self.ready or self.budget_exhausted or not self.elastic:
             return
-        prices = {name: places[0].hourly_price for name, places in self.settings.places.items()}
+        prices = {name: sources[0].hourly_price for name, sources in self.settings.sources.items()}
         room = {name: self.ledger.room(price, now) for name, price in prices.items()}
         try:
-            verdict = self.autoscaler.look(self.snapshot(now), room)
+            verdict = self.autoscaler.evaluate(self.snapshot(now), room)
         except Exception as error:  # raised by a policy that the user wrote; the pool stays as it is
             failed = f"the policy raised {type(error).__name__}: {error}"
             self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
@@ -364,10 +418,10 @@ class ControlPlane:
     def staying(self, now: float) -> dict[str, Staying]:
         """Return the nodes that scaling down keeps, by group; the head stays while any node does."""
         texts: dict[str, dict[int, str]] = {}
-        for rank, names in self.kept.holding(now).items():
-            if (seat := self.reconciler.book.assignments.get(rank)) is not None:
+        for rank, names in self.kept.busy_nodes(now).items():
+            if (seat := self.reconciler.table.assignments.get(rank)) is not None:
                 texts.setdefault(seat.machine.group, {})[rank] = f"node {rank} keeps {names}"
-        head = self.reconciler.book.assignments.get(0)
+        head = self.reconciler.table.assignments.get(0)
         return {
             group: Staying(
                 len({*ranks} | ({0} if head is not None and head.machine.group == group else set())),
@@ -388,15 +442,15 @@ class ControlPlane:
 
     # Budget.
 
-    def _watch_budget(self, now: float, effects: list[Effect]) -> None:
+    def _watch_budget(self, now: float, effects: list[PlaneEffect]) -> None:
         """Drain every node in time for the budget, and terminate the nodes when no time is left for draining."""
         if not self.budget_exhausted and now >= self.ledger.exhausted_at(DRAIN_RESERVE):
             self._exhaust_budget(now, effects)
-        if self.budget_exhausted and not self._evicted and now >= self.ledger.exhausted_at(LAST):
+        if self.budget_exhausted and not self._evicted and now >= self.ledger.exhausted_at(TERMINATION_RESERVE):
             self._evicted = True
             self._reconcile(machines.Evict(f"the pool {self.failure}"), now, effects)
 
-    def _exhaust_budget(self, now: float, effects: list[Effect]) -> None:
+    def _exhaust_budget(self, now: float, effects: list[PlaneEffect]) -> None:
         self.budget_exhausted = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget or 0.0
         reason = (
@@ -409,7 +463,7 @@ class ControlPlane:
         )
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 
-    def _set_budget(self, budget: float | None, now: float, effects: list[Effect]) -> None:
+    def _set_budget(self, budget: float | None, now: float, effects: list[PlaneEffect]) -> None:
         self.ledger.budget = budget
         if self.budget_exhausted and now < self.ledger.exhausted_at(DRAIN_RESERVE):
             self.budget_exhausted, self._evicted, self.failure = False, False, ""
@@ -427,23 +481,23 @@ class ControlPlane:
         yield self._reconciled_at + self.settings.tick
         if self.reconciler.closing:
             return
-        if self.tasks.waits():
+        if self.tasks.has_prefetched():
             yield self._recalled_at + RECALL_TICK
         if self.reconciler.requester.retry_at is not None:
             yield self.reconciler.requester.retry_at
         if not self._evicted:
-            yield self.ledger.exhausted_at(LAST if self.budget_exhausted else DRAIN_RESERVE) + 0.001
+            yield self.ledger.exhausted_at(TERMINATION_RESERVE if self.budget_exhausted else DRAIN_RESERVE) + 0.001
         if self.ready and self.elastic:
             yield from self._due_evaluations()
 
-    def _tick(self, now: float, effects: list[Effect]) -> None:
-        if self.tasks.waits() and now >= self._recalled_at + RECALL_TICK:
+    def _tick(self, now: float, effects: list[PlaneEffect]) -> None:
+        if self.tasks.has_prefetched() and now >= self._recalled_at + RECALL_TICK:
             self._recalled_at = now
             self._do_task(tasks.CheckPrefetched(), now, effects)
         retry_at = self.reconciler.requester.retry_at
         if now >= self._reconciled_at + self.settings.tick or (retry_at is not None and now >= retry_at):
             self._reconciled_at = now
-            self._reconcile(machines.Tick(), now, effects)
+            self._reconcile(machines.Reconcile(), now, effects)
         if self.ready and now >= min(self._due_evaluations()):
             self._evaluate(now, effects)
 
@@ -456,16 +510,16 @@ class ControlPlane:
             if idle_at > self._evaluated_at:
                 yield idle_at
 
-    def _after(self, message: Message, now: float, effects: list[Effect]) -> None:
+    def _after(self, message: PlaneMessage, now: float, effects: list[PlaneEffect]) -> None:
         if not self.ready and self._enough():
             self.ready = True
             self.reconciler.opening = False
             self.autoscaler.begin(now)
-            effects.append(Ready())
+            effects.append(ThresholdReached(cause=self.handled))
         if self.budget_exhausted and self.tasks.waiting:
-            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now))
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
         elif self.ready and self.reconciler.given_up and self.tasks.waiting and (shapes := self._hopeless_shapes()):
-            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now))
+            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now, self.handled))
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
         elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
@@ -476,7 +530,8 @@ class ControlPlane:
 
     def _enough(self) -> bool:
         return all(
-            self.reconciler.book.count(group.name, "active") >= self._threshold(group) for group in self.groups.values()
+            self.reconciler.table.count(group.name, "active") >= self._threshold(group)
+            for group in self.groups.values()
         )
 
     # Queries.
@@ -505,18 +560,22 @@ class ControlPlane:
         after: Mapping[str, int],
         reason: str,
         now: float,
-        effects: list[Effect],
+        effects: list[PlaneEffect],
         held_back: str = "",
     ) -> None:
-        event = DecisionEvent(now, by, self.policy.name, self._view.inputs(now), before, after, reason, held_back)
-        effects.append(Decided(self.decisions.add(event)))
+        cause = self._cause()
+        if by == "policy" and not held_back:  # later effects follow from the policy's reason, not from the check
+            self.causes.add(replace(cause, text=reason))
+        inputs = self._view.inputs(now)
+        event = DecisionEvent(now, by, self.policy.name, inputs, before, after, reason, held_back, str(cause))
+        effects.append(Decided(self.decisions.add(event), cause=self.handled))
 
 
 def undrainable(
-    book: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
+    table: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
 ) -> str:
     """Return why a node cannot be drained; empty if it can. `kept`: names of the values on each rank."""
-    machine = book.seated(rank, "RUNNING")
+    machine = table.machine_of(rank, "RUNNING")
     if machine is None:
         return f"node {rank} is not up"
     if rank == 0:
@@ -530,10 +589,10 @@ def undrainable(
 
 
 def after_drain(
-    book: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
+    table: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
 ) -> Mapping[str, int] | None:
     """Return the desired nodes, by group, once a node is drained; None if it cannot be drained."""
-    machine = book.seated(rank, "RUNNING")
-    if machine is None or undrainable(book, groups, desired, kept, rank):
+    machine = table.machine_of(rank, "RUNNING")
+    if machine is None or undrainable(table, groups, desired, kept, rank):
         return None
     return {**desired, machine.group: desired[machine.group] - 1}

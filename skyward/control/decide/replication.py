@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-__all__ = ["CLIENT", "Effect", "GiveUp", "Have", "Pull", "ReplicationPlan", "Transfer", "Wait"]
+__all__ = [
+    "CLIENT",
+    "Have",
+    "NotReplicated",
+    "Pull",
+    "ReplicationEffect",
+    "ReplicationPlan",
+    "Transfer",
+    "WaitForPeers",
+]
 
 CLIENT = -1
 """The client as a source."""
@@ -43,7 +52,7 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitForPeers:
     """Wait: other nodes have the blob, but cannot exchange data yet. Call `hurry` after a timeout."""
 
     node: int
@@ -59,7 +68,7 @@ class Have:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class NotReplicated:
     """Report that a node could not get the blob."""
 
     node: int
@@ -67,7 +76,7 @@ class GiveUp:
     why: str
 
 
-type Effect = Transfer | Pull | Wait | Have | GiveUp
+type ReplicationEffect = Transfer | Pull | WaitForPeers | Have | NotReplicated
 
 
 @dataclass(slots=True)
@@ -96,7 +105,7 @@ class ReplicationPlan:
 
     # Reports.
 
-    def want(self, node: int, key: bytes) -> list[Effect]:
+    def want(self, node: int, key: bytes) -> list[ReplicationEffect]:
         """Request a blob for a node that does not have it."""
         blob = self._blobs.setdefault(key, _Blob())
         blob.holders.pop(node, None)
@@ -107,14 +116,16 @@ class ReplicationPlan:
         """Record that a node already has a blob."""
         self._blobs.setdefault(key, _Blob()).holders[node] = None
 
-    def sent(self, node: int, key: bytes, why: str = "") -> list[Effect]:
+    def sent(self, node: int, key: bytes, why: str = "") -> list[ReplicationEffect]:
         """Record that the client has sent a blob; `why` says why it could not."""
         want = self._want(node, key)
         if want is None or want.source != CLIENT:
             return []
         return self._arrived(node, key) if not why else self._gave_up(node, key, why)
 
-    def fetched(self, node: int, key: bytes, attempt: int, why: str = "", *, reached: bool = True) -> list[Effect]:
+    def fetched(
+        self, node: int, key: bytes, attempt: int, why: str = "", *, reached: bool = True
+    ) -> list[ReplicationEffect]:
         """Record that a node fetched a blob; `why` says why it could not, `reached` if its source answered at all."""
         want = self._want(node, key)
         if want is None or want.attempt != attempt:
@@ -128,17 +139,17 @@ class ReplicationPlan:
         want.tried.add(want.source)
         return [*self._place(node, key)]
 
-    def opened(self, node: int) -> list[Effect]:
+    def opened(self, node: int) -> list[ReplicationEffect]:
         """Record that a node can exchange blobs with other nodes."""
         self._open.add(node)
         return [effect for key in self._blobs for effect in self._place_waiting(key)]
 
-    def closed(self, node: int) -> list[Effect]:
+    def closed(self, node: int) -> list[ReplicationEffect]:
         """Record that a node can never exchange blobs with other nodes."""
         self._hopeless.add(node)
         return [effect for key in self._blobs for effect in self._place_waiting(key)]
 
-    def hurry(self, node: int, key: bytes) -> list[Effect]:
+    def hurry(self, node: int, key: bytes) -> list[ReplicationEffect]:
         """Stop waiting: have the client send the blob."""
         want = self._want(node, key)
         if want is None or want.source != _NOBODY:
@@ -146,7 +157,7 @@ class ReplicationPlan:
         want.source = CLIENT
         return [Transfer(node, key), *self._place_waiting(key)]
 
-    def dropped(self, node: int, key: bytes) -> list[Effect]:
+    def dropped(self, node: int, key: bytes) -> list[ReplicationEffect]:
         """Record that a node drops a blob; nodes that fetch it from there get another source."""
         blob = self._blobs.get(key)
         if blob is None or node not in blob.holders:
@@ -156,7 +167,7 @@ class ReplicationPlan:
         self._forget_unused(key)
         return effects
 
-    def lost(self, node: int) -> list[Effect]:
+    def lost(self, node: int) -> list[ReplicationEffect]:
         """Remove a node that is lost, or is about to be."""
         self._open.discard(node)
         self._hopeless.discard(node)
@@ -164,11 +175,11 @@ class ReplicationPlan:
         self._unreached.pop(node, None)
         for unreached in self._unreached.values():
             unreached.discard(node)
-        effects: list[Effect] = []
+        effects: list[ReplicationEffect] = []
         for key, blob in tuple(self._blobs.items()):
             blob.holders.pop(node, None)
             if blob.wants.pop(node, None) is not None:
-                effects.append(GiveUp(node, key, "the node is gone"))
+                effects.append(NotReplicated(node, key, "the node is gone"))
             effects.extend(self._move_children(node, key))
             self._forget_unused(key)
         return effects
@@ -191,15 +202,15 @@ class ReplicationPlan:
         blob = self._blobs.get(key)
         return None if blob is None else blob.wants.get(node)
 
-    def _arrived(self, node: int, key: bytes) -> list[Effect]:
+    def _arrived(self, node: int, key: bytes) -> list[ReplicationEffect]:
         blob = self._blobs[key]
         del blob.wants[node]
         blob.holders[node] = None
         return [Have(node, key), *self._place_waiting(key)]
 
-    def _gave_up(self, node: int, key: bytes, why: str) -> list[Effect]:
+    def _gave_up(self, node: int, key: bytes, why: str) -> list[ReplicationEffect]:
         del self._blobs[key].wants[node]
-        effects: list[Effect] = [GiveUp(node, key, why), *self._move_children(node, key)]
+        effects: list[ReplicationEffect] = [NotReplicated(node, key, why), *self._move_children(node, key)]
         self._forget_unused(key)
         return effects
 
@@ -208,20 +219,20 @@ class ReplicationPlan:
         if not blob.holders and not blob.wants:
             del self._blobs[key]
 
-    def _move_children(self, node: int, key: bytes) -> Iterator[Effect]:
+    def _move_children(self, node: int, key: bytes) -> Iterator[ReplicationEffect]:
         """Find other sources for the nodes that fetched a blob from a node, and for those that wait."""
         for child, want in tuple(self._blobs[key].wants.items()):
             if want.source == node:
                 yield from self._place(child, key)
         yield from self._place_waiting(key)
 
-    def _place_waiting(self, key: bytes) -> Iterator[Effect]:
+    def _place_waiting(self, key: bytes) -> Iterator[ReplicationEffect]:
         """Find sources for the nodes that wait, as far as there are any."""
         for node, want in tuple(self._blobs[key].wants.items()):
             if want.source == _NOBODY:
-                yield from (effect for effect in self._place(node, key) if not isinstance(effect, Wait))
+                yield from (effect for effect in self._place(node, key) if not isinstance(effect, WaitForPeers))
 
-    def _place(self, node: int, key: bytes) -> Iterator[Effect]:
+    def _place(self, node: int, key: bytes) -> Iterator[ReplicationEffect]:
         """Choose the source of a blob for a node."""
         blob = self._blobs[key]
         want = blob.wants[node]
@@ -232,7 +243,7 @@ class ReplicationPlan:
                 yield Pull(node, key, want.source, want.attempt)
                 return
             if self._worth_waiting(blob, node, want):
-                yield Wait(node, key)
+                yield WaitForPeers(node, key)
                 return
         want.source = CLIENT
         yield Transfer(node, key)

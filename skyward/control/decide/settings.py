@@ -15,7 +15,7 @@ class PlaneSettings:
     """Settings of a control plane. Times in seconds.
 
     Attributes:
-        places: sources of machines of each group, the preferred one first.
+        sources: sources of machines of each group, the preferred one first.
         thresholds: active nodes of each group before work starts; the default is the group's minimum.
         standing: nodes of each group that are launched at the start.
         retries: times that a task is requeued after its node was lost.
@@ -23,11 +23,11 @@ class PlaneSettings:
         tick: interval between checks of the nodes against the desired state, and of the deadlines.
         max_nodes: maximum over all groups; None for no limit but theirs.
         budget: USD in total; None for no limit.
-        look_gap: minimum interval between evaluations of the policy that new tasks trigger.
+        evaluation_gap: minimum interval between evaluations of the policy that new tasks trigger.
     """
 
     groups: tuple[Group, ...]
-    places: Mapping[str, tuple[MachineSource, ...]]
+    sources: Mapping[str, tuple[MachineSource, ...]]
     thresholds: Mapping[str, int] = field(default_factory=dict)
     standing: Mapping[str, int] = field(default_factory=dict)
     retries: int = 3

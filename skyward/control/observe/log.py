@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import replace
 
 from skyward.events.output import Follower, LogEntry, Logs, OutputFilter, cut
-from skyward.wire.protocol.messages import NOWHERE, Output
+from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Output
 
 __all__ = ["Log"]
 
@@ -60,13 +60,13 @@ class Log:
         """Return the new part of `output`, with its offset in the stream."""
         stream = _stream(node, output)
         length = self._lengths.pop(stream, None)
-        known = self._received.pop((source, stream), NOWHERE)
+        known = self._received.pop((source, stream), UNKNOWN_OFFSET)
         start = 0 if length is None else length
         entry = LogEntry(time, node, output.task, output.stream, start, output.text)
-        received = NOWHERE
-        if output.offset != NOWHERE:
+        received = UNKNOWN_OFFSET
+        if output.offset != UNKNOWN_OFFSET:
             received = output.offset + len(output.text)
-            if length is None or known == NOWHERE:
+            if length is None or known == UNKNOWN_OFFSET:
                 lost = output.offset if length is None else 0
             else:
                 lost = output.offset - known

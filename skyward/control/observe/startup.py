@@ -15,7 +15,7 @@ from skyward.bootstrap import PhaseEvent
 from skyward.errors import JournalError
 from skyward.formatting import duration_text
 
-__all__ = ["REQUESTED", "Failure", "NodeStartup", "StartupTracker", "UsualTimes"]
+__all__ = ["REQUESTED", "NodeStartup", "StartupFailure", "StartupTracker", "UsualTimes"]
 
 SAMPLES = 9
 """Latest starts that count for usual durations; also the maximum that one pool adds to the record."""
@@ -115,7 +115,7 @@ class NodeStartup:
                 self.on_phase(self, phase, None)
         return phase
 
-    def heard(self, event: PhaseEvent) -> str:
+    def on_phase_event(self, event: PhaseEvent) -> str:
         """Handle an event of its bootstrap; return the current phase."""
         match event.event:
             case "started":
@@ -159,7 +159,7 @@ class NodeStartup:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StartupFailure:
     """The latest failed start of a rank.
 
     Attributes:
@@ -186,7 +186,7 @@ class StartupTracker:
 
     def __init__(self, record: Durations) -> None:
         self.usual = UsualTimes(record)
-        self.failures: dict[int, Failure] = {}
+        self.failures: dict[int, StartupFailure] = {}
         self.on_phase: OnPhase | None = None
         self._starts: OrderedDict[int, deque[NodeStartup]] = OrderedDict()
 
@@ -199,14 +199,14 @@ class StartupTracker:
     def _all(self) -> Iterator[NodeStartup]:
         return (boot for starts in self._starts.values() for boot in starts)
 
-    def came(self, provider: str, seconds: float) -> None:
+    def add_allocation(self, provider: str, seconds: float) -> None:
         """Record that a machine was allocated, `seconds` after its request."""
         self.usual.add(provider, "", {REQUESTED: seconds})
 
-    def up(self, boot: NodeStartup, provider: str, *, was_there: bool = False) -> None:
+    def completed(self, boot: NodeStartup, provider: str, *, attached: bool = False) -> None:
         """Record that a node is active; a node that another process had started does not count for usual durations."""
         self.failures.pop(boot.rank, None)
-        if not was_there:
+        if not attached:
             self.usual.add(provider, boot.image, boot.took)
 
     def failed(self, boot: NodeStartup, error: Exception) -> None:
@@ -227,7 +227,7 @@ class StartupTracker:
         while len(self._starts) > 1 and sum(each.size for each in self._all()) > LOGS:
             self._starts.popitem(last=False)
         first, *lines = reason.strip().splitlines()
-        self.failures[rank] = Failure(phase, first.removesuffix(":"), tuple(lines[-3:]), time.monotonic())
+        self.failures[rank] = StartupFailure(phase, first.removesuffix(":"), tuple(lines[-3:]), time.monotonic())
 
     def phase(self, rank: int, machine: int) -> str:
         """Return the phase that the start of a machine is in, or ended in."""

@@ -1,4 +1,4 @@
-"""Server for worker adapters: applies the decisions of the `AdapterBook`; and the connection, for both ends."""
+"""Server for worker adapters: applies the decisions of the `AdapterRegistry`; and the connection, for both ends."""
 
 import asyncio
 import hmac
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from skyward.errors import ProvisioningError
-from skyward.link.adapters import book
-from skyward.link.adapters.book import SILENCE, AdapterBook, GroupRequirements
+from skyward.link.adapters import registry
+from skyward.link.adapters.registry import SILENCE, AdapterRegistry, GroupRequirements
 from skyward.providers.protocol import Instance
 from skyward.wire.protocol.adapter import (
     CODE_BYTES,
@@ -143,7 +143,7 @@ class AdapterServer:
 
     def __init__(self, token: str, silence: float = SILENCE) -> None:
         self._token = token
-        self._book = AdapterBook(secrets.token_hex(8), silence)
+        self._registry = AdapterRegistry(secrets.token_hex(8), silence)
         self._numbers = itertools.count(1)
         self._links: dict[int, MessageStream] = {}
         self._serving: set[asyncio.Task[None]] = set()
@@ -183,9 +183,9 @@ class AdapterServer:
         """Return the heartbeats of adapters with such groups, waiting up to `within` seconds for the first one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                while not self._book.adapters(wanted):
+                while not self._registry.adapters(wanted):
                     await self._changed.wait()
-        return self._book.adapters(wanted)
+        return self._registry.adapters(wanted)
 
     async def start(self, wanted: GroupRequirements) -> Instance:
         """Start a group and return its machine.
@@ -193,57 +193,57 @@ class AdapterServer:
         Raises:
             ProvisioningError: no group could be started. The message says why.
         """
-        request, effects = self._book.start(wanted, _now())
+        request, effects = self._registry.start(wanted, _now())
         if request is None:
-            raise ProvisioningError(self._book.why_none(wanted))
+            raise ProvisioningError(self._registry.why_none(wanted))
         future: asyncio.Future[Instance] = asyncio.get_running_loop().create_future()
         self._starting[request] = future
         try:
             self._perform(effects)
             return await future
         except asyncio.CancelledError:
-            self._book.abandon(request)
+            self._registry.abandon(request)
             if future.done() and not future.cancelled() and future.exception() is None:
-                self._perform(self._book.shutdown(future.result().id, _now()))
+                self._perform(self._registry.shutdown(future.result().id, _now()))
             raise
         finally:
             del self._starting[request]
 
     def instance(self, group: str) -> Instance | None:
         """Return the machine of a group; None if it is gone."""
-        return self._book.instance(group)
+        return self._registry.instance(group)
 
     async def shutdown(self, group: str) -> None:
         """Shut a group down; return when it has ended. Idempotent."""
         future = self._ending.setdefault(group, asyncio.get_running_loop().create_future())
-        self._perform(self._book.shutdown(group, _now()))
+        self._perform(self._registry.shutdown(group, _now()))
         await asyncio.shield(future)
 
     # Application of effects.
 
-    def _perform(self, effects: Sequence[book.Effect]) -> None:
+    def _perform(self, effects: Sequence[registry.Effect]) -> None:
         for effect in effects:
             match effect:
-                case book.SendFrame(link, message):
+                case registry.SendFrame(link, message):
                     if link in self._links:
                         self._links[link].send(message)
-                case book.Close(link, reason):
+                case registry.Close(link, reason):
                     self._end(link, reason)
-                case book.AdapterJoined(adapter):
+                case registry.AdapterJoined(adapter):
                     _logger.info("adapter %s has connected", adapter)
-                case book.AdapterLost(adapter, reason):
+                case registry.AdapterLost(adapter, reason):
                     _logger.warning("adapter %s is lost: %s", adapter, reason)
-                case book.GroupLost(group, reason):
+                case registry.GroupLost(group, reason):
                     _logger.warning("worker group %s is lost: %s", group, reason)
-                case book.GroupReturned(group):
+                case registry.GroupReturned(group):
                     _logger.warning("worker group %s is back", group)
-                case book.GroupStarted(request, instance):
+                case registry.GroupStarted(request, instance):
                     if (future := self._waiting(request)) is not None:
                         future.set_result(instance)
-                case book.GroupRefused(request, reason):
+                case registry.GroupRefused(request, reason):
                     if (future := self._waiting(request)) is not None:
                         future.set_exception(ProvisioningError(reason))
-                case book.GroupEnded(group):
+                case registry.GroupEnded(group):
                     ending = self._ending.pop(group, None)
                     if ending is not None and not ending.done():
                         ending.set_result(None)
@@ -264,12 +264,12 @@ class AdapterServer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        at = self._book.next_tick()
+        at = self._registry.next_tick()
         if at is not None and not self._closed:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, at - _now()), self._tick)
 
     def _tick(self) -> None:
-        self._perform(self._book.tick(_now()))
+        self._perform(self._registry.tick(_now()))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines, task, link = MessageStream(reader, writer), asyncio.current_task(), next(self._numbers)
@@ -283,9 +283,9 @@ class AdapterServer:
         try:
             if await self._authenticate(link, lines):
                 self._links[link] = lines
-                self._perform(self._book.connected(link, _now()))
+                self._perform(self._registry.connected(link, _now()))
                 while link in self._links:
-                    self._perform(self._book.heard(link, await lines.read(), _now()))
+                    self._perform(self._registry.handle(link, await lines.read(), _now()))
         except Malformed as error:
             _logger.warning("disconnected an adapter: %s", error)
             lines.hang_up(str(error))
@@ -293,7 +293,7 @@ class AdapterServer:
             pass  # the connection is closed
         finally:
             self._links.pop(link, None)
-            self._perform(self._book.disconnected(link))
+            self._perform(self._registry.disconnected(link))
             await lines.close()
             self._serving.discard(task)
 

@@ -24,20 +24,20 @@ class ClientShell:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
 
-    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
+    async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         """Run a command. If the caller is cancelled, the command is killed with all processes that it has started."""
-        return await run_here(("sh", "-c", command), given, on_line, environ=self._environ, group=True)
+        return await run_here(("sh", "-c", command), stdin, on_line, environ=self._environ, group=True)
 
 
 async def run_here(
     words: Sequence[str],
-    given: bytes = b"",
+    stdin: bytes = b"",
     on_line: Callable[[str], None] | None = None,
     *,
     environ: Mapping[str, str] | None = None,
     group: bool = False,
 ) -> Completed:
-    """Run a program with `given` as its standard input, and return its result. It is killed if the caller is cancelled.
+    """Run a program with `stdin` as its standard input, and return its result. It is killed if the caller is cancelled.
 
     `on_line` gets each line of its output, at once. `environ` is its environment, that of this process if None. With
     `group`, the processes that it has started are killed with it.
@@ -49,7 +49,7 @@ async def run_here(
     )  # fmt: skip  # one option a line would hide the command
     try:
         _, out, err = await asyncio.gather(
-            _feed(process.stdin, given), _lines(process.stdout, on_line), _lines(process.stderr, None)
+            _feed(process.stdin, stdin), _lines(process.stdout, on_line), _lines(process.stderr, None)
         )
         status = await process.wait()
     finally:
@@ -63,12 +63,12 @@ async def run_here(
     return Completed(status, out, err)
 
 
-async def _feed(writer: asyncio.StreamWriter | None, given: bytes) -> None:
+async def _feed(writer: asyncio.StreamWriter | None, stdin: bytes) -> None:
     if writer is None:
         return
     # It may not read all input; its status says whether it failed. uvloop raises RuntimeError if it has ended.
     with contextlib.suppress(ConnectionError, RuntimeError):
-        writer.write(given)
+        writer.write(stdin)
         await writer.drain()
     writer.close()
 

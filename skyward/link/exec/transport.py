@@ -170,11 +170,11 @@ class ExecTransport:
             await asyncio.sleep(ALIVE_EVERY)
         self._errors.append(f"it has not answered for {ALIVE_EVERY * ALIVE_MISSES} s")
 
-    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
+    async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         """See `Transport`."""
         sign = f"{self._sign}.run"
         words = (*self._access.command, "sh", "-c", _RUN.format(command=command), sign)
-        done = await run_here(words, given, on_line)
+        done = await run_here(words, stdin, on_line)
         err, mark, status = done.err.rpartition(f"\n{sign} ")
         if not mark:
             errors = done.err.strip().splitlines()

@@ -124,9 +124,9 @@ class AsyncSSH:
             if self._requests.pop(id, None) is not None:
                 await self._write({"id": id, "do": "stop"})
 
-    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
+    async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         """See `Transport`."""
-        return await self._ask({"do": "run", "command": command, "given": base64.b64encode(given).decode()}, on_line)
+        return await self._ask({"do": "run", "command": command, "stdin": base64.b64encode(stdin).decode()}, on_line)
 
     async def forward(self, local: str, host: str, remote: int, python: str) -> None:
         """See `Transport`."""

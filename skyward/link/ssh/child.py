@@ -108,7 +108,7 @@ async def _run(connection: "asyncssh.SSHClientConnection", words: _Words) -> Non
     try:
         async with connection.create_process(words["command"], encoding=None) as process:
             errors = asyncio.ensure_future(process.stderr.read())
-            process.stdin.write(base64.b64decode(words["given"]))
+            process.stdin.write(base64.b64decode(words["stdin"]))
             process.stdin.write_eof()
             while line := await process.stdout.readline():
                 _report(id=id, line=line.decode(errors="replace"))

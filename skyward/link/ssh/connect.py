@@ -93,13 +93,13 @@ class SSHLink:
         except TimeoutError:
             raise NodeStartError(f"{message}; gave up after {within:.0f} s") from None
 
-    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
-        """Run a command with `given` as its standard input. `on_line` gets each line of its output, at once.
+    async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
+        """Run a command with `stdin` as its standard input. `on_line` gets each line of its output, at once.
 
         Raises:
             LinkError: the connection broke before it ended, or the machine is lost.
         """
-        return await (await self._connected()).run(command, given, on_line)
+        return await (await self._connected()).run(command, stdin, on_line)
 
     async def put(self, path: str, data: bytes) -> None:
         """Write a file, readable by the user alone, in an existing directory. Atomic.

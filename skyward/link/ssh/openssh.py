@@ -105,9 +105,9 @@ class OpenSSH:
         options = ("-o", "ControlMaster=no", "-o", f"ControlPath={self._control}", "-o", "ProxyCommand=false")
         return ["ssh", "-F", "none", "-T", "-o", "LogLevel=ERROR", *options, *more]
 
-    async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
+    async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         """See `Transport`."""
-        done = await run_here(self._through("--", "machine", command), given, on_line)
+        done = await run_here(self._through("--", "machine", command), stdin, on_line)
         if done.status == 255 and (self.broken.done() or not done.out):
             raise LinkError(f"the connection to {self._access.target} broke: {done.err.strip() or 'it ended'}")
         return done

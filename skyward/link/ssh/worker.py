@@ -35,7 +35,7 @@ from skyward.link.ssh.connect import SSHLink
 from skyward.link.ssh.disk import full_disk
 from skyward.providers.protocol import RemoteAccess, SSHAccess
 
-__all__ = ["OrphanWorkerError", "SSHWorker", "end_stray", "end_workers"]
+__all__ = ["OrphanWorkerError", "SSHWorker", "end_orphan", "end_workers"]
 
 LEASE_BEYOND_GRACE = 30.0
 """Seconds that a worker's lease exceeds the client's own grace for the machine, at least."""
@@ -347,7 +347,7 @@ async def end_workers(access: RemoteAccess, pool: str, within: float) -> None:
         await run_to_completion(link.close())
 
 
-async def end_stray(access: RemoteAccess, node: str, lease: float) -> None:
+async def end_orphan(access: RemoteAccess, node: str, lease: float) -> None:
     """End a worker that could not be reached when it had to end, once it can be; stop trying when its lease is over.
 
     Args:

@@ -2,12 +2,11 @@
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, Literal
 
 from skyward.errors import LockLostError, SpecError
-from skyward.task.collections.base import Collection, current_owner
-from skyward.task.collections.counter_queue import _seconds as seconds
-from skyward.wire.collections.requests import Backend
+from skyward.task.collections.base import Collection, checked_timeout, current_owner
+from skyward.wire.collections.requests import Backend, BarrierOutcome
 
 __all__ = ["Barrier", "Lock"]
 
@@ -35,13 +34,13 @@ class Barrier(Collection):
             threading.BrokenBarrierError: the barrier was reset meanwhile.
             SpecError: others wait at this barrier with another number of parties.
         """
-        timeout = seconds(timeout)
-        self._judge(self._ask("wait", self.n, timeout), timeout)
+        timeout = checked_timeout(timeout)
+        self._check_outcome(self._ask("wait", self.n, timeout), timeout)
 
     async def wait_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # as in the synchronous form
         """See `wait`."""
-        timeout = seconds(timeout)
-        self._judge(await self._ask_async("wait", self.n, timeout), timeout)
+        timeout = checked_timeout(timeout)
+        self._check_outcome(await self._ask_async("wait", self.n, timeout), timeout)
 
     def reset(self) -> None:
         """Reset the barrier: the `wait` of each waiting party raises `threading.BrokenBarrierError`."""
@@ -51,14 +50,19 @@ class Barrier(Collection):
         """See `reset`."""
         await self._ask_async("reset")
 
-    def _judge(self, answer: tuple[str, int], timeout: float | None) -> None:
-        why, arrived = answer
-        if why == "late":
-            raise TimeoutError(f"Barrier {self.name!r}: {arrived} of {self.n} parties arrived within {timeout:g} s.")
-        if why == "it was reset":
-            raise threading.BrokenBarrierError(f"Barrier {self.name!r} was reset.")
-        if why:
-            raise SpecError(f"Barrier {self.name!r}: {why}.")
+    def _check_outcome(self, answer: tuple[BarrierOutcome, int], timeout: float | None) -> None:
+        outcome, parties = answer
+        match outcome:
+            case "late":
+                raise TimeoutError(
+                    f"Barrier {self.name!r}: {parties} of {self.n} parties arrived within {timeout:g} s."
+                )
+            case "reset":
+                raise threading.BrokenBarrierError(f"Barrier {self.name!r} was reset.")
+            case "mismatch":
+                raise SpecError(
+                    f"Barrier {self.name!r}: this call asks for {self.n} parties, and the waiting ones for {parties}."
+                )
 
     def _settings(self) -> tuple[Any, ...]:
         return (self.n,)
@@ -78,7 +82,7 @@ class Lock(Collection):
 
     def __init__(self, backend: Backend, name: str, timeout: float | None = 30) -> None:
         super().__init__(backend, name)
-        self.timeout = seconds(timeout)
+        self.timeout = checked_timeout(timeout)
         self._tokens: dict[object, int] = {}
 
     def with_timeout(self, timeout: float | None) -> "Lock":
@@ -87,15 +91,16 @@ class Lock(Collection):
         same._tokens = self._tokens
         return same
 
-    def acquire(self, timeout: float | None = -1) -> bool:
+    def acquire(self, timeout: float | Literal["default"] | None = "default") -> bool:
         """Acquire the lock. Return True.
 
         Args:
-            timeout: seconds to wait; None to wait without a limit; the lock's own timeout if not given.
+            timeout: seconds to wait; None to wait without a limit; "default" for the lock's own timeout.
 
         Raises:
             TimeoutError: the lock was not free in time.
             RuntimeError: the caller holds it already.
+            SpecError: `timeout` is negative, or not a number: unlike in `threading`, -1 is not "without a limit".
         """
         caller, timeout = self._claim(timeout)
         return self._acquired(caller, self._ask("acquire", timeout), timeout)
@@ -116,7 +121,7 @@ class Lock(Collection):
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    async def acquire_async(self, timeout: float | None = -1) -> bool:  # noqa: ASYNC109  # as in the synchronous form
+    async def acquire_async(self, timeout: float | Literal["default"] | None = "default") -> bool:  # noqa: ASYNC109  # as in the synchronous form
         """See `acquire`."""
         caller, timeout = self._claim(timeout)
         return self._acquired(caller, await self._ask_async("acquire", timeout), timeout)
@@ -132,13 +137,13 @@ class Lock(Collection):
     async def __aexit__(self, *_: object) -> None:
         await self.release_async()
 
-    def _claim(self, timeout: float | None) -> tuple[object, float | None]:
+    def _claim(self, timeout: float | Literal["default"] | None) -> tuple[object, float | None]:
         caller = _caller()
         if caller in self._tokens:
             raise RuntimeError(
                 f"Lock {self.name!r} is already held by this thread or asyncio task, and it is not reentrant."
             )
-        return caller, self.timeout if timeout == -1 else seconds(timeout)
+        return caller, self.timeout if timeout == "default" else checked_timeout(timeout)
 
     def _acquired(self, caller: object, token: int, timeout: float | None) -> bool:
         if not token:

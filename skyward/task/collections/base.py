@@ -13,9 +13,10 @@ from skyward.wire.payloads.payload import dumps
 
 __all__ = [
     "Collection",
+    "checked_timeout",
     "current_owner",
-    "here",
     "install_collections",
+    "local_backend",
     "packed",
     "refuse_standalone",
     "unpacked",
@@ -37,7 +38,7 @@ def install_collections(backend: Backend, owner: Callable[[], int]) -> None:
     _backend, _owner = backend, owner
 
 
-def here() -> Backend:
+def local_backend() -> Backend:
     """Return the backend of this process, which is on a node.
 
     Raises:
@@ -79,6 +80,19 @@ def packed(value: object, what: str) -> bytes:
 def unpacked(data: bytes) -> Any:
     """Return the value that was serialized."""
     return pickle.loads(data)
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    """Return the timeout of an operation, in seconds; None for none.
+
+    Raises:
+        SpecError: it is negative, or not a number.
+    """
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout != timeout or timeout < 0:
+        raise SpecError(f"timeout must be seconds, or None to wait without a limit, but got {timeout!r}.")
+    return None if timeout == float("inf") else float(timeout)
 
 
 def wait[T](future: Future[T]) -> T:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from skyward.errors import SpecError
-from skyward.task.collections.base import Collection, packed, unpacked
+from skyward.task.collections.base import Collection, checked_timeout, packed, unpacked
 
 __all__ = ["Counter", "Queue"]
 
@@ -74,8 +74,14 @@ class Queue(Collection):
         self._ask("put", packed(item, f"an item of {self.name}"))
 
     def get(self, timeout: float | None = None, default: Any = None) -> Any:
-        """Return the next item. Wait at most `timeout` seconds, if given; then return `default`."""
-        data = self._ask("get", _seconds(timeout))
+        """Return the next item. Wait at most `timeout` seconds, if given; then return `default`.
+
+        Example:
+            nothing = object()
+            while (job := jobs.get(timeout=5, default=nothing)) is not nothing:
+                process(job)  # also a job that is None
+        """
+        data = self._ask("get", checked_timeout(timeout))
         return default if data is None else unpacked(data)
 
     def empty(self) -> bool:
@@ -95,7 +101,7 @@ class Queue(Collection):
 
     async def get_async(self, timeout: float | None = None, default: Any = None) -> Any:  # noqa: ASYNC109  # as in the synchronous form
         """See `get`."""
-        data = await self._ask_async("get", _seconds(timeout))
+        data = await self._ask_async("get", checked_timeout(timeout))
         return default if data is None else unpacked(data)
 
     async def empty_async(self) -> bool:
@@ -113,11 +119,3 @@ def _whole(number: int) -> int:
     if hasattr(number, "__index__"):
         return int(number.__index__())
     raise SpecError(f"A counter takes whole numbers, but got {number!r}.")
-
-
-def _seconds(timeout: float | None) -> float | None:
-    if timeout is None:
-        return None
-    if not isinstance(timeout, (int, float)) or timeout != timeout or timeout < 0:
-        raise SpecError(f"timeout must be seconds, or None to wait without a limit, but got {timeout!r}.")
-    return None if timeout == float("inf") else float(timeout)

@@ -7,7 +7,7 @@ from typing import Any
 
 from skyward.errors import NoPoolError, SpecError
 from skyward.task.collections.barrier_lock import Barrier, Lock
-from skyward.task.collections.base import Collection, here, refuse_standalone
+from skyward.task.collections.base import Collection, local_backend, refuse_standalone
 from skyward.task.collections.counter_queue import Counter, Queue
 from skyward.task.collections.dict_set import Dict, Set
 from skyward.wire.collections.requests import Backend, Consistency, Kind
@@ -82,7 +82,7 @@ def current_factory(what: str) -> Any:
         refuse_standalone(what, os.environ.get("SKYWARD_CLUSTER", "1") != "0")
         with _opening:
             if _here is None:
-                _here = CollectionFactory(here())
+                _here = CollectionFactory(local_backend())
             return _here
     from skyward.functions.target import current_pool
 

@@ -7,6 +7,7 @@ from casty import Askable, Context, Ref, actor
 
 from skyward.process.clock import clock
 from skyward.wire.collections.ask import REASK, Address, fresh_id
+from skyward.wire.collections.requests import BarrierOutcome
 
 __all__ = ["BarrierClient", "BarrierState", "barrier"]
 
@@ -17,8 +18,8 @@ _REMEMBERED = 64
 
 
 @dataclass(frozen=True)
-class Arrive(Askable[str]):
-    """Wait for `parties` in all. The answer is "" once they have arrived, else the reason."""
+class Arrive(Askable[tuple[BarrierOutcome, int]]):
+    """Wait for `parties` in all. The answer is the outcome, for a mismatch with the number that the others expect."""
 
     id: bytes
     parties: int
@@ -45,7 +46,7 @@ class BarrierState:
 
 @dataclass(slots=True)
 class _Party:
-    reply: Ref[str]
+    reply: Ref[tuple[BarrierOutcome, int]]
     seen: float
 
 
@@ -59,11 +60,11 @@ async def barrier(ctx: Context[BarrierState, Arrive | Withdraw | Break]) -> None
         match message:
             case Arrive(id, wanted):
                 if id in ctx.state.value.passed:
-                    message.reply_to.tell("")
+                    message.reply_to.tell(("passed", 0))
                     continue
                 waiting = {key: party for key, party in waiting.items() if now - party.seen < _GONE or key == id}
                 if waiting.keys() - {id} and wanted != parties:
-                    message.reply_to.tell(f"this call asks for {wanted} parties, and the waiting ones for {parties}")
+                    message.reply_to.tell(("mismatch", parties))
                     continue
                 parties = wanted
                 waiting[id] = _Party(message.reply_to, now)
@@ -71,7 +72,7 @@ async def barrier(ctx: Context[BarrierState, Arrive | Withdraw | Break]) -> None
                     keep = max(_REMEMBERED, 4 * parties)
                     await ctx.state.set(BarrierState((*ctx.state.value.passed, *waiting)[-keep:]))
                     for party in waiting.values():
-                        party.reply.tell("")
+                        party.reply.tell(("passed", 0))
                     waiting = {}
             case Withdraw(id):
                 present = len(waiting)
@@ -79,7 +80,7 @@ async def barrier(ctx: Context[BarrierState, Arrive | Withdraw | Break]) -> None
                 message.reply_to.tell(0 if id in ctx.state.value.passed else max(1, present))
             case Break():
                 for party in waiting.values():
-                    party.reply.tell("it was reset")
+                    party.reply.tell(("reset", 0))
                 waiting = {}
                 message.reply_to.tell(None)
 
@@ -90,19 +91,19 @@ class BarrierClient:
     def __init__(self, address: "Address[Arrive | Withdraw | Break]") -> None:
         self._address = address
 
-    async def wait(self, parties: int, within: float | None) -> tuple[str, int]:
+    async def wait(self, parties: int, within: float | None) -> tuple[BarrierOutcome, int]:
         """Wait until `parties` have arrived, at most `within` seconds.
 
         Returns:
-            "" or the reason, such as "late"; and the number of parties that arrived.
+            The outcome; if late, the number of parties that arrived; for a mismatch, that which the others expect.
         """
         id = fresh_id()
         try:
             async with asyncio.timeout(within):
-                return await self._address.wait(Arrive(id, parties)), 0
+                return await self._address.wait(Arrive(id, parties))
         except TimeoutError:
             arrived = await self._address.ask(Withdraw(id))
-            return ("late", arrived) if arrived else ("", 0)
+            return ("late", arrived) if arrived else ("passed", 0)
         except asyncio.CancelledError:
             await self._address.withdraw(Withdraw(id))
             raise

@@ -10,6 +10,7 @@ from casty import ActorSystem, Client, Collections, Limits, Write
 from casty.collections import MISSING, Set
 
 from skyward.errors import SpecError
+from skyward.process.background_tasks import BackgroundTasks
 from skyward.wire.collections import queue as queueing
 from skyward.wire.collections.ask import Address, fresh_id, persist
 from skyward.wire.collections.barrier import BarrierClient, barrier
@@ -59,7 +60,7 @@ class Hub:
         self._collections = Collections(system)
         self._things: dict[tuple[str, str], tuple[Consistency, _Thing]] = {}
         self._making: dict[tuple[str, str], asyncio.Lock] = {}
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background = BackgroundTasks()
 
     async def perform(self, request: Request) -> Any:
         """Execute `request` and return the answer.
@@ -135,12 +136,10 @@ class Hub:
                 assert_never(request.kind)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._ended)
+        self._background.spawn(work).add_done_callback(self._log_error)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._background.discard(task)
+    @staticmethod
+    def _log_error(task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.warning("%s", error)
 
@@ -155,7 +154,7 @@ class Hub:
         for _, thing in self._things.values():
             if isinstance(thing, LockClient):
                 thing.close()
-        for task in tuple(self._background):
+        for task in self._background:
             task.cancel()
 
 

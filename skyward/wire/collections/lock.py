@@ -107,7 +107,7 @@ async def lock(ctx: Context[Held, Acquire | Renew | Release]) -> None:
 
 
 @dataclass(slots=True)
-class _Holding:
+class _Lease:
     id: bytes
     owner: int
     keeping: asyncio.Task[None]
@@ -119,7 +119,7 @@ class LockClient:
 
     def __init__(self, address: "Address[Acquire | Renew | Release]") -> None:
         self._address = address
-        self._holdings: dict[int, _Holding] = {}
+        self._leases: dict[int, _Lease] = {}
 
     async def acquire(self, within: float | None, owner: int) -> int:
         """Acquire the lock within `within` seconds.
@@ -144,7 +144,7 @@ class LockClient:
             return 0
         number = next(_numbers)
         keeping = asyncio.get_running_loop().create_task(self._keep(number, id))
-        self._holdings[number] = _Holding(id, owner, keeping)
+        self._leases[number] = _Lease(id, owner, keeping)
         return number
 
     async def _keep(self, number: int, id: bytes) -> None:
@@ -152,26 +152,26 @@ class LockClient:
             await asyncio.sleep(_RENEW)
             try:
                 if not await self._address.ask(Renew(id)):
-                    self._holdings[number].lost = True
+                    self._leases[number].lost = True
                     return
             except CollectionUnavailableError:
                 continue  # the lease excludes other holders
 
     async def release(self, number: int) -> bool:
         """Release the lock; return False if it was lost before."""
-        holding = self._holdings.pop(number, None)
-        if holding is None:
+        lease = self._leases.pop(number, None)
+        if lease is None:
             return False
-        holding.keeping.cancel()
-        return await self._address.ask(Release(holding.id)) and not holding.lost
+        lease.keeping.cancel()
+        return await self._address.ask(Release(lease.id)) and not lease.lost
 
     async def release_of(self, owner: int) -> None:
         """Release what a task still held when it ended."""
-        for number in [number for number, holding in self._holdings.items() if holding.owner == owner]:
+        for number in [number for number, lease in self._leases.items() if lease.owner == owner]:
             await self.release(number)
 
     def close(self) -> None:
         """Stop renewing."""
-        for holding in self._holdings.values():
-            holding.keeping.cancel()
-        self._holdings.clear()
+        for lease in self._leases.values():
+            lease.keeping.cancel()
+        self._leases.clear()

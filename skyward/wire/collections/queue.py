@@ -13,12 +13,12 @@ from skyward.process.clock import clock
 from skyward.wire.collections.ask import REASK
 from skyward.wire.collections.counter import remember
 
-__all__ = ["Got", "Line", "Put", "Size", "Take", "Withdraw", "page", "queue"]
+__all__ = ["Acknowledge", "Put", "QueueState", "Size", "Take", "Withdraw", "page", "queue"]
 
 PAGE = 16 * 1024
 """Bytes of items at either end, all of which each operation writes again."""
 
-UNHEARD = 30.0
+ACKNOWLEDGE_WITHIN = 30.0
 """Seconds after which an unacknowledged item goes to another taker."""
 
 _GONE = 3 * REASK
@@ -31,7 +31,7 @@ class Put(Askable[tuple[bool, ...]]):
     client: bytes
     number: int
     items: tuple[bytes, ...]
-    got: tuple[bytes, ...] = ()
+    acknowledged: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Take(Askable[bytes | None]):
 
     id: bytes
     wait: bool
-    got: tuple[bytes, ...] = ()
+    acknowledged: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Withdraw(Askable[bytes | None]):
 
 
 @dataclass(frozen=True)
-class Got(Askable[None]):
+class Acknowledge(Askable[None]):
     """Acknowledge items that have arrived."""
 
     ids: tuple[bytes, ...]
@@ -88,7 +88,7 @@ class Forget:
 
 
 @dataclass(frozen=True)
-class Line:
+class QueueState:
     """The queue: `front`, the pages from `first` to before `last`, `back`, and the unacknowledged items."""
 
     front: tuple[bytes, ...] = ()
@@ -97,7 +97,7 @@ class Line:
     last: int = 0
     between: int = 0
     seen: Mapping[bytes, int] = field(default_factory=dict[bytes, int])
-    given: Mapping[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+    unacknowledged: Mapping[bytes, bytes] = field(default_factory=dict[bytes, bytes])
 
     @property
     def size(self) -> int:
@@ -125,100 +125,100 @@ class _Taker:
     seen: float
 
 
-class _Desk:
+class _QueueActor:
     """Transient state of the actor: its waiting takers, and since when each item has been unacknowledged."""
 
-    def __init__(self, ctx: "Context[Line, Put | Take | Withdraw | Got | Size]") -> None:
+    def __init__(self, ctx: "Context[QueueState, Put | Take | Withdraw | Acknowledge | Size]") -> None:
         self._ctx = ctx
         self._waiting: dict[bytes, _Taker] = {}
-        self._given: dict[bytes, float] = dict.fromkeys(ctx.state.value.given, clock.monotonic())
+        self._handed_over_at: dict[bytes, float] = dict.fromkeys(ctx.state.value.unacknowledged, clock.monotonic())
 
-    async def handle(self, message: Put | Take | Withdraw | Got | Size) -> None:
+    async def handle(self, message: Put | Take | Withdraw | Acknowledge | Size) -> None:
         """Handle one message."""
         now = clock.monotonic()
-        line = self._ctx.state.value
+        state = self._ctx.state.value
         match message:
-            case Put(client, number, items, got):
-                line = _without(line, got)
-                if line.seen.get(client, 0) < number:
-                    line = replace(line, back=(*line.back, *items), seen=remember(line.seen, client, number))
-                await self._serve(line, now)
+            case Put(client, number, items, acknowledged):
+                state = _without(state, acknowledged)
+                if state.seen.get(client, 0) < number:
+                    state = replace(state, back=(*state.back, *items), seen=remember(state.seen, client, number))
+                await self._serve(state, now)
                 message.reply_to.tell((True,) * len(items))
-            case Take(id, wait, got):
-                line = _without(line, got)
-                if id in line.given:
-                    self._given[id] = now
-                    message.reply_to.tell(line.given[id])
+            case Take(id, wait, acknowledged):
+                state = _without(state, acknowledged)
+                if id in state.unacknowledged:
+                    self._handed_over_at[id] = now
+                    message.reply_to.tell(state.unacknowledged[id])
                     return
                 self._waiting[id] = _Taker(message.reply_to, now)
-                await self._serve(line, now)
+                await self._serve(state, now)
                 if not wait and self._waiting.pop(id, None) is not None:
                     message.reply_to.tell(None)
             case Withdraw(id, back):
                 self._waiting.pop(id, None)
-                item = line.given.get(id)
+                item = state.unacknowledged.get(id)
                 if item is not None and back:
-                    await self._serve(replace(_without(line, (id,)), front=(item, *line.front)), now)
+                    await self._serve(replace(_without(state, (id,)), front=(item, *state.front)), now)
                 message.reply_to.tell(None if back else item)
-            case Got(ids):
-                await self._serve(_without(line, ids), now)
+            case Acknowledge(ids):
+                await self._serve(_without(state, ids), now)
                 message.reply_to.tell(None)
             case Size():
-                message.reply_to.tell(line.size)
+                message.reply_to.tell(state.size)
 
-    async def _serve(self, line: Line, now: float) -> None:
+    async def _serve(self, state: QueueState, now: float) -> None:
         """Hand items to waiting takers, write the changed state, and only then answer."""
-        line = self._returned(line, now)
+        state = self._returned(state, now)
         served: list[tuple[Ref[bytes | None], bytes]] = []
         for id, taker in list(self._waiting.items()):
             if now - taker.seen > _GONE:
                 del self._waiting[id]
-            elif (line := await self._ready(line)).front:
-                item, *rest = line.front
-                line = replace(line, front=tuple(rest), given={**line.given, id: item})
+            elif (state := await self._ready(state)).front:
+                item, *rest = state.front
+                state = replace(state, front=tuple(rest), unacknowledged={**state.unacknowledged, id: item})
                 served.append((taker.reply, item))
-                self._given[id] = now
+                self._handed_over_at[id] = now
                 del self._waiting[id]
-        if _bytes(line.back) > PAGE:
-            await self._ctx.system.ref(page, f"{self._ctx.key}/{line.last}").ask(Write(line.back))
-            line = replace(line, back=(), last=line.last + 1, between=line.between + len(line.back))
+        if _bytes(state.back) > PAGE:
+            await self._ctx.system.ref(page, f"{self._ctx.key}/{state.last}").ask(Write(state.back))
+            state = replace(state, back=(), last=state.last + 1, between=state.between + len(state.back))
         before = self._ctx.state.value
-        if line != before:
-            await self._ctx.state.set(line)
-            for number in range(before.first, line.first):
+        if state != before:
+            await self._ctx.state.set(state)
+            for number in range(before.first, state.first):
                 self._ctx.system.ref(page, f"{self._ctx.key}/{number}").tell(Forget())
         for reply, item in served:
             reply.tell(item)
 
-    def _returned(self, line: Line, now: float) -> Line:
-        self._given = {id: since for id, since in self._given.items() if id in line.given}
-        for id, since in list(self._given.items()):
-            if now - since > UNHEARD:
-                line = replace(_without(line, (id,)), front=(line.given[id], *line.front))
-                del self._given[id]
-        return line
+    def _returned(self, state: QueueState, now: float) -> QueueState:
+        self._handed_over_at = {id: since for id, since in self._handed_over_at.items() if id in state.unacknowledged}
+        for id, since in list(self._handed_over_at.items()):
+            if now - since > ACKNOWLEDGE_WITHIN:
+                state = replace(_without(state, (id,)), front=(state.unacknowledged[id], *state.front))
+                del self._handed_over_at[id]
+        return state
 
-    async def _ready(self, line: Line) -> Line:
-        """Return `line` with an item at its front, if there is any."""
-        while not line.front and line.first < line.last:
-            items = await self._ctx.system.ref(page, f"{self._ctx.key}/{line.first}").ask(Load())
-            line = replace(line, front=items, first=line.first + 1, between=line.between - len(items))
-        return line if line.front else replace(line, front=line.back, back=())
+    async def _ready(self, state: QueueState) -> QueueState:
+        """Return `state` with an item at its front, if there is any."""
+        while not state.front and state.first < state.last:
+            items = await self._ctx.system.ref(page, f"{self._ctx.key}/{state.first}").ask(Load())
+            state = replace(state, front=items, first=state.first + 1, between=state.between - len(items))
+        return state if state.front else replace(state, front=state.back, back=())
 
 
-def _without(line: Line, ids: tuple[bytes, ...]) -> Line:
-    if not any(id in line.given for id in ids):
-        return line
-    return replace(line, given={id: item for id, item in line.given.items() if id not in ids})
+def _without(state: QueueState, ids: tuple[bytes, ...]) -> QueueState:
+    if not any(id in state.unacknowledged for id in ids):
+        return state
+    return replace(state, unacknowledged={id: item for id, item in state.unacknowledged.items() if id not in ids})
 
 
 def _bytes(items: tuple[bytes, ...]) -> int:
     return sum(map(len, items))
 
 
-@actor(initial=Line(), write="majority")
-async def queue(ctx: Context[Line, Put | Take | Withdraw | Got | Size]) -> None:
+@actor(initial=QueueState(), write="majority")
+async def queue(ctx: Context[QueueState, Put | Take | Withdraw | Acknowledge | Size]) -> None:
     """A first-in, first-out queue."""
-    desk = _Desk(ctx)
+    queue_actor = _QueueActor(ctx)
     async for message in ctx.inbox:
-        await desk.handle(message)
+        await queue_actor.handle(message)

@@ -6,7 +6,7 @@ from typing import Any
 
 from skyward.wire.collections.ask import Address, fresh_id
 from skyward.wire.collections.batches import Batches
-from skyward.wire.collections.queue import Forget, Got, Load, Put, Size, Take, Withdraw, Write
+from skyward.wire.collections.queue import Acknowledge, Forget, Load, Put, Size, Take, Withdraw, Write
 
 __all__ = ["QueueClient"]
 
@@ -28,7 +28,7 @@ class QueueClient:
 
     def __init__(
         self,
-        address: "Address[Put | Take | Withdraw | Got | Size]",
+        address: "Address[Put | Take | Withdraw | Acknowledge | Size]",
         page: "Callable[[str], Address[Write | Load | Forget]]",
         client: bytes,
         spawn: Callable[[Coroutine[Any, Any, Any]], object],
@@ -36,11 +36,13 @@ class QueueClient:
         self._address = address
         self._page = page
         self._spawn = spawn
-        self._got: tuple[bytes, ...] = ()
+        self._unacknowledged: tuple[bytes, ...] = ()
         self._loaded: dict[bytes, Address[Write | Load | Forget]] = {}
         self._acknowledging = False
         self._puts: Batches[bytes, bool] = Batches(
-            lambda number, items: address.ask(Put(client, number, items, self._take_got())), size=len, budget=_BATCH
+            lambda number, items: address.ask(Put(client, number, items, self._take_unacknowledged())),
+            size=len,
+            budget=_BATCH,
         )
 
     async def put(self, item: bytes) -> None:
@@ -73,10 +75,10 @@ class QueueClient:
         id = fresh_id()
         try:
             if within is not None and within <= 0:
-                item = await self._address.ask(Take(id, wait=False, got=self._take_got()))
+                item = await self._address.ask(Take(id, wait=False, acknowledged=self._take_unacknowledged()))
             else:
                 async with asyncio.timeout(within):
-                    item = await self._address.wait(Take(id, wait=True, got=self._take_got()))
+                    item = await self._address.wait(Take(id, wait=True, acknowledged=self._take_unacknowledged()))
         except TimeoutError:
             item = await self._address.ask(Withdraw(id))
         except asyncio.CancelledError:
@@ -88,14 +90,14 @@ class QueueClient:
         """Return the number of items."""
         return await self._address.ask(Size())
 
-    def _take_got(self) -> tuple[bytes, ...]:
-        got, self._got = self._got, ()
-        return got
+    def _take_unacknowledged(self) -> tuple[bytes, ...]:
+        acknowledged, self._unacknowledged = self._unacknowledged, ()
+        return acknowledged
 
     def _acknowledge(self, id: bytes, page: "Address[Write | Load | Forget] | None" = None) -> None:
         """Acknowledge an item, with the next operation or else soon; then delete its page."""
         if page is None:
-            self._got = (*self._got, id)
+            self._unacknowledged = (*self._unacknowledged, id)
         else:
             self._loaded[id] = page
         if not self._acknowledging:
@@ -106,7 +108,7 @@ class QueueClient:
         await asyncio.sleep(_ACKNOWLEDGE_AFTER)
         self._acknowledging = False
         loaded, self._loaded = self._loaded, {}
-        if got := (*self._take_got(), *loaded):
-            await self._address.ask(Got(got))
+        if acknowledged := (*self._take_unacknowledged(), *loaded):
+            await self._address.ask(Acknowledge(acknowledged))
         for page in loaded.values():  # only now: the item may have been handed to another taker, who needs the page
             page.tell(Forget())

@@ -4,9 +4,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-__all__ = ["Backend", "Consistency", "Kind", "Request"]
+__all__ = ["Backend", "BarrierOutcome", "Consistency", "Kind", "Request"]
 
 type Consistency = Literal["strong", "eventual"]
+type BarrierOutcome = Literal["passed", "late", "reset", "mismatch"]
+"""Result of a wait at a barrier. "mismatch": the parties that wait already expect another number of parties."""
+
 type Kind = Literal["dict", "set", "counter", "queue", "barrier", "lock"]
 
 

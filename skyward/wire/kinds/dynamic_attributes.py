@@ -7,12 +7,12 @@ because the copy has no attributes yet, or returns something else. Here they are
 import copyreg
 from typing import Any
 
-__all__ = ["reduce_greedy", "reduced_of", "set_state_of"]
+__all__ = ["reduce_dynamic", "reduced_of", "set_state_of"]
 
 _ASKED = ("__getnewargs__", "__getnewargs_ex__", "__setstate__")
 
 
-def reduce_greedy(value: Any) -> Any:
+def reduce_dynamic(value: Any) -> Any:
     """Return how to rebuild `value`; None if pickle handles it correctly."""
     kind: Any = type(value)
     if not hasattr(kind, "__getattr__") or any(hasattr(kind, name) for name in _ASKED):
@@ -31,7 +31,7 @@ _WITH_ITEMS = (list, dict)
 
 def reduced_of(value: Any) -> Any:
     """Return how pickle would rebuild `value`."""
-    found = reduce_greedy(value)
+    found = reduce_dynamic(value)
     return value.__reduce_ex__(5) if found is None else found[:3]
 
 

@@ -11,7 +11,7 @@ from skyward.errors import TooLargeError
 from skyward.formatting import size_text
 from skyward.wire.payloads.digest import content_address
 
-__all__ = ["room", "unchanging"]
+__all__ = ["allocate", "unchanging"]
 
 _LARGE_PAGE = 2 * 1024 * 1024
 _AT_ONCE = 8 * 1024 * 1024
@@ -38,7 +38,7 @@ def unchanging(view: memoryview) -> tuple[bytes, memoryview]:
     if may_be_there and (known := _copies.get(key := content_address(view))) is not None:
         return key, known
     try:
-        copy = room(view.nbytes)
+        copy = allocate(view.nbytes)
     except MemoryError:
         raise TooLargeError(
             f"Not enough memory here for a copy of {size_text(view.nbytes)}, which isolates the task from later "
@@ -73,7 +73,7 @@ def _may_change(view: memoryview) -> bool:
         owner = inner
 
 
-def room(size: int) -> memoryview:
+def allocate(size: int) -> memoryview:
     """Return memory for `size` bytes, in large pages where available, because their allocation is several times faster.
 
     Raises:

@@ -119,7 +119,7 @@ def _repack(data: Buffer, *buffers: Buffer) -> Packed:
     return Packed(data, buffers)
 
 
-def pack(value: object, name: str | None = None, way: Direction = "to a node") -> Packed:
+def pack(value: object, name: str | None = None, direction: Direction = "to a node") -> Packed:
     """Pickle `value` on its own.
 
     Raises:
@@ -127,7 +127,7 @@ def pack(value: object, name: str | None = None, way: Direction = "to a node") -
     """
     buffers: list[pickle.PickleBuffer] = []
     with recording_handles() as kept:
-        data = dumps(value, buffers.append, name, way)
+        data = dumps(value, buffers.append, name, direction)
     return Packed(data, tuple(buffer.raw() for buffer in buffers), tuple(kept.values()))
 
 
@@ -135,7 +135,7 @@ def dumps(
     value: object,
     collect: Callable[[pickle.PickleBuffer], object] | None = None,
     name: str | None = None,
-    way: Direction = "to a node",
+    direction: Direction = "to a node",
 ) -> bytes:
     """Return the pickle of `value`; buffers go to `collect`. Local functions and classes are pickled by value.
 
@@ -147,7 +147,7 @@ def dumps(
         with travelling_by_value():
             Pickler(sink, collect).dump(value)
     except Exception as error:
-        raise not_picklable(value, name or "the value", error, way) from error
+        raise not_picklable(value, name or "the value", error, direction) from error
     return sink.getvalue()
 
 

@@ -31,7 +31,7 @@ from skyward.kept.keep import stand_in
 from skyward.task.variables import TaskVar
 from skyward.wire.kinds.caches import Caches, reduce_cached
 from skyward.wire.kinds.containers import CONTAINERS, reduce_container
-from skyward.wire.kinds.dynamic_attributes import reduce_greedy
+from skyward.wire.kinds.dynamic_attributes import reduce_dynamic
 from skyward.wire.kinds.enums import reduce_enum, restore_members
 from skyward.wire.kinds.exceptions import reduce_exception
 from skyward.wire.kinds.identities import Sentinels, the_sentinel
@@ -159,7 +159,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not 
             return type(obj), (dict(obj),)  # as cloudpickle does for a WeakSet; `singledispatch` has one
         if isinstance(obj, CONTAINERS) and (filled := reduce_container(obj)) is not None:
             return filled
-        if (by_class := reduce_greedy(obj)) is not None:
+        if (by_class := reduce_dynamic(obj)) is not None:
             return by_class
         if isinstance(obj, TYPING):
             return reduce_typing(obj, self._aliases)

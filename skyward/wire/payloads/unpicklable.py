@@ -48,7 +48,7 @@ _KNOWN = {
 """Advice for objects of these types, or of derived types: first on the way to a node, then back."""
 
 
-def not_picklable(value: object, name: str, error: Exception, way: Direction = "to a node") -> NotPicklableError:
+def not_picklable(value: object, name: str, error: Exception, direction: Direction = "to a node") -> NotPicklableError:
     """Return the error for `value`. It has `name`, the path inside it, the type of the culprit, and advice."""
     path, culprit, reason = name, value, error
     seen: set[int] = set()
@@ -68,8 +68,8 @@ def not_picklable(value: object, name: str, error: Exception, way: Direction = "
         known = "Make it on the node, or leave it out", "Return plain data, or leave it out"
         lines = str(reason).strip().splitlines()
         why += f" ({lines[0] if lines else type(reason).__name__})"
-    advice = known[0 if way == "to a node" else 1]
-    return NotPicklableError(f"{name} cannot be sent {way}: {why}. {advice}.", why)
+    advice = known[0 if direction == "to a node" else 1]
+    return NotPicklableError(f"{name} cannot be sent {direction}: {why}. {advice}.", why)
 
 
 def _advice(value: object) -> tuple[str, str] | None:

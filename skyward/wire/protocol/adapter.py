@@ -11,25 +11,22 @@ Source: spec/ "Worker Adapter Protocol".
 import hmac
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
-from skyward.providers.protocol import Access, ExecAccess, Instance, InstanceStatus, LocalAccess, SSHAccess
+from skyward.providers.protocol import Access, ExecAccess, Instance, LocalAccess, SSHAccess
 from skyward.values.validation import FrozenMap
-from skyward.wire.protocol.validation import (
+from skyward.wire.protocol.decoding import (
     Malformed,
+    Reader,
     amount,
-    amounts,
-    boolean,
     host,
     named,
-    names,
-    one_of,
-    optional,
+    one_line,
+    reader_of,
+    record,
     sentence,
-    several,
-    text,
     whole,
     wrong,
 )
@@ -68,7 +65,70 @@ GREETING_BYTES = 512
 CODE_BYTES = 65
 """Bytes before the message of a line, after the proofs: 64 hexadecimal digits and a space."""
 
+type _Name = Annotated[str, named]
+type _Text = Annotated[str, one_line]
+type _Sentence = Annotated[str, sentence]
+type _Amount = Annotated[float, amount]
+
 _HOST_KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [\w@.:-]+)?")
+
+
+def _loopback(value: object, name: str) -> str:
+    address = host(value, name)
+    return address if address.startswith("127.") else wrong(name, "a loopback address")
+
+
+def _config(value: object, name: str) -> str | None:
+    return "none" if value == "none" else None if value is None else wrong(name, "none, as the adapter keeps it")
+
+
+def _host_key(value: object, name: str) -> str:
+    line = named(value, name)
+    return line if _HOST_KEY.fullmatch(line) else wrong(name, "a host key such as 'ssh-ed25519 AAAA...'")
+
+
+def _access(value: object, name: str) -> Access | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        wrong(name, "a JSON object")
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in _ACCESS:
+        wrong(f"the kind of {name}", f"one of {', '.join(_ACCESS)}")
+    return _ACCESS[kind]({key: each for key, each in value.items() if key != "kind"}, name)
+
+
+_optional_name: Reader[str | None] = reader_of(_Name | None)
+_optional_amount: Reader[float | None] = reader_of(_Amount | None)
+_ACCESS: Mapping[str, Reader[Access]] = {
+    "local": record(LocalAccess, omit={"python"}, host=_loopback, directory=named),
+    "ssh": record(
+        SSHAccess,
+        host=host,
+        port=reader_of(Annotated[int, whole(1, 65535)] | None),
+        user=reader_of(Annotated[str, host] | None),
+        client_keys=reader_of(tuple[_Name, ...]),
+        known_hosts=_optional_name,
+        host_key=reader_of(Annotated[str, _host_key] | None),
+        config=_config,
+        directory=_optional_name,
+        grace=amount,
+        python=_optional_name,
+        answer_within=_optional_amount,
+        retry_every=_optional_amount,
+    ),
+}
+_instance = record(
+    Instance,
+    id=named,
+    access=_access,
+    address=one_line,
+    public_address=one_line,
+    interface=one_line,
+    hourly_price=amount,
+)
+
+type _Machine = Annotated[Instance, _instance]
 
 
 type Command = Literal["start", "shutdown", "unknown"]
@@ -79,22 +139,22 @@ type Status = Literal["success", "too_much", "id_not_specified", "id_not_found",
 class Challenge:
     """Controller, first message: a challenge to prove knowledge of the token."""
 
-    nonce: str
+    nonce: _Name
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
     """Adapter: its proof, and a challenge to the controller, so that no other program is obeyed."""
 
-    proof: str
-    nonce: str
+    proof: _Name
+    nonce: _Name
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
     """Controller: its own proof."""
 
-    proof: str
+    proof: _Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +171,13 @@ class Heartbeat:
         worker_group_ids: its current groups.
     """
 
-    adapter_id: str
-    max_worker_groups: int
-    workers_per_group: int = 1
-    capabilities: frozenset[str] = frozenset()
-    resources: FrozenMap[str, float] = field(default_factory=FrozenMap)
-    hourly_price: float = 0.0
-    worker_group_ids: tuple[str, ...] = ()
+    adapter_id: _Name
+    max_worker_groups: Annotated[int, whole(-1)]
+    workers_per_group: Annotated[int, whole(1)] = 1
+    capabilities: frozenset[_Name] = frozenset()
+    resources: FrozenMap[_Name, _Amount] = field(default_factory=FrozenMap)
+    hourly_price: _Amount = 0.0
+    worker_group_ids: tuple[_Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +194,17 @@ class StartWorkerGroup:
         capabilities: required of the group.
     """
 
-    request: str
-    worker_group_id: str = ""
-    capabilities: frozenset[str] = frozenset()
+    request: _Name
+    worker_group_id: _Text = ""
+    capabilities: frozenset[_Name] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownWorkerGroup:
     """Controller: end a group. Repeated with the same `request` until it is answered."""
 
-    request: str
-    worker_group_id: str
+    request: _Name
+    worker_group_id: _Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +218,14 @@ class Answer:
         reason: one sentence, if the command failed.
     """
 
-    request: str
-    worker_group_id: str
+    request: _Name
+    worker_group_id: _Text
     command: Command
     status: Status
-    worker_ids: tuple[str, ...] = ()
-    capabilities: frozenset[str] = frozenset()
-    workers: tuple[Instance, ...] = ()
-    reason: str = ""
+    worker_ids: tuple[_Name, ...] = ()
+    capabilities: frozenset[_Name] = frozenset()
+    workers: tuple[_Machine, ...] = ()
+    reason: _Sentence = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +236,7 @@ class Goodbye:
         ends_groups: whether every group ends too: the adapter's are gone, or the controller wants none.
     """
 
-    reason: str
+    reason: _Sentence
     ends_groups: bool = False
 
 
@@ -287,11 +347,10 @@ def decode(line: bytes) -> Message | UnknownCommand:
         raise Malformed(f"A message is not of version {PROTOCOL}, the version of the protocol that this side supports.")
     if not isinstance(name, str):
         raise Malformed("A message has no type.")
-    found = _TYPES.get(name)
+    found = _READERS.get(name)
     if found is None:
         return UnknownCommand(named(words.get("request"), "request"))
-    message: Message = _read(found, words)
-    return message
+    return found(words, "a message")
 
 
 def _no_number(name: str) -> NoReturn:
@@ -304,103 +363,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _read(kind: type[Any], words: Any) -> Any:
-    """Return a value of `kind`, with exactly its fields."""
-    readers = _FIELDS[kind]
-    if not isinstance(words, dict):
-        raise Malformed(f"A {kind.__name__} is not a JSON object.")
-    if words.keys() != readers.keys():
-        differ = ", ".join(sorted(repr(each[:40]) for each in words.keys() ^ readers.keys())[:3])
-        raise Malformed(f"A {kind.__name__} has unexpected or missing fields: {differ}.")
-    return kind(**{name: read(words[name], name) for name, read in readers.items()})
-
-
-def _loopback(value: object, name: str) -> str:
-    address = host(value, name)
-    return address if address.startswith("127.") else wrong(name, "a loopback address")
-
-
-def _config(value: object, name: str) -> str | None:
-    return "none" if value == "none" else None if value is None else wrong(name, "none, as the adapter keeps it")
-
-
-def _host_key(value: object, name: str) -> str:
-    line = named(value, name)
-    return line if _HOST_KEY.fullmatch(line) else wrong(name, "a host key such as 'ssh-ed25519 AAAA...'")
-
-
-def _access(value: object, name: str) -> Access | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        wrong(name, "an object")
-    kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in _ACCESS:
-        wrong(f"the kind of {name}", f"one of {', '.join(_ACCESS)}")
-    access: Access = _read(_ACCESS[kind], {key: each for key, each in value.items() if key != "kind"})
-    return access
-
-
-def _instance(value: object, name: str) -> Instance:
-    found: Instance = _read(Instance, value)
-    return found
-
-
-_ACCESS: Mapping[str, type[Access]] = {"local": LocalAccess, "ssh": SSHAccess}
-_FIELDS: Mapping[type[Any], Mapping[str, Callable[[object, str], Any]]] = {
-    LocalAccess: {"host": _loopback, "directory": named},
-    SSHAccess: {
-        "host": host,
-        "port": optional(whole(1, 65535)),
-        "user": optional(host),
-        "client_keys": several(named),
-        "known_hosts": optional(named),
-        "host_key": optional(_host_key),
-        "config": _config,
-        "directory": optional(named),
-        "grace": amount,
-        "python": optional(named),
-        "answer_within": optional(amount),
-        "retry_every": optional(amount),
-        "lent": boolean,
-    },
-    Instance: {
-        "id": named,
-        "status": one_of(InstanceStatus),
-        "access": _access,
-        "address": text,
-        "public_address": text,
-        "interface": text,
-        "spot": boolean,
-        "hourly_price": amount,
-    },
-    Challenge: {"nonce": named},
-    Proof: {"proof": named, "nonce": named},
-    Welcome: {"proof": named},
-    Heartbeat: {
-        "adapter_id": named,
-        "max_worker_groups": whole(-1),
-        "workers_per_group": whole(1),
-        "capabilities": names,
-        "resources": amounts,
-        "hourly_price": amount,
-        "worker_group_ids": several(named),
-    },
-    HeartbeatEcho: {},
-    StartWorkerGroup: {"request": named, "worker_group_id": text, "capabilities": names},
-    ShutdownWorkerGroup: {"request": named, "worker_group_id": text},
-    Answer: {
-        "request": named,
-        "worker_group_id": text,
-        "command": one_of(Command),
-        "status": one_of(Status),
-        "worker_ids": several(named),
-        "capabilities": names,
-        "workers": several(_instance),
-        "reason": sentence,
-    },
-    Goodbye: {"reason": sentence, "ends_groups": boolean},
-}
 _TYPES: Mapping[str, type[Any]] = {
     "challenge": Challenge,
     "proof": Proof,
@@ -413,3 +375,4 @@ _TYPES: Mapping[str, type[Any]] = {
     "goodbye": Goodbye,
 }
 _NAMES: Mapping[type[Any], str] = {kind: name for name, kind in _TYPES.items()}
+_READERS: Mapping[str, Reader[Message]] = {name: record(kind) for name, kind in _TYPES.items()}

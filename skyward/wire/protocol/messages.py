@@ -22,9 +22,9 @@ __all__ = [
     "BATCH_BYTES",
     "CODES",
     "INLINE_LIMIT",
-    "NOTHING_LEFT",
-    "NOWHERE",
-    "PACKING",
+    "NO_PARTIAL_RESULT",
+    "PACKING_TIMEOUT",
+    "UNKNOWN_OFFSET",
     "Batch",
     "Blob",
     "Cancel",
@@ -78,10 +78,10 @@ BATCH_BYTES = 1024 * 1024
 CODES = 512
 """Functions that each end assumes the other, or a process of a slot, to have cached. Evicted ones are sent again."""
 
-PACKING = 120.0
+PACKING_TIMEOUT = 120.0
 """Seconds allowed for packing the state that a stopped task leaves."""
 
-NOWHERE = -1
+UNKNOWN_OFFSET = -1
 """The offset of output whose position in its stream is unknown."""
 
 
@@ -113,7 +113,7 @@ class Payload:
     kept: tuple[KeptRef, ...] = ()
 
 
-NOTHING_LEFT = Payload(pickle.dumps(None, 5))
+NO_PARTIAL_RESULT = Payload(pickle.dumps(None, 5))
 """The state of a task that was stopped before it had any."""
 
 
@@ -312,13 +312,13 @@ class Output:
     """Text written to a standard stream. Task 0: by the node itself, or by an unknown task.
 
     Attributes:
-        offset: characters of this stream of the task that this worker sent before; `NOWHERE` if unknown.
+        offset: characters of this stream of the task that this worker sent before; `UNKNOWN_OFFSET` if unknown.
     """
 
     task: int
     stream: Literal["stdout", "stderr"]
     text: str
-    offset: int = NOWHERE
+    offset: int = UNKNOWN_OFFSET
 
 
 @dataclass(frozen=True, slots=True)

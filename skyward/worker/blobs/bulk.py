@@ -17,10 +17,10 @@ _BUFFER = 1024 * 1024
 class BulkServer:
     """Server that stores and returns blobs, with a thread for each connection."""
 
-    def __init__(self, host: str, key: bytes, store: BlobStore, arrivals: IncomingBlobs) -> None:
+    def __init__(self, host: str, key: bytes, store: BlobStore, incoming: IncomingBlobs) -> None:
         self._listener = socket.create_server((host, 0))
         self._store = store
-        self._arrivals = arrivals
+        self._incoming = incoming
         Gate(self._listener, lambda each: prove_to_caller(each, key), self._serve, "skyward-bulk", _undelayed)
 
     @property
@@ -43,12 +43,12 @@ class BulkServer:
     def _take(self, connection: socket.socket, request: Request) -> None:
         parts = _receive(connection, request.size)
         try:
-            with self._arrivals.writing(request.key, request.size) as arrival:
+            with self._incoming.writing(request.key, request.size) as arrival:
                 try:
                     for start, part in parts:
                         arrival.write(part, start)
                 except MemoryError:
-                    self._arrivals.spoil(request.key, arrival)
+                    self._incoming.spoil(request.key, arrival)
                     raise
         except MemoryError:
             for _ in parts:  # the client reads the answer after it has sent the rest

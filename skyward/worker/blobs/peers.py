@@ -35,12 +35,12 @@ class Peers:
     """Server and client for blobs of other nodes; each transfer has a thread.
 
     Args:
-        arrivals: the blobs of this node.
+        incoming: the blobs of this node.
         tell: sends a message to the client.
     """
 
-    def __init__(self, arrivals: IncomingBlobs, tell: Callable[[Peered | Fetched], None]) -> None:
-        self._arrivals = arrivals
+    def __init__(self, incoming: IncomingBlobs, tell: Callable[[Peered | Fetched], None]) -> None:
+        self._incoming = incoming
         self._tell = tell
         self._address = ""
         self._client_context: ssl.SSLContext | None = None
@@ -84,7 +84,7 @@ class Peers:
             verb, key, offset = REQUEST.unpack(read_exactly(connection, REQUEST.size))
             connection.settimeout(SILENCE)
             while True:
-                with self._arrivals.reading(key, BEAT) as source:
+                with self._incoming.reading(key, BEAT) as source:
                     if source is not None:
                         (share if verb == SHARE else stream)(connection, source, offset)
                         return
@@ -94,10 +94,10 @@ class Peers:
 
     def _fetch(self, fetch: Fetch) -> None:
         key, attempt = fetch.blob.key, fetch.attempt
-        getting = BlobFetch(self._arrivals, fetch.blob, lambda: self._attempts.get(key) != attempt)
+        getting = BlobFetch(self._incoming, fetch.blob, lambda: self._attempts.get(key) != attempt)
         failure = ""
         try:
-            if not self._arrivals.retain(key):
+            if not self._incoming.retain(key):
                 getting.get(self._connect(fetch.source), near=fetch.near)
         except (OSError, EOFError, MemoryError) as error:
             failure = f"{fetch.source}: {error or type(error).__name__}"
@@ -152,7 +152,7 @@ class BlobFetch:
         reached: True if the other node has answered.
     """
 
-    arrivals: IncomingBlobs
+    incoming: IncomingBlobs
     blob: Blob
     superseded: Callable[[], bool]
     reached: bool = False
@@ -169,7 +169,7 @@ class BlobFetch:
             if near:
                 self._adopt(connection)
                 return
-            with self.arrivals.writing(self.blob.key, self.blob.size) as arrival:
+            with self.incoming.writing(self.blob.key, self.blob.size) as arrival:
                 offset = arrival.reached
                 connection.sendall(REQUEST.pack(STREAM, self.blob.key, offset))
                 self._receive(connection, arrival, offset)
@@ -180,7 +180,7 @@ class BlobFetch:
         place = BlobLocation(*json.loads(read_exactly(connection, self._length(connection))))
         if place.size != self.blob.size:
             raise EOFError("the location does not hold the blob")
-        self.arrivals.adopt(self.blob.key, place)
+        self.incoming.adopt(self.blob.key, place)
 
     def _receive(self, connection: ssl.SSLSocket, arrival: Arrival, at: int) -> None:
         buffer = memoryview(bytearray(min(FRAME, self.blob.size)))
@@ -211,5 +211,5 @@ class BlobFetch:
         with arrival.blob.read() as view:
             same = blake3(view, max_threads=blake3.AUTO).digest() == self.blob.key
         if not same:
-            self.arrivals.spoil(self.blob.key, arrival)
+            self.incoming.spoil(self.blob.key, arrival)
             raise EOFError("received bytes do not match the blob's digest")

@@ -8,9 +8,9 @@ import stat
 from collections.abc import Iterator
 
 from skyward.errors import PayloadError
-from skyward.files.disk import below, write
-from skyward.files.patterns import Excludes, aside, literal, parents
-from skyward.files.plan import FilePlacement, place, sync
+from skyward.files.disk import list_files, write
+from skyward.files.patterns import Excludes, literal, parents, version_name
+from skyward.files.plan import FilePlacement, decide_placement, decide_sync
 from skyward.files.request import FilesRequest, Span, pieces
 from skyward.formatting import option_text
 from skyward.worker.cells.file_record import FolderRecord
@@ -65,7 +65,7 @@ class Placement:
     def _steps(self, *, is_first: bool) -> dict[str, FilePlacement]:
         request, record = self._request, self._record
         with reporting_errors(", ".join(each.path for each in request.roots), self._node):
-            synced = {path for each in request.roots for path in below(self._root, each.path, each.excludes)}
+            synced = {path for each in request.roots for path in list_files(self._root, each.path, each.excludes)}
         synced |= {path for path in self._spans if request.syncs(path)}
         steps: dict[str, FilePlacement] = {}
         for path in sorted(self._spans.keys() | synced):
@@ -77,9 +77,9 @@ class Placement:
             if here is not None and there == here:
                 record.base[path] = here
             if path in synced:
-                steps[path] = sync(here, there, base, taken, is_gone=path in request.gone)
+                steps[path] = decide_sync(here, there, base, taken, is_gone=path in request.gone)
             else:
-                steps[path] = place(here, there, base, taken) if is_first else "keep"
+                steps[path] = decide_placement(here, there, base, taken) if is_first else "keep"
         return steps
 
     def _write(self, span: Span, step: FilePlacement) -> None:
@@ -136,7 +136,7 @@ class Placement:
         """Remove the files at a path that the notebook has sent or fetched, and folders that become empty."""
         target = os.path.join(self._root, path)
         is_folder = os.path.isdir(target) and not os.path.islink(target)
-        for each in [*below(self._root, path, Excludes(()))] if is_folder else [path]:
+        for each in [*list_files(self._root, path, Excludes(()))] if is_folder else [path]:
             known = (self._record.base.get(each), *self._request.taken.get(each, ()))
             if (there := self._there(each)) is not None and there in known:
                 os.unlink(os.path.join(self._root, each))
@@ -147,10 +147,10 @@ class Placement:
 
     def _set_aside(self, path: str) -> str:
         """Rename a path to a name that is free on both sides, and return that name."""
-        taken = self._spans.keys() | self._folders | self._request.here.keys()
+        taken = self._spans.keys() | self._folders | self._request.client_versions.keys()
         kept = next(
             name
-            for name in (aside(path, f"node{self._node}", number) for number in itertools.count(1))
+            for name in (version_name(path, f"node{self._node}", number) for number in itertools.count(1))
             if name not in taken and not os.path.lexists(os.path.join(self._root, name))
         )
         os.rename(os.path.join(self._root, path), os.path.join(self._root, kept))

@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from skyward.files.disk import Content, Listing, TooManyFilesError, below, matching, read, signature
+from skyward.files.disk import Content, Listing, TooManyFilesError, list_files, matching, read, signature
 from skyward.files.patterns import Excludes, Glob, is_inside
-from skyward.files.plan import bring
+from skyward.files.plan import decide_fetch
 from skyward.files.request import FetchedFile, FilesRequest, FilesResult, Packing
 from skyward.formatting import size_text
 from skyward.process.clock import clock
@@ -142,7 +142,11 @@ class CellFiles:
         except OSError as error:
             self._notes.append(f"The files of node {self._node} could not be read: {error}.")
             after, folders_after, files, blobs = self._before, self._folders_before, (), ()
-        gone = [path for path in self._before if path not in after and path in request.here and request.syncs(path)]
+        gone = [
+            path
+            for path in self._before
+            if path not in after and path in request.client_versions and request.syncs(path)
+        ]
         return FilesResult(
             root,
             files=files,
@@ -194,8 +198,8 @@ class CellFiles:
                 continue
             if self._is_written(path, status, version):
                 self._written.add(path)
-            action = bring(
-                request.here.get(path),
+            action = decide_fetch(
+                request.client_versions.get(path),
                 version,
                 record.base.get(path),
                 request.taken.get(path, ()),
@@ -283,13 +287,13 @@ def _files_and_folders(request: FilesRequest, root: str) -> tuple[Listing, froze
     for text in request.fetch:
         found |= matching(root, Glob(text))
     for each in request.roots:
-        found |= below(root, each.path, each.excludes, folders=folders)
+        found |= list_files(root, each.path, each.excludes, folders=folders)
     return found, frozenset(folders)
 
 
 def _all_files(root: str) -> Listing | None:
     """Return all files of a working folder; None if there are too many."""
     try:
-        return below(root, ".", Excludes(), _NOTICED)
+        return list_files(root, ".", Excludes(), _NOTICED)
     except (OSError, TooManyFilesError):
         return None

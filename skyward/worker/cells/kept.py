@@ -20,14 +20,14 @@ from weakref import WeakValueDictionary
 from cloudpickle import cloudpickle as inner
 
 from skyward.errors import SkywardError
-from skyward.kept.keep import KeptInfo, current_store, shelf, stand_in
+from skyward.kept.keep import KeptInfo, current_store, require_store, stand_in
 from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.code import looked_up
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Part
 from skyward.worker.cells.unreturned import Unreturned
-from skyward.worker.tasks.kept import Entry, KeptHere, ValueShelf
+from skyward.worker.tasks.kept import Entry, KeptHere, ValueStore
 
 __all__ = [
     "KeepingCell",
@@ -112,7 +112,7 @@ def registered_cell(side: CellEnd, *, keeps: bool) -> Iterator[None]:
 
 def _has_kept() -> bool:
     here = current_store()
-    keeps = isinstance(here, ValueShelf) and bool(here.entries())
+    keeps = isinstance(here, ValueStore) and bool(here.entries())
     return keeps or any(keeps for _, keeps in tuple(_running.values()))
 
 
@@ -146,7 +146,7 @@ def keep_names(names: Collection[str], keep_for: float, side: CellEnd) -> tuple[
         value = side.namespace[name]
         try:
             here = value if isinstance(value, KeptHere) else stand_in(value)
-            kept[name] = here or shelf().keep(value, name, keep_for, KeepingCell(side))
+            kept[name] = here or require_store().keep(value, name, keep_for, KeepingCell(side))
         except SkywardError as error:
             failed[name] = Unreturned(str(error).rstrip("."))
     return kept, failed
@@ -154,7 +154,7 @@ def keep_names(names: Collection[str], keep_for: float, side: CellEnd) -> tuple[
 
 def _kept_by_cells() -> list[tuple[Entry, KeepingCell]]:
     here = current_store()
-    entries = here.entries() if isinstance(here, ValueShelf) else []
+    entries = here.entries() if isinstance(here, ValueStore) else []
     return [(entry, entry.cell) for entry in entries if isinstance(entry.cell, KeepingCell)]
 
 

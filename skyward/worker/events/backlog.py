@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from skyward.process.scratch import ScratchFile
-from skyward.wire.protocol.messages import NOWHERE, Display, Event, Finished, Output
+from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Display, Event, Finished, Output
 
 __all__ = ["TAIL", "Backlog", "StreamTails"]
 
@@ -129,7 +129,7 @@ class _Tail:
         kept = "".join(self.texts)[-TAIL:]
         gone = self.length - len(kept)
         self.texts, self.length, self.omitted = [kept], len(kept), self.omitted + gone
-        if self.offset != NOWHERE:
+        if self.offset != UNKNOWN_OFFSET:
             self.offset += gone
 
 
@@ -149,7 +149,7 @@ class StreamTails:
             case Output(task, stream, text):
                 self._tail(task, stream, start).add(text)
             case Display(task):
-                last = self._tail(task, "stdout", NOWHERE)
+                last = self._tail(task, "stdout", UNKNOWN_OFFSET)
                 last.displays += last.display is not None
                 last.display = event
             case _:

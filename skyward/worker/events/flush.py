@@ -13,7 +13,7 @@ def run_exit_functions() -> None:
 
     A node exits without Python's finalization, which would wait for the threads of tasks.
     """
-    with contextlib.suppress(BaseException):  # such as an exit or an interrupt
+    with contextlib.suppress(BaseException):  # an interrupt meanwhile; `atexit` prints the errors of the functions
         atexit._run_exitfuncs()
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:

@@ -14,7 +14,7 @@ from threading import Condition  # tasks may replace the attributes of the modul
 
 from skyward.wire.protocol.messages import (
     BATCH_BYTES,
-    NOWHERE,
+    UNKNOWN_OFFSET,
     Blob,
     Display,
     Event,
@@ -100,7 +100,7 @@ class Outbox:
             event = Output(event.task, event.stream, text)
         with self._ready:
             room = not wait or self._bytes <= LIMIT or self._find_room()
-            start = self._advance(event) if isinstance(event, Output) else NOWHERE
+            start = self._advance(event) if isinstance(event, Output) else UNKNOWN_OFFSET
             if not room and self._tails.add_event(event, start):
                 return
             if self._tails.streams:
@@ -145,7 +145,7 @@ class Outbox:
     def _queue_tails(self, task: int | None = None) -> None:
         """Queue the kept end of the output of a task, or of all tasks."""
         for event in self._tails.drain(task):
-            self._append(event, event.offset if isinstance(event, Output) else NOWHERE)
+            self._append(event, event.offset if isinstance(event, Output) else UNKNOWN_OFFSET)
 
     def put_latest(self, event: Metrics) -> None:
         """Send `event` with the next events, in place of an earlier one that was not sent."""
@@ -153,10 +153,10 @@ class Outbox:
             self._latest = event
 
     def _advance(self, output: Output) -> int:
-        """Return the offset of `output` in its stream, and advance it; `NOWHERE` for a stream that was forgotten."""
+        """Return the offset of `output` in its stream, and advance it; `UNKNOWN_OFFSET` for a forgotten stream."""
         key = output.task, output.stream
-        start = self._lengths.pop(key, NOWHERE if output.task <= self._forgotten else 0)
-        self._lengths[key] = NOWHERE if start == NOWHERE else start + len(output.text)
+        start = self._lengths.pop(key, UNKNOWN_OFFSET if output.task <= self._forgotten else 0)
+        self._lengths[key] = UNKNOWN_OFFSET if start == UNKNOWN_OFFSET else start + len(output.text)
         if len(self._lengths) > _STREAMS:
             oldest = next(iter(self._lengths))
             del self._lengths[oldest]

@@ -150,6 +150,16 @@ class Pump:
 
             self._changed.wait_for(done, _DRAIN)
 
+    def _emit_text(self, name: StreamName, text: str) -> None:
+        """Send a piece of output, or else a line with the reason. Never raises: the writers would block forever."""
+        task = self._alone()
+        try:
+            self._emit(Output(task, name, text))
+        except Exception as error:
+            line = f"\n[Skyward could not send {len(text):,} characters of output: {type(error).__name__}: {error}]\n"
+            with contextlib.suppress(Exception):  # the connection to the client itself failed
+                self._emit(Output(task, "stderr", line))
+
     def _waiting(self) -> bool:
         """Return whether a pipe has data or is at end of file. One C call: every `print` makes it."""
         if _libc is not None:
@@ -169,10 +179,8 @@ class Pump:
                     data = _read(reader, 65536)  # does not block: there is data, or the end of file
                     self._taken[reader] += len(data)
                 text = decoders[reader].decode(data, final=not data)
-                # Even if the connection to the client fails: no writer may block forever on a full pipe.
-                with contextlib.suppress(Exception):
-                    if text:
-                        self._emit(Output(self._alone(), self._readers[reader], text))
+                if text:
+                    self._emit_text(self._readers[reader], text)
                 with self._changed:
                     self._sent[reader] += len(data)
                     if not data:

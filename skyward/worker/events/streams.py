@@ -6,11 +6,11 @@ code through its attributes: both lead to the task's own stream.
 """
 
 import codecs
-import contextlib
 import importlib
 import io
 import os
 import sys
+import traceback
 from collections.abc import Buffer, Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -245,8 +245,12 @@ class TaskStream(io.TextIOBase):
         if state is None:
             return
         if type(state.replacement) is io.TextIOWrapper:  # flushed, as at the end of a script
-            with contextlib.suppress(BaseException):  # the stream below it may be the task's own
-                state.replacement.flush()
+            try:
+                if not state.replacement.closed:
+                    state.replacement.flush()
+            except BaseException as error:  # the stream below it may be the task's own
+                reason = "".join(traceback.format_exception_only(error))
+                self._send(task, f"Exception ignored on flushing sys.{self._name}:\n{reason}")
         state.replacement = _KEEP
         self._send(task, state.rest())
         self._states.pop(task, None)

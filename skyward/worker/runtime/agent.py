@@ -50,14 +50,14 @@ from skyward.worker.blobs.references import BlobReferences
 from skyward.worker.blobs.store import BlobStore
 from skyward.worker.events.backlog import Backlog
 from skyward.worker.runtime.cluster import Membership
-from skyward.worker.runtime.recent_tasks import Recent
+from skyward.worker.runtime.recent_tasks import RecentTasks
 from skyward.worker.runtime.replies import Replies
 from skyward.worker.tasks.exceptions import failed
 from skyward.worker.tasks.execute import Functions, input_streams
 from skyward.worker.tasks.executor import Executor
 from skyward.worker.tasks.forked import is_forked, leave_if_forked, write
 from skyward.worker.tasks.jobs import Job
-from skyward.worker.tasks.kept import NoShelf, ValueShelf
+from skyward.worker.tasks.kept import NoValueStore, ValueStore
 from skyward.worker.tasks.ownership import is_ours
 from skyward.worker.tasks.slots import ProcessSlot, ThreadSlot
 
@@ -110,21 +110,21 @@ class Agent:
         processes: bool,
     ) -> None:
         self.store = BlobStore()
-        self.arrivals = IncomingBlobs(self.store)
+        self.incoming = IncomingBlobs(self.store)
         self._loop = loop
         self._node = node
         self._slots = slots
         self._processes = processes
-        self._holds = BlobReferences(self.store)
+        self._references = BlobReferences(self.store)
         self._codes: dict[bytes, Code] = {}
-        self._recent = Recent()
-        self._values = ValueShelf(node, self.emit)
-        set_store(NoShelf() if processes else self._values)
+        self._recent = RecentTasks()
+        self._values = ValueStore(node, self.emit)
+        set_store(NoValueStore() if processes else self._values)
         self._functions = Functions(lambda blob: self.store.read(blob.key))
         self.replies = Replies(loop, backlog, self._report)
         self._outbox = self.replies.outbox
         self.cluster = Membership(loop, self.replies.put)
-        self._peers = Peers(self.arrivals, self.replies.put)
+        self._peers = Peers(self.incoming, self.replies.put)
         self.drain: Callable[[], None] = lambda: None
         self._executor = Executor(self._started, self._settle, self._finished, self._replace_slot, self._end_process)
         self._children: list[ProcessSlot] = []
@@ -178,7 +178,7 @@ class Agent:
                 settled.result(SETTLE)
 
     def _finished(self, event: Finished) -> None:
-        self._holds.ended(event.task)
+        self._references.ended(event.task)
         if self._executor.idle:
             self.replies.say(event)
         else:  # other tasks are about to end: send the events together
@@ -211,7 +211,7 @@ class Agent:
             write(event)
             return
         if isinstance(event, Need):
-            self._holds.consumed(event)
+            self._references.consumed(event)
         self.replies.emit(event)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
@@ -289,7 +289,7 @@ class Agent:
             case Credit():
                 self._executor.relay(command)
             case Feed():
-                self._holds.fed(command)
+                self._references.fed(command)
                 self._recent.fed(command)
                 self._executor.relay(command)
             case Drop(keys, codes):
@@ -312,7 +312,7 @@ class Agent:
     def _submit(self, submit: Submit) -> None:
         job = Job(submit, self._codes[submit.code])
         self._recent.submitted(submit, job.code)
-        self._holds.submitted(submit.task, (job.code.payload, submit.call, *submit.values))
+        self._references.submitted(submit.task, (job.code.payload, submit.call, *submit.values))
         job.inputs = input_streams(job, self, lambda blob: self.store.read(blob.key))
         self._executor.submit(job)
         if not self._ticking:

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 
 from skyward.wire.protocol.messages import Code, Feed, KnownTask, Submit
 
-__all__ = ["Recent"]
+__all__ = ["RecentTasks"]
 
 REMEMBERED = 8192
 """Number of recent tasks that a new client can learn about, at least."""
 
 
-class Recent:
+class RecentTasks:
     """Recent tasks by number, with their names, streams and open inputs. Lives on the engine's loop."""
 
     def __init__(self) -> None:

@@ -58,7 +58,7 @@ class Replies:
         self._report = report
         self._waiting: deque[Ref[Batch]] = deque()
         # Answers leave in the order of their numbers: the client takes a gap for a lost answer.
-        self._answering = RLock()
+        self._answer_lock = RLock()
         self._answered = 0.0
         self._flushing = False
         self._emitted = 0
@@ -69,7 +69,7 @@ class Replies:
 
         An exchange without numbers is from a new client, and is answered at once with a report, which has no number.
         """
-        with self._answering:
+        with self._answer_lock:
             self.outbox.acknowledge(exchange.acknowledged)
             if exchange.again:
                 self.outbox.rewind()
@@ -99,7 +99,7 @@ class Replies:
     def flush(self) -> None:
         """Send pending events. For threads that cannot be interrupted."""
         self._flushing = False
-        with self._answering:
+        with self._answer_lock:
             while self._waiting and self.outbox.pending:
                 self._answer()
 
@@ -120,7 +120,7 @@ class Replies:
 
     def beat(self) -> None:
         """Answer after `HOLD` seconds without an answer, repeatedly. One timer: a timer per answer costs more."""
-        with self._answering:
+        with self._answer_lock:
             if self._waiting and clock.monotonic() - self._answered >= HOLD:
                 self._answer()
         self._loop.call_later(HOLD / 2, self.beat)
@@ -139,7 +139,7 @@ class Replies:
 
     def _answer_all(self) -> None:
         """Answer all open exchanges, so that the client sends its acknowledgements."""
-        with self._answering:
+        with self._answer_lock:
             while self._waiting:
                 self._answer()
 

@@ -30,7 +30,7 @@ from skyward.worker.tasks.folder import remember
 from skyward.worker.tasks.forked import ForkedProcessError, is_forked, leave_if_forked, write
 from skyward.worker.tasks.guard import ThreadGuard
 from skyward.worker.tasks.jobs import Job
-from skyward.worker.tasks.kept import NoShelf
+from skyward.worker.tasks.kept import NoValueStore
 from skyward.worker.tasks.threads import bind_threads
 
 
@@ -182,7 +182,7 @@ def main() -> None:
     descriptors = Descriptors()
     replace_streams(emit, lambda: child.task, descriptors.wait_for_reader, descriptors.restore)
     install_collections(child, lambda: child.task)
-    set_store(NoShelf())
+    set_store(NoValueStore())
     child.say_up()
     Thread(target=child.listen, name="skyward-listen", daemon=True).start()
     child.serve()

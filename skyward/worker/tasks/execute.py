@@ -21,7 +21,7 @@ from skyward.wire.payloads.pickler import CallScope, decoding_for
 from skyward.wire.protocol.flow import cost
 from skyward.wire.protocol.messages import (
     INLINE_LIMIT,
-    NOTHING_LEFT,
+    NO_PARTIAL_RESULT,
     Blob,
     Code,
     Finished,
@@ -127,7 +127,7 @@ def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int,
 def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:
     """Return the partial result of a stopped task, packed; an empty payload if it is lost."""
     if isinstance(stop, Stopped) or stop.left is None:
-        return Payload(b"") if own.leaves else NOTHING_LEFT
+        return Payload(b"") if own.leaves else NO_PARTIAL_RESULT
     job.leaving = True
     try:
         own.port.emit(PartialResultPending(own.task))

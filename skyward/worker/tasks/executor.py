@@ -12,7 +12,7 @@ from threading import Lock  # tasks may replace the attributes of the module
 from typing import Literal, Protocol
 
 from skyward.process.clock import clock
-from skyward.wire.protocol.messages import NOTHING_LEFT, PACKING, Credit, Feed, Finished, Payload
+from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, PACKING_TIMEOUT, Credit, Feed, Finished, Payload
 from skyward.worker.tasks.guard import Reason
 from skyward.worker.tasks.jobs import Job
 
@@ -145,7 +145,7 @@ class Executor:
                 self._stop(run, "cancelled")
         elif job is not None:
             outcome: Literal["returned", "cancelled"] = "returned" if recall else "cancelled"
-            self.finished(Finished(task, outcome, NOTHING_LEFT, 0.0))
+            self.finished(Finished(task, outcome, NO_PARTIAL_RESULT, 0.0))
 
     def _stop(self, run: _Run, reason: Reason) -> None:
         now = clock.monotonic()
@@ -169,7 +169,7 @@ class Executor:
             if run.stopping is None:
                 if run.deadline is not None and now >= run.deadline:
                     self._stop(run, "timeout")
-            elif run.job.leaving and now - run.since < run.patience + PACKING:
+            elif run.job.leaving and now - run.since < run.patience + PACKING_TIMEOUT:
                 continue
             elif now - run.since >= run.patience:
                 self._give_up(run)

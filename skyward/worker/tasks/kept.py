@@ -20,7 +20,7 @@ from skyward.wire.protocol.text import encodable
 from skyward.worker.events.context import current_task_number
 from skyward.worker.tasks.forked import ForkedProcessError, is_forked
 
-__all__ = ["Entry", "KeptHere", "NoShelf", "ValueShelf", "keeping_for", "nbytes_of", "noting_uses"]
+__all__ = ["Entry", "KeptHere", "NoValueStore", "ValueStore", "keeping_for", "nbytes_of", "noting_uses"]
 
 _SHARED = (int, float, complex, str, bytes, type(None), type, BuiltinFunctionType, ModuleType)
 """Types whose equal values share one object, or that travel by themselves: such an object is not recognised by its
@@ -75,7 +75,7 @@ class Entry:
     cell: KeepingContext | None = None
 
 
-class ValueShelf:
+class ValueStore:
     """Values kept on a node whose tasks run as threads of one process.
 
     Args:
@@ -184,7 +184,7 @@ class ValueShelf:
         return tuple(entry.info for entry in self.entries())
 
 
-class NoShelf:
+class NoValueStore:
     """Shelf that refuses all values, on a node whose tasks run in separate processes."""
 
     def keep(self, value: object, name: str, keep_for: float, cell: KeepingContext | None = None) -> NoReturn:

@@ -338,7 +338,7 @@ SCENARIOS = [
         "x = np.random.rand(2)",
         "print(x, np.random.rand(1))",
         given=_NP,
-        told=("np.random",),
+        reported=("np.random",),
         follows=("x",),
     ),
     Scenario(
@@ -350,7 +350,7 @@ SCENARIOS = [
         """,
         "print(x)",
         given=_NP,
-        told=("np.random",),
+        reported=("np.random",),
     ),
     Scenario(
         "arrays: a subclass with an attribute",

@@ -318,7 +318,7 @@ SCENARIOS = [
         """,
         "conn.sent.append(1)",
         "print(conn.sent, conn.socket is socket)",
-        told=("conn",),
+        reported=("conn",),
     ),
     Scenario(
         "classes: __reduce__",
@@ -456,7 +456,7 @@ SCENARIOS = [
         """,
         "n = safe.add()",
         "print(safe.n)",
-        told=("safe",),
+        reported=("safe",),
     ),
     Scenario(
         "classes: a lock in an object, made in the cell",
@@ -468,7 +468,7 @@ SCENARIOS = [
         x = 1
         """,
         "print(x)",
-        told=("safe",),
+        reported=("safe",),
     ),
     Scenario(
         "classes: weak references",
@@ -483,7 +483,7 @@ SCENARIOS = [
         a.n = 1
         """,
         "print(r() is a, alive)",
-        told=("r",),
+        reported=("r",),
     ),
     Scenario(
         "classes: a weak dictionary",
@@ -495,7 +495,7 @@ SCENARIOS = [
         """,
         "names[a] = 'b'",
         "print(names[a], len(names))",
-        told=("names",),
+        reported=("names",),
     ),
     Scenario(
         "classes: an instance whose class changes",

@@ -226,7 +226,7 @@ SCENARIOS = [
         """,
         "second = next(g)",
         "print(list(g))",
-        told=("g",),
+        reported=("g",),
     ),
     Scenario(
         "control: a generator that the cell does not read",
@@ -247,7 +247,7 @@ SCENARIOS = [
         x = 1
         """,
         "print(x, first)",
-        told=("g",),
+        reported=("g",),
     ),
     Scenario(
         "control: zip, enumerate, map and filter, half consumed",
@@ -273,7 +273,7 @@ SCENARIOS = [
         r = next(round_)
         """,
         "print(i, next(ids), r, next(round_))",
-        told=("ids", "round_"),
+        reported=("ids", "round_"),
     ),
     Scenario(
         "control: a file iterator",
@@ -313,7 +313,7 @@ SCENARIOS = [
         print(n)
         log.close() if 'log' in globals() else None
         """,
-        told=("log",),
+        reported=("log",),
     ),
     Scenario(
         "control: a custom context manager that stays",

@@ -137,7 +137,7 @@ SCENARIOS = [
         """,
         "view[0] = 90",
         "print(raw, bytes(view))",
-        told=("view",),
+        reported=("view",),
     ),
     Scenario(
         "library: a large bytearray",
@@ -303,7 +303,7 @@ SCENARIOS = [
         """,
         "n = q.get()",
         "print(n, q.qsize())",
-        told=("q",),
+        reported=("q",),
     ),
     Scenario(
         "library: a database",
@@ -320,7 +320,7 @@ SCENARIOS = [
         """,
         "store.db.execute('create table t (x)')",
         "print(store.db.execute('select count(*) from sqlite_master').fetchone())",
-        told=("store",),
+        reported=("store",),
     ),
     Scenario(
         "library: logging",
@@ -337,7 +337,7 @@ SCENARIOS = [
         print(level, logging.getLogger('corpus').level)
         logger.setLevel(0)
         """,
-        told=("logger",),
+        reported=("logger",),
     ),
     Scenario(
         "library: contextvars",
@@ -350,7 +350,7 @@ SCENARIOS = [
         v = var.get()
         """,
         "print(v, var.get())",
-        told=("var",),
+        reported=("var",),
     ),
     Scenario(
         "library: struct, hashlib and uuid",
@@ -390,7 +390,7 @@ SCENARIOS = [
         n = len(ro)
         """,
         "print(n, ro['b'])",
-        told=("ro",),
+        reported=("ro",),
     ),
     Scenario(
         "library: a linked list of 300 nodes",

@@ -86,7 +86,7 @@ SCENARIOS = [
         y
         """,
         "print(y, Out)",
-        told=("_",),
+        reported=("_",),
     ),
     Scenario(
         "outputs: a custom repr",

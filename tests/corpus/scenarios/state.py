@@ -148,7 +148,7 @@ SCENARIOS = [
         """,
         "x = random.random()",
         "print(x, random.random())",
-        told=("random",),
+        reported=("random",),
         follows=("x",),
     ),
     Scenario(
@@ -159,7 +159,7 @@ SCENARIOS = [
         x = random.random()
         """,
         "print(x)",
-        told=("random",),
+        reported=("random",),
     ),
     Scenario(
         "state: a Random instance",
@@ -183,7 +183,7 @@ SCENARIOS = [
         n = '/somewhere/else' in sys.path
         """,
         "print(n, '/somewhere/else' in sys.path)",
-        told=("sys.path", "sys"),
+        reported=("sys.path", "sys"),
     ),
     Scenario(
         "state: os.environ",
@@ -193,7 +193,7 @@ SCENARIOS = [
         mode = os.environ['CORPUS_MODE']
         """,
         "print(mode, os.environ.get('CORPUS_MODE'))",
-        told=("os.environ", "os"),
+        reported=("os.environ", "os"),
     ),
     Scenario(
         "state: os.environ, set in the notebook",
@@ -203,7 +203,7 @@ SCENARIOS = [
         """,
         "mode = os.environ.get('CORPUS_LEVEL')",
         "print(mode)",
-        told=("os.environ", "os"),
+        reported=("os.environ", "os"),
         follows=("mode",),
     ),
     Scenario(
@@ -215,7 +215,7 @@ SCENARIOS = [
         """,
         "x = Decimal(1) / Decimal(3)",
         "print(x)",
-        told=("decimal",),
+        reported=("decimal",),
         follows=("x",),
     ),
     Scenario(
@@ -272,7 +272,7 @@ SCENARIOS = [
         n = corpus_settings.note('a')
         """,
         "print(corpus_settings.verbose, corpus_settings.seen, n)",
-        told=("corpus_settings",),
+        reported=("corpus_settings",),
     ),
     Scenario(
         "state: a local module was changed before",
@@ -289,7 +289,7 @@ SCENARIOS = [
         """,
         "n = corpus_options.get()",
         "print(n)",
-        told=("corpus_options",),
+        reported=("corpus_options",),
         follows=("n",),
     ),
     Scenario(

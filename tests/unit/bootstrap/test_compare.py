@@ -60,7 +60,7 @@ def test_differing_lists_all_distributions() -> None:
     assert mismatches(numpy="1.26.4", nowhere="0.1").differing() == {"numpy": {"numpy"}}
 
 
-def test_words_of_a_pickled_function_include_its_imports() -> None:
+def test_imports_inside_a_pickled_function_are_found() -> None:
     """Imports inside the function count too, though no reference by name shows them."""
 
     def plot() -> object:
@@ -83,12 +83,12 @@ def test_words_of_a_pickled_function_include_its_imports() -> None:
     ],
 )
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
-def test_modules_in_a_pickle(value: Any, modules: set[str], protocol: int) -> None:
+def test_modules_of_a_pickle_are_found(value: Any, modules: set[str], protocol: int) -> None:
     data = pickle.dumps(value, protocol=protocol)
     assert set(distributions_of(modules_in(data))) == modules
 
 
-def test_modules_in_a_pickled_function() -> None:
+def test_modules_of_a_pickled_function_are_found() -> None:
     data = cloudpickle.dumps(lambda: (np.zeros(1), matplotlib.figure.Figure, np))
     assert {"numpy", "matplotlib"} <= set(distributions_of(modules_in(data)))
 
@@ -98,5 +98,5 @@ def test_invalid_pickle_is_no_error(data: bytes) -> None:
     assert isinstance(modules_in(data), set)
 
 
-def test_modules_and_distributions_have_different_names() -> None:
+def test_modules_are_mapped_to_distributions_of_other_names() -> None:
     assert distributions_of(["PIL.Image", "yaml", "sys", "os.path", "matplotlib.pyplot"])[0] == "matplotlib"

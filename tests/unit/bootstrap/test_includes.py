@@ -171,7 +171,7 @@ def test_edit_changes_the_wheel(tmp_path: Path) -> None:
     assert local_source(tmp_path / "skyward").requirement != first.requirement
 
 
-def test_sources_of_skyward() -> None:
+def test_source_of_skyward_is_a_wheel_or_a_requirement() -> None:
     assert find_source("auto").wheel  # a development install
     from_index = find_source("pypi")
     assert re.fullmatch(r"skyward-jupyter==[\d.]+", from_index.requirement)
@@ -189,6 +189,6 @@ def test_sources_of_skyward() -> None:
         ("./x.whl", None), ("--pre", None), ("", None),
     ],
 )  # fmt: skip  # as a table
-def test_requirement_names(requirement: str, name: str | None) -> None:
+def test_names_of_requirements_are_parsed(requirement: str, name: str | None) -> None:
     assert requirement_name(requirement) == name
     assert name is None or normalised(name) == name

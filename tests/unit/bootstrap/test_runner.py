@@ -133,7 +133,7 @@ def test_files_still_missing_after_sending_are_an_error() -> None:
     assert str(error) == "the node still lacks 1 of the files that were sent to it"
 
 
-def test_node_that_cannot_receive_files() -> None:
+def test_node_that_cannot_receive_files_is_an_error() -> None:
     error = failing(Step([MISSING], 75), Step(status=2, err="tar: No space left on device\n"))
     assert str(error) == "the node could not receive files (status 2):\ntar: No space left on device"
 
@@ -207,10 +207,10 @@ def test_whole_bootstrap_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None
     assert str(error).startswith("the bootstrap timed out after 0 s while it waited for another")
 
 
-def test_environment_of_a_worker() -> None:
+def test_environment_of_a_worker_has_the_variables_of_the_image() -> None:
     ready, _, _ = run(Step([READY]))
     assert worker_environment(PLAN, ready) == {
         "A": "b",
-        "SKYWARD_USES": f"{ready.directory}/used/{PLAN.image_hash}",
+        "SKYWARD_LOCKS": f"{ready.directory}/used/{PLAN.image_hash}",
     }
     assert PLAN.includes == Includes()

@@ -100,7 +100,7 @@ def test_image_hash_depends_on_the_environment_only() -> None:
     assert all(re.fullmatch("[0-9a-f]{12}", each) for each in hashes)
 
 
-def test_requirements_and_indexes(full: Plan) -> None:
+def test_project_file_has_requirements_and_indexes(full: Plan) -> None:
     text = script(full)
     project, requirements = function(text, "project"), function(text, "requirements")
     assert 'dependencies = ["torch==${TORCH}"]' in project
@@ -135,7 +135,7 @@ def test_directory_is_assigned_to_root(directory: str | None, assigned: str) -> 
     assert assigned.split("'")[0] in command(made, "")
 
 
-def test_limits_of_phases() -> None:
+def test_phases_are_limited_by_the_bootstrap_timeout() -> None:
     assert limits(plan(bootstrap_timeout=3600.0)) == {
         "env": 60, "apt": 3600, "uv": 300, "deps": 3600, "skyward": 180, "includes": 300, "plugins": 3600, "worker": 60,
     }  # fmt: skip  # as a table

@@ -61,7 +61,7 @@ def test_json_is_deterministic_for_a_seed(capsys: pytest.CaptureFixture[str]) ->
     assert figures("1")["lower_bound"]["no_wait"] > 0
 
 
-def test_trace_is_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_trace_is_simulated(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("at,seconds,count,GPU\n0,60,3,\n10,60,2,1\n")
     pool = ("--group", "cpu=0:4,price=1", "--group", "gpu=0:2,price=9,GPU=1", "--policy", "binpack")
@@ -155,11 +155,11 @@ def test_without_a_command_prints_help(capsys: pytest.CaptureFixture[str]) -> No
         ("1.5s +/- .5s", Distribution(1.5, 0.5)),
     ],
 )
-def test_boot_times(text: str, spread: Distribution) -> None:
+def test_boot_times_are_parsed(text: str, spread: Distribution) -> None:
     assert boot_time(text) == spread
 
 
-def test_rates_and_bounds() -> None:
+def test_rates_and_bounds_are_parsed() -> None:
     assert [rate("0.02/h"), rate("0.5"), rate("2.4/d")] == pytest.approx([0.02, 0.5, 0.1])
     assert (node_bounds("0:1000"), node_bounds("8")) == ((0, 1000), (8, 8))
 

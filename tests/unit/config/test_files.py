@@ -102,7 +102,7 @@ def test_includes_are_relative_to_the_file(project: Write) -> None:
     assert configured_values("x") == {"image.includes": (str(path.parent / "lib"), "/abs")}
 
 
-def test_provider_defined_in_a_file(project: Write, user: Write) -> None:
+def test_provider_of_a_file_merges_the_tables_of_user_and_project(project: Write, user: Write) -> None:
     user("[providers.dear]\ntype = 'local'\nhourly_price = 2.0\nboot_time = 1.0")
     project("[providers.dear]\nhourly_price = 3.0\n[pools.x]\nprovider = 'dear'")
     assert configured_values("x") == {"provider": Local(hourly_price=3.0, boot_time=1.0)}

@@ -33,7 +33,7 @@ image.pip = ["torch"]
 """
 
 
-def test_groups(project: Write) -> None:
+def test_groups_and_their_alternatives_are_read(project: Write) -> None:
     project(GROUPS)
     pool = Compute(name="mixed")
     (cpu,), (first, second) = pool.groups["cpu"], pool.groups["gpu"]

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import logging
 import threading
-import time
 import typing
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from skyward import events as ev
 from skyward.events.bus import KEPT, EventBus
 from skyward.events.stream import EventStream
 from skyward.process import background
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
 
@@ -163,8 +163,7 @@ def test_async_readers_wait_on_their_own_loop(bus: EventBus) -> None:
     with ThreadPoolExecutor(1) as threads:
         reading = threads.submit(asyncio.run, both())
         assert started.wait(10)
-        while len(bus._buffers) < 2:
-            time.sleep(0.001)
+        wait_for(lambda: len(bus._buffers) == 2, "both readers to subscribe")
         queue(bus, 1, 2, 3)
         bus.end()
         assert reading.result(10) == [[1, 2, 3], [1, 2, 3]]

@@ -16,8 +16,8 @@ from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.observe.startup import StartupTracker
 from skyward.events.bus import EventBus
-from skyward.kept.book import KeptEntry
 from skyward.kept.keep import KeptInfo
+from skyward.kept.registry import KeptEntry
 from skyward.scaling.snapshot import Group
 from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import Outgoing
@@ -95,17 +95,17 @@ class Observed(World):
         self.observer = EventPublisher(self.bus, self.plane, self.works, self.broadcasts, startups, lambda: 0.0)
         self.buffer = self.bus.subscribe(ev.BaseEvent)
 
-    def tell(self, message: plane.Message) -> list[plane.Effect]:
+    def tell(self, message: plane.PlaneMessage) -> list[plane.PlaneEffect]:
         if isinstance(message, tasks.Submitted):
             self.works.update((number, self.work(number)) for number in message.tasks)
         if isinstance(message, tasks.Broadcast):
             self.broadcasts[message.broadcast] = BroadcastWork(
-                lambda: self.work(0), nothing, nothing, nothing, {}, name="all"
+                lambda: self.work(0), TaskFuture(), nothing, {}, name="all"
             )
         effects = super().tell(message)
-        self.observer.told(message, effects, self.now)
+        self.observer.publish_step(message, effects, self.now)
         for effect in effects:
-            self.observer.does(effect)
+            self.observer.publish_effect(effect)
             match effect:
                 case tasks.Member(_, task):
                     self.works[task] = self.work(task)
@@ -117,7 +117,7 @@ class Observed(World):
                     del self.broadcasts[number]
                 case _:
                     pass
-        self.observer.done()
+        self.observer.publish_costs()
         return effects
 
     def work(self, number: int) -> Work:
@@ -126,9 +126,9 @@ class Observed(World):
 
     def close(self) -> list[ev.BaseEvent]:
         """Close the pool; return every event."""
-        self.observer.stopping("the pool is closed")
+        self.observer.publish_stopping("the pool is closed")
         self.plane.ledger.close(self.now)
-        self.observer.closed(self.now)
+        self.observer.publish_closed(self.now)
         self.bus.end()
         found = []
         while (event := self.buffer.take(1)) is not None:
@@ -179,7 +179,7 @@ def act(world: Observed, what: str, number: int) -> None:
         case "broadcast":
             world.tell(tasks.Broadcast(world.plane.tasks.number()))
         case "cancel":
-            world.tell(tasks.Cancel(tuple(world.works)[number : number + 1]))
+            world.tell(tasks.CancelTasks(tuple(world.works)[number : number + 1]))
         case "finish" | "fail" | "kill slot" if len(running) > number:
             outcome = {"finish": "value", "fail": "error"}.get(what, "lost")
             world.tell(tasks.Ended(running[number], world.sent[running[number]], outcome, 1.0))  # type: ignore[arg-type]  # one of the literals
@@ -197,14 +197,16 @@ def act(world: Observed, what: str, number: int) -> None:
             machine = next(iter(world.installing))
             del world.installing[machine]
             world.tell(machines.Failed(machine, "bootstrap phase 'deps' failed:\nE: no such package"))
-        case "lose" if number in world.plane.reconciler.book.assignments:
+        case "lose" if number in world.plane.reconciler.table.assignments:
             world.tell(machines.Lost(world.machine_of(number), "its process was killed"))
         case "drain":
             world.tell(plane.DrainNode(number))
         case "keep" | "keep for no time" if world.plane.tasks.node(number) is not None:
             keep_for = 200.0 if what == "keep" else 0.0
             key = f"{len(world.said)}"
-            world.tell(plane.Keep(KeptEntry(KeptInfo(key, "model", "Net", 1, keep_for), number, "p", 0, world.now)))
+            world.tell(
+                plane.KeptAdded(KeptEntry(KeptInfo(key, "model", "Net", 1, keep_for), number, "p", 0, world.now))
+            )
             world.tell(tasks.Submitted((world.plane.tasks.number(),), number, kept=(key,)))
         case "resize":
             world.tell(plane.Resize({"a": (min(number, 1), number)}))

@@ -14,15 +14,15 @@ from skyward.control.observe.log import _OVERHEAD, Log
 from skyward.errors import UsageError
 from skyward.events.output import WAITING, LogEntry, Logs, OutputFilter
 from skyward.link.channel import Channel
-from skyward.wire.protocol.messages import NOWHERE, Event, Output
-from tests.unit.link.lossy_link import NOBODYS, Link, run
+from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Event, Output
+from tests.unit.link.lossy_link import NO_CREDENTIALS, Link, run
 
 pytestmark = pytest.mark.unit
 
 EVERYTHING = OutputFilter()
 
 
-def said(text: str, offset: int = NOWHERE, task: int = 1, stream: Any = "stdout") -> Output:
+def said(text: str, offset: int = UNKNOWN_OFFSET, task: int = 1, stream: Any = "stdout") -> Output:
     return Output(task, stream, text, offset)
 
 
@@ -155,11 +155,11 @@ def test_streams_are_complete_over_an_unreliable_link(
 
     def hear(event: Event) -> None:
         assert isinstance(event, Output)
-        assert event.offset != NOWHERE
+        assert event.offset != UNKNOWN_OFFSET
         log.add(0, 1, event, 0.0)
 
     async def scenario(link: Link) -> None:
-        channel = Channel("node:1", NOBODYS, 10_000.0, hear, lambda why: pytest.fail(why))
+        channel = Channel("node:1", NO_CREDENTIALS, 10_000.0, hear, lambda why: pytest.fail(why))
         await channel.connect()
         link.far.replies.beat()
         link.random.seed(seed)

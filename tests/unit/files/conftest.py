@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.files.sides import Sides
+from tests.unit.files.folders import Sides
 
 
 @pytest.fixture

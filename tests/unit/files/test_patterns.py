@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from skyward.files.disk import below, matching
-from skyward.files.patterns import Excludes, Glob, aside, is_relative
+from skyward.files.disk import list_files, matching
+from skyward.files.patterns import Excludes, Glob, is_relative, version_name
 
 pytestmark = pytest.mark.unit
 
@@ -38,7 +38,7 @@ def test_outside_or_unnormalised_paths_are_refused(path: str) -> None:
         (".", ["a", "b/c"], []),
     ],
 )
-def test_glob_matches(tmp_path: Path, pattern: str, matching: list[str], others: list[str]) -> None:
+def test_glob_selects_matching_paths(tmp_path: Path, pattern: str, matching: list[str], others: list[str]) -> None:
     glob = Glob(pattern)
     assert [path for path in [*matching, *others] if glob.matches(path)] == matching
 
@@ -71,28 +71,30 @@ def test_cyclic_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "data/self").symlink_to(tmp_path / "data")
     (tmp_path / "data/nowhere").symlink_to(tmp_path / "not there")
     assert sorted(matching(str(tmp_path), Glob("**"))) == ["data/a", "data/link"]
-    assert sorted(below(str(tmp_path), "data", Excludes())) == ["data/a", "data/link"]
+    assert sorted(list_files(str(tmp_path), "data", Excludes())) == ["data/a", "data/link"]
     assert sorted(matching(str(tmp_path), Glob("data/self/a"))) == ["data/self/a"]
 
 
-def test_excludes_of_a_folder(tmp_path: Path) -> None:
+def test_excludes_apply_to_every_level_of_a_folder(tmp_path: Path) -> None:
     kept = ["a.py", "data/a.csv", "deep/data/x"]
     left = [".git/x", "a/__pycache__/b.pyc", ".venv/lib/x", "a/.ipynb_checkpoints/b", "env/lib/x", "big.ckpt", "data/x"]
     for path in [*kept, *left, "env/pyvenv.cfg"]:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     excludes = Excludes((*Excludes().patterns, "*.ckpt", "data/x"))
-    assert sorted(below(str(tmp_path), ".", excludes)) == kept
+    assert sorted(list_files(str(tmp_path), ".", excludes)) == kept
     assert excludes.skip_any("a/__pycache__/b.pyc")
     assert excludes.skip_any("data/x")
     assert not excludes.skip_any("data/a.csv")
-    assert sorted(below(str(tmp_path), "deep", excludes)) == []  # patterns with "/" are compared from the folder itself
+    assert (
+        sorted(list_files(str(tmp_path), "deep", excludes)) == []
+    )  # patterns with "/" are compared from the folder itself
 
 
 @pytest.mark.parametrize(
     ("path", "other"),
     [("a.png", "a.node0.png"), ("out/a.png", "out/a.node0.png"), ("LICENSE", "LICENSE.node0"), (".env", ".env.node0")],
 )
-def test_name_for_another_version_of_a_file(path: str, other: str) -> None:
-    assert aside(path, "node0") == other
-    assert aside("a.png", "node0", 2) == "a.node0-2.png"
+def test_copy_of_a_file_is_named_for_its_node(path: str, other: str) -> None:
+    assert version_name(path, "node0") == other
+    assert version_name("a.png", "node0", 2) == "a.node0-2.png"

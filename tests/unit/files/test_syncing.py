@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skyward.worker.cells.cell import CellResult
 from skyward_jupyter.files.transfer import FileTransfer
-from tests.unit.files.sides import Sides, contents
+from tests.unit.files.folders import Sides, contents
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from skyward.files.disk import write
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
 from skyward_jupyter.options.cell_options import parse_cell
-from tests.unit.files.sides import Sides, contents
+from tests.unit.files.folders import Sides, contents
 
 pytestmark = pytest.mark.unit
 

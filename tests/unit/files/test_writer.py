@@ -20,7 +20,7 @@ def write_results(
     files = tuple(FetchedFile(span, may_replace=True, is_written=True) for span in spans)
     result = FilesResult("/there", files=files, blobs=packing.blobs(), deleted=deleted)
     roots = (Root("."),) if deleted else ()
-    request = FilesRequest(str(folder), fetch=fetch, roots=roots, here=dict.fromkeys(deleted, b"v"))
+    request = FilesRequest(str(folder), fetch=fetch, roots=roots, client_versions=dict.fromkeys(deleted, b"v"))
     writer = FileWriter(request, Versions(), lambda *_, **__: None, {})
     writer.write([(0, result)], "single")
     return writer.problems

@@ -52,7 +52,7 @@ class Model:
         return f"{cls.__name__}{number}"
 
 
-def test_bare_and_with_timeout() -> None:
+def test_decorator_works_bare_and_with_options() -> None:
     assert area(2, height=3).timeout is None
     assert (area(2, height=3).args, area(2, height=3).kwargs) == ((2,), {"height": 3})
     assert skyward.function(timeout=4)(area.fn)(1).timeout == 4
@@ -67,7 +67,7 @@ def test_every_name_can_be_a_keyword_argument() -> None:
     assert named(self=1, fn=2).kwargs == {"self": 1, "fn": 2}
 
 
-def test_needs() -> None:
+def test_decorator_sets_the_needs_of_calls() -> None:
     assert area(2).needs is NOTHING
     assert skyward.function(area.fn, resources={}, capabilities=())(1).needs is NOTHING
     both = skyward.function(timeout=4, resources={"GPU": 1, "CPU": 2.5}, capabilities=["GPU"])(area.fn)
@@ -131,12 +131,12 @@ def test_with_resources_changes_a_copy() -> None:
         ),
     ],
 )
-def test_needs_refused(given: dict[str, Any], expected: str) -> None:
+def test_invalid_needs_are_refused(given: dict[str, Any], expected: str) -> None:
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         skyward.function(**given)
 
 
-def test_metadata() -> None:
+def test_metadata_of_the_function_is_kept() -> None:
     assert (area.__name__, area.__doc__, area.__module__) == ("area", "Width times height.", __name__)
     assert list(inspect.signature(area).parameters) == ["width", "height"]
     assert repr(area) == "<sky.function area>"
@@ -146,7 +146,7 @@ def test_local_runs_in_this_thread() -> None:
     assert area.local(2, height=3) == 6
 
 
-def test_methods() -> None:
+def test_decorated_methods_are_bound() -> None:
     model = Model(3)
     pending = model.scale(2)
     assert (pending.local(), pending.timeout) == (6, 5)
@@ -163,7 +163,7 @@ def test_bound_method_survives_pickling() -> None:
     assert cloudpickle.loads(cloudpickle.dumps(Model(3).scale(2))).local() == 6
 
 
-def test_callables_without_a_name() -> None:
+def test_callable_without_a_name_can_be_decorated() -> None:
     assert skyward.function(functools.partial(area.fn, 2))(3).local() == 6
     assert skyward.function(functools.partial(area.fn, 2)).__name__ == "partial"
     assert skyward.function(math.sqrt)(4).local() == 2
@@ -231,7 +231,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: str) -> None:
+def test_invalid_functions_are_refused(case: str) -> None:
     value, expected = REFUSED[case]
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         skyward.function(value)

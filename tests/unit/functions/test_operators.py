@@ -87,27 +87,27 @@ def says(text: str) -> str:
 # What the operators do.
 
 
-def test_run(pool: FakePool) -> None:
+def test_right_shift_runs_a_call(pool: FakePool) -> None:
     assert double(4) >> pool == 8
     assert pool.sent == [("run", PendingFunction(double.fn, (4,), {}))]
 
 
-def test_submit(pool: FakePool) -> None:
+def test_greater_than_submits_a_call(pool: FakePool) -> None:
     future = double(4) > pool
     assert future.result() == 8
     assert pool.sent[0][0] == "submit"
 
 
-def test_broadcast(pool: FakePool) -> None:
+def test_at_sign_broadcasts_a_call(pool: FakePool) -> None:
     assert double(4) @ pool == [8, 8, 8]
 
 
-def test_group(pool: FakePool) -> None:
+def test_ampersand_makes_a_group(pool: FakePool) -> None:
     a, b, c = (double(1) & name() & double(number=3)) >> pool
     assert (a, b, c) == (2, "n", 6)
 
 
-def test_group_future(pool: FakePool) -> None:
+def test_future_of_a_group_has_a_tuple(pool: FakePool) -> None:
     assert ((double(1) & name()) > pool).result() == (2, "n")
 
 
@@ -118,7 +118,7 @@ def test_group_flattens_on_both_sides() -> None:
         assert len(group) == 4
 
 
-def test_gather(pool: FakePool) -> None:
+def test_gather_runs_calls_as_a_group(pool: FakePool) -> None:
     assert gather(*(double(n) for n in range(4))) >> pool == (0, 2, 4, 6)
     assert gather() >> pool == ()
 
@@ -138,7 +138,7 @@ def test_generator_returns_an_iterator(pool: FakePool) -> None:
 
 
 @pytest.mark.parametrize("target", [sky, skyward], ids=["singleton", "module"])
-def test_pool_in_scope(pool: FakePool, target: Any) -> None:
+def test_sky_targets_the_pool_in_scope(pool: FakePool, target: Any) -> None:
     token = current_pool.set(pool)
     try:
         assert double(2) >> target == 4
@@ -150,7 +150,7 @@ def test_pool_in_scope(pool: FakePool, target: Any) -> None:
         current_pool.reset(token)
 
 
-def test_no_pool_in_scope() -> None:
+def test_sky_without_a_pool_in_scope_is_refused() -> None:
     expected = "No pool is in scope: open one with `with sky.Compute(...) as pool:`, or name it: `double(...) >> pool`."
     with pytest.raises(NoPoolError, match=says(expected)):
         double(2) >> sky
@@ -169,7 +169,7 @@ def test_pending_is_frozen_and_compares_by_value() -> None:
     assert pending.local() == 2
 
 
-def test_with_timeout() -> None:
+def test_with_timeout_replaces_the_timeout() -> None:
     assert name().timeout == 7
     assert name().with_timeout(3).timeout == 3
     assert name().with_timeout(None).timeout is None
@@ -191,7 +191,7 @@ def test_joined_groups_keep_the_shorter_timeout() -> None:
     assert (long & name()).timeout == 9
 
 
-def test_pickle(pool: FakePool) -> None:
+def test_pending_group_survives_pickling(pool: FakePool) -> None:
     import cloudpickle
 
     group = cloudpickle.loads(cloudpickle.dumps(double(1) & name()))
@@ -327,13 +327,13 @@ MISTAKES: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistake(pool: FakePool, mistake: str) -> None:
+def test_operator_mistakes_are_explained(pool: FakePool, mistake: str) -> None:
     act, expected = MISTAKES[mistake]
     with pytest.raises(OperatorError, match=says(expected)):
         act(pool)
 
 
-def test_array_on_the_left() -> None:
+def test_array_on_the_left_is_refused() -> None:
     numpy = pytest.importorskip("numpy")
     with pytest.raises(OperatorError, match="its left side is a ndarray"):
         numpy.ones(3) >> name()
@@ -361,7 +361,7 @@ def test_left_side_that_is_not_a_call_is_refused(pool: Any) -> None:
 
 
 @pytest.mark.parametrize("target", [FakePool(), sky, skyward], ids=["pool", "singleton", "module"])
-def test_operators_on_a_node(monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
+def test_operators_on_a_node_are_refused(monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     monkeypatch.setenv("SKYWARD_NODE", "3")
     expected = (
         "`name() >> ...` was used inside node 3: a node has no pool; call the function with `.local(...)` there, "
@@ -375,7 +375,7 @@ def test_operators_on_a_node(monkeypatch: pytest.MonkeyPatch, target: Any) -> No
             act(target)
 
 
-def test_text_of_long_groups() -> None:
+def test_text_of_a_long_group_is_shortened() -> None:
     group = name() & name() & name() & name()
     assert group.text == "(name() & name() & name() & ...)"
     assert gather(name()).text == "gather(...)"

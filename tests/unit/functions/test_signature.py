@@ -50,12 +50,12 @@ class Unhashable(Source):
     [numbers, wrapped(numbers), functools.partial(numbers), Source(), Source().method, Unhashable()],
     ids=["plain", "wrapped", "partial", "callable", "method", "unhashable"],
 )
-def test_generator(fn: Callable[..., Any]) -> None:
+def test_generators_are_recognized(fn: Callable[..., Any]) -> None:
     assert is_generator(fn)
     assert is_generator(fn)  # the second answer is remembered
 
 
-def test_decorated_generator() -> None:
+def test_decorated_generator_is_recognized() -> None:
     assert is_generator(skyward.function(numbers).fn)
 
 
@@ -97,7 +97,7 @@ def keyword(*, data: Iterator[int]) -> None: ...
         text_union, forward, keyword, skyward.function(plain),
     ],
 )  # fmt: skip
-def test_stream_parameter(fn: Callable[..., Any]) -> None:
+def test_iterator_parameter_is_a_stream(fn: Callable[..., Any]) -> None:
     assert stream_parameters(fn) == ("data",)
 
 
@@ -110,11 +110,11 @@ def no_attribute(data: "typing.Nothing[int]") -> None: ...  # type: ignore[name-
 
 
 @pytest.mark.parametrize("fn", [no_iterable, no_list, no_text, no_annotation, no_number, no_attribute, print])
-def test_no_stream_parameter(fn: Callable[..., Any]) -> None:
+def test_other_parameters_are_no_streams(fn: Callable[..., Any]) -> None:
     assert stream_parameters(fn) == ()
 
 
-def test_names_of_an_enclosing_function() -> None:
+def test_annotation_with_names_of_an_enclosing_function_is_resolved() -> None:
     inner = Iterator
 
     def consume(data: "inner[int]") -> Any:  # type: ignore[valid-type]
@@ -135,7 +135,7 @@ def test_arguments_by_position_and_by_name() -> None:
     }  # fmt: skip
 
 
-def test_argument_given_by_name() -> None:
+def test_argument_passed_by_name_is_a_stream() -> None:
     assert stream_arguments(plain, (), {"data": iter([1]), "other": 3}).keys() == {"data"}
     assert stream_arguments(plain, (), {"other": 3}) == {}
 

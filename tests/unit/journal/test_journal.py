@@ -163,7 +163,7 @@ def test_journal_of_another_version_is_refused(data: Path) -> None:
     new().end()
     with closing(sqlite3.connect(data / "journal.db")) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(JournalError, match=r"has the format of another version of Skyward \(99; this one has 1\)"):
+    with pytest.raises(JournalError, match=r"has the format of another version of Skyward \(99; this one has 2\)"):
         new()
 
 

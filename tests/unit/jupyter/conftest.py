@@ -1,32 +1,29 @@
-"""Fake pools, and a shell to run magics in."""
+"""Fake pools, and notebooks on them. (`Notebook` is that of all tiers, in tests/notebook.py.)"""
 
-import atexit
 import io
 import linecache
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from contextlib import redirect_stdout
 from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
 
 from skyward.control.act.tasks.run import TaskOutcome
 from skyward.control.observe.snapshot import NodeView, PoolSnapshot
 from skyward.errors import TaskCancelledError
 from skyward.events.decisions import DecisionEvent
 from skyward.functions.pending import PendingFunction
-from skyward.functions.target import current_pool
-from skyward.pool.open_pools import observe_with, observed
+from skyward.pool.open_pools import observed
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
-from skyward_jupyter.magics.magics import SkyMagics
 from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
+from tests.notebook import Notebook, Ran, add_magics, new_shell
+
+__all__ = ["Elements", "FakeCompute", "FakeRun", "Notebook", "Ran", "new_shell"]
 
 
 class Elements:
@@ -222,73 +219,6 @@ def pools(compute: type[FakeCompute]) -> PoolManager:
     return PoolManager(compute, POOL_LABELS)  # type: ignore[arg-type]  # a fake Compute
 
 
-@dataclass
-class Ran:
-    """The outcome of a cell."""
-
-    out: str
-    err: str
-    error: BaseException | None
-    result: Any = None
-    displays: list[str] = field(default_factory=list)
-    shown: list[str] = field(default_factory=list)
-
-    @property
-    def shown_error(self) -> str:
-        """The error as IPython shows it."""
-        (shown,) = self.shown
-        return shown
-
-
-class Notebook:
-    """A plain IPython shell with the magics."""
-
-    def __init__(self, shell: InteractiveShell, magics: SkyMagics) -> None:
-        self.shell = shell
-        self.magics = magics
-
-    def __call__(self, source: str) -> Ran:
-        """Run one cell."""
-        displays: list[str] = []
-        shown: list[str] = []
-        shell: Any = self.shell
-        publish, show = self.shell.display_pub.publish, shell._showtraceback
-        self.shell.display_pub.publish = lambda data, *_, **__: displays.append(data["text/plain"])  # type: ignore[method-assign]
-        shell._showtraceback = lambda _, __, parts: shown.append("\n".join(parts))
-        out, err = io.StringIO(), io.StringIO()
-        try:
-            with redirect_stdout(out), redirect_stderr(err):
-                ran = shell.run_cell(source, store_history=True)
-        finally:
-            self.shell.display_pub.publish = publish  # type: ignore[method-assign]
-            shell._showtraceback = show
-        error = ran.error_in_exec or ran.error_before_exec
-        return Ran(out.getvalue(), err.getvalue(), error, ran.result, displays, shown)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.shell.user_ns[name]
-
-
-@contextmanager
-def new_shell() -> Iterator[InteractiveShell]:
-    """Make a fresh shell, which is IPython's singleton within the context."""
-    hooks = sys.displayhook, sys.excepthook
-    scope = current_pool.set(None)
-    main = sys.modules["__main__"]
-    InteractiveShell.clear_instance()
-    shell: Any = InteractiveShell.instance(colors="nocolor", config=Config(HistoryManager={"enabled": False}))
-    atexit.unregister(shell.atexit_operations)
-    try:
-        yield shell
-    finally:
-        observe_with(None)  # in case the extension was loaded
-        shell.atexit_operations()
-        InteractiveShell.clear_instance()
-        sys.displayhook, sys.excepthook = hooks
-        current_pool.reset(scope)
-        sys.modules["__main__"] = main
-
-
 @pytest.fixture
 def shell() -> Iterator[InteractiveShell]:
     with new_shell() as shell:
@@ -297,7 +227,4 @@ def shell() -> Iterator[InteractiveShell]:
 
 @pytest.fixture
 def notebook(shell: InteractiveShell, pools: PoolManager) -> Notebook:
-    magics = SkyMagics(shell, pools)
-    magics.footer = False  # its tests turn it on
-    shell.register_magics(magics)
-    return Notebook(shell, magics)
+    return add_magics(shell, pools)

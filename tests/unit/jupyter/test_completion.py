@@ -59,7 +59,7 @@ def words(text: str) -> set[str]:
         ("%sky nothing ", set(), {"train", "--pool"}),
     ],
 )
-def test_words_are_offered_by_position(text: str, some: set[str], none_of: set[str]) -> None:
+def test_completions_depend_on_the_position(text: str, some: set[str], none_of: set[str]) -> None:
     found = words(text)
     assert some <= found
     assert not none_of & found

@@ -145,7 +145,7 @@ def test_large_elements_are_dropped_sooner_but_never_the_last() -> None:
 
 
 @pytest.mark.parametrize(("value", "bytes_"), [(1, 0), ("abc", 3), ({"a": b"12", "b": [b"3"]}, 2), ((b"1", "23"), 3)])
-def test_weight_of_an_element(value: object, bytes_: int) -> None:
+def test_weight_of_an_element_is_its_number_of_bytes(value: object, bytes_: int) -> None:
     assert weight(value) == bytes_
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
         (Footer((0,), ("local",), 0.04), "node 0, local, 0.0 s"),
     ],
 )
-def test_footer_text(footer: Footer, text: str) -> None:
+def test_footer_summarizes_nodes_time_and_cost(footer: Footer, text: str) -> None:
     assert str(footer) == text
 
 

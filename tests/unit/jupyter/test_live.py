@@ -1,7 +1,5 @@
 """The status line of a background cell follows its runs."""
 
-import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 import pytest
 
 from skyward_jupyter.running.status_line import StatusLine
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit
 
@@ -43,28 +42,22 @@ class Line:
         self.line.start()
         self.line.show()
 
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < deadline, self.shown
-            time.sleep(0.01)
-
 
 def test_runs_that_end_together_are_counted_while_another_runs() -> None:
     line = Line(4)
     for future in line.handle.futures[:3]:
         future.set_result(None)
-    line.wait_until(lambda: "3 of 4 runs done" in line.shown[-1])
+    wait_for(lambda: "3 of 4 runs done" in line.shown[-1], "the status line")
     drawn = len(line.shown)
     assert drawn <= 3  # not once per run
     line.handle.futures[3].set_result(None)
-    line.wait_until(lambda: line.shown[-1].endswith("done. .result() binds its variables."))
+    wait_for(lambda: line.shown[-1].endswith("done. .result() binds its variables."), "the status line")
 
 
 def test_final_state_is_shown_again_from_the_cell_that_requests_the_result() -> None:
     line = Line(1)
     line.handle.futures[0].set_result(None)
-    line.wait_until(lambda: len(line.shown) == 2)
+    wait_for(lambda: len(line.shown) == 2, "the status line")
     for _ in range(2):
         line.line.confirm()
     assert line.shown[1:] == ["Cell 1 in the background on pool 'default': done. .result() binds its variables."] * 2

@@ -361,7 +361,7 @@ def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -
         ("%sky help me", "%sky help takes no arguments, but got 'me'."),
     ],
 )
-def test_usage_errors_of_the_line_magic(notebook: Notebook, line: str, message: str) -> None:
+def test_usage_error_of_the_line_magic_is_one_line(notebook: Notebook, line: str, message: str) -> None:
     shown = notebook(line).shown_error
     assert shown.partition(": ")[2].startswith(message)
     assert len(shown.splitlines()) in (1, 3), "a sentence, and possibly the line with the wrong words underlined"

@@ -225,7 +225,7 @@ def test_cell_options_are_parsed(line: str, field: str, value: object) -> None:
         ),
     ],
 )
-def test_usage_errors(line: str, message: str) -> None:
+def test_invalid_options_are_usage_errors(line: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_cell(line)
     assert str(caught.value) == message

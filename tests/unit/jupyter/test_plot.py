@@ -39,7 +39,7 @@ Point = namedtuple("Point", "x y")
         (None, {}),
     ],
 )
-def test_numbers_of_an_element(element: object, numbers: dict[str, float]) -> None:
+def test_numbers_of_an_element_are_its_curves(element: object, numbers: dict[str, float]) -> None:
     assert numbers_of(element)[0] == numbers
     assert Curves().add(element) is bool(numbers)
 
@@ -132,7 +132,7 @@ def test_excess_keys_are_counted_but_not_drawn() -> None:
     ("low", "high", "expected"),
     [(0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (0, 99, [0, 20, 40, 60, 80]), (-3, 3, [-2, 0, 2])],
 )
-def test_ticks(low: float, high: float, expected: list[float]) -> None:
+def test_ticks_are_round_numbers(low: float, high: float, expected: list[float]) -> None:
     assert ticks(low, high, 5) == pytest.approx(expected)
 
 

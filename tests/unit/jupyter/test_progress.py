@@ -1,6 +1,5 @@
 """The progress line: drawn after a delay and in place. A notebook keeps its last state, a terminal erases it."""
 
-import io
 import threading
 from contextlib import redirect_stderr
 from typing import Any
@@ -10,6 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from skyward_jupyter.display.progress import Progress, meter, opening
 from skyward_jupyter.options.settings import Settings
+from tests.terminal import Terminal
 from tests.unit.jupyter.conftest import FakeCompute
 from tests.waiting import wait_for
 
@@ -33,13 +33,6 @@ class Drawn:
 @pytest.fixture(autouse=True)
 def _on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SKYWARD_PROGRESS", raising=False)
-
-
-class Terminal(io.StringIO):
-    """A terminal that records everything."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
@@ -128,6 +121,6 @@ def test_pool_that_was_not_opened_says_so(
     assert kernel[-1][0].startswith("Pool 'p' was not opened; gave up after 0.")
 
 
-def test_meter_counts() -> None:
+def test_meter_shows_counts_within_one_line() -> None:
     assert "3/10" in meter(3, 10, 2.0)
     assert len(meter(9_999, 10_000, 3600.0)) <= 72

@@ -74,7 +74,7 @@ def test_notebook_display_is_updated_at_a_limited_rate(
     assert shown.updates == [False, *[True] * (len(shown.updates) - 1)]
 
 
-def test_by_node_option(notebook: Notebook) -> None:
+def test_by_node_shows_a_section_for_each_node(notebook: Notebook) -> None:
     ran = notebook("%%sky --nodes 2 --on all --by-node\nprint('hi')\nx = 1")
     assert ran.out == ""
     assert ran.displays == ["node 0 (head):\nhi"]

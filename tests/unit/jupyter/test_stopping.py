@@ -224,12 +224,12 @@ def test_second_interrupt_abandons_variables_in_transfer() -> None:
     )
 
 
-def test_message_for_work_that_had_not_started() -> None:
+def test_message_distinguishes_unstarted_and_finished_work() -> None:
     assert Stop(False, False).text() == "the work had not started on any node."
     assert stop_runs([], 0.0, contextlib.nullcontext()).text() == "the work had already finished."
 
 
-def test_status_text_while_stopping() -> None:
+def test_status_shows_the_grace_and_then_the_transfer() -> None:
     run: Any = Run()
     text = stopping_text([run], 5.0)
     assert text() == "Stopping the work; the variables of the cell are returned if it ends within 5 s"

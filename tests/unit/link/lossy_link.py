@@ -18,9 +18,9 @@ from skyward.worker.events.backlog import Backlog
 from skyward.worker.runtime import replies
 from skyward.worker.runtime.agent import Agent
 
-__all__ = ["NOBODYS", "FarEnd", "Link", "Near", "run"]
+__all__ = ["NO_CREDENTIALS", "FarEnd", "Link", "Near", "run"]
 
-NOBODYS = Credentials(b"", b"", b"")
+NO_CREDENTIALS = Credentials(b"", b"", b"")
 """Credentials for a link whose engine does not check them."""
 
 
@@ -140,7 +140,7 @@ class Near:
     def __init__(self, grace: float = 10_000.0) -> None:
         self.received: list[int] = []
         self.lost: list[str] = []
-        self.channel = Channel("node:1", NOBODYS, grace, self._receive, self.lost.append)
+        self.channel = Channel("node:1", NO_CREDENTIALS, grace, self._receive, self.lost.append)
 
     def _receive(self, event: Event) -> None:
         assert isinstance(event, Started)

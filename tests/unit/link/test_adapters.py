@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skyward.link.adapters import book
-from skyward.link.adapters.book import RESEND, SILENCE, AdapterBook, Effect, GroupRequirements
+from skyward.link.adapters import registry
+from skyward.link.adapters.registry import RESEND, SILENCE, AdapterRegistry, Effect, GroupRequirements
 from skyward.providers.protocol import Instance
 from skyward.values.needs import Needs
 from skyward.values.validation import FrozenMap
@@ -33,13 +33,16 @@ def started(request: str, group: str) -> Answer:
 
 
 def sent(effects: list[Effect]) -> list[object]:
-    return [effect.message for effect in effects if isinstance(effect, book.SendFrame)]
+    return [effect.message for effect in effects if isinstance(effect, registry.SendFrame)]
 
 
-def joined(name: str = "a", most: int = -1) -> AdapterBook:
-    found = AdapterBook("s")
+def joined(name: str = "a", most: int = -1) -> AdapterRegistry:
+    found = AdapterRegistry("s")
     found.connected(1, 0.0)
-    assert found.heard(1, beat(name, most), 0.0) == [book.AdapterJoined(name), book.SendFrame(1, HeartbeatEcho())]
+    assert found.handle(1, beat(name, most), 0.0) == [
+        registry.AdapterJoined(name),
+        registry.SendFrame(1, HeartbeatEcho()),
+    ]
     return found
 
 
@@ -47,18 +50,18 @@ def test_group_is_started_and_shut_down() -> None:
     found = joined()
     request, effects = found.start(GroupRequirements(), 1.0)
     assert request
-    assert effects == [book.SendFrame(1, StartWorkerGroup(request))]
+    assert effects == [registry.SendFrame(1, StartWorkerGroup(request))]
     machine = Instance("g", "running")
-    assert found.heard(1, started(request, "g"), 2.0) == [book.GroupStarted(request, machine)]
+    assert found.handle(1, started(request, "g"), 2.0) == [registry.GroupStarted(request, machine)]
     assert found.instance("g") == machine
     (end,) = sent(found.shutdown("g", 3.0))
     assert isinstance(end, ShutdownWorkerGroup)
     assert found.instance("g") is None
     assert found.shutdown("g", 3.0) == [], "it is being shut down"
     answer = Answer(end.request, "g", "shutdown", "success")
-    assert found.heard(1, answer, 4.0) == [book.GroupEnded("g")]
-    assert found.heard(1, answer, 4.0) == [], "the answer is a duplicate"
-    assert found.shutdown("g", 5.0) == [book.GroupEnded("g")]
+    assert found.handle(1, answer, 4.0) == [registry.GroupEnded("g")]
+    assert found.handle(1, answer, 4.0) == [], "the answer is a duplicate"
+    assert found.shutdown("g", 5.0) == [registry.GroupEnded("g")]
 
 
 def test_commands_are_sent_again_until_they_are_answered() -> None:
@@ -70,7 +73,7 @@ def test_commands_are_sent_again_until_they_are_answered() -> None:
     found.disconnected(1)
     assert found.tick(RESEND * 1.5) == [], "no adapter is connected"
     found.connected(2, 9.0)
-    assert sent(found.heard(2, beat(), 9.0)) == [*sent(effects), HeartbeatEcho()]
+    assert sent(found.handle(2, beat(), 9.0)) == [*sent(effects), HeartbeatEcho()]
 
 
 def test_starting_groups_count_against_the_limit() -> None:
@@ -81,21 +84,21 @@ def test_starting_groups_count_against_the_limit() -> None:
     assert found.start(GroupRequirements(), 0.0) == (None, [])
     assert found.why_none(GroupRequirements()) == "the adapters have no room (a has 2 at most)"
     refusal = Answer(second, "", "start", "too_much")
-    assert found.heard(1, refusal, 1.0) == [book.GroupRefused(second, "adapter a: too much")]
+    assert found.handle(1, refusal, 1.0) == [registry.GroupRefused(second, "adapter a: too much")]
     assert found.start(GroupRequirements(), 1.0)[0]
 
 
 def test_cheapest_adapter_that_fits_is_asked() -> None:
-    found = AdapterBook("s")
+    found = AdapterRegistry("s")
     kinds = [("dear", 3.0, {"gpu"}, 8.0), ("cheap", 1.0, {"gpu"}, 2.0), ("plain", 0.5, set[str](), 64.0)]
     for link, (name, price, able, cpus) in enumerate(kinds):
         found.connected(link, 0.0)
         resources = FrozenMap({"CPU": cpus})
-        found.heard(link, Heartbeat(name, -1, 1, frozenset(able), resources, price), 0.0)
+        found.handle(link, Heartbeat(name, -1, 1, frozenset(able), resources, price), 0.0)
     gpu = Needs(capabilities={"gpu"})
 
     def asked(wanted: GroupRequirements) -> list[int]:
-        return [effect.link for effect in found.start(wanted, 0.0)[1] if isinstance(effect, book.SendFrame)]
+        return [effect.link for effect in found.start(wanted, 0.0)[1] if isinstance(effect, registry.SendFrame)]
 
     assert asked(GroupRequirements()) == [2]
     assert asked(GroupRequirements(gpu)) == [1]
@@ -110,24 +113,24 @@ def test_silent_adapter_is_lost_and_returns_with_its_groups() -> None:
     found = joined()
     request, _ = found.start(GroupRequirements(), 0.0)
     assert request
-    found.heard(1, started(request, "g"), 0.0)
+    found.handle(1, started(request, "g"), 0.0)
     pending, _ = found.start(GroupRequirements(), 0.0)
     assert pending
     assert found.tick(SILENCE - 0.1) != []
     reason = "it was silent for 10 s"
     assert found.tick(SILENCE) == [
-        book.AdapterLost("a", reason),
-        book.GroupRefused(pending, f"adapter a is gone: {reason}"),
-        book.GroupLost("g", f"adapter a is gone: {reason}"),
-        book.Close(1, "no heartbeat arrived"),
+        registry.AdapterLost("a", reason),
+        registry.GroupRefused(pending, f"adapter a is gone: {reason}"),
+        registry.GroupLost("g", f"adapter a is gone: {reason}"),
+        registry.Close(1, "no heartbeat arrived"),
     ]
     assert found.instance("g") is None
     assert found.next_tick() is None
     found.connected(2, 20.0)
-    assert found.heard(2, beat("a", -1, "g"), 20.0) == [
-        book.AdapterJoined("a"),
-        book.SendFrame(2, HeartbeatEcho()),
-        book.GroupReturned("g"),
+    assert found.handle(2, beat("a", -1, "g"), 20.0) == [
+        registry.AdapterJoined("a"),
+        registry.SendFrame(2, HeartbeatEcho()),
+        registry.GroupReturned("g"),
     ]
     assert found.instance("g")
 
@@ -137,13 +140,13 @@ def test_unrequested_groups_are_shut_down() -> None:
     request, _ = found.start(GroupRequirements(), 0.0)
     assert request
     found.abandon(request)
-    (end,) = sent(found.heard(1, started(request, "g"), 1.0))
+    (end,) = sent(found.handle(1, started(request, "g"), 1.0))
     assert isinstance(end, ShutdownWorkerGroup)
     assert end.worker_group_id == "g"
-    echo, end = sent(found.heard(1, beat("a", -1, "g", "stray"), 2.0))
+    echo, end = sent(found.handle(1, beat("a", -1, "g", "stray"), 2.0))
     assert isinstance(end, ShutdownWorkerGroup)
     assert (echo, end.worker_group_id) == (HeartbeatEcho(), "stray")
-    assert sent(found.heard(1, beat("a", -1, "g", "stray"), 3.0)) == [HeartbeatEcho()], "both are being shut down"
+    assert sent(found.handle(1, beat("a", -1, "g", "stray"), 3.0)) == [HeartbeatEcho()], "both are being shut down"
 
 
 def test_group_with_a_pending_answer_is_not_shut_down() -> None:
@@ -152,16 +155,16 @@ def test_group_with_a_pending_answer_is_not_shut_down() -> None:
     assert request
     found.disconnected(1)
     found.connected(2, 1.0)
-    assert sent(found.heard(2, beat("a", -1, "g"), 1.0)) == [*sent(effects), HeartbeatEcho()]
-    assert found.heard(2, started(request, "g"), 1.0) == [book.GroupStarted(request, Instance("g", "running"))]
+    assert sent(found.handle(2, beat("a", -1, "g"), 1.0)) == [*sent(effects), HeartbeatEcho()]
+    assert found.handle(2, started(request, "g"), 1.0) == [registry.GroupStarted(request, Instance("g", "running"))]
 
 
 def test_group_missing_from_a_heartbeat_is_lost() -> None:
     found = joined()
     request, _ = found.start(GroupRequirements(), 0.0)
     assert request
-    found.heard(1, started(request, "g"), 1.0)
-    assert book.GroupLost("g", "adapter a no longer has it") in found.heard(1, beat(), 2.0)
+    found.handle(1, started(request, "g"), 1.0)
+    assert registry.GroupLost("g", "adapter a no longer has it") in found.handle(1, beat(), 2.0)
     assert found.instance("g") is None
 
 
@@ -169,29 +172,29 @@ def test_failed_shutdown_is_requested_again() -> None:
     found = joined()
     request, _ = found.start(GroupRequirements(), 0.0)
     assert request
-    found.heard(1, started(request, "g"), 0.0)
+    found.handle(1, started(request, "g"), 0.0)
     (end,) = sent(found.shutdown("g", 0.0))
     assert isinstance(end, ShutdownWorkerGroup)
-    assert found.heard(1, Answer(end.request, "g", "shutdown", "unknown_action", reason="the API failed"), 1.0) == []
+    assert found.handle(1, Answer(end.request, "g", "shutdown", "unknown_action", reason="the API failed"), 1.0) == []
     assert sent(found.tick(1.0 + RESEND)) == [end]
 
 
 def test_adapter_that_violates_the_protocol_is_disconnected() -> None:
     found = joined()
-    assert found.heard(1, beat("b"), 1.0) == [book.Close(1, "the adapter changed its id on an open connection")]
-    assert found.heard(1, beat("a"), 1.0) == [], "the connection is closed"
+    assert found.handle(1, beat("b"), 1.0) == [registry.Close(1, "the adapter changed its id on an open connection")]
+    assert found.handle(1, beat("a"), 1.0) == [], "the connection is closed"
     found.connected(2, 1.0)
-    assert found.heard(2, Challenge("n"), 1.0) == [book.Close(2, "unexpected Challenge from an adapter")]
+    assert found.handle(2, Challenge("n"), 1.0) == [registry.Close(2, "unexpected Challenge from an adapter")]
     found.connected(3, 1.0)
-    assert book.Close(3, "no heartbeat identified the adapter") in found.tick(1.0 + SILENCE)
+    assert registry.Close(3, "no heartbeat identified the adapter") in found.tick(1.0 + SILENCE)
     found = joined()
     first, second = found.start(GroupRequirements(), 0.0)[0], found.start(GroupRequirements(), 0.0)[0]
     assert first
     assert second
-    found.heard(1, started(first, "g"), 0.0)
-    refused, closed = found.heard(1, started(second, "g"), 0.0)
-    assert refused == book.GroupRefused(second, "adapter a answered without a new worker group")
-    assert isinstance(closed, book.Close)
+    found.handle(1, started(first, "g"), 0.0)
+    refused, closed = found.handle(1, started(second, "g"), 0.0)
+    assert refused == registry.GroupRefused(second, "adapter a answered without a new worker group")
+    assert isinstance(closed, registry.Close)
 
 
 class World:
@@ -199,7 +202,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.book = AdapterBook("s")
+        self.registry = AdapterRegistry("s")
         self.now = 0.0
         self.groups: dict[str, dict[str, str]] = {"a": {}, "b": {}}
         self.answers: dict[str, Answer] = {}
@@ -214,20 +217,20 @@ class World:
     def do(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case book.SendFrame(link, message):
+                case registry.SendFrame(link, message):
                     assert link in self.links, "the connection is open"
                     self.down[link].append(message)
-                case book.Close(link, _):
+                case registry.Close(link, _):
                     self.links.pop(link, None)
-                case book.GroupStarted(request, instance):
+                case registry.GroupStarted(request, instance):
                     self.settled.append(request)
                     self.handed[instance.id] = True
-                case book.GroupRefused(request, _):
+                case registry.GroupRefused(request, _):
                     self.settled.append(request)
-                case book.GroupLost(group, _):
+                case registry.GroupLost(group, _):
                     assert self.handed[group]
                     self.handed[group] = False
-                case book.GroupReturned(group):
+                case registry.GroupReturned(group):
                     assert not self.handed[group]
                     self.handed[group] = True
                 case _:
@@ -237,7 +240,7 @@ class World:
         self.made += 1
         self.links[self.made] = name
         self.up[self.made], self.down[self.made] = [], []
-        self.do(self.book.connected(self.made, self.now))
+        self.do(self.registry.connected(self.made, self.now))
         self.beat(self.made)
 
     def beat(self, link: int) -> None:
@@ -245,7 +248,7 @@ class World:
 
     def cut(self, link: int) -> None:
         del self.links[link]
-        self.do(self.book.disconnected(link))
+        self.do(self.registry.disconnected(link))
 
     def deliver(self, link: int) -> None:
         """Deliver one message in each direction."""
@@ -254,7 +257,7 @@ class World:
             if answer is not None:
                 self.up[link].append(answer)
         if self.up[link]:
-            self.do(self.book.heard(link, self.up[link].pop(0), self.now))  # type: ignore[arg-type]  # only messages are put existing
+            self.do(self.registry.handle(link, self.up[link].pop(0), self.now))  # type: ignore[arg-type]  # only messages are put existing
 
     def obey(self, name: str, command: object) -> Answer | None:
         groups = self.groups[name]
@@ -275,18 +278,18 @@ class World:
         link = choose.choice(sorted(self.links)) if self.links else None
         match choose.randrange(12):
             case 0 | 1:
-                request, effects = self.book.start(GroupRequirements(), self.now)
+                request, effects = self.registry.start(GroupRequirements(), self.now)
                 if request is not None:
                     self.asked.add(request)
                     self.do(effects)
             case 2 if self.handed:
                 group = choose.choice(sorted(self.handed))
                 del self.handed[group]
-                self.do(self.book.shutdown(group, self.now))
+                self.do(self.registry.shutdown(group, self.now))
             case 3 if self.asked:
                 request = choose.choice(sorted(self.asked))
                 if request not in self.settled:
-                    self.book.abandon(request)
+                    self.registry.abandon(request)
                     self.settled.append(request)
             case 4:
                 self.connect(choose.choice("ab"))
@@ -294,7 +297,7 @@ class World:
                 self.cut(link)
             case 6:
                 self.now += choose.choice((0.1, RESEND, SILENCE))
-                self.do(self.book.tick(self.now))
+                self.do(self.registry.tick(self.now))
             case 7 if link:
                 self.beat(link)
             case 8 if link and choose.random() < 0.3:  # the adapter stops with a goodbye
@@ -317,7 +320,7 @@ class World:
             for link in tuple(self.links):
                 self.beat(link)
                 self.deliver(link)
-            self.do(self.book.tick(self.now))
+            self.do(self.registry.tick(self.now))
 
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 120))
@@ -331,4 +334,4 @@ def test_adapters_converge_to_the_wanted_groups(seed: int, steps: int) -> None:
     assert len(world.settled) == len(set(world.settled)), "no request has two results"
     existing = {group for groups in world.groups.values() for group in groups.values()}
     assert existing == {group for group, here in world.handed.items() if here}
-    assert existing == {group for group in world.handed if world.book.instance(group)}
+    assert existing == {group for group in world.handed if world.registry.instance(group)}

@@ -10,7 +10,7 @@ import pytest
 from skyward.link.bulk import BulkLane, NodeFullError
 from skyward.wire.protocol.messages import Blob
 from skyward.wire.transport.bulk import FULL, GET, OK, PUT, SIZE, Request, read_exactly
-from tests.proving import accept
+from tests.mutual_proof import accept
 
 pytestmark = pytest.mark.unit
 

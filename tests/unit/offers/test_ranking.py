@@ -137,7 +137,7 @@ def test_prices_are_compared_per_hour() -> None:
     hour = offer("hour", on_demand=3.3)
     assert [name for name, _ in ranked(Spec(), second, minute, hour)] == ["minute", "hour", "second"]
     assert [name for name, _ in ranked(Spec(max_hourly_cost=3.4), second, minute, hour)] == ["minute", "hour"]
-    places = [each.place for each in found(Spec(provider=Cloud("cloud", (second, minute, hour)))).offered]
+    places = [each.source for each in found(Spec(provider=Cloud("cloud", (second, minute, hour)))).offered]
     assert [place.hourly_price for place in places] == pytest.approx([3.0, 3.3, 3.6])
 
 
@@ -180,7 +180,7 @@ def test_allocation_decides_the_order_of_markets(allocation: Any, order: list[tu
 
 def test_spot_offers_never_crowd_out_the_on_demand_fallback() -> None:
     catalogue = tuple(offer(f"m{number:02}", spot=1.0 + number, on_demand=100.0 + number) for number in range(30))
-    markets = [each.place.market for each in found(Spec(provider=Cloud("cloud", catalogue))).offered]
+    markets = [each.source.market for each in found(Spec(provider=Cloud("cloud", catalogue))).offered]
     assert markets == ["spot"] * 8 + ["on-demand"] * 8
 
 
@@ -192,9 +192,9 @@ def test_chosen_market_is_requested_from_the_provider() -> None:
 def test_first_takes_the_first_spec_with_an_offer_and_queries_no_further() -> None:
     none, dear, cheap = Cloud("none"), Cloud("dear", (offer(on_demand=9.0),)), Cloud("cheap", (offer(on_demand=1.0),))
     specs = [Spec(provider=each) for each in (none, dear, cheap)]
-    assert [each.place.provider for each in found(*specs, selection="first").offered] == ["dear"]
+    assert [each.source.provider for each in found(*specs, selection="first").offered] == ["dear"]
     assert cheap.asked == []
-    assert [each.place.provider for each in found(*specs).offered] == ["cheap", "dear"]
+    assert [each.source.provider for each in found(*specs).offered] == ["cheap", "dear"]
 
 
 def test_ties_are_broken_by_name() -> None:
@@ -210,15 +210,15 @@ def test_failing_provider_is_left_out_and_named() -> None:
     bad = Spec(provider=Cloud("bad", (offer(on_demand=0.1),), OSError("401 Unauthorized\nsecret body")))
     for specs in ((bad, good), (good, bad)):
         result = found(*specs)
-        assert [each.place.provider for each in result.offered] == ["good"]
+        assert [each.source.provider for each in result.offered] == ["good"]
         assert result.notes == ("Provider 'bad' is left out, because it did not list its offers: 401 Unauthorized.",)
-    assert [each.place.provider for each in found(bad, good, selection="first").offered] == ["good"]
+    assert [each.source.provider for each in found(bad, good, selection="first").offered] == ["good"]
 
 
 def test_provider_without_an_answer_is_left_out() -> None:
     slow = Spec(provider=Cloud("slow", (offer(on_demand=0.1),), hangs=True))
     result = found(slow, Spec(provider=Cloud("good", (offer(),))), within=0.05)
-    assert [each.place.provider for each in result.offered] == ["good"]
+    assert [each.source.provider for each in result.offered] == ["good"]
     assert result.notes == (
         "Provider 'slow' is left out, because it did not list its offers: it did not list its offers within 0.05 s.",
     )

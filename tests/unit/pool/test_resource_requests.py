@@ -53,7 +53,9 @@ GPU, CPU = Needs({"GPU": 1}), Needs({"CPU": 4})
         ((), {"bundles": []}, []),
     ],
 )
-def test_bundles(pool: Pool, args: tuple[Any, ...], keywords: dict[str, Any], floor: list[Demand]) -> None:
+def test_request_sets_the_floor_of_bundles(
+    pool: Pool, args: tuple[Any, ...], keywords: dict[str, Any], floor: list[Demand]
+) -> None:
     request(*args, **keywords)
     assert pool.floors == [floor]
 
@@ -68,12 +70,12 @@ def test_equal_bundles_are_one_demand_and_none_is_lost(wanted: list[tuple[dict[s
 
 
 @pytest.mark.parametrize("scope", [None, sky, skyward], ids=["none", "singleton", "module"])
-def test_the_pool_in_scope(pool: Pool, scope: Any) -> None:
+def test_request_goes_to_the_pool_in_scope(pool: Pool, scope: Any) -> None:
     request({"GPU": 1}, pool=scope)
     assert len(pool.floors) == 1
 
 
-def test_a_named_pool(pool: Pool) -> None:
+def test_request_goes_to_the_named_pool(pool: Pool) -> None:
     other = Pool()
     request({"GPU": 1}, pool=other)
     assert (len(pool.floors), len(other.floors)) == (0, 1)
@@ -101,28 +103,30 @@ def test_a_named_pool(pool: Pool) -> None:
         ((), {"bundles": 3}, "bundles must be a list, as in `bundles=[{'GPU': 1}]`, but got 3."),
     ],
 )
-def test_refused(pool: Pool, args: tuple[Any, ...], keywords: dict[str, Any], expected: str) -> None:
+def test_invalid_bundles_are_refused(
+    pool: Pool, args: tuple[Any, ...], keywords: dict[str, Any], expected: str
+) -> None:
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         request(*args, **keywords)
     assert pool.floors == []
 
 
 @pytest.mark.parametrize(("value", "shown"), [(3, "3 (int)"), (Pool, "the class `Pool`"), ("p", "'p' (str)")])
-def test_not_a_pool(value: Any, shown: str) -> None:
+def test_value_that_is_not_a_pool_is_refused(value: Any, shown: str) -> None:
     with pytest.raises(
         OperatorError, match=f"^{re.escape(f'pool must be a pool, but got {shown}: write `pool=pool`.')}$"
     ):
         request({"GPU": 1}, pool=value)
 
 
-def test_no_pool_in_scope() -> None:
+def test_request_without_a_pool_in_scope_is_refused() -> None:
     with pytest.raises(
         NoPoolError, match=r"^No pool is in scope: open one with `with sky\.Compute\(\.\.\.\) as pool:`"
     ):
         request({"GPU": 1})
 
 
-def test_on_a_node(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_on_a_node_is_refused(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYWARD_NODE", "3")
     with pytest.raises(OnNodeError, match=r"inside node 3: a node has no pool; call it on the client\.$"):
         request({"GPU": 1})

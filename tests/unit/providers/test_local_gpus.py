@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 
 import skyward as sky
-from skyward.control.act.nodes.offers import Offered
+from skyward.control.act.nodes.offers import SourceOffer
 from skyward.control.decide.machines.sources import MachineSource
 from skyward_providers.local_gpus import GPUs, find_gpus, parse, visible
 
@@ -27,13 +27,13 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return listed
 
 
-def offered(spec: sky.Spec) -> Offered:
+def offered(spec: sky.Spec) -> SourceOffer:
     config = sky.Local()
     provider = config.create_provider()
 
-    async def first() -> Offered:
+    async def first() -> SourceOffer:
         (offer,) = [each async for each in provider.offers()]
-        return Offered(MachineSource("local"), provider, spec, offer, config)
+        return SourceOffer(MachineSource("local"), provider, spec, offer, config)
 
     return asyncio.run(first())
 

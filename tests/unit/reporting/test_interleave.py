@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from skyward.reporting.interleave import LabelledLines, Piece, StreamName, last_version
 from skyward.reporting.task_output import ConsoleSink
+from tests.terminal import Terminal
 
 pytestmark = pytest.mark.unit
 
@@ -167,10 +168,6 @@ def test_open_line_is_written_when_its_task_ends(capsys: pytest.CaptureFixture[s
 
 
 def test_terminal_shows_a_bar_while_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     out: Any = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
     sink = ConsoleSink(label=True)

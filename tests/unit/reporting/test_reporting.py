@@ -21,6 +21,8 @@ from skyward.reporting import log
 from skyward.reporting.console import Console, style_of
 from skyward.reporting.event_text import LOGGED, SHOWN, line_of
 from skyward.reporting.screen import Screen
+from tests.terminal import Terminal
+from tests.waiting import wait_for_async
 
 pytestmark = pytest.mark.unit
 
@@ -40,13 +42,6 @@ VALUES: dict[str, Any] = {
     "kind": "local vm",
     "pool": "p",
 }
-
-
-class Terminal(io.StringIO):
-    """Stream that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def made(kind: type[ev.BaseEvent]) -> ev.BaseEvent:
@@ -147,9 +142,7 @@ def test_status_line_is_shown_while_a_caller_waits_and_erased_before_other_outpu
     console.attach(bus)
 
     async def wait_until(what: str) -> None:
-        async with asyncio.timeout(10):
-            while what not in terminal.getvalue():  # noqa: ASYNC110  # there is no event for writes to the terminal
-                await asyncio.sleep(0.001)
+        await wait_for_async(lambda: what in terminal.getvalue(), f"the terminal to show {what!r}")
 
     async def run() -> None:
         bus.emit(ev.PoolRequesting)

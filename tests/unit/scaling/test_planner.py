@@ -66,7 +66,7 @@ def requests(draw: st.DrawFn) -> PlanRequest:
 
 
 @given(requests())
-def test_limits(request: PlanRequest) -> None:
+def test_plan_keeps_every_limit(request: PlanRequest) -> None:
     made = plan(request)
     going = dict(made.terminate)
     staying = [node for node in request.existing if node.id not in going]
@@ -189,11 +189,11 @@ def mixed(tasks: int, nodes: int) -> PlanRequest:
     ],
     ids=["equal", "mixed", "large"],
 )
-def test_speed(request_: PlanRequest, limit: float) -> None:
+def test_plan_is_made_within_its_time(request_: PlanRequest, limit: float) -> None:
     assert min(_seconds(request_) for _ in range(5)) < limit
 
 
-def test_speed_with_all_nodes_different() -> None:
+def test_plan_for_nodes_that_all_differ_is_made_within_its_time() -> None:
     base = mixed(10_000, 1000)
     existing = [
         replace(node, free={kind: had * (number % 997) / 997 for kind, had in base.types[node.type].resources.items()})

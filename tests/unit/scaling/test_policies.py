@@ -122,7 +122,7 @@ def test_every_policy_is_idempotent(name: str, seen: Snapshot) -> None:
     assert {**first.desired, **again.desired} == first.desired
 
 
-def test_names() -> None:
+def test_every_policy_is_found_by_name() -> None:
     assert POLICIES == ("pressure", "no", "vanilla", "capability", "fixed_elastic", "binpack")
     assert [find_policy(name).name for name in POLICIES] == list(POLICIES)
     assert find_policy("binpack") is not find_policy("binpack")
@@ -162,14 +162,14 @@ def test_policy_object_without_a_member_is_refused() -> None:
 
 
 @pytest.mark.parametrize("policy", [Vanilla, Capability, FixedElastic])
-def test_ratios(policy: type[Vanilla | Capability | FixedElastic]) -> None:
+def test_invalid_thresholds_are_refused(policy: type[Vanilla | Capability | FixedElastic]) -> None:
     with pytest.raises(SpecError, match=r"^down must be a number of at least 0, but got -1\.$"):
         policy(up=1, down=-1)
     with pytest.raises(SpecError, match=r"^down must be at most up, but a group would stop below 3 and start above 2"):
         policy(up=2, down=3)
 
 
-def test_no_changes_nothing() -> None:
+def test_policy_no_changes_nothing() -> None:
     seen = pool(CPU, nodes=(node(0, CPU, 2), node(1, CPU)))
     assert No().decide(replace(seen, demands=(Demand(99),))).desired == {"cpu": 2}
 
@@ -216,7 +216,7 @@ def test_capability_ignores_amounts_that_no_group_can_hold() -> None:
     assert Capability().decide(seen).infeasible == (Needs({"GPU": 2}),)
 
 
-def test_fixed_elastic() -> None:
+def test_fixed_elastic_grows_for_demand_and_shrinks_idle_groups() -> None:
     policy = FixedElastic()
     seen = replace(pool(BASE, CPU), demands=(Demand(5),))
     assert policy.decide(seen).desired == {"base": 1, "cpu": 1}
@@ -284,5 +284,7 @@ def test_binpack_cancels_a_boot_that_was_unneeded_for_the_idle_timeout() -> None
         ((Demand(1, Needs({"TPU": 1})),), {"cpu": 1}, {}),
     ],
 )
-def test_floor(floor: tuple[Demand, ...], counts: dict[str, int], expected: dict[str, int]) -> None:
+def test_floor_adds_nodes_for_requested_capacity(
+    floor: tuple[Demand, ...], counts: dict[str, int], expected: dict[str, int]
+) -> None:
     assert floor_nodes((CPU, GPU), floor, counts) == expected

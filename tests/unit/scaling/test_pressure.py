@@ -42,7 +42,7 @@ def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
         ({"desired": 0, "nodes": 0}, Outcome(1, "0 is under min -> 1")),
     ],
 )
-def test_the_rules(report: dict[str, int], outcome: Outcome) -> None:
+def test_pressure_follows_the_rules_of_the_table(report: dict[str, int], outcome: Outcome) -> None:
     whole = {"queued": 0, "inflight": 0, "nodes": 2, "desired": 2, "min": 1, "max": 8, "slots": 2, "idle_for": 0}
     assert desired_nodes(**{**whole, **report}, idle_timeout=60) == outcome
 
@@ -78,7 +78,7 @@ def test_repeated_report_is_idempotent(report: dict[str, int]) -> None:
 
 
 @given(reports())
-def test_bounds_and_reasons(report: dict[str, int]) -> None:
+def test_outcome_keeps_its_bounds_and_every_change_has_a_reason(report: dict[str, int]) -> None:
     outcome = desired_nodes(**report)
     assert report["min"] <= outcome.desired <= report["max"]
     assert bool(outcome.reason) == (outcome.desired != report["desired"])
@@ -87,7 +87,7 @@ def test_bounds_and_reasons(report: dict[str, int]) -> None:
         assert outcome.desired >= report["desired"]
 
 
-def test_one_group() -> None:
+def test_pool_of_one_group_scales_with_its_queue() -> None:
     seen = snapshot(ONE, queued=12, counts={"nodes": Counts(active=2, busy=4, desired=2)})
     decision = Pressure().decide(seen)
     assert decision.desired == {"nodes": 8}
@@ -108,14 +108,14 @@ def test_gangs_count_as_waiting_tasks() -> None:
     assert decision.desired == {"cpu": 0, "gpu": 2}
 
 
-def test_infeasible_tasks() -> None:
+def test_infeasible_tasks_start_no_nodes() -> None:
     never = Needs({"TPU": 1})
     decision = Pressure().decide(snapshot(CPU, replace(GPU, max=0), demands=(Demand(1, never), Demand(1, ON_GPU))))
     assert decision.infeasible == (never, ON_GPU)
     assert decision.desired == {"cpu": 0, "gpu": 0}
 
 
-def test_limit_of_all_nodes() -> None:
+def test_limit_of_all_nodes_caps_the_groups() -> None:
     demands = (Demand(9), Demand(3, ON_GPU))
     decision = Pressure().decide(snapshot(CPU, GPU, demands=demands, max_nodes=6))
     assert decision.desired == {"cpu": 5, "gpu": 1}
@@ -145,7 +145,7 @@ def test_shrink_without_idle_timeout_is_not_settled() -> None:
     assert not decision.settled
 
 
-def test_a_decision_takes_microseconds() -> None:
+def test_decision_takes_microseconds() -> None:
     seen = snapshot(ONE, queued=12, counts={"nodes": Counts(active=2, busy=4, desired=2)})
     policy = Pressure()
 

@@ -7,7 +7,7 @@ import pytest
 from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.tasks.broadcast import chosen_ranks
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.control.decide.tasks.messages import Broadcast, Member, NodeJoined, NodeRemoved, Settle
+from skyward.control.decide.tasks.messages import Broadcast, Member, RankJoined, RankRemoved, Settle
 from skyward.errors import UsageError
 from skyward.specs.placement import Several, target_of
 from skyward.values.needs import NOTHING, Needs
@@ -28,7 +28,7 @@ GROUPS = ("cpu", "gpu")
         ("gpu", Several(group="gpu")),
     ],
 )
-def test_valid_placements(on: Any, target: object) -> None:
+def test_valid_placements_are_parsed(on: Any, target: object) -> None:
     assert target_of(on, "p", GROUPS) == target
 
 
@@ -50,16 +50,16 @@ class World:
     """A pool with a CPU node of rank 0 and GPU nodes of ranks 1 and 2, of which `up` have joined."""
 
     def __init__(self, *up: int) -> None:
-        self.book = MachineTable()
+        self.table = MachineTable()
         self.tasks = TaskManager()
         for rank, group in enumerate(("cpu", "gpu", "gpu")):
-            self.book.add(group, rank, 0.0, 0.0)
+            self.table.add(group, rank, 0.0, 0.0)
             if rank in up:
                 resources = {"GPU": 1.0} if group == "gpu" else {}
-                self.tasks.handle(NodeJoined(rank, 1, group, resources), 0.0)
+                self.tasks.handle(RankJoined(rank, 1, group, resources), 0.0)
 
     def choose(self, where: Several, needs: Needs = NOTHING) -> tuple[int, ...] | None:
-        return chosen_ranks("p", where, needs, self.book, self.tasks)
+        return chosen_ranks("p", where, needs, self.table, self.tasks)
 
     def send(self, ranks: tuple[int, ...] | None) -> list[int]:
         effects = self.tasks.handle(Broadcast(self.tasks.number(), ranks=ranks), 0.0)
@@ -93,14 +93,14 @@ def test_infeasible_node_is_refused_by_rank_and_skipped_in_a_group() -> None:
 def test_nodes_that_join_later_do_not_take_part() -> None:
     world = World(0, 1)
     assert world.send((1,)) == [1]
-    effects = world.tasks.handle(NodeJoined(2, 1, "gpu"), 0.0)
+    effects = world.tasks.handle(RankJoined(2, 1, "gpu"), 0.0)
     assert not [effect for effect in effects if isinstance(effect, Member)]
 
 
 def test_booting_node_is_awaited_and_may_fail() -> None:
     world = World(0)
     assert world.send((0, 2)) == [0, 2]
-    effects = world.tasks.handle(NodeRemoved(2, "it was given up"), 0.0)
+    effects = world.tasks.handle(RankRemoved(2, "it was given up"), 0.0)
     assert [(effect.outcome, effect.reason) for effect in effects if isinstance(effect, Settle)] == [
         ("lost", "it was given up")
     ]

@@ -29,7 +29,7 @@ def test_no_arguments_mean_one_default_spec() -> None:
     assert resolve((), None, {}) == ((Spec(),), Options())
 
 
-def test_flat_fields_of_both() -> None:
+def test_keywords_are_divided_into_spec_and_options() -> None:
     specs, options = resolve((), None, {"nodes": (2, 16), "autoscale_cooldown": 5.0, "worker": Worker(2)})
     assert specs == (Spec(nodes=Nodes(2, 16)),)
     assert options == Options(autoscale_cooldown=5.0, worker=Worker(2))
@@ -82,17 +82,19 @@ def test_option_given_twice_is_refused_even_with_equal_values() -> None:
         ),
     ],
 )
-def test_refused(specs: Any, options: Any, given: dict[str, Any], name: str | None, expected: str) -> None:
+def test_conflicting_arguments_are_refused(
+    specs: Any, options: Any, given: dict[str, Any], name: str | None, expected: str
+) -> None:
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         resolve(specs, options, given, name)
 
 
-def test_options_by_position() -> None:
+def test_options_by_position_are_refused() -> None:
     with pytest.raises(SpecError, match=r"write `options=\.\.\.`"):
         resolve((Options(),), None, {})
 
 
-def test_unknown_argument_without_a_close_one() -> None:
+def test_unknown_argument_without_a_close_match_lists_all_arguments() -> None:
     with pytest.raises(SpecError, match=r"^Compute has no argument 'zzzz'; it has accelerator, allocation, "):
         resolve((), None, {"zzzz": 1})
 
@@ -151,7 +153,7 @@ def test_group_with_only_capabilities() -> None:
         ),
     ],
 )
-def test_groups_refused(groups: Any, expected: str) -> None:
+def test_invalid_groups_are_refused(groups: Any, expected: str) -> None:
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         with_groups(groups)
 

@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: str) -> None:
+def test_invalid_retries_are_refused(case: str) -> None:
     given, expected = REFUSED[case]
     with pytest.raises(sky.SpecError, match=f"^{re.escape(expected)}$"):
         sky.function(**given)
@@ -86,6 +86,6 @@ def test_refused(case: str) -> None:
         ((OSError, ValueError), ValueError(), True),
     ],
 )
-def test_covered_exceptions(on: Any, error: Exception, covered: bool) -> None:
+def test_retries_cover_the_given_exceptions_and_their_subclasses(on: Any, error: Exception, covered: bool) -> None:
     assert Retries.of(1, on).covers(error) is covered
     assert not NO_RETRIES.covers(error)

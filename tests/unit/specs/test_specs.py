@@ -40,7 +40,9 @@ def says(text: str) -> str:
         (Nodes(3, 3), 3, 3, 3, False),
     ],
 )
-def test_nodes(value: Any, least: int, threshold: int, ceiling: int, elastic: bool) -> None:
+def test_nodes_are_read_from_numbers_and_ranges(
+    value: Any, least: int, threshold: int, ceiling: int, elastic: bool
+) -> None:
     nodes = Nodes.of(value)
     assert (nodes.min, nodes.threshold, nodes.ceiling, nodes.elastic) == (least, threshold, ceiling, elastic)
 
@@ -55,7 +57,7 @@ def test_nodes(value: Any, least: int, threshold: int, ceiling: int, elastic: bo
         (" 4 ", Nodes(4)),
     ],
 )
-def test_nodes_parse(text: str, nodes: Nodes) -> None:
+def test_nodes_are_parsed_from_text(text: str, nodes: Nodes) -> None:
     assert Nodes.parse(text) == nodes
 
 
@@ -254,20 +256,20 @@ VALUES: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", NODES)
-def test_nodes_refused(case: str) -> None:
+def test_invalid_nodes_are_refused(case: str) -> None:
     act, expected = NODES[case]
     with pytest.raises(SpecError, match=says(expected)):
         act()
 
 
 @pytest.mark.parametrize("case", VALUES)
-def test_refused(case: str) -> None:
+def test_invalid_fields_are_refused(case: str) -> None:
     make, given_fields, expected = VALUES[case]
     with pytest.raises(SpecError, match=says(expected)):
         make(**given_fields)
 
 
-def test_values_by_position() -> None:
+def test_values_by_position_are_refused() -> None:
     make: Any = Spec  # what mypy says of it depends on whether Spec comes from its cache
     with pytest.raises(SpecError, match=r"^Spec got too many values by position; name its fields: provider, "):
         make(3)
@@ -283,7 +285,7 @@ def test_mounts_over_folders_of_the_node_are_refused(mount: str) -> None:
 
 
 @pytest.mark.parametrize(("mount", "path"), [("/data", "/data"), ("/data/", "/data"), ("/opt/data", "/opt/data")])
-def test_mount(mount: str, path: str) -> None:
+def test_mount_of_a_volume_is_normalized(mount: str, path: str) -> None:
     assert Volume("bucket", mount).mount == path
 
 
@@ -355,7 +357,7 @@ def test_image_lists_become_tuples() -> None:
     assert (image.pip, image.apt, image.includes, image.metrics) == (("a",), ("b",), ("c",), (1,))
 
 
-def test_image_hashes() -> None:
+def test_image_hashes_depend_on_their_fields_only() -> None:
     image = Image(pip=["a"], env={"A": "1", "B": "2"})
     assert re.fullmatch("[0-9a-f]{12}", image.env_hash())
     assert image.env_hash() == Image(pip=("a",), env={"B": "2", "A": "1"}).env_hash()

@@ -33,7 +33,7 @@ def off_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     set_instance_info(None)
 
 
-def test_properties() -> None:
+def test_properties_follow_from_the_fields() -> None:
     assert (INFO.global_worker_index, INFO.total_workers, INFO.is_head, INFO.head_port) == (6, 12, False, 29500)
     assert INFO.hostname == socket.gethostname()
     assert is_head(InstanceInfo(node=0, total_nodes=2))

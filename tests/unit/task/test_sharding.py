@@ -96,7 +96,7 @@ class Squares:
     ],
 )
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_kinds_of_sequences(data: Any, part: Any, shuffle: bool) -> None:
+def test_shard_of_a_sequence_has_its_type(data: Any, part: Any, shuffle: bool) -> None:
     found = shard(data, node=1, total_nodes=2, shuffle=shuffle)
     assert type(found) is type(part)
     assert len(found) == len(part)
@@ -106,7 +106,7 @@ def test_kinds_of_sequences(data: Any, part: Any, shuffle: bool) -> None:
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_arrays(shuffle: bool, drop_last: bool) -> None:
+def test_shard_of_an_array_has_its_rows(shuffle: bool, drop_last: bool) -> None:
     numpy = pytest.importorskip("numpy")
     data = numpy.arange(14).reshape(7, 2)
     options = {"shuffle": shuffle, "drop_last": drop_last, "count": 3}
@@ -118,7 +118,7 @@ def test_arrays(shuffle: bool, drop_last: bool) -> None:
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_tensors(shuffle: bool) -> None:
+def test_shard_of_a_tensor_has_its_rows(shuffle: bool) -> None:
     torch = pytest.importorskip("torch")
     for part, rows in zip(
         parts(torch.arange(7), count=3, shuffle=shuffle),
@@ -130,7 +130,7 @@ def test_tensors(shuffle: bool) -> None:
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_frames(shuffle: bool) -> None:
+def test_shard_of_a_data_frame_keeps_its_index(shuffle: bool) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": range(7)}, index=[f"row {n}" for n in range(7)])
     for part, column, rows in zip(
@@ -146,7 +146,7 @@ def test_frames(shuffle: bool) -> None:
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_sparse_matrices(shuffle: bool) -> None:
+def test_shard_of_a_sparse_matrix_has_its_rows(shuffle: bool) -> None:
     sparse = pytest.importorskip("scipy.sparse")
     matrix = sparse.csr_matrix([[row] for row in range(7)])
     found = parts(matrix, count=3, shuffle=shuffle)

@@ -19,7 +19,7 @@ from skyward.views.status import (
     PoolStatus,
     node_label,
 )
-from tests.unit.panel.conftest import node, snapshot, task
+from tests.unit.kernel.conftest import node, snapshot, task
 
 pytestmark = pytest.mark.unit
 

@@ -1,6 +1,5 @@
 """Static views of a pool: as text, as HTML, and in a terminal."""
 
-import io
 import re
 import threading
 from collections.abc import Callable
@@ -14,7 +13,8 @@ from skyward.control.observe.snapshot import PoolReport
 from skyward.events.metrics import GPUMetrics, NodeMetrics
 from skyward.views import static
 from skyward.views.terminal import watch_here
-from tests.unit.panel.conftest import decision, node, snapshot
+from tests.terminal import Terminal
+from tests.unit.kernel.conftest import decision, node, snapshot
 
 pytestmark = pytest.mark.unit
 
@@ -95,13 +95,6 @@ class Watched:
         return report(queued=5 - self.reports, name="wa\x1btched", state="closed" if self.reports == 3 else "ready")
 
 
-class Terminal(io.StringIO):
-    """A terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 def frames(out: Terminal) -> list[str]:
     """Return the texts that a terminal showed one after the other, without control sequences that move or erase."""
     return [frame for frame in re.split(r"(?:\r?\x1b\[(?:2K|1A|\?25[lh]))+", out.getvalue()) if frame]
@@ -142,7 +135,7 @@ def test_interrupt_ends_only_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "4 queued" in out.getvalue()
 
 
-def test_without_a_terminal_it_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_without_a_terminal_prints_once(capsys: pytest.CaptureFixture[str]) -> None:
     sky.watch(sky.Compute(name="plain"))
     assert capsys.readouterr().out.startswith("plain: not open")
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from skyward.wire.protocol.messages import NOWHERE, Display, Event, Finished, Output, Payload, Started, Yielded
+from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Display, Event, Finished, Output, Payload, Started, Yielded
 from skyward.worker.events import outbox as rooms
 from skyward.worker.events.backlog import TAIL, Backlog
 from skyward.worker.events.outbox import Outbox
@@ -121,7 +121,7 @@ def test_output_past_the_limit_keeps_begin_and_end_and_reports_omission(tmp_path
     received = node.receive()
     whole = "".join(line.text for line in noisy)
     texts = [event for event in received if isinstance(event, Output) and event.task == 1]
-    (mark,) = [event for event in texts if event.offset == NOWHERE]
+    (mark,) = [event for event in texts if event.offset == UNKNOWN_OFFSET]
     before, after = texts[: texts.index(mark)], texts[texts.index(mark) + 1 :]
     begun, ended = ("".join(event.text for event in part) for part in (before, after))
     missing = len(whole) - len(begun) - len(ended)

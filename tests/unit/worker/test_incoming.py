@@ -41,24 +41,24 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlobStore]:
     assert memory_held() == before
 
 
-def interrupt_transfer(arrivals: IncomingBlobs, upto: int) -> None:
-    with contextlib.suppress(EOFError), arrivals.writing(KEY, len(DATA)) as arrival:
+def interrupt_transfer(incoming: IncomingBlobs, upto: int) -> None:
+    with contextlib.suppress(EOFError), incoming.writing(KEY, len(DATA)) as arrival:
         arrival.write(memoryview(DATA)[:upto], 0)
         raise EOFError
 
 
 def test_blob_is_published_when_it_is_complete(store: BlobStore) -> None:
-    arrivals = IncomingBlobs(store)
-    with arrivals.writing(KEY, len(DATA)) as arrival:
+    incoming = IncomingBlobs(store)
+    with incoming.writing(KEY, len(DATA)) as arrival:
         arrival.write(memoryview(DATA)[:50], 0)
-        assert not arrivals.has(KEY)
+        assert not incoming.has(KEY)
         arrival.write(memoryview(DATA)[50:], 50)
     assert bytes(store.read(KEY)) == DATA
 
 
 def test_incoming_blob_can_be_read_up_to_the_bytes_received(store: BlobStore) -> None:
-    arrivals = IncomingBlobs(store)
-    with arrivals.writing(KEY, len(DATA)) as arrival, arrivals.reading(KEY, 0) as source:
+    incoming = IncomingBlobs(store)
+    with incoming.writing(KEY, len(DATA)) as arrival, incoming.reading(KEY, 0) as source:
         assert source is not None
         assert source.reached(0, within=0) == 0
         arrival.write(memoryview(DATA)[:70], 0)
@@ -69,21 +69,21 @@ def test_incoming_blob_can_be_read_up_to_the_bytes_received(store: BlobStore) ->
 
 
 def test_early_reader_waits_for_the_transfer(store: BlobStore) -> None:
-    arrivals = IncomingBlobs(store)
+    incoming = IncomingBlobs(store)
     found = list[int]()
 
     def read() -> None:
-        with arrivals.reading(KEY, SOON) as source:
+        with incoming.reading(KEY, SOON) as source:
             assert source is not None
             found.append(source.reached(len(DATA) - 1, SOON))
 
     reader = threading.Thread(target=read)
     reader.start()
-    with arrivals.writing(KEY, len(DATA)) as arrival:
+    with incoming.writing(KEY, len(DATA)) as arrival:
         arrival.write(memoryview(DATA), 0)
     reader.join(SOON)
     assert found == [len(DATA)]
-    with arrivals.reading(b"another", 0) as source:
+    with incoming.reading(b"another", 0) as source:
         assert source is None
 
 
@@ -91,9 +91,9 @@ def test_second_transfer_resumes_the_first_and_readers_continue(
     store: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyward.worker.blobs.incoming.KEEP", 1.0)
-    arrivals = IncomingBlobs(store)
-    interrupt_transfer(arrivals, 120)
-    with arrivals.reading(KEY, 0) as source, arrivals.writing(KEY, len(DATA)) as arrival:
+    incoming = IncomingBlobs(store)
+    interrupt_transfer(incoming, 120)
+    with incoming.reading(KEY, 0) as source, incoming.writing(KEY, len(DATA)) as arrival:
         assert source is not None
         assert arrival.reached == source.reached(0, 0) == 120
         arrival.write(memoryview(DATA)[120:], 120)
@@ -102,9 +102,9 @@ def test_second_transfer_resumes_the_first_and_readers_continue(
     assert bytes(store.read(KEY)) == DATA
 
 
-def test_concurrent_transfers_of_one_blob(store: BlobStore) -> None:
-    arrivals = IncomingBlobs(store)
-    with arrivals.writing(KEY, len(DATA)) as first, arrivals.writing(KEY, len(DATA)) as second:
+def test_concurrent_transfers_of_one_blob_share_their_progress(store: BlobStore) -> None:
+    incoming = IncomingBlobs(store)
+    with incoming.writing(KEY, len(DATA)) as first, incoming.writing(KEY, len(DATA)) as second:
         first.write(memoryview(DATA)[:120], 0)
         second.write(memoryview(DATA)[:60], 0)
         assert first.reached == second.reached == 120
@@ -114,38 +114,38 @@ def test_concurrent_transfers_of_one_blob(store: BlobStore) -> None:
 
 
 def test_incomplete_blob_is_given_up_after_a_while(store: BlobStore) -> None:
-    arrivals = IncomingBlobs(store)
-    interrupt_transfer(arrivals, 120)
-    with arrivals.reading(KEY, 0) as source:
+    incoming = IncomingBlobs(store)
+    interrupt_transfer(incoming, 120)
+    with incoming.reading(KEY, 0) as source:
         assert source is not None
         with pytest.raises(EOFError, match="was given up"):
             source.reached(120, SOON)
-    assert not arrivals.has(KEY)
+    assert not incoming.has(KEY)
 
 
 def test_corrupt_blob_is_transferred_from_the_front(store: BlobStore) -> None:
-    arrivals = IncomingBlobs(store)
-    with arrivals.reading(KEY, 0) as absent, contextlib.suppress(EOFError):
+    incoming = IncomingBlobs(store)
+    with incoming.reading(KEY, 0) as absent, contextlib.suppress(EOFError):
         assert absent is None
-        with arrivals.writing(KEY, len(DATA)) as arrival:
+        with incoming.writing(KEY, len(DATA)) as arrival:
             arrival.write(memoryview(bytes(len(DATA))), 0)
-            arrivals.spoil(KEY, arrival)
+            incoming.spoil(KEY, arrival)
             raise EOFError
-    assert not arrivals.has(KEY)
-    with arrivals.writing(KEY, len(DATA)) as arrival:
+    assert not incoming.has(KEY)
+    with incoming.writing(KEY, len(DATA)) as arrival:
         assert arrival.reached == 0
         arrival.write(memoryview(DATA), 0)
     assert bytes(store.read(KEY)) == DATA
 
 
 def test_blob_of_another_process_replaces_a_transfer(store: BlobStore) -> None:
-    arrivals = IncomingBlobs(store)
-    interrupt_transfer(arrivals, 10)
+    incoming = IncomingBlobs(store)
+    interrupt_transfer(incoming, 10)
     elsewhere = BlobStore()
     complete = elsewhere.keep(memoryview(DATA))
-    with arrivals.reading(KEY, 0) as source:
+    with incoming.reading(KEY, 0) as source:
         assert source is not None
-        arrivals.adopt(KEY, elsewhere.get(complete).place)
+        incoming.adopt(KEY, elsewhere.get(complete).place)
         with pytest.raises(EOFError):
             source.reached(10, 0)
     elsewhere.drop([complete])

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from skyward.events.metrics import NodeMetrics
 from skyward.wire.protocol.messages import (
     BATCH_BYTES,
-    NOWHERE,
+    UNKNOWN_OFFSET,
     Blob,
     Display,
     Event,
@@ -254,7 +254,7 @@ def test_lengths_of_silent_streams_are_forgotten(outbox: Outbox) -> None:
     put(outbox, Output(1, "stdout", "late"), Output(3, "stdout", "y"), Output(_STREAMS + 2, "stdout", "new"))
     outputs = [event for event in outbox.take()[1] if isinstance(event, Output)]
     assert outputs[-3:] == [
-        Output(1, "stdout", "late", NOWHERE),
+        Output(1, "stdout", "late", UNKNOWN_OFFSET),
         Output(3, "stdout", "y", 1),
         Output(_STREAMS + 2, "stdout", "new", 0),
     ]

@@ -11,8 +11,8 @@ import pytest
 from skyward.wire.payloads.code import prepare_code
 from skyward.wire.payloads.payload import decode, encode_call
 from skyward.wire.protocol.messages import (
-    NOTHING_LEFT,
-    PACKING,
+    NO_PARTIAL_RESULT,
+    PACKING_TIMEOUT,
     Code,
     Event,
     Finished,
@@ -121,7 +121,7 @@ def test_stopped_task_announces_and_sends_its_partial_result(reason: Reason) -> 
 
 def test_task_stopped_before_its_start_reports_nothing_lost() -> None:
     finished, port = run(job_of(leaves_nothing))
-    assert (finished.payload, port.events) == (NOTHING_LEFT, [])
+    assert (finished.payload, port.events) == (NO_PARTIAL_RESULT, [])
     assert run(job_of(has_begun))[0].payload == Payload(b"")
 
 
@@ -214,7 +214,7 @@ class Slot:
     def run(self, job: Job) -> Finished:
         self.begun.set()
         assert self.go.wait(10)
-        return Finished(7, "cancelled", NOTHING_LEFT, 0.0)
+        return Finished(7, "cancelled", NO_PARTIAL_RESULT, 0.0)
 
     def interrupt(self, reason: Reason) -> None:
         self.interrupts.append(self.clock.now - 100.0)
@@ -292,9 +292,9 @@ def test_task_packing_its_partial_result_gets_more_time(running: Start, clock: C
     run, slot = running(job)
     run.cancel(7, recall=False)
     job.leaving = True
-    tick_until(run, clock, GRACE + PACKING - 1)
+    tick_until(run, clock, GRACE + PACKING_TIMEOUT - 1)
     assert (slot.interrupts, slot.given_up) == ([0.0], [])
-    tick_until(run, clock, GRACE + PACKING + 0.2)
+    tick_until(run, clock, GRACE + PACKING_TIMEOUT + 0.2)
     assert slot.given_up
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from skyward.control.act.nodes.replication import Replicator
-from skyward.control.decide.collections import Contents
+from skyward.control.decide.collections import CollectionContents
 from skyward.errors import CollectionLostError, CollectionUnavailableError, PoolClosedError
 from skyward.process import background
 from skyward.process.background_tasks import BackgroundTasks
@@ -86,7 +86,7 @@ class ClusterManager:
         self._changed = asyncio.Event()
         self._up: set[Node] = set()
         self._era = 0
-        self._contents = Contents()
+        self._contents = CollectionContents()
         self._client: ClusterClient | None = None
         self._entering: asyncio.Task[ClusterClient | str] | None = None
         self._users = 0
@@ -137,7 +137,7 @@ class ClusterManager:
             case CollectionsFilled(names):
                 self._contents.write(names)
             case LossReported(kind, name):
-                if self._contents.tell((kind, name)) is not None:
+                if self._contents.take_loss((kind, name)) is not None:
                     self._tell_of_losses()
             case _:
                 self.replicator.handle(node, event)
@@ -267,7 +267,7 @@ class ClusterManager:
             self._users -= 1
 
     def _raise_loss(self, request: Request) -> None:
-        if (loss := self._contents.tell(name_of(request))) is not None:
+        if (loss := self._contents.take_loss(name_of(request))) is not None:
             self._tell_of_losses()
             raise loss.error()
 

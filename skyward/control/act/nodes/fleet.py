@@ -78,18 +78,18 @@ class Fleet:
         self._background = BackgroundTasks()
         self._strays = BackgroundTasks()
 
-    def do(self, effect: machines.Effect, total: int) -> None:
+    def do(self, effect: machines.ReconcilerEffect, total: int) -> None:
         """Execute an effect. `total`: desired number of nodes."""
         match effect:
-            case machines.Request(group, place, numbers):
+            case machines.Launch(group, source, numbers):
                 self._asked.update(numbers)
                 self._owners.update(dict.fromkeys(numbers, self._launchers[group]))
-                self._background.spawn(self._request(self._launchers[group], place, numbers))
+                self._background.spawn(self._request(self._launchers[group], source, numbers))
             case machines.Install(machine, rank):
                 self._starting[machine] = self._background.spawn(self._bring_up(machine, rank))
             case machines.Activate():
                 self.announce(total)
-            case machines.Left(rank, reason, again):
+            case machines.NodeGone(rank, reason, again):
                 if self.nodes.pop(rank, None) is None and again:
                     self.startups.refused(rank, reason)
             case machines.Terminate(machine, reason):
@@ -130,7 +130,7 @@ class Fleet:
     def _end_stray(self, machine: int, node: Node) -> None:
         """End the worker of a closed node that was unreachable, as soon as its machine can be reached again."""
         if node.stray:
-            self._strays.spawn(self._owners[machine].end_stray(node))
+            self._strays.spawn(self._owners[machine].end_orphan(node))
 
     async def _end_strays(self) -> None:
         """Wait up to `STRAYS_WITHIN` for unreachable machines, so that a short outage leaves no worker behind."""
@@ -146,11 +146,11 @@ class Fleet:
         if errors := [end for end in ends if end is not None]:
             raise ProvisioningError("; ".join(str(error) or type(error).__name__ for error in errors))
 
-    async def _request(self, launcher: Launcher, place: MachineSource, numbers: Sequence[int]) -> None:
+    async def _request(self, launcher: Launcher, source: MachineSource, numbers: Sequence[int]) -> None:
         instances: Sequence[Instance] = ()
         reason = "the provider returned too few machines"
         try:
-            instances = await launcher.provision(place, len(numbers))
+            instances = await launcher.provision(source, len(numbers))
         except Exception as error:
             reason = str(error) or type(error).__name__
         finally:
@@ -206,7 +206,7 @@ class Fleet:
             return
         self._instances.pop(machine, None)
         self._owners.pop(machine, None)
-        self._tell(machines.Gone(machine))
+        self._tell(machines.Terminated(machine))
 
     def _on_event(self, node: Node, event: Event) -> None:
         if isinstance(event, NodeReport):

@@ -22,14 +22,14 @@ from skyward.bootstrap import (
     has_own_environment,
 )
 from skyward.control.act.nodes.node import Node, OnEvent, OnLost
-from skyward.control.act.nodes.offers import ASK_WITHIN, Offered, find_offers, provider_config
+from skyward.control.act.nodes.offers import ASK_WITHIN, SourceOffer, find_offers, provider_config
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.startup import StartupTracker
 from skyward.errors import ProvisioningError, SkywardError
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.link.connection.programs import ClientShell
-from skyward.link.ssh.worker import end_stray
+from skyward.link.ssh.worker import end_orphan
 from skyward.offers import reason_of
 from skyward.providers.protocol import Access, Cluster, ExecAccess, Instance, LocalAccess, SSHAccess
 from skyward.scaling.snapshot import Group
@@ -86,7 +86,7 @@ class Launcher:
         self._group = group
         self._specs = specs
         self._options = options
-        self._offers: dict[MachineSource, Offered] = {}
+        self._offers: dict[MachineSource, SourceOffer] = {}
         self._clusters: dict[MachineSource, Cluster] = {}
         self._entries: dict[MachineSource, int] = {}
         self._standing: dict[MachineSource, list[Instance]] = {}
@@ -126,14 +126,14 @@ class Launcher:
         return max(spec.ttl for spec in self._specs)
 
     @property
-    def places(self) -> tuple[MachineSource, ...]:
+    def sources(self) -> tuple[MachineSource, ...]:
         """Sources of the machines, the preferred one first."""
         return tuple(self._offers)
 
     @property
     def unpriced(self) -> tuple[MachineSource, ...]:
         """Sources without a known price."""
-        return tuple(place for place, each in self._offers.items() if not each.priced)
+        return tuple(source for source, each in self._offers.items() if not each.priced)
 
     def group(self) -> Group:
         """Return the group as scaling sees it. Fields that the spec leaves open have the offer's values."""
@@ -147,7 +147,7 @@ class Launcher:
             self._options.worker.concurrency,
             {name: amount for name, amount in resources.items() if amount},
             spec.node_capabilities,
-            offered.place.hourly_price,
+            offered.source.hourly_price,
             spec.idle_timeout,
         )
 
@@ -155,12 +155,12 @@ class Launcher:
         """Take over the machines that another process had in this group. This launcher is to terminate them."""
         self._earlier = tuple(earlier)
         for entry in earlier:
-            offered: Offered = entry.offered
-            self._offers.setdefault(offered.place, offered)
-            self._entries[offered.place] = entry.number
+            offered: SourceOffer = entry.offered
+            self._offers.setdefault(offered.source, offered)
+            self._entries[offered.source] = entry.number
             self._inventory.known.update(machine.instance.id for machine in entry.machines)
             if entry.cluster is not None:
-                self._clusters[offered.place] = entry.cluster
+                self._clusters[offered.source] = entry.cluster
 
     async def prepare(self) -> None:
         """Find offers, and set up the resources that the machines of the preferred source share.
@@ -182,7 +182,7 @@ class Launcher:
             within=options.provision_timeout or ASK_WITHIN,
         )
         for offered in found.offered:
-            self._offers.setdefault(offered.place, offered)
+            self._offers.setdefault(offered.source, offered)
         for entry in self._earlier:
             await self._find_standing(entry)
         failures = await self._prepare_preferred()
@@ -200,15 +200,15 @@ class Launcher:
         """
         refusals: dict[int, SkywardError] = {}
         notices: list[str] = []
-        for place in tuple(self._offers):
-            if place.position in refusals:
+        for source in tuple(self._offers):
+            if source.position in refusals:
                 continue
             try:
-                await self._cluster(place)
+                await self._cluster(source)
             except SkywardError as error:
-                refusals[place.position] = error
-                self._record.torn_down(self._entries.pop(place))  # nothing was created
-                notices.append(f"{place} is tried last, because it could not be prepared: {reason_of(error)}.")
+                refusals[source.position] = error
+                self._record.torn_down(self._entries.pop(source))  # nothing was created
+                notices.append(f"{source} is tried last, because it could not be prepared: {reason_of(error)}.")
             else:
                 self._offers = dict(sorted(self._offers.items(), key=lambda each: each[0].position in refusals))
                 return notices
@@ -216,69 +216,69 @@ class Launcher:
 
     async def _find_standing(self, entry: ClusterEntry) -> None:
         """Find the machines of another process that still exist: `provision` hands these out first."""
-        offered: Offered = entry.offered
-        place, cluster = offered.place, entry.cluster
+        offered: SourceOffer = entry.offered
+        source, cluster = offered.source, entry.cluster
         if cluster is None:
             return
-        standing = self._standing.setdefault(place, [])
+        standing = self._standing.setdefault(source, [])
         for machine in sorted(entry.machines, key=_by_rank):
-            self._clusters[place], instance = await offered.provider.get_instance(cluster, machine.instance.id)
+            self._clusters[source], instance = await offered.provider.get_instance(cluster, machine.instance.id)
             if instance is None or instance.access is None:
                 self._record.gone(entry.number, machine.instance.id)
                 continue
-            self._instances[instance.id] = place
+            self._instances[instance.id] = source
             standing.append(instance if machine.worker is None else machine.instance)
             if machine.worker is not None:
                 self._workers[instance.id] = machine.worker
-        self._unchecked.add(place)
-        await self._terminate_orphans(place)
+        self._unchecked.add(source)
+        await self._terminate_orphans(source)
         for token in entry.requests:
-            self._record.provisioned(entry.number, token, self._clusters[place], ())
+            self._record.provisioned(entry.number, token, self._clusters[source], ())
 
-    async def _cluster(self, place: MachineSource) -> Cluster:
-        async with self._preparing.setdefault(place, asyncio.Lock()):
-            if place not in self._clusters:
-                offered = self._offers[place]
-                if place not in self._entries:
-                    self._entries[place] = self._record.preparing(self._group, offered)
-                if place != next(iter(self._offers)):  # the pool shows the notes of the preferred source
+    async def _cluster(self, source: MachineSource) -> Cluster:
+        async with self._preparing.setdefault(source, asyncio.Lock()):
+            if source not in self._clusters:
+                offered = self._offers[source]
+                if source not in self._entries:
+                    self._entries[source] = self._record.preparing(self._group, offered)
+                if source != next(iter(self._offers)):  # the pool shows the notes of the preferred source
                     for note in offered.notes:
-                        _logger.warning("%s: %s", place, note)
+                        _logger.warning("%s: %s", source, note)
                 cluster = await offered.provider.prepare(offered.spec, offered.offer, self._record.id)
-                self._clusters[place] = replace(cluster, tags={"skyward-pool": self._record.id})
-                self._record.prepared(self._entries[place], self._clusters[place])
-            return self._clusters[place]
+                self._clusters[source] = replace(cluster, tags={"skyward-pool": self._record.id})
+                self._record.prepared(self._entries[source], self._clusters[source])
+            return self._clusters[source]
 
-    async def provision(self, place: MachineSource, count: int) -> Sequence[Instance]:
+    async def provision(self, source: MachineSource, count: int) -> Sequence[Instance]:
         """Return up to `count` machines of a source: existing ones first, or else the result of one request."""
-        if standing := self._standing.get(place):
+        if standing := self._standing.get(source):
             taken, standing[:] = standing[:count], standing[count:]
             return taken
-        cluster, entry = await self._cluster(place), self._entries[place]
+        cluster, entry = await self._cluster(source), self._entries[source]
         token = self._record.asking(entry)
         tagged = replace(cluster, tags={**cluster.tags, "skyward-request": token})
         self._inventory.asking += 1
         asked = time.monotonic()
         try:
-            self._clusters[place], instances = await self._offers[place].provider.provision(tagged, count)
-            self._record.provisioned(entry, token, self._clusters[place], instances)
+            self._clusters[source], instances = await self._offers[source].provider.provision(tagged, count)
+            self._record.provisioned(entry, token, self._clusters[source], instances)
             if instances:
-                self.startups.came(place.provider, time.monotonic() - asked)
-            self._instances.update((instance.id, place) for instance in instances)
+                self.startups.add_allocation(source.provider, time.monotonic() - asked)
+            self._instances.update((instance.id, source) for instance in instances)
             self._inventory.known.update(instance.id for instance in instances)
         except Exception:
-            self._unchecked.add(place)
+            self._unchecked.add(source)
             raise
         finally:
             self._inventory.asking -= 1
-            await self._terminate_orphans(place)
+            await self._terminate_orphans(source)
         return instances
 
-    async def _terminate_orphans(self, place: MachineSource) -> None:
+    async def _terminate_orphans(self, source: MachineSource) -> None:
         """Terminate the machines of a failed request, whose answer is unknown, once no other is under way."""
-        if place not in self._unchecked or self._inventory.asking:
+        if source not in self._unchecked or self._inventory.asking:
             return
-        provider, cluster = self._offers[place].provider, self._clusters[place]
+        provider, cluster = self._offers[source].provider, self._clusters[source]
         try:
             existing = [each.id for each in await provider.find(cluster)]
             if self._inventory.asking:
@@ -287,9 +287,9 @@ class Launcher:
             if orphans:
                 await provider.terminate(cluster, orphans)
         except Exception:
-            _logger.exception("could not check for machines of a failed request at %s; trying again later", place)
+            _logger.exception("could not check for machines of a failed request at %s; trying again later", source)
         else:
-            self._unchecked.discard(place)
+            self._unchecked.discard(source)
 
     def found(self, node: Node) -> Mapping[str, float]:
         """Return the measured resources of a node that neither its spec nor its offer states."""
@@ -309,8 +309,8 @@ class Launcher:
         return node
 
     def _terms(self, instance: Instance) -> SlotPrice:
-        place, slots = self._instances[instance.id], self._options.worker.concurrency
-        return SlotPrice(self._offers[place].accelerators or place.provider, place.hourly_price, slots)
+        source, slots = self._instances[instance.id], self._options.worker.concurrency
+        return SlotPrice(self._offers[source].accelerators or source.provider, source.hourly_price, slots)
 
     def _with_options(self, access: Access | None) -> Access | None:
         """Return the access to a machine, with the timeouts of the options where these are set."""
@@ -332,7 +332,7 @@ class Launcher:
         except Exception as error:
             self.startups.failed(node.boot, error)
             raise
-        self.startups.up(node.boot, self._instances[node.instance.id].provider, was_there=was_standing)
+        self.startups.completed(node.boot, self._instances[node.instance.id].provider, attached=was_standing)
 
     async def _start(self, node: Node) -> None:
         timeout = self._options.bootstrap_timeout or START_TIMEOUT
@@ -361,11 +361,11 @@ class Launcher:
 
     async def _set_up_local(self, node: Node) -> Mapping[str, str]:
         """Set up a node that is a process on this machine; return variables for its worker. Other nodes: none."""
-        access, place = node.instance.access, self._instances[node.instance.id]
+        access, source = node.instance.access, self._instances[node.instance.id]
         match access:
             case LocalAccess(directory=directory):
                 pass
-            case ExecAccess(directory=str(directory)) if place.provider == "local":
+            case ExecAccess(directory=str(directory)) if source.provider == "local":
                 pass
             case _:
                 return {}
@@ -397,20 +397,20 @@ class Launcher:
     def _spec_of(self, instance: Instance) -> Spec:
         return self._offers[self._instances[instance.id]].spec
 
-    def end_stray(self, node: Node) -> Coroutine[Any, Any, None]:
+    def end_orphan(self, node: Node) -> Coroutine[Any, Any, None]:
         """Return a coroutine that ends a worker whose machine was unreachable, once that can be reached again."""
         access = node.instance.access
         assert isinstance(access, SSHAccess)
-        return end_stray(access, node.stray, self._spec_of(node.instance).ttl)
+        return end_orphan(access, node.stray, self._spec_of(node.instance).ttl)
 
     async def terminate(self, instance: Instance) -> None:
         """Terminate one machine. Idempotent."""
-        place = self._instances.get(instance.id)
-        if place is not None:
-            await self._offers[place].provider.terminate(self._clusters[place], [instance.id])
+        source = self._instances.get(instance.id)
+        if source is not None:
+            await self._offers[source].provider.terminate(self._clusters[source], [instance.id])
             self._instances.pop(instance.id, None)
             self._inventory.known.discard(instance.id)
-            self._record.gone(self._entries[place], instance.id)
+            self._record.gone(self._entries[source], instance.id)
 
     async def teardown(self) -> None:
         """Terminate every machine, and remove the resources they shared. Idempotent.
@@ -422,31 +422,31 @@ class Launcher:
             await setup.close()
         within = self._options.shutdown_timeout
         errors = []
-        for place in tuple(self._entries):
+        for source in tuple(self._entries):
             try:
                 async with asyncio.timeout(within):
-                    await self._tear_down(place)
+                    await self._tear_down(source)
             except TimeoutError:
-                errors.append(f"{place} did not answer within {within:.0f} s")
+                errors.append(f"{source} did not answer within {within:.0f} s")
             except Exception as error:
-                errors.append(f"{place}: {str(error) or type(error).__name__}")
+                errors.append(f"{source}: {str(error) or type(error).__name__}")
         if errors:
             raise ProvisioningError("; ".join(errors))
 
-    async def _tear_down(self, place: MachineSource) -> None:
+    async def _tear_down(self, source: MachineSource) -> None:
         """Terminate everything at one source. An unfinished preparation is repeated first, to get its cluster."""
-        provider = self._offers[place].provider
+        provider = self._offers[source].provider
         try:
-            cluster = await self._cluster(place)
+            cluster = await self._cluster(source)
         except SkywardError:  # nothing was created
-            self._record.torn_down(self._entries.pop(place))
+            self._record.torn_down(self._entries.pop(source))
             return
-        left = [instance for instance, where in self._instances.items() if where == place]
+        left = [instance for instance, where in self._instances.items() if where == source]
         existing = [instance.id for instance in await provider.find(cluster)]
         await provider.terminate(cluster, list(dict.fromkeys((*left, *existing))))
         await provider.teardown(cluster)
-        del self._clusters[place]
-        self._record.torn_down(self._entries.pop(place))
+        del self._clusters[source]
+        self._record.torn_down(self._entries.pop(source))
         for instance in left:
             self._instances.pop(instance, None)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.bootstrap import Facts, PhaseEvent, Plan
 from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
 from skyward.control.act.tasks.task import Work
-from skyward.control.decide.tasks.deadlines import LOOK, UNHEARD, Deadlines
+from skyward.control.decide.tasks.deadlines import CHECK_INTERVAL, UNRESPONSIVE, Deadlines
 from skyward.control.observe.costs import FREE
 from skyward.control.observe.startup import NodeStartup
 from skyward.errors import NodeStartError
@@ -24,7 +24,7 @@ from skyward.link.blob_inventory import BlobInventory
 from skyward.link.bulk import BulkPath, NodeFullError
 from skyward.link.channel import Channel
 from skyward.link.connection.hello import WorkerProcess
-from skyward.link.launch import enter_worker, start_worker
+from skyward.link.launch import attach_worker, start_worker
 from skyward.link.ssh.worker import OrphanWorkerError
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.providers.protocol import Instance, LocalAccess, SSHAccess
@@ -169,7 +169,7 @@ class Node:
         ours, theirs = await asyncio.to_thread(passes, self._purpose, self._seed)  # the first call loads a library
         own = {"SKYWARD_NODE_ID": str(self.rank), PASS_VARIABLE: theirs.write()}
         if self.standing is not None:
-            self._worker = await enter_worker(access, self.standing, min(within, ENTER_WITHIN))
+            self._worker = await attach_worker(access, self.standing, min(within, ENTER_WITHIN))
         else:
             try:
                 self._worker = await start_worker(access, {**environment, **own}, within, plan, self.report)
@@ -237,7 +237,7 @@ class Node:
 
     def report(self, event: PhaseEvent) -> None:
         """Record progress of the setup of the node's environment."""
-        self.phase = self.boot.heard(event)
+        self.phase = self.boot.on_phase_event(event)
 
     async def _watch(self, worker: WorkerProcess) -> None:
         self._lost(await worker.exited())
@@ -407,14 +407,14 @@ class Node:
         """
         heard, silent = None, 0.0
         while deadlines and self._channel is not None and self._worker is not None:
-            await asyncio.sleep(LOOK)
-            heard, before = self._channel.heard, heard
-            silent = silent + LOOK if heard == before else 0.0
-            if silent < UNHEARD or not deadlines.overdue(time.monotonic()):
+            await asyncio.sleep(CHECK_INTERVAL)
+            heard, before = self._channel.last_message_at, heard
+            silent = silent + CHECK_INTERVAL if heard == before else 0.0
+            if silent < UNRESPONSIVE or not deadlines.overdue(time.monotonic()):
                 continue
             machine_answers = await self._worker.answers()
             late = deadlines.overdue(time.monotonic())
-            if machine_answers and late and self._channel.heard == heard and self._closing is None:
+            if machine_answers and late and self._channel.last_message_at == heard and self._closing is None:
                 reason = "it did not answer, and a task on it was past its timeout or told to stop"
                 if self.on_overdue is not None:
                     self.on_overdue(self, late, reason)

@@ -14,7 +14,7 @@ from skyward.providers.protocol import Offer, Provider, ProviderConfig, acts_on,
 from skyward.specs import Spec
 from skyward.specs.options import Selection
 
-__all__ = ["ASK_WITHIN", "FoundOffers", "Offered", "find_offers", "provider_config"]
+__all__ = ["ASK_WITHIN", "FoundOffers", "SourceOffer", "find_offers", "provider_config"]
 
 ASK_WITHIN = 120.0
 """Default timeout of a provider's listing of offers in seconds; `provision_timeout` overrides it."""
@@ -26,10 +26,10 @@ MOST_PLACES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class SourceOffer:
     """A machine source with the provider, spec, and offer to launch machines from. `spec` requests its market."""
 
-    place: MachineSource
+    source: MachineSource
     provider: Provider
     spec: Spec
     offer: Offer
@@ -58,7 +58,7 @@ class Offered:
     @property
     def priced(self) -> bool:
         """True if the price of a machine is known."""
-        market = self.place.market
+        market = self.source.market
         return market != "" and self.offer.hourly_price(market) is not None
 
     @property
@@ -78,15 +78,15 @@ class Offered:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the constructor's arguments: the provider's client is created again on loading."""
-        return _restored, (self.place, self.spec, self.offer, self.config)
+        return _restore_offer, (self.source, self.spec, self.offer, self.config)
 
 
 def _accelerators(name: str | None, count: float) -> str:
     return f"{name}:{count:g}" if name and count not in (0, 1) else name or ""
 
 
-def _restored(place: MachineSource, spec: Spec, offer: Offer, config: ProviderConfig) -> Offered:
-    return Offered(place, config.create_provider(), spec, offer, config)
+def _restore_offer(source: MachineSource, spec: Spec, offer: Offer, config: ProviderConfig) -> SourceOffer:
+    return SourceOffer(source, config.create_provider(), spec, offer, config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class FoundOffers:
         notes: one notice for each provider that was left out because it did not list its offers.
     """
 
-    offered: tuple[Offered, ...]
+    offered: tuple[SourceOffer, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -162,7 +162,7 @@ def _left_out(config: ProviderConfig, reason: str) -> str:
     return f"Provider {config.name!r} is left out, because it did not list its offers: {reason}."
 
 
-def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iterator[Offered]:
+def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iterator[SourceOffer]:
     """Yield the distinct sources of `candidates`, at most `MOST_PLACES` of each provider and market."""
     configs = [answer.config for answer in answers]
     count: Counter[tuple[int, str]] = Counter()
@@ -170,14 +170,16 @@ def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iter
     for one in candidates:
         answer, kind = answers[one.position], one.offer.instance_type
         position = configs.index(answer.config)
-        place = MachineSource(
+        source = MachineSource(
             one.provider, kind.name, one.offer.region, one.market, position, hourly_price=one.hourly_price or 0.0
         )
-        if place in known or count[position, one.market] == MOST_PLACES or answer.provider is None:
+        if source in known or count[position, one.market] == MOST_PLACES or answer.provider is None:
             continue
-        known.add(place)
+        known.add(source)
         count[position, one.market] += 1
-        yield Offered(place, answer.provider, replace(answer.spec, allocation=one.market), one.offer, answer.config)
+        yield SourceOffer(
+            source, answer.provider, replace(answer.spec, allocation=one.market), one.offer, answer.config
+        )
 
 
 def provider_config(spec: Spec) -> ProviderConfig:

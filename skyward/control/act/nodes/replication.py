@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
-from skyward.control.decide.replication import GiveUp, Have, Pull, ReplicationPlan, Transfer, Wait
+from skyward.control.decide.replication import Have, NotReplicated, Pull, ReplicationPlan, Transfer, WaitForPeers
 from skyward.link.bulk import NodeFullError
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.providers.protocol import LocalAccess
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from skyward.control.act.nodes.node import Node
-    from skyward.control.decide.replication import Effect
+    from skyward.control.decide.replication import ReplicationEffect
     from skyward.wire.transport.trust import Authority
 
 __all__ = ["NEAR_FROM", "SPREAD_FROM", "Replicator"]
@@ -123,13 +123,13 @@ class Replicator:
         for key in keys:
             self._do(self._plan.dropped(node.machine, key))
 
-    def _do(self, effects: "Sequence[Effect]") -> None:
+    def _do(self, effects: "Sequence[ReplicationEffect]") -> None:
         for effect in effects:
             number, key = effect.node, effect.key
             match effect:
                 case Have():
                     self._settle(number, key, None)
-                case GiveUp(why=why):
+                case NotReplicated(why=why):
                     refused = self._refused.pop((number, key), None)
                     self._settle(number, key, refused or ConnectionError(why))
                 case Transfer():
@@ -137,7 +137,7 @@ class Replicator:
                 case Pull(source=source, attempt=attempt):
                     blob = Blob(key, self._transfers[number, key].view.nbytes)
                     self._nodes[number].tell(Fetch(blob, self._ports[source], attempt, self._near(number, source)))
-                case Wait():
+                case WaitForPeers():
                     least, most = _PATIENCE
                     patience = self._transfers[number, key].view.nbytes / _SENT_IN_A_SECOND
                     loop = asyncio.get_running_loop()

@@ -51,8 +51,8 @@ class GroupStream(Stream[Any]):
         if self._bell is None:
             self._bell = ThreadEvent()  # the futures must not refer to `self`, which stops them when it is dropped
             for future in self._waiting:
-                future.add_done_callback(self._bell.ring)
-        await self._bell.until(lambda: not self._waiting or self._next_done() is not None)
+                future.add_done_callback(self._bell.notify)
+        await self._bell.wait_for(lambda: not self._waiting or self._next_done() is not None)
         if not self._waiting:
             raise StopAsyncIteration
         return next(self)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from skyward.control.act.tasks.task import Work
-from skyward.control.decide.tasks.messages import Outcome
+from skyward.control.decide.tasks.messages import SettleOutcome
 from skyward.control.observe.costs import CellAccounts, CellCost, cost_of
 from skyward.control.observe.origin import Origin
 from skyward.control.observe.snapshot import OutputView, TaskView
@@ -17,7 +17,7 @@ __all__ = ["TaskHistory", "unix_offset"]
 KEPT = 300
 """Number of finished tasks, and of pieces of output, that are kept."""
 
-_REASONS: Mapping[Outcome, str] = {
+_REASONS: Mapping[SettleOutcome, str] = {
     "error": "it raised",
     "raised": "it raised",
     "timeout": "it ran past its timeout",
@@ -47,7 +47,7 @@ class _Ended(NamedTuple):
 
     task: int
     name: str
-    outcome: Outcome
+    outcome: SettleOutcome
     reason: str
     node: int | None
     origin: Origin | None
@@ -80,7 +80,7 @@ class TaskHistory:
         self._numbers = itertools.count(1)
         self._accounts = CellAccounts()
 
-    def ended(self, work: Work, outcome: Outcome, reason: str) -> None:
+    def ended(self, work: Work, outcome: SettleOutcome, reason: str) -> None:
         """Record a finished task."""
         node = work.nodes[-1] if work.nodes else None
         now = time.monotonic()

@@ -15,10 +15,10 @@ from skyward.wire.protocol.messages import Payload
 if TYPE_CHECKING:
     from skyward.kept.handles import Kept
 
-__all__ = ["Inputs", "LocalValue", "Value", "with_note"]
+__all__ = ["InputValue", "LocalValue", "TaskInputs", "with_note"]
 
 
-class Value(Protocol):
+class InputValue(Protocol):
     """A result that another task takes, encoded as its node sent it."""
 
     @property
@@ -56,7 +56,7 @@ class LocalValue:
 
 
 @dataclass(slots=True, eq=False)
-class Inputs:
+class TaskInputs:
     """The futures that a task waits for. Runs on the library's loop.
 
     Attributes:
@@ -70,7 +70,7 @@ class Inputs:
     name: str
     takes: tuple[Future[Any], ...]
     after: tuple[Future[Any], ...] = ()
-    arrived: tuple[Value, ...] = ()
+    arrived: tuple[InputValue, ...] = ()
     in_use: bool = False
 
     @property
@@ -112,13 +112,13 @@ class Inputs:
         for value in self.arrived if in_use else ():
             value.release()
 
-    def again(self) -> "Inputs":
+    def again(self) -> "TaskInputs":
         """Return a copy that holds the same values, for a task that runs again."""
         for value in self.arrived:
             value.use()
-        return Inputs(self.name, (), (), self.arrived, in_use=True)
+        return TaskInputs(self.name, (), (), self.arrived, in_use=True)
 
-    async def gather(self, undecoded: Callable[[Future[Any]], Value | None]) -> None:
+    async def gather(self, undecoded: Callable[[Future[Any]], InputValue | None]) -> None:
         """Collect the values, once all futures are done.
 
         Args:
@@ -127,7 +127,7 @@ class Inputs:
         Raises:
             PayloadError: a value cannot be sent.
         """
-        found: list[Value] = []
+        found: list[InputValue] = []
         for future in self.takes:
             value = undecoded(future)
             # Pickling runs the user's code, which must not run on the library's loop.

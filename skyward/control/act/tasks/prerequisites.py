@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-from skyward.control.act.tasks.inputs import Inputs, LocalValue, Value
+from skyward.control.act.tasks.inputs import InputValue, LocalValue, TaskInputs
 from skyward.control.act.tasks.remote_results import RemoteResult
 from skyward.control.act.tasks.task import EncodedResult, TaskFuture, handles_in
 
@@ -28,7 +28,7 @@ class Prerequisites:
     def hold(
         self,
         number: int,
-        inputs: Inputs,
+        inputs: TaskInputs,
         ready: Callable[[], None],
         broken: Callable[[BaseException, str], None],
         unwanted: Callable[[str], None],
@@ -77,7 +77,7 @@ class Prerequisites:
         self._waiting.clear()
 
 
-def _undecoded(future: Future[Any]) -> Value | None:
+def _undecoded(future: Future[Any]) -> InputValue | None:
     """Return the encoded result of a lent future; None for any other future."""
     arrived = Future.result(future)
     if isinstance(arrived, RemoteResult):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.control.act.tasks.remote_results import RemoteResult
 from skyward.control.act.tasks.task import EncodedResult, Work
-from skyward.control.decide.tasks.messages import Outcome, Settle
+from skyward.control.decide.tasks.messages import Settle, SettleOutcome
 from skyward.errors import (
     BudgetExhaustedError,
     KeptLostError,
@@ -41,15 +41,16 @@ def final(work: Work, settled: Settle) -> Settle:
 
 def settle(
     work: Work,
-    outcome: Outcome | BaseException,
+    outcome: SettleOutcome | BaseException,
     reason: str = "",
     arrived: EncodedResult | RemoteResult | None = None,
+    cause: str = "",
 ) -> None:
-    """End `work`, unless it has ended before."""
+    """End `work`, unless it has ended before. `cause`: what led to it, for a task whose node was lost."""
     if work.future.done():
         return
     try:
-        _settle(work, outcome, reason, arrived)
+        _settle(work, outcome, reason, arrived, cause)
     finally:
         work.call = _NOTHING  # a handle of the task must not keep its arguments or its function's globals alive
         work.code = replace(work.code, outgoing=_NOTHING)
@@ -59,7 +60,11 @@ _NOTHING = Outgoing(Payload(b""))
 
 
 def _settle(
-    work: Work, outcome: Outcome | BaseException, reason: str, arrived: EncodedResult | RemoteResult | None
+    work: Work,
+    outcome: SettleOutcome | BaseException,
+    reason: str,
+    arrived: EncodedResult | RemoteResult | None,
+    cause: str,
 ) -> None:
     work.running = False
     work.ended_at = time.monotonic()
@@ -75,16 +80,17 @@ def _settle(
     if outcome == "cancelled":
         work.future.end_cancelled(f"was cancelled{work.unwanted or _where(work)}.", subject=f"{work.code.name}()")
     else:
-        work.future.set_exception(_error(work, outcome, reason, arrived))
+        work.future.set_exception(_error(work, outcome, reason, arrived, cause))
     if work.stream is not None:
         work.stream.finish(work.future.result)
 
 
 def _error(
     work: Work,
-    outcome: Outcome | BaseException,
+    outcome: SettleOutcome | BaseException,
     reason: str,
     arrived: EncodedResult | RemoteResult | None,
+    cause: str,
 ) -> BaseException:
     name = f"{work.code.name}()"
     match outcome:
@@ -107,7 +113,7 @@ def _error(
         case "lost":
             times = len(work.nodes)
             tried = "" if times == 1 else f", the last of {times} attempts"
-            return NodeLostError(f"did not finish: {reason}{tried}.", subject=name)
+            return NodeLostError(f"did not finish: {reason}{tried}.", cause, subject=name)
         case "unkept":
             names = joined(handle.name for handle in work.kept)
             return KeptLostError(

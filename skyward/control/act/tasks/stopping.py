@@ -6,20 +6,20 @@ from typing import Protocol
 
 from skyward.process import background
 
-__all__ = ["GRACE", "Stoppable", "stop_all"]
+__all__ = ["GRACE", "Cancellable", "stop_all"]
 
 GRACE = 1.5
 """Seconds that the caller waits for nodes to confirm that they have stopped."""
 
 
-class Stoppable(Protocol):
+class Cancellable(Protocol):
     """Work that can be stopped."""
 
     def cancel(self) -> bool:
         """Stop the work; False if it has ended."""
 
 
-def stop_all[S: Stoppable](works: Iterable[S]) -> Future[list[S]]:
+def stop_all[S: Cancellable](works: Iterable[S]) -> Future[list[S]]:
     """Stop all of `works`, soon, on the library's loop. Return a future of those that were unfinished."""
     given, stopped = tuple(works), Future[list[S]]()
 

@@ -78,7 +78,7 @@ class StreamBuffer:
     def _notify(self) -> None:
         """Wake all waiting threads and coroutines."""
         self._changed.notify_all()
-        self._bell.ring()
+        self._bell.notify()
 
     def _discard(self, items: Iterable[Payload]) -> None:
         """Have the node drop the blobs of elements."""
@@ -130,7 +130,7 @@ class StreamBuffer:
                     except StopIteration:
                         raise StopAsyncIteration from None
                     break
-                arriving = self._bell.rung()
+                arriving = self._bell.next_notification()
             for blob in missing:
                 self._fetched[blob.key] = await asyncio.wrap_future(self._fetch(blob))
             if not missing:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from skyward.control.act.tasks import stopping
-from skyward.control.act.tasks.inputs import Inputs
+from skyward.control.act.tasks.inputs import TaskInputs
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer
 from skyward.control.observe.costs import FREE, SlotPrice
@@ -246,8 +246,8 @@ class TaskFuture[T](Future[T]):
         self._asked = True
         if not self.done():
             bell = ThreadEvent()
-            ended = bell.rung()
-            self.when_over(bell.ring)
+            ended = bell.next_notification()
+            self.when_over(bell.notify)
             try:
                 yield from ended
             except asyncio.CancelledError:
@@ -261,8 +261,8 @@ class TaskFuture[T](Future[T]):
     async def over(self) -> None:
         """Wait in a coroutine until the work has ended, without requesting the result."""
         bell = ThreadEvent()
-        ended = bell.rung()
-        self.when_over(bell.ring)
+        ended = bell.next_notification()
+        self.when_over(bell.notify)
         await ended
 
     def when_over(self, callback: Callable[[Future[T]], object]) -> None:
@@ -465,7 +465,7 @@ class Work:
     is_leaving: bool = False
     coming: int = 0
     left: EncodedResult | None = None
-    inputs: Inputs | None = None
+    inputs: TaskInputs | None = None
     broken: BaseException | None = None
     unwanted: str = ""
     restores: "RemoteResult | None" = None
@@ -501,9 +501,8 @@ class BroadcastWork:
 
     Attributes:
         make: creates the task of a member.
-        done: called with the members, by rank, once all have ended.
-        refused: called with an error if it cannot have members.
-        withdrawn: called with a reason if it was cancelled before it had members.
+        future: its result; it gets an error directly if the broadcast cannot have members.
+        collect: completes `future` from the members, by rank, once all have ended.
         members: its tasks, by rank.
         inputs: futures that it waits for before it starts.
         where: the nodes that it is sent to.
@@ -513,14 +512,13 @@ class BroadcastWork:
     """
 
     make: Callable[[], Work]
-    done: Callable[[dict[int, Work]], None]
-    refused: Callable[[BaseException], None]
-    withdrawn: Callable[[str], None]
+    future: TaskFuture[list[Any]]
+    collect: Callable[[dict[int, Work]], None]
     members: dict[int, Work]
     needs: Needs = NOTHING
     name: str = ""
     retries: Retries = NO_RETRIES
-    inputs: Inputs | None = None
+    inputs: TaskInputs | None = None
     where: Several = ALL
     of_call: "tuple[Kept[Any], ...]" = ()
     number: int = 0
@@ -532,5 +530,5 @@ class BroadcastWork:
         return (*self.of_call, *_kept_of(self.inputs))
 
 
-def _kept_of(inputs: Inputs | None) -> "tuple[Kept[Any], ...]":
+def _kept_of(inputs: TaskInputs | None) -> "tuple[Kept[Any], ...]":
     return () if inputs is None else tuple(handle for value in inputs.arrived for handle in value.kept)

@@ -7,7 +7,7 @@ __all__ = ["DRAIN_RESERVE", "Ledger"]
 DRAIN_RESERVE = 60.0
 """Seconds of running that each machine is committed for: about what draining it takes."""
 
-LAST = 10.0
+TERMINATION_RESERVE = 10.0
 """Seconds of running that are reserved for terminating a machine, whatever runs on it."""
 
 
@@ -43,7 +43,7 @@ class Ledger:
             self._prices[machine] = price
             self._per_hour += price
 
-    def shut(self, machine: int, now: float) -> None:
+    def close_account(self, machine: int, now: float) -> None:
         """Stop billing a machine, or release its commitment."""
         self._advance(now)
         self._reserved.pop(machine, None)

@@ -5,29 +5,30 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skyward.control.decide.machines.sources import MachineSource
+from skyward.control.effect import CausedEffect
 
 __all__ = [
     "Activate",
     "Allocated",
-    "Cause",
+    "Departure",
     "Desired",
     "Drain",
     "DrainRefused",
-    "Effect",
     "Emptied",
     "Evict",
     "Failed",
     "GiveUp",
-    "Gone",
     "Install",
     "Joined",
-    "Left",
+    "Launch",
     "Lost",
-    "Message",
+    "NodeGone",
+    "Reconcile",
+    "ReconcilerEffect",
+    "ReconcilerMessage",
     "Refused",
-    "Request",
     "Terminate",
-    "Tick",
+    "Terminated",
 ]
 
 # Messages. A machine is known by the number that the reconciler gave it in its request.
@@ -39,7 +40,7 @@ class Desired:
 
     Attributes:
         victims: ranks to remove first, if nodes must go.
-        afresh: True to retry ranks that were given up.
+        retry_given_up: True to retry ranks that were given up.
         drain: rank of a running node to drain, in preference to any other.
     """
 
@@ -103,7 +104,7 @@ class DrainRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Terminated:
     """Report that a machine is terminated."""
 
     machine: int
@@ -117,29 +118,31 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Reconcile:
     """Report that time has passed."""
 
 
-type Message = Desired | Allocated | Refused | Joined | Failed | Lost | Emptied | DrainRefused | Gone | Evict | Tick
+type ReconcilerMessage = (
+    Desired | Allocated | Refused | Joined | Failed | Lost | Emptied | DrainRefused | Terminated | Evict | Reconcile
+)
 
 
 # Effects.
 
-type Cause = Literal["lost", "failed", "refused", "removed"]
+type Departure = Literal["lost", "failed", "refused", "removed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Launch(CausedEffect):
     """Launch these machines. Idempotent for each machine number."""
 
     group: str
-    place: MachineSource
+    source: MachineSource
     machines: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Install:
+class Install(CausedEffect):
     """Install the worker on an allocated machine, as the node of a rank."""
 
     machine: int
@@ -147,7 +150,7 @@ class Install:
 
 
 @dataclass(frozen=True, slots=True)
-class Activate:
+class Activate(CausedEffect):
     """Let the node of a rank take tasks: it joined, or its drain was cancelled."""
 
     machine: int
@@ -156,7 +159,7 @@ class Activate:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(CausedEffect):
     """Drain the node of a rank: it takes no more tasks, and is removed once it is empty."""
 
     rank: int
@@ -164,38 +167,45 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class NodeGone(CausedEffect):
     """Report that the node of a rank is gone.
 
     Attributes:
         again: True if another node takes its rank.
         machine: the machine that it had.
-        cause: it died, did not come up, could not be launched, or was removed.
+        departure: it died, did not come up, could not be launched, or was removed.
+        origin: number of the message for which it was removed.
     """
 
     rank: int
     reason: str
     again: bool
     machine: int = 0
-    cause: Cause = "removed"
+    departure: Departure = "removed"
+    origin: int = field(default=0, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Terminate:
-    """Terminate a machine in any state; repeated until it is `Gone`."""
+class Terminate(CausedEffect):
+    """Terminate a machine in any state; repeated until it is `Terminated`."""
 
     machine: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Report that the node of a rank cannot be launched. It is not retried until the pool is resized."""
+class GiveUp(CausedEffect):
+    """Report that the node of a rank cannot be launched. It is not retried until the pool is resized.
+
+    Attributes:
+        origin: number of the message for which it was to be launched.
+    """
 
     group: str
     rank: int
     reason: str
     machine: int = 0
+    origin: int = field(default=0, kw_only=True, compare=False)
 
 
-type Effect = Request | Install | Activate | Drain | Left | Terminate | GiveUp
+type ReconcilerEffect = Launch | Install | Activate | Drain | NodeGone | Terminate | GiveUp

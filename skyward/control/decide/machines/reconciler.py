@@ -17,24 +17,24 @@ from skyward.control.decide.machines.instance import after_request_timeout
 from skyward.control.decide.machines.messages import (
     Activate,
     Allocated,
-    Cause,
+    Departure,
     Desired,
     Drain,
     DrainRefused,
-    Effect,
     Emptied,
     Evict,
     Failed,
     GiveUp,
-    Gone,
     Install,
     Joined,
-    Left,
     Lost,
-    Message,
+    NodeGone,
+    Reconcile,
+    ReconcilerEffect,
+    ReconcilerMessage,
     Refused,
     Terminate,
-    Tick,
+    Terminated,
 )
 from skyward.control.decide.machines.requests import Limits, Requester
 from skyward.control.decide.machines.sources import MachineSource
@@ -51,7 +51,7 @@ class Reconciler:
     """The machines of one pool. `handle` is the only entry point; it returns effects.
 
     Attributes:
-        places: sources of machines of each group, the preferred one first.
+        sources: sources of machines of each group, the preferred one first.
         opening: True until the pool is ready.
         closing: True once every machine is to be terminated.
         may_empty: True if the head, too, is removed when no node is desired.
@@ -59,7 +59,7 @@ class Reconciler:
         desired: desired nodes, by group.
     """
 
-    places: Mapping[str, tuple[MachineSource, ...]]
+    sources: Mapping[str, tuple[MachineSource, ...]]
     ledger: Ledger = field(default_factory=Ledger)
     limits: Limits = field(default_factory=Limits)
     opening: bool = True
@@ -67,7 +67,7 @@ class Reconciler:
     may_empty: bool = False
     keeping: frozenset[int] = frozenset()
     desired: dict[str, int] = field(default_factory=dict)
-    book: MachineTable = field(default_factory=MachineTable)
+    table: MachineTable = field(default_factory=MachineTable)
     _life: Lifecycle[ReconcilerState] = field(
         default_factory=lambda: Lifecycle("the reconciler", RECONCILER, "watching")
     )
@@ -78,7 +78,7 @@ class Reconciler:
     _victims: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        self.requester = Requester(self.book, self.places, self.ledger, self.limits)
+        self.requester = Requester(self.table, self.sources, self.ledger, self.limits)
         self._backoff = self.requester.backoff
 
     @property
@@ -94,11 +94,11 @@ class Reconciler:
     @property
     def empty(self) -> bool:
         """True if there is no machine, in any state."""
-        return not self.book.machines
+        return not self.table.machines
 
     def can_have(self, group: str) -> bool:
         """Return whether a node of the group exists, or was not given up."""
-        return group not in self._given_up.values() or any(machine.group == group for machine in self.book)
+        return group not in self._given_up.values() or any(machine.group == group for machine in self.table)
 
     def attempts(self, rank: int) -> tuple[int, int]:
         """Return the consecutive failed machines and refused requests of a rank."""
@@ -106,11 +106,16 @@ class Reconciler:
 
     def effective(self, group: str) -> int:
         """Return the number of nodes that take tasks, or will."""
-        return self.book.count(group, "active") + self.book.count(group, "booting")
+        return self.table.count(group, "active") + self.table.count(group, "booting")
 
-    def handle(self, message: Message, now: float) -> list[Effect]:
-        """Handle `message` at time `now`; return effects, in order."""
-        effects: list[Effect] = []
+    def handle(self, message: ReconcilerMessage, now: float, cause: int = 0) -> list[ReconcilerEffect]:
+        """Handle `message` at time `now`; return effects, in order.
+
+        Args:
+            cause: number of the control plane's message that led to this one.
+        """
+        self.table.cause = cause
+        effects: list[ReconcilerEffect] = []
         match message:
             case Desired(nodes, victims, retry_given_up, drain):
                 self.desired.update(nodes)
@@ -119,7 +124,7 @@ class Reconciler:
                     self._given_up.clear()
                     self._failures.clear()
                     self._refusals.clear()
-                if drain is not None and (machine := self.book.seated(drain, "RUNNING")) is not None:
+                if drain is not None and (machine := self.table.machine_of(drain, "RUNNING")) is not None:
                     self._drain(machine, now, effects)
             case Allocated(number):
                 self._allocated(number, now, effects)
@@ -133,18 +138,18 @@ class Reconciler:
             case Lost(number, reason):
                 self._ended(number, reason, now, effects, lost=True)
             case Emptied(rank):
-                if (machine := self.book.seated(rank, "STOP_REQUESTED")) is not None:
-                    self.book.move(machine, "STOPPING", now)
-                    self.book.move(machine, "STOPPED", now)
+                if (machine := self.table.machine_of(rank, "STOP_REQUESTED")) is not None:
+                    self.table.move(machine, "STOPPING", now)
+                    self.table.move(machine, "STOPPED", now)
                     self._terminate(machine, NOT_NEEDED, now, effects)
             case DrainRefused(rank):
-                if (machine := self.book.seated(rank, "STOP_REQUESTED")) is not None:
+                if (machine := self.table.machine_of(rank, "STOP_REQUESTED")) is not None:
                     self._reactivate(machine, "it has work again", now, effects)
-            case Gone(number):
+            case Terminated(number):
                 self._gone(number, now, effects)
             case Evict(reason):
                 self._evict(reason, now, effects)
-            case Tick():
+            case Reconcile():
                 self._check_deadlines(now, effects)
         if not self.closing and not isinstance(message, DrainRefused):
             self._converge(now, effects)
@@ -152,22 +157,22 @@ class Reconciler:
         self._update_state(now)
         return [self._completed(effect) for effect in effects]
 
-    def close(self, now: float) -> list[Effect]:
+    def close(self, now: float, cause: int = 0) -> list[ReconcilerEffect]:
         """Terminate every machine, in any state; nothing is launched any more."""
-        self.closing = True
-        effects: list[Effect] = []
+        self.closing, self.table.cause = True, cause
+        effects: list[ReconcilerEffect] = []
         self._evict("the pool is closing", now, effects)
         return effects
 
-    def _evict(self, reason: str, now: float, effects: list[Effect]) -> None:
-        for machine in self.book:
+    def _evict(self, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
+        for machine in self.table:
             match machine.state:
-                case "QUEUED" if not machine.asked:
+                case "QUEUED" if not machine.requested_at:
                     self._drop(machine, reason, now, effects)
                 case "QUEUED" | "REQUESTED":
                     self._orphan(machine, reason, now, effects)
                 case "STOP_REQUESTED":
-                    self.book.move(machine, "STOPPING", now)
+                    self.table.move(machine, "STOPPING", now)
                     self._terminate(machine, reason, now, effects)
                 case "TERMINATING":
                     pass
@@ -176,117 +181,139 @@ class Reconciler:
 
     # Transitions of one machine.
 
-    def _allocated(self, number: int, now: float, effects: list[Effect]) -> None:
-        machine = self.book.machines.get(number)
+    def _allocated(self, number: int, now: float, effects: list[ReconcilerEffect]) -> None:
+        machine = self.table.machines.get(number)
         if machine is None:
             self._orphans[number] = now
-            effects.append(Terminate(number, NOT_NEEDED))
+            effects.append(Terminate(number, NOT_NEEDED, cause=self.table.cause))
             return
-        if machine.state == "QUEUED" and machine.asked:  # a late answer
-            self.book.move(machine, "REQUESTED", now)
+        if machine.state == "QUEUED" and machine.requested_at:  # a late answer
+            self.table.move(machine, "REQUESTED", now)
         if machine.state != "REQUESTED":
             return
-        self.book.move(machine, "ALLOCATED", now)
+        self.table.move(machine, "ALLOCATED", now)
         self.ledger.bill(number, now)
         if machine.wanted:
-            self.book.move(machine, "INSTALLING", now)
-            effects.append(Install(number, machine.rank))
+            self.table.move(machine, "INSTALLING", now)
+            effects.append(Install(number, machine.rank, cause=self.table.cause))
         else:
             self._terminate(machine, NOT_NEEDED, now, effects)
 
-    def _refused(self, number: int, reason: str, now: float, effects: list[Effect]) -> None:
-        machine = self.book.machines.get(number)
+    def _refused(self, number: int, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
+        machine = self.table.machines.get(number)
         if machine is None or machine.state != "REQUESTED":
             return
-        if machine.place is not None:
-            self._backoff.failed(machine.place, machine.asked[-1], now)
-        self.book.move(machine, "ALLOCATION_FAILED", now, reason)
+        if machine.source is not None:
+            self._backoff.failed(machine.source, machine.requested_at[-1], now)
+        self.table.move(machine, "ALLOCATION_FAILED", now, reason)
         self._orphan(machine, reason, now, effects, "refused")
         rank = machine.rank
         self._refusals[rank] = self._refusals.get(rank, 0) + 1
         if machine.wanted and self.opening and self._refusals[rank] >= self.limits.refusals:
             self._give_up(machine, reason, effects)
 
-    def _joined(self, number: int, now: float, effects: list[Effect]) -> None:
-        machine = self.book.machines.get(number)
+    def _joined(self, number: int, now: float, effects: list[ReconcilerEffect]) -> None:
+        machine = self.table.machines.get(number)
         if machine is None or machine.state != "INSTALLING":
             return
-        self.book.move(machine, "RUNNING", now)
+        self.table.move(machine, "RUNNING", now)
         self._failures.pop(machine.rank, None)
         self._refusals.pop(machine.rank, None)
-        if machine.place is not None:
-            self._backoff.worked(machine.place)
-        effects.append(Activate(number, machine.rank, machine.group))
+        if machine.source is not None:
+            self._backoff.succeeded(machine.source)
+        effects.append(Activate(number, machine.rank, machine.group, cause=self.table.cause))
 
-    def _ended(self, number: int, reason: str, now: float, effects: list[Effect], *, lost: bool = False) -> None:
+    def _ended(
+        self, number: int, reason: str, now: float, effects: list[ReconcilerEffect], *, lost: bool = False
+    ) -> None:
         """Handle a machine that failed to become a node, or died: `lost`, which does not count against its source."""
-        machine = self.book.machines.get(number)
+        machine = self.table.machines.get(number)
         match machine.state if machine is not None else None:
             case "REQUESTED":
                 self._refused(number, reason, now, effects)
             case "INSTALLING" if machine is not None:
-                self.book.move(machine, "INSTALL_FAILED", now, reason)
+                self.table.move(machine, "INSTALL_FAILED", now, reason)
                 self._terminate(machine, reason, now, effects, "failed")
                 self._failures[machine.rank] = self._failures.get(machine.rank, 0) + (not lost)
                 if self._failures[machine.rank] >= self.limits.launches:
                     self._give_up(machine, reason, effects)
             case "RUNNING" | "STOP_REQUESTED" if machine is not None:
-                self.book.move(machine, "STOPPED", now, reason)
+                self.table.move(machine, "STOPPED", now, reason)
                 self._terminate(machine, reason, now, effects, "lost")
             case _:
                 pass  # a late report
 
-    def _gone(self, number: int, now: float, effects: list[Effect]) -> None:
+    def _gone(self, number: int, now: float, effects: list[ReconcilerEffect]) -> None:
         self._orphans.pop(number, None)
         self._ended(number, "its machine is gone", now, effects, lost=True)
-        machine = self.book.machines.get(number)
+        machine = self.table.machines.get(number)
         if machine is not None and machine.state == "TERMINATING":
-            self.book.move(machine, "TERMINATED", now)
-            self.book.forget(machine)
-        if number not in self.book.machines:
-            self.ledger.shut(number, now)
+            self.table.move(machine, "TERMINATED", now)
+            self.table.forget(machine)
+        if number not in self.table.machines:
+            self.ledger.close_account(number, now)
 
     def _terminate(
-        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+        self,
+        machine: Machine,
+        reason: str,
+        now: float,
+        effects: list[ReconcilerEffect],
+        departure: Departure = "removed",
     ) -> None:
-        self._leave(machine, reason, now, effects, cause)
-        self.book.move(machine, "TERMINATING", now, reason)
-        effects.append(Terminate(machine.id, reason))
+        self._leave(machine, reason, now, effects, departure)
+        self.table.move(machine, "TERMINATING", now, reason)
+        effects.append(Terminate(machine.id, reason, cause=self.table.cause))
 
     def _leave(
-        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+        self,
+        machine: Machine,
+        reason: str,
+        now: float,
+        effects: list[ReconcilerEffect],
+        departure: Departure = "removed",
     ) -> None:
-        if self.book.vacate(machine, now, reason):
-            effects.append(Left(machine.rank, reason, False, machine.id, cause))
+        cause = self.table.cause
+        origin = machine.cause if departure == "removed" and machine.state in ("STOPPING", "STOPPED") else cause
+        if self.table.vacate(machine, now, reason):
+            gone = NodeGone(machine.rank, reason, False, machine.id, departure, origin=origin, cause=cause)
+            effects.append(gone)
 
-    def _drop(self, machine: Machine, reason: str, now: float, effects: list[Effect]) -> None:
+    def _drop(self, machine: Machine, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
         """Forget a machine that was never requested."""
         self._leave(machine, reason, now, effects)
-        self.book.forget(machine)
-        self.ledger.shut(machine.id, now)
+        self.table.forget(machine)
+        self.ledger.close_account(machine.id, now)
 
     def _orphan(
-        self, machine: Machine, reason: str, now: float, effects: list[Effect], cause: Cause = "removed"
+        self,
+        machine: Machine,
+        reason: str,
+        now: float,
+        effects: list[ReconcilerEffect],
+        departure: Departure = "removed",
     ) -> None:
         """Forget a machine that should not exist, and terminate it: a request that failed or was not answered may have
         succeeded, and the orphan costs money until it is known to be gone."""
-        self._leave(machine, reason, now, effects, cause)
-        self.book.forget(machine)
+        self._leave(machine, reason, now, effects, departure)
+        self.table.forget(machine)
         self.ledger.bill(machine.id, now)
         self._orphans[machine.id] = now
-        effects.append(Terminate(machine.id, reason))
+        effects.append(Terminate(machine.id, reason, cause=self.table.cause))
 
-    def _give_up(self, machine: Machine, reason: str, effects: list[Effect]) -> None:
+    def _give_up(self, machine: Machine, reason: str, effects: list[ReconcilerEffect]) -> None:
         self._given_up[machine.rank] = machine.group
-        effects.append(GiveUp(machine.group, machine.rank, reason, machine.id))
+        origin, cause = machine.cause, self.table.cause
+        effects.append(GiveUp(machine.group, machine.rank, reason, machine.id, origin=origin, cause=cause))
 
-    def _reactivate(self, machine: Machine, why: str, now: float, effects: list[Effect]) -> None:
-        self.book.move(machine, "RUNNING", now, why)
-        effects.append(Activate(machine.id, machine.rank, machine.group))
+    def _reactivate(self, machine: Machine, why: str, now: float, effects: list[ReconcilerEffect]) -> None:
+        self.table.move(machine, "RUNNING", now, why)
+        machine.cause = self.table.cause
+        effects.append(Activate(machine.id, machine.rank, machine.group, cause=self.table.cause))
 
-    def _check_deadlines(self, now: float, effects: list[Effect]) -> None:
+    def _check_deadlines(self, now: float, effects: list[ReconcilerEffect]) -> None:
         limits = self.limits
-        for machine in self.book:
+        for machine in self.table:
             stayed = now - machine.since
             match machine.state:
                 case "REQUESTED":
@@ -295,23 +322,24 @@ class Reconciler:
                     self._ended(machine.id, f"it was not ready within {limits.boot:g} s", now, effects)
                 case "STOP_REQUESTED" if stayed > limits.drain:  # repeat the effect; only new demand cancels a drain
                     machine.since = now
-                    effects.append(Drain(machine.rank, machine.id))
+                    effects.append(Drain(machine.rank, machine.id, cause=self.table.cause))
                 case "TERMINATING" if stayed > limits.terminate:
-                    self.book.move(machine, "TERMINATION_FAILED", now)
-                    self.book.move(machine, "TERMINATING", now)
-                    effects.append(Terminate(machine.id, "it still exists after it was terminated"))
+                    self.table.move(machine, "TERMINATION_FAILED", now)
+                    self.table.move(machine, "TERMINATING", now)
+                    why = "it still exists after it was terminated"
+                    effects.append(Terminate(machine.id, why, cause=self.table.cause))
                 case _:
                     pass
         for number, since in self._orphans.items():
             if now - since > limits.terminate:
                 self._orphans[number] = now
-                effects.append(Terminate(number, NOT_NEEDED))
+                effects.append(Terminate(number, NOT_NEEDED, cause=self.table.cause))
 
-    def _check_request(self, machine: Machine, now: float, effects: list[Effect]) -> None:
+    def _check_request(self, machine: Machine, now: float, effects: list[ReconcilerEffect]) -> None:
         limits = self.limits
-        match after_request_timeout(now, limits.request, limits.refusals, machine.asked):
+        match after_request_timeout(now, limits.request, limits.refusals, machine.requested_at):
             case "QUEUED" if machine.wanted:
-                self.book.move(machine, "QUEUED", now, "no answer")
+                self.table.move(machine, "QUEUED", now, "no answer")
             case "QUEUED" | "ALLOCATION_FAILED":
                 self._refused(machine.id, f"the provider did not answer within {limits.request:g} s", now, effects)
             case None:
@@ -319,9 +347,9 @@ class Reconciler:
 
     # Scaling.
 
-    def _converge(self, now: float, effects: list[Effect]) -> None:
+    def _converge(self, now: float, effects: list[ReconcilerEffect]) -> None:
         everything_goes = self._everything_goes(self.desired)
-        if not everything_goes and (head := self.book.seated(0, "STOP_REQUESTED")) is not None:
+        if not everything_goes and (head := self.table.machine_of(0, "STOP_REQUESTED")) is not None:
             self._reactivate(head, "it is the head, and nodes are wanted again", now, effects)
         for group, desired in self.desired.items():
             there = self.effective(group)
@@ -334,7 +362,7 @@ class Reconciler:
                 missing -= self._keep_leaving(group, missing, now, effects)
                 for rank in self._free_ranks(missing):
                     failures = self._failures.get(rank, 0)
-                    self.book.add(
+                    self.table.add(
                         group, rank, now + self._backoff.first * 2 ** (failures - 1) if failures else now, now
                     )
             elif there > desired:
@@ -343,20 +371,20 @@ class Reconciler:
     def _everything_goes(self, desired: Mapping[str, int]) -> bool:
         return self.may_empty and not any(desired.values())
 
-    def _keep_leaving(self, group: str, wanted: int, now: float, effects: list[Effect]) -> int:
+    def _keep_leaving(self, group: str, wanted: int, now: float, effects: list[ReconcilerEffect]) -> int:
         """Keep up to `wanted` leaving nodes instead of launching others; return the number."""
-        leaving = self.book.of(group, "leaving")
+        leaving = self.table.of(group, "leaving")
         unwanted = [machine for machine in leaving if machine.state == "REQUESTED"]
         draining = [machine for machine in leaving if machine.state == "STOP_REQUESTED"][:wanted]
         for machine in draining:
             self._reactivate(machine, "it is needed again", now, effects)
-        kept = [machine for machine in unwanted if machine.rank not in self.book.assignments][: wanted - len(draining)]
+        kept = [machine for machine in unwanted if machine.rank not in self.table.assignments][: wanted - len(draining)]
         for machine in kept:
-            self.book.want(machine, now)
+            self.table.unmark_surplus(machine, now)
         return len(draining) + len(kept)
 
     def _free_ranks(self, count: int) -> Iterable[int]:
-        free = (rank for rank in itertools.count() if rank not in self.book.assignments and rank not in self._given_up)
+        free = (rank for rank in itertools.count() if rank not in self.table.assignments and rank not in self._given_up)
         return list(itertools.islice(free, count))
 
     def would_drain(self, desired: Mapping[str, int], victims: tuple[int, ...]) -> list[int]:
@@ -381,43 +409,44 @@ class Reconciler:
             keeps = machine.rank in self.keeping
             return stages[machine.state], keeps, chosen.get(machine.rank, len(chosen)), -machine.rank
 
-        there = [machine for machine in self.book.of(group, "active", "booting") if everything or machine.rank]
+        there = [machine for machine in self.table.of(group, "active", "booting") if everything or machine.rank]
         return sorted(there, key=order)
 
-    def _shrink(self, group: str, excess: int, everything: bool, now: float, effects: list[Effect]) -> None:
+    def _shrink(self, group: str, excess: int, everything: bool, now: float, effects: list[ReconcilerEffect]) -> None:
         """Remove surplus nodes of a group."""
         for machine in self._going_first(group, self._victims, everything)[:excess]:
             match machine.state:
-                case "QUEUED" if not machine.asked:
+                case "QUEUED" if not machine.requested_at:
                     self._drop(machine, NOT_NEEDED, now, effects)
                 case "QUEUED":
                     self._orphan(machine, NOT_NEEDED, now, effects)
                 case "REQUESTED":
                     self._leave(machine, NOT_NEEDED, now, effects)
-                    self.book.mark_surplus(machine)
+                    self.table.mark_surplus(machine)
                 case "RUNNING":
                     self._drain(machine, now, effects)
                 case _:
                     self._terminate(machine, NOT_NEEDED, now, effects)
 
-    def _drain(self, machine: Machine, now: float, effects: list[Effect]) -> None:
-        self.book.move(machine, "STOP_REQUESTED", now)
-        effects.append(Drain(machine.rank, machine.id))
+    def _drain(self, machine: Machine, now: float, effects: list[ReconcilerEffect]) -> None:
+        self.table.move(machine, "STOP_REQUESTED", now)
+        machine.cause = self.table.cause
+        effects.append(Drain(machine.rank, machine.id, cause=self.table.cause))
 
     # State.
 
     def _update_state(self, now: float) -> None:
-        booting = any(self.book.count(group, "booting") for group in self.desired)
-        leaving = any(self.book.count(group, "leaving") for group in self.desired)
-        draining = leaving and any(machine.state == "STOP_REQUESTED" for machine in self.book)
+        booting = any(self.table.count(group, "booting") for group in self.desired)
+        leaving = any(self.table.count(group, "leaving") for group in self.desired)
+        draining = leaving and any(machine.state == "STOP_REQUESTED" for machine in self.table)
         target: ReconcilerState = "scaling_up" if booting else "draining" if draining else "watching"
         if target != self.state:
             if target not in RECONCILER[self.state]:
-                self._life.move("watching", now)
-            self._life.move(target, now)
+                self._life.move("watching", now, cause=self.table.cause)
+            self._life.move(target, now, cause=self.table.cause)
 
-    def _completed(self, effect: Effect) -> Effect:
+    def _completed(self, effect: ReconcilerEffect) -> ReconcilerEffect:
         """Complete a report of a removed node: only the end of the step decides whether its rank is filled again."""
-        if isinstance(effect, Left) and effect.rank in self.book.assignments:
+        if isinstance(effect, NodeGone) and effect.rank in self.table.assignments:
             return replace(effect, again=True)
         return effect

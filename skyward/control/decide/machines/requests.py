@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.machines.instance import launch_now
-from skyward.control.decide.machines.messages import Effect, Request
+from skyward.control.decide.machines.messages import Launch, ReconcilerEffect
 from skyward.control.decide.machines.sources import FIRST_PAUSE, Backoff, MachineSource
 from skyward.control.decide.machines.table import Machine, MachineTable
 
@@ -25,7 +25,7 @@ class Limits:
         request, boot, drain, terminate: timeouts of a machine in each of these states.
         upscaling_speed: machines launched at once for each that runs; None for no limit.
         concurrent_launches: machines that may be requested at a time.
-        first_pause: first backoff of a source that failed; doubled with each failure.
+        first_backoff: first backoff of a source that failed; doubled with each failure.
     """
 
     launches: int = 3
@@ -45,28 +45,28 @@ class Requester:
     Attributes:
         backoff: backoff of the sources that failed.
         retry_at: latest time for the next call of `request`; None if nothing waits.
-        short_of_money: True if a machine was not requested because of the budget.
+        over_budget: True if a machine was not requested because of the budget.
     """
 
     def __init__(
-        self, book: MachineTable, places: Mapping[str, tuple[MachineSource, ...]], ledger: Ledger, limits: Limits
+        self, table: MachineTable, sources: Mapping[str, tuple[MachineSource, ...]], ledger: Ledger, limits: Limits
     ) -> None:
         self.backoff = Backoff(limits.first_backoff)
         self.retry_at: float | None = None
         self.over_budget = False
-        self._book = book
-        self._places = places
+        self._table = table
+        self._places = sources
         self._ledger = ledger
         self._limits = limits
 
-    def request(self, groups: Iterable[str], now: float, effects: list[Effect]) -> None:
+    def request(self, groups: Iterable[str], now: float, effects: list[ReconcilerEffect]) -> None:
         """Request the queued machines of `groups` that are due."""
         self.retry_at, self.over_budget = None, False
         ready: dict[str, list[Machine]] = {}
         for group in groups:
-            if not self._book.count(group, "booting"):
+            if not self._table.count(group, "booting"):
                 continue
-            for machine in self._book.of(group, "booting"):
+            for machine in self._table.of(group, "booting"):
                 if machine.state == "QUEUED" and machine.not_before <= now:
                     ready.setdefault(group, []).append(machine)
                 elif machine.state == "QUEUED":
@@ -77,30 +77,31 @@ class Requester:
 
     def _allowed(self, ready: Mapping[str, list[Machine]]) -> Mapping[str, int]:
         requested: dict[str, int] = {}
-        for machine in self._book:
+        for machine in self._table:
             if machine.state == "REQUESTED":
                 requested[machine.group] = requested.get(machine.group, 0) + 1
-        running = {group: self._book.count(group, "active") for group in ready}
+        running = {group: self._table.count(group, "active") for group in ready}
         waiting = {group: len(machines) for group, machines in ready.items()}
         speed = UNLIMITED if self._limits.upscaling_speed is None else self._limits.upscaling_speed
         return launch_now(waiting, requested, running, speed, self._limits.concurrent_launches)
 
-    def _request_some(self, group: str, machines: list[Machine], now: float, effects: list[Effect]) -> None:
-        place = self.backoff.choose(self._places[group], now)
-        if place is None:
+    def _request_some(self, group: str, machines: list[Machine], now: float, effects: list[ReconcilerEffect]) -> None:
+        source = self.backoff.choose(self._places[group], now)
+        if source is None:
             self._retry(min(map(self.backoff.ready_at, self._places[group])))
             return
-        room = self._ledger.room(place.hourly_price, now)
+        room = self._ledger.room(source.hourly_price, now)
         if room is not None and room < len(machines):
             self.over_budget = True
             machines = machines[:room]
         for machine in machines:
-            machine.place = place
-            machine.asked.append(now)
-            self._ledger.reserve(machine.id, place.hourly_price)
-            self._book.move(machine, "REQUESTED", now)
+            machine.source = source
+            machine.requested_at.append(now)
+            self._ledger.reserve(machine.id, source.hourly_price)
+            self._table.move(machine, "REQUESTED", now)
         if machines:
-            effects.append(Request(group, place, tuple(machine.id for machine in machines)))
+            numbers = tuple(machine.id for machine in machines)
+            effects.append(Launch(group, source, numbers, cause=self._table.cause))
 
     def _retry(self, at: float) -> None:
         self.retry_at = at if self.retry_at is None else min(self.retry_at, at)

@@ -52,28 +52,28 @@ class Backoff:
     longest: float = LONGEST_PAUSE
     _failures: dict[MachineSource, _Failures] = field(default_factory=dict)
 
-    def failed(self, place: MachineSource, asked_at: float, now: float) -> None:
+    def failed(self, source: MachineSource, asked_at: float, now: float) -> None:
         """Record that a request made at `asked_at` failed."""
-        record = self._failures.get(place)
+        record = self._failures.get(source)
         if record is not None and asked_at < record.last_failure:
             return
         failures = record.failures + 1 if record is not None else 1
         pause = min(self.longest, self.first * 2 ** (failures - 1))
-        self._failures[place] = _Failures(failures, now, now + pause)
+        self._failures[source] = _Failures(failures, now, now + pause)
 
-    def worked(self, place: MachineSource) -> None:
+    def succeeded(self, source: MachineSource) -> None:
         """Record that a machine of this source runs."""
-        record = self._failures.get(place)
+        record = self._failures.get(source)
         if record is not None:
             record.failures -= 1
             if record.failures <= 0:
-                del self._failures[place]
+                del self._failures[source]
 
-    def ready_at(self, place: MachineSource) -> float:
+    def ready_at(self, source: MachineSource) -> float:
         """Return when the source may be used again."""
-        record = self._failures.get(place)
+        record = self._failures.get(source)
         return 0.0 if record is None else record.until
 
-    def choose(self, places: Iterable[MachineSource], now: float) -> MachineSource | None:
+    def choose(self, sources: Iterable[MachineSource], now: float) -> MachineSource | None:
         """Return the first source that may be used now."""
-        return next((place for place in places if self.ready_at(place) <= now), None)
+        return next((source for source in sources if self.ready_at(source) <= now), None)

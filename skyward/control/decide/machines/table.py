@@ -23,8 +23,9 @@ class Machine:
     Attributes:
         since: when it entered its current state.
         not_before: earliest time of its request.
-        asked: times of its requests.
+        requested_at: times of its requests.
         wanted: True if it is still to become a node.
+        cause: number of the message for which it was launched, kept or removed.
     """
 
     id: int
@@ -33,9 +34,10 @@ class Machine:
     life: Lifecycle[InstanceState]
     since: float
     not_before: float = 0.0
-    place: MachineSource | None = None
-    asked: list[float] = field(default_factory=list)
+    source: MachineSource | None = None
+    requested_at: list[float] = field(default_factory=list)
     wanted: bool = True
+    cause: int = 0
 
     @property
     def state(self) -> InstanceState:
@@ -59,9 +61,14 @@ class RankAssignment:
 
 
 class MachineTable:
-    """The machines by number and the rank assignments by rank."""
+    """The machines by number and the rank assignments by rank.
+
+    Attributes:
+        cause: number of the message that is being handled, for the histories.
+    """
 
     def __init__(self) -> None:
+        self.cause = 0
         self.machines: dict[int, Machine] = {}
         self.assignments: dict[int, RankAssignment] = {}
         self._lives: dict[int, Lifecycle[NodeState]] = {}
@@ -80,7 +87,7 @@ class MachineTable:
         found = [m for m in self.machines.values() if m.group == group and m.stage in stages]
         return sorted(found, key=lambda machine: machine.rank)
 
-    def seated(self, rank: int, *states: InstanceState) -> Machine | None:
+    def machine_of(self, rank: int, *states: InstanceState) -> Machine | None:
         """Return the machine of a rank if it is in one of these states."""
         seat = self.assignments.get(rank)
         return seat.machine if seat is not None and seat.machine.state in states else None
@@ -89,6 +96,7 @@ class MachineTable:
         """Add a queued machine for this rank."""
         number = next(self._numbers)
         machine = Machine(number, group, rank, Lifecycle(f"machine {number}", INSTANCE, "QUEUED"), now, not_before)
+        machine.cause = self.cause
         self.machines[number] = machine
         self._shift(machine, 1)
         self._seat(machine, now)
@@ -97,31 +105,31 @@ class MachineTable:
     def move(self, machine: Machine, to: InstanceState, now: float, why: str = "") -> None:
         """Change the state of a machine, and that of its node."""
         self._shift(machine, -1)
-        machine.life.move(to, now, why)
+        machine.life.move(to, now, why, cause=self.cause)
         machine.since = now
         self._shift(machine, 1)
         seat = self.assignments.get(machine.rank)
         if seat is not None and seat.machine is machine:
             node: NodeState | None = {"RUNNING": "active", "STOP_REQUESTED": "draining"}.get(to)  # type: ignore[assignment]  # of a literal dict
             if node is not None:
-                seat.life.move(node, now, why)
+                seat.life.move(node, now, why, cause=self.cause)
 
     def mark_surplus(self, machine: Machine) -> None:
         """Mark a requested machine as surplus: it will not become a node."""
         self._shift(machine, -1)
-        machine.wanted = False
+        machine.wanted, machine.cause = False, self.cause
         self._shift(machine, 1)
 
-    def want(self, machine: Machine, now: float) -> None:
+    def unmark_surplus(self, machine: Machine, now: float) -> None:
         """Undo `mark_surplus`: the machine will become a node."""
         self._shift(machine, -1)
-        machine.wanted = True
+        machine.wanted, machine.cause = True, self.cause
         self._shift(machine, 1)
         self._seat(machine, now)
 
     def _seat(self, machine: Machine, now: float) -> None:
         life = self._lives.setdefault(machine.rank, Lifecycle(f"node {machine.rank}", NODE, "vacant"))
-        life.move("waiting", now)
+        life.move("waiting", now, cause=self.cause)
         self.assignments[machine.rank] = RankAssignment(life, machine)
 
     def vacate(self, machine: Machine, now: float, why: str) -> bool:
@@ -129,7 +137,7 @@ class MachineTable:
         seat = self.assignments.get(machine.rank)
         if seat is None or seat.machine is not machine:
             return False
-        seat.life.move("vacant", now, why)
+        seat.life.move("vacant", now, why, cause=self.cause)
         del self.assignments[machine.rank]
         return True
 

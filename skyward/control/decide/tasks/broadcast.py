@@ -12,7 +12,7 @@ __all__ = ["chosen_ranks", "no_node"]
 
 
 def chosen_ranks(
-    pool: str, where: Several, needs: Needs, book: MachineTable, tasks: TaskManager
+    pool: str, where: Several, needs: Needs, table: MachineTable, tasks: TaskManager
 ) -> tuple[int, ...] | None:
     """Return the ranks that `where` selects; None for every node.
 
@@ -22,15 +22,15 @@ def chosen_ranks(
         UsageError: there is no such node, or one of them can never have what the task needs.
     """
     if where.ranks is not None:
-        if missing := [rank for rank in where.ranks if rank not in book.assignments]:
-            raise no_node(pool, missing, book)
+        if missing := [rank for rank in where.ranks if rank not in table.assignments]:
+            raise no_node(pool, missing, table)
         for rank in where.ranks:
             if not tasks.could_hold(rank, needs):
                 raise UsageError(f"The task asks for {needs}, which node {rank} of pool {pool!r} can never have.")
         return where.ranks
     if where.group is None:
         return None
-    of_group = [rank for rank, seat in sorted(book.assignments.items()) if seat.machine.group == where.group]
+    of_group = [rank for rank, seat in sorted(table.assignments.items()) if seat.machine.group == where.group]
     if not of_group:
         raise UsageError(
             f"Group {where.group!r} of pool {pool!r} has no node now: start one with "
@@ -42,8 +42,8 @@ def chosen_ranks(
     return tuple(rank for rank in fitting if rank in tasks.ranks) or tuple(fitting)
 
 
-def no_node(pool: str, missing: Sequence[int], book: MachineTable) -> UsageError:
+def no_node(pool: str, missing: Sequence[int], table: MachineTable) -> UsageError:
     """Return the error for ranks that the pool does not have."""
-    known = ", ".join(map(str, sorted(book.assignments))) or "none"
+    known = ", ".join(map(str, sorted(table.assignments))) or "none"
     which = " or ".join(map(str, missing))
     return UsageError(f"Pool {pool!r} has no node {which}; its nodes are {known}.")

@@ -2,7 +2,7 @@
 
 A node stops a task that runs past its timeout by itself. It cannot while C code holds the GIL: then it does not answer
 its client either, so the client keeps time too. A task is overdue `ALLOWANCE` seconds, and its own grace, after its
-deadline or after its stop request. A node that has not answered for `UNHEARD` seconds and has an overdue task is
+deadline or after its stop request. A node that has not answered for `UNRESPONSIVE` seconds and has an overdue task is
 terminated; the task ends as timed out, or as cancelled. A node that answers reports by itself.
 
 The time of a task counts from when it gets a slot: at once if the node had one free, otherwise from the end of the task
@@ -12,17 +12,17 @@ before it. A node runs tasks in the order in which they were sent.
 from dataclasses import dataclass, field
 from itertools import islice
 
-from skyward.wire.protocol.messages import PACKING
+from skyward.wire.protocol.messages import PACKING_TIMEOUT
 
-__all__ = ["ALLOWANCE", "LOOK", "UNHEARD", "Deadlines"]
+__all__ = ["ALLOWANCE", "CHECK_INTERVAL", "UNRESPONSIVE", "Deadlines"]
 
 ALLOWANCE = 1.0
 """Seconds that a node has to stop a task at its deadline and to report it; the node gives up on the task after 0.8."""
 
-UNHEARD = 2.0
+UNRESPONSIVE = 2.0
 """Seconds without an answer after which a node with an overdue task is terminated; nodes answer once a second."""
 
-LOOK = 0.25
+CHECK_INTERVAL = 0.25
 """Seconds between checks of the deadlines."""
 
 
@@ -59,7 +59,7 @@ class Deadlines:
     def leaving(self, task: int, now: float) -> None:
         """Record that a task has stopped and packs its state, during which its node may not answer."""
         if (sent := self._tasks.get(task)) is not None:
-            sent.stop_sent_at, sent.grace = now, PACKING
+            sent.stop_sent_at, sent.grace = now, PACKING_TIMEOUT
 
     def ended(self, task: int, now: float) -> None:
         """Record that a task has ended on the node."""

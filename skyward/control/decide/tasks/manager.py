@@ -22,30 +22,30 @@ from skyward.control.decide.tasks.messages import (
     Abandon,
     Broadcast,
     BroadcastEnded,
-    Cancel,
     CancelBroadcast,
+    CancelTasks,
     CheckPrefetched,
     Delivered,
     Dispatch,
     Dropped,
-    Effect,
     Ended,
     Member,
-    Message,
-    NodeDraining,
-    NodeJoined,
-    NodeLost,
-    NodeRemoved,
-    Outcome,
     Overdue,
+    RankDraining,
+    RankJoined,
+    RankLost,
+    RankRemoved,
     Recall,
     Released,
     Requeue,
     Settle,
-    Started,
+    SettleOutcome,
+    StartedOnNode,
     Stop,
     Stored,
     Submitted,
+    TaskManagerEffect,
+    TaskManagerMessage,
     TasksFound,
     UniqueResults,
     Withheld,
@@ -97,6 +97,7 @@ class TaskManager:
     _withheld: set[int] = field(default_factory=set)
     _holding: dict[int, int] = field(default_factory=dict)
     _now: float = 0.0
+    _cause: int = 0
 
     def number(self) -> int:
         """Return a number for a new task or broadcast."""
@@ -191,7 +192,7 @@ class TaskManager:
             return (record.target,)
         return tuple(rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], record.needs))
 
-    def waits(self) -> bool:
+    def has_prefetched(self) -> bool:
         """Return whether any node holds prefetched tasks, so that time matters."""
         return bool(self._ahead)
 
@@ -206,22 +207,26 @@ class TaskManager:
 
     # Transitions.
 
-    def handle(self, message: Message, now: float) -> list[Effect]:
-        """Handle `message` at time `now`, in seconds of any monotonic clock; return effects, in order."""
-        effects: list[Effect] = []
-        self._now = now
+    def handle(self, message: TaskManagerMessage, now: float, cause: int = 0) -> list[TaskManagerEffect]:
+        """Handle `message` at time `now`, in seconds of any monotonic clock; return effects, in order.
+
+        Args:
+            cause: number of the control plane's message that led to this one.
+        """
+        effects: list[TaskManagerEffect] = []
+        self._now, self._cause = now, cause
         match message:
             case Submitted():
                 self._submit(message, effects)
             case Broadcast():
                 self._open_broadcast(message, effects)
-            case NodeJoined():
+            case RankJoined():
                 self._join(message, now, effects)
             case TasksFound():
                 self._take_over(message, now)
-            case NodeDraining(rank):
+            case RankDraining(rank):
                 self._drain(rank, effects)
-            case NodeLost(rank, reason):
+            case RankLost(rank, reason):
                 self._locality.left(rank)
                 self._lose(rank, reason, effects)
                 self._free_share(rank)
@@ -230,16 +235,16 @@ class TaskManager:
                 self._end_overdue(tasks, rank, now, effects)
                 self._lose(rank, reason, effects)
                 self._free_share(rank)
-            case NodeRemoved(rank, reason, outcome):
+            case RankRemoved(rank, reason, outcome):
                 self._locality.left(rank)
                 self._lose(rank, reason, effects, outcome)
                 withheld = [task for task in self._withheld if self._tasks[task].target == rank]
                 for task in (*self._waiting.drop_pinned(rank), *withheld):
                     self._settle(task, outcome, reason, effects)
                 self._free_share(rank)
-            case Started(task):
+            case StartedOnNode(task):
                 if (record := self._tasks.get(task)) is not None and record.status in ("sent", "recalled"):
-                    record.life.move("running", now)
+                    record.life.move("running", now, cause=self._cause)
                 return effects
             case Delivered(task):
                 if (record := self._tasks.get(task)) is not None:
@@ -261,11 +266,11 @@ class TaskManager:
                     self._settle(task, "error", "", effects)
                 else:
                     self._withheld.discard(task)
-                    record.life.move("queued", now, "its inputs are available again")
+                    record.life.move("queued", now, "its inputs are available again", cause=self._cause)
                     self._waiting.put_back(task, record.needs, record.target)
             case UniqueResults(rank, count):
                 self._holding[rank] = count
-            case Cancel(tasks):
+            case CancelTasks(tasks):
                 self._cancel(tasks, effects)
             case CancelBroadcast(broadcast) if broadcast in self._broadcasts:
                 broadcast_state = self._broadcasts[broadcast]
@@ -274,7 +279,7 @@ class TaskManager:
                     self._cancel(tuple(broadcast_state.members), effects)
                 else:
                     del self._broadcasts[broadcast]
-                    effects.append(BroadcastEnded(broadcast))
+                    effects.append(BroadcastEnded(broadcast, cause=self._cause))
             case Abandon(reason, outcome, shapes):
                 unsent = ((task, record.needs) for task, record in self._tasks.items() if record.node is None)
                 waiting = {task for task, needs in unsent if shapes is None or needs in shapes}
@@ -282,7 +287,7 @@ class TaskManager:
                 for broadcast in [n for n, each in self._broadcasts.items() if not each.members]:
                     if shapes is None or self._broadcasts[broadcast].needs in shapes:
                         del self._broadcasts[broadcast]
-                        effects.append(BroadcastEnded(broadcast))
+                        effects.append(BroadcastEnded(broadcast, cause=self._cause))
             case CheckPrefetched():
                 self._recall(now, effects)
         self._dispatch(now, effects)
@@ -290,7 +295,7 @@ class TaskManager:
             self.idle_since = now
         return effects
 
-    def _submit(self, new: Submitted, effects: list[Effect]) -> None:
+    def _submit(self, new: Submitted, effects: list[TaskManagerEffect]) -> None:
         for task in new.tasks:
             blobs, bound = new.blobs.get(task, _NO_BLOBS), bool(new.kept)
             self._tasks[task] = TaskState(task, new.target, new.replayable, new.needs, new.retries, blobs, bound)
@@ -300,7 +305,7 @@ class TaskManager:
             for task in new.tasks:
                 self._settle(task, "infeasible", reason, effects)
 
-    def _open_broadcast(self, new: Broadcast, effects: list[Effect]) -> None:
+    def _open_broadcast(self, new: Broadcast, effects: list[TaskManagerEffect]) -> None:
         ranks = new.ranks
         if ranks is None:
             ranks = tuple(rank for rank in self._table.ranks if self.could_hold(rank, new.needs))
@@ -322,7 +327,7 @@ class TaskManager:
         whole = {name: free + sum(used.get(name, 0.0) for used in in_use) for name, free in node.free.items()}
         return needs.fit(whole, node.capabilities)
 
-    def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[Effect]) -> None:
+    def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[TaskManagerEffect]) -> None:
         task = self.number()
         record = self._broadcasts[broadcast]
         new = TaskState(task, rank, True, record.needs, record.retries, bound=record.bound)
@@ -331,9 +336,9 @@ class TaskManager:
         record.members.add(task)
         record.given.add(rank)
         self._waiting.add(task, record.needs, rank)
-        effects.append(Member(broadcast, task, rank))
+        effects.append(Member(broadcast, task, rank, cause=self._cause))
 
-    def _join(self, joined: NodeJoined, now: float, effects: list[Effect]) -> None:
+    def _join(self, joined: RankJoined, now: float, effects: list[TaskManagerEffect]) -> None:
         rank = joined.rank
         self._table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
         for broadcast, record in self._broadcasts.items():
@@ -348,7 +353,7 @@ class TaskManager:
         self._numbers = itertools.count(max(next(self._numbers), found.last + 1))
         for task in found.tasks:
             self._tasks[task] = TaskState(task, found.rank, replayable=False, node=found.rank)
-            self._table.hold(found.rank, task, NOTHING, now)
+            self._table.assign(found.rank, task, NOTHING, now)
 
     def _free_share(self, rank: int) -> None:
         """Free the share of a rank whose node is gone for its next node, unless that one inherits the node's tasks."""
@@ -356,7 +361,7 @@ class TaskManager:
             if rank not in record.over and not any(self._tasks[task].target == rank for task in record.members):
                 record.given.discard(rank)
 
-    def _end_overdue(self, tasks: Iterable[int], rank: int, now: float, effects: list[Effect]) -> None:
+    def _end_overdue(self, tasks: Iterable[int], rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
         """End tasks that are past their timeout or were asked to stop, without a retry."""
         for task in tasks:
             record = self._tasks.get(task)
@@ -367,12 +372,12 @@ class TaskManager:
                 self._broadcasts[record.broadcast].over.add(rank)
             self._settle(task, "cancelled" if record.is_cancelled else "timeout", "", effects)
 
-    def _drain(self, rank: int, effects: list[Effect]) -> None:
+    def _drain(self, rank: int, effects: list[TaskManagerEffect]) -> None:
         if self._table.takes(rank):
             self._table.retire(rank)
             self._recall_surplus(rank, self._table.nodes[rank], len(self._tasks), effects)
 
-    def _lose(self, rank: int, reason: str, effects: list[Effect], outcome: Outcome = "lost") -> None:
+    def _lose(self, rank: int, reason: str, effects: list[TaskManagerEffect], outcome: SettleOutcome = "lost") -> None:
         withheld = (task for task in self._withheld if self._tasks[task].target == rank)
         unkept = {task for task in (*self._waiting.pinned_to(rank), *withheld) if self._tasks[task].bound}
         self._settle_waiting(unkept, "unkept" if outcome == "lost" else outcome, reason, effects)
@@ -393,18 +398,18 @@ class TaskManager:
                 self._settle(task, outcome, reason, effects)
             else:
                 again.append(task)
-                effects.append(Requeue(task, rank, record.losses + record.errors, reason))
+                effects.append(Requeue(task, rank, record.losses + record.errors, reason, cause=self._cause))
         for task in reversed(again):
             self._requeue(task, reason)
 
     def _requeue(self, task: int, why: str) -> None:
         record = self._tasks[task]
-        record.life.move("queued", self._now, why)
+        record.life.move("queued", self._now, why, cause=self._cause)
         record.node = None
         record.attempt += 1
         self._waiting.put_back(task, record.needs, record.target)
 
-    def _end(self, ended: Ended, now: float, effects: list[Effect]) -> None:
+    def _end(self, ended: Ended, now: float, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.get(ended.task)
         if record is None or record.node != ended.rank:
             return  # a late report: the task has ended, or runs elsewhere
@@ -417,7 +422,9 @@ class TaskManager:
             case "lost" if not record.is_cancelled:
                 record.losses += 1
                 if record.replayable and record.losses <= self.retries:
-                    effects.append(Requeue(ended.task, ended.rank, record.losses + record.errors, _KILLED))
+                    effects.append(
+                        Requeue(ended.task, ended.rank, record.losses + record.errors, _KILLED, cause=self._cause)
+                    )
                     self._requeue(ended.task, _KILLED)
                 else:
                     self._settle(ended.task, "lost", _KILLED, effects)
@@ -428,12 +435,14 @@ class TaskManager:
                 self.task_seconds = ended.seconds if mean is None else 0.8 * mean + 0.2 * ended.seconds
                 if ended.retry and record.replayable and record.errors < record.retries and not record.is_cancelled:
                     record.errors += 1
-                    effects.append(Requeue(ended.task, ended.rank, record.losses + record.errors, ended.retry))
+                    effects.append(
+                        Requeue(ended.task, ended.rank, record.losses + record.errors, ended.retry, cause=self._cause)
+                    )
                     self._requeue(ended.task, ended.retry)
                 else:
                     self._settle(ended.task, outcome, "", effects)
 
-    def _withhold(self, task: int, rank: int, now: float, effects: list[Effect]) -> None:
+    def _withhold(self, task: int, rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.get(task)
         if record is None or record.node != rank:
             return
@@ -443,43 +452,45 @@ class TaskManager:
         if record.is_cancelled:
             self._settle(task, "cancelled", "", effects)
             return
-        record.life.move("withheld", now, "an input was lost")
+        record.life.move("withheld", now, "an input was lost", cause=self._cause)
         record.node = None
         record.attempt += 1
         self._withheld.add(task)
 
-    def _settle(self, task: int, outcome: Outcome, reason: str, effects: list[Effect]) -> None:
+    def _settle(self, task: int, outcome: SettleOutcome, reason: str, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.pop(task)
-        record.life.move("ended", self._now, reason)
+        record.life.move("ended", self._now, reason, cause=self._cause)
         self._withheld.discard(task)
-        effects.append(Settle(task, outcome, reason))
+        effects.append(Settle(task, outcome, reason, cause=self._cause))
         if record.broadcast is not None:
             members = self._broadcasts[record.broadcast].members
             members.discard(task)
             if not members:
                 del self._broadcasts[record.broadcast]
-                effects.append(BroadcastEnded(record.broadcast))
+                effects.append(BroadcastEnded(record.broadcast, cause=self._cause))
 
-    def _cancel(self, tasks: Iterable[int], effects: list[Effect]) -> None:
+    def _cancel(self, tasks: Iterable[int], effects: list[TaskManagerEffect]) -> None:
         waiting: set[int] = set()
         for task in tasks:
             record = self._tasks.get(task)
             if record is None or record.is_cancelled:
                 continue
             if record.node is not None:
-                record.life.move("cancelling", self._now)
-                effects.append(Stop(task, record.node))
+                record.life.move("cancelling", self._now, cause=self._cause)
+                effects.append(Stop(task, record.node, cause=self._cause))
             else:
                 waiting.add(task)
         self._settle_waiting(waiting, "cancelled", "", effects)
 
-    def _settle_waiting(self, tasks: set[int], outcome: Outcome, reason: str, effects: list[Effect]) -> None:
+    def _settle_waiting(
+        self, tasks: set[int], outcome: SettleOutcome, reason: str, effects: list[TaskManagerEffect]
+    ) -> None:
         if tasks:
             self._waiting.discard(tasks)
             for task in sorted(tasks):
                 self._settle(task, outcome, reason, effects)
 
-    def _recall(self, now: float, effects: list[Effect]) -> None:
+    def _recall(self, now: float, effects: list[TaskManagerEffect]) -> None:
         """Recall tasks that wait behind a long task, as far as other nodes have free slots for them."""
         room = sum(max(0, node.spare) for node in self._table.nodes.values()) if not self._waiting else 0
         for rank in tuple(self._ahead):
@@ -490,18 +501,18 @@ class TaskManager:
                 continue
             room -= self._recall_surplus(rank, node, room, effects)
 
-    def _recall_surplus(self, rank: int, node: NodeSlots, most: int, effects: list[Effect]) -> int:
+    def _recall_surplus(self, rank: int, node: NodeSlots, most: int, effects: list[TaskManagerEffect]) -> int:
         """Recall up to `most` tasks that a node has no slot for, the last one sent first; return the number."""
         recalled = 0
         for task in list(node.tasks)[node.slots :][::-1]:
             record = self._tasks[task]
             if recalled < most and record.target is None and record.status == "sent":
-                record.life.move("recalled", self._now)
-                effects.append(Recall(task, rank))
+                record.life.move("recalled", self._now, cause=self._cause)
+                effects.append(Recall(task, rank, cause=self._cause))
                 recalled += 1
         return recalled
 
-    def _dispatch(self, now: float, effects: list[Effect]) -> None:
+    def _dispatch(self, now: float, effects: list[TaskManagerEffect]) -> None:
         for rank in self._waiting.targets():
             node = self._table.nodes.get(rank)  # draining nodes too: the task is pinned to this node
             while node is not None and (task := self._waiting.next_pinned(rank)) is not None:
@@ -558,10 +569,10 @@ class TaskManager:
             return 0
         return min(PREFETCH_MOST, int(PREFETCH_HORIZON / max(self.task_seconds, 1e-6)))
 
-    def _send(self, task: int, rank: int, now: float, effects: list[Effect]) -> None:
+    def _send(self, task: int, rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks[task]
-        record.life.move("sent", now)
+        record.life.move("sent", now, cause=self._cause)
         record.node = rank
-        if self._table.hold(rank, task, record.needs, now).spare < 0:
+        if self._table.assign(rank, task, record.needs, now).spare < 0:
             self._ahead.add(rank)
-        effects.append(Dispatch(task, rank, record.attempt, record.share))
+        effects.append(Dispatch(task, rank, record.attempt, record.share, cause=self._cause))

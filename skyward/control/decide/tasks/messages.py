@@ -4,36 +4,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from skyward.control.effect import CausedEffect
 from skyward.values.needs import NOTHING, Needs, Resources
 
 __all__ = [
     "Abandon",
     "Broadcast",
     "BroadcastEnded",
-    "Cancel",
     "CancelBroadcast",
+    "CancelTasks",
     "CheckPrefetched",
     "Delivered",
     "Dispatch",
     "Dropped",
-    "Effect",
     "Ended",
     "Member",
-    "Message",
-    "NodeDraining",
-    "NodeJoined",
-    "NodeLost",
-    "NodeRemoved",
-    "Outcome",
     "Overdue",
+    "RankDraining",
+    "RankJoined",
+    "RankLost",
+    "RankRemoved",
     "Recall",
     "Released",
     "Requeue",
     "Settle",
-    "Started",
+    "SettleOutcome",
+    "StartedOnNode",
     "Stop",
     "Stored",
     "Submitted",
+    "TaskManagerEffect",
+    "TaskManagerMessage",
     "TasksFound",
     "UniqueResults",
     "Withheld",
@@ -85,7 +86,7 @@ class Broadcast:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeJoined:
+class RankJoined:
     """Report that a node can take `slots` tasks at once, as far as its resources go."""
 
     rank: int
@@ -105,14 +106,14 @@ class TasksFound:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDraining:
+class RankDraining:
     """Request that a node takes no more tasks and finishes those it has."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLost:
+class RankLost:
     """Report that a node died; another may take its rank."""
 
     rank: int
@@ -129,7 +130,7 @@ class Overdue:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRemoved:
+class RankRemoved:
     """Report that a rank has no node for now: it was scaled down, cannot be launched, or is over the budget."""
 
     rank: int
@@ -138,7 +139,7 @@ class NodeRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedOnNode:
     """Report that a task left its node's queue."""
 
     task: int
@@ -208,7 +209,7 @@ class UniqueResults:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelTasks:
     """Request to cancel these tasks."""
 
     tasks: tuple[int, ...]
@@ -235,16 +236,16 @@ class CheckPrefetched:
     """Report that time has passed."""
 
 
-type Message = (
+type TaskManagerMessage = (
     Submitted
     | Broadcast
-    | NodeJoined
+    | RankJoined
     | TasksFound
-    | NodeDraining
-    | NodeLost
-    | NodeRemoved
+    | RankDraining
+    | RankLost
+    | RankRemoved
     | Overdue
-    | Started
+    | StartedOnNode
     | Delivered
     | Stored
     | Dropped
@@ -252,13 +253,13 @@ type Message = (
     | Withheld
     | Released
     | UniqueResults
-    | Cancel
+    | CancelTasks
     | CancelBroadcast
     | Abandon
     | CheckPrefetched
 )
 
-type Outcome = Literal[
+type SettleOutcome = Literal[
     "value", "raised", "error", "timeout", "cancelled", "lost", "unkept", "infeasible", "abandoned", "unfunded", "stuck"
 ]
 """End of a task. "raised": a result that carries the exception of a cell. "unkept": its node was lost, with a
@@ -270,7 +271,7 @@ that it waited for cannot be launched, or paid. "stuck": paused streams hold the
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(CausedEffect):
     """Send a task to a node. `share`: its position in a broadcast, and the broadcast's size."""
 
     task: int
@@ -280,7 +281,7 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Member(CausedEffect):
     """Report a new member of a broadcast: `task`, on node `rank`."""
 
     broadcast: int
@@ -289,7 +290,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(CausedEffect):
     """Recall a task from a node, if it has not started there."""
 
     task: int
@@ -297,7 +298,7 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
-class Requeue:
+class Requeue(CausedEffect):
     """Report that a task is queued again: its node or its process was lost, or it raised an exception that its retry
     policy covers. `retries`: how often so far.
     """
@@ -309,7 +310,7 @@ class Requeue:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(CausedEffect):
     """Stop a task on its node."""
 
     task: int
@@ -317,19 +318,19 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(CausedEffect):
     """End a task. `reason` is given if it has neither a result nor an exception of its own."""
 
     task: int
-    outcome: Outcome
+    outcome: SettleOutcome
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class BroadcastEnded:
+class BroadcastEnded(CausedEffect):
     """Report that every member of a broadcast has ended; it takes no more."""
 
     broadcast: int
 
 
-type Effect = Dispatch | Member | Recall | Requeue | Stop | Settle | BroadcastEnded
+type TaskManagerEffect = Dispatch | Member | Recall | Requeue | Stop | Settle | BroadcastEnded

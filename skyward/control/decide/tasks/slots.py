@@ -86,7 +86,7 @@ class SlotTable:
                 self._close(rank)
         return node
 
-    def hold(self, rank: int, task: int, needs: Needs, now: float) -> NodeSlots:
+    def assign(self, rank: int, task: int, needs: Needs, now: float) -> NodeSlots:
         """Assign a task to a node."""
         node = self.nodes[rank]
         if not node.tasks:

@@ -12,6 +12,7 @@ from skyward.errors import CollectionLostError, CollectionUnavailableError
 from skyward.link import collections
 from skyward.wire.collections.requests import Request
 from skyward.wire.protocol.messages import Clustered, CollectionsFilled, Command, Join, Leave, Losses, LossReported
+from tests.waiting import wait_for_async
 
 pytestmark = pytest.mark.unit
 
@@ -254,9 +255,8 @@ class Client(collections.ClusterClient):
         return "answer"
 
     async def until_it_reaches(self, *members: Member) -> None:
-        async with asyncio.timeout(20):
-            while set(self._dials) != {member.address for member in members}:  # noqa: ASYNC110  # it has no event
-                await asyncio.sleep(0.01)
+        addresses = {member.address for member in members}
+        await wait_for_async(lambda: set(self._dials) == addresses, "the client to reach the members")
 
 
 @pytest.fixture

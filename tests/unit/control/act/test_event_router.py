@@ -26,6 +26,16 @@ def nothing(*_: object) -> None:
     """Callback without effect."""
 
 
+OTHERS: Any = SimpleNamespace(wrote=nothing, leave=nothing, add=nothing)
+"""The history, the results and the kept values of a pool that record nothing."""
+
+
+def pool_of(node: Any, to_plane: list[object] | None = None, spawn: Any = nothing) -> Any:
+    """Return a pool whose only node is `node`, and which collects the messages to its control plane."""
+    tell = nothing if to_plane is None else to_plane.append
+    return SimpleNamespace(node_at=lambda _: node, tell=tell, delivered=nothing, withhold=nothing, spawn=spawn)
+
+
 class Holder:
     """A node that holds a result which cannot be fetched."""
 
@@ -77,9 +87,7 @@ def messages_about(
 
         future = SimpleNamespace(is_lent=False)
         work: Any = SimpleNamespace(seconds=None, timeout=timeout, grace=grace, retries=NO_RETRIES, future=future)
-        router = EventRouter(
-            {7: work}, lambda _: node, to_plane.append, nothing, spawn, nothing, nothing, nothing, nothing
-        )
+        router = EventRouter({7: work}, pool_of(node, to_plane, spawn), OTHERS, OTHERS, OTHERS)
         router.handle(node, Finished(7, outcome, Payload(BLOB), 1.0))
         await asyncio.gather(*spawned, return_exceptions=True)
         return router
@@ -138,12 +146,12 @@ def test_late_result_of_a_task_with_grace_is_kept_as_its_state() -> None:
 
 
 def router_of(to_plane: list[object], works: dict[int, Any]) -> EventRouter:
-    return EventRouter(works, lambda _: None, to_plane.append, nothing, asyncio.run, nothing, nothing, nothing, nothing)
+    return EventRouter(works, pool_of(None, to_plane, asyncio.run), OTHERS, OTHERS, OTHERS)
 
 
 def test_elements_of_an_ended_task_are_dropped_on_its_node() -> None:
     node: Any = Holder(ConnectionError())
-    router = EventRouter({}, lambda _: node, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
+    router = EventRouter({}, pool_of(node), OTHERS, OTHERS, OTHERS)
     router.handle(node, Yielded(7, (Payload(BLOB), Payload(b"small"))))
     router.handle(node, Yielded(7, (Payload(b"small"),)))
     assert node.commands == [Drop((BLOB.key,))]
@@ -191,9 +199,7 @@ def test_task_whose_event_cannot_be_handled_ends_with_remote_error() -> None:
         raise LookupError("no such element")
 
     work: Any = SimpleNamespace(task=7, error="", yielded=0, stream=SimpleNamespace(arrive=fail))
-    router = EventRouter(
-        {7: work}, lambda _: node, to_plane.append, nothing, nothing, nothing, nothing, nothing, nothing
-    )
+    router = EventRouter({7: work}, pool_of(node, to_plane), OTHERS, OTHERS, OTHERS)
     router.handle(node, Yielded(7, (Payload(b"small"),)))
     assert to_plane == [Ended(7, 0, "error", 0.0)]
     assert work.error == "RemoteError"

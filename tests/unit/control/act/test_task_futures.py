@@ -133,17 +133,17 @@ def test_thread_event_ends_a_wait_once_its_condition_is_true_and_leaves_no_waite
     seen: list[int] = []
 
     async def wait() -> None:
-        await bell.until(lambda: True)
-        asking = asyncio.create_task(bell.until(lambda: len(seen) == 2))
+        await bell.wait_for(lambda: True)
+        asking = asyncio.create_task(bell.wait_for(lambda: len(seen) == 2))
         for number in range(2):
             await asyncio.sleep(0)
             assert not asking.done()
             seen.append(number)
-            later(bell.ring).join()
+            later(bell.notify).join()
         await asking
 
         asked = iter([False, True])
-        await bell.until(lambda: next(asked))  # becomes true between the check and the wait
+        await bell.wait_for(lambda: next(asked))  # becomes true between the check and the wait
         await asyncio.sleep(0)
         assert waking._awake[asyncio.get_running_loop()]._timer is None
 

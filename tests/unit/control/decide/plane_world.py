@@ -5,7 +5,7 @@ from typing import Any
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.sources import MachineSource
-from skyward.control.decide.messages import Decided, Effect, Message, Open, Tick
+from skyward.control.decide.messages import Decided, Open, PlaneEffect, PlaneMessage, Tick
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
@@ -28,27 +28,27 @@ class World:
     """
 
     def __init__(self, *groups: Group, policy: Any = "pressure", **settings: Any) -> None:
-        places = {
+        sources = {
             group.name: (MachineSource("cloud", group.name, hourly_price=group.hourly_price),) for group in groups
         }
-        places |= settings.pop("places", {})
+        sources |= settings.pop("sources", {})
         self.now = 0.0
-        self.plane = ControlPlane(PlaneSettings(groups, places, **settings), find_policy(policy))
-        self.asked: dict[int, machines.Request] = {}
+        self.plane = ControlPlane(PlaneSettings(groups, sources, **settings), find_policy(policy))
+        self.asked: dict[int, machines.Launch] = {}
         self.alive: dict[int, MachineSource] = {}
         self.installing: dict[int, int] = {}
         self.leaving: list[int] = []
         self.sent: dict[int, int] = {}
         self.settled: dict[int, str] = {}
         self.reasons: dict[int, str] = {}
-        self.said: list[Effect] = []
+        self.said: list[PlaneEffect] = []
 
-    def tell(self, message: Message) -> list[Effect]:
+    def tell(self, message: PlaneMessage) -> list[PlaneEffect]:
         """Send a message, and record the effects."""
         effects = self.plane.handle(message, self.now)
         for effect in effects:
             match effect:
-                case machines.Request(_, _, numbers):
+                case machines.Launch(_, _, numbers):
                     self.asked.update(dict.fromkeys(numbers, effect))
                 case machines.Install(machine, rank):
                     self.installing[machine] = rank
@@ -74,7 +74,7 @@ class World:
         """Allocate every requested machine."""
         for number, request in tuple(self.asked.items()):
             del self.asked[number]
-            self.alive[number] = request.place
+            self.alive[number] = request.source
             self.tell(machines.Allocated(number))
 
     def deliver(self) -> None:
@@ -92,7 +92,7 @@ class World:
             number = self.leaving.pop(0)
             self.alive.pop(number, None)
             self.installing.pop(number, None)
-            self.tell(machines.Gone(number))
+            self.tell(machines.Terminated(number))
 
     def submit(self, count: int = 1, needs: Needs = NOTHING, target: int | None = None) -> list[int]:
         """Submit tasks; return their numbers."""
@@ -127,8 +127,8 @@ class World:
 
     def state_of(self, rank: int) -> str:
         """Return the state of the node of a rank."""
-        return self.plane.reconciler.book.assignments[rank].life.state
+        return self.plane.reconciler.table.assignments[rank].life.state
 
     def machine_of(self, rank: int) -> int:
         """Return the machine of a rank."""
-        return self.plane.reconciler.book.assignments[rank].machine.id
+        return self.plane.reconciler.table.assignments[rank].machine.id

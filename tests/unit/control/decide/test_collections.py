@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.control.decide.collections import REPAIR, Contents
+from skyward.control.decide.collections import REPAIR, CollectionContents
 
 pytestmark = pytest.mark.unit
 
 CACHE = ("dict", "cache")
 
 
-def written() -> Contents:
-    contents = Contents()
+def written() -> CollectionContents:
+    contents = CollectionContents()
     assert contents.write([CACHE]) == [CACHE]
     assert contents.write([CACHE]) == []
     return contents
@@ -22,8 +22,8 @@ def test_loss_of_the_last_node_loses_all_content_and_is_reported_once() -> None:
     contents = written()
     (loss,) = contents.lose_member(0, 1.0)
     assert loss.whole
-    assert contents.tell(CACHE) == loss
-    assert contents.tell(CACHE) is None
+    assert contents.take_loss(CACHE) == loss
+    assert contents.take_loss(CACHE) is None
     assert contents.lose_member(0, 2.0) == [], "nothing was written since"
 
 

@@ -7,18 +7,18 @@ from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.tasks.messages import (
     Broadcast,
     BroadcastEnded,
-    Cancel,
+    CancelTasks,
     Delivered,
     Dispatch,
-    Effect,
     Member,
-    NodeJoined,
-    NodeLost,
     Overdue,
+    RankJoined,
+    RankLost,
     Settle,
     Submitted,
+    TaskManagerEffect,
 )
-from skyward.wire.protocol.messages import PACKING
+from skyward.wire.protocol.messages import PACKING_TIMEOUT
 
 pytestmark = pytest.mark.unit
 
@@ -55,7 +55,7 @@ def test_task_without_a_timeout_is_overdue_only_after_a_stop_request() -> None:
 def manager(*slots: int) -> TaskManager:
     made = TaskManager(retries=3)
     for rank, count in enumerate(slots):
-        made.handle(NodeJoined(rank, count), 0.0)
+        made.handle(RankJoined(rank, count), 0.0)
     return made
 
 
@@ -65,11 +65,11 @@ def submit(tasks: TaskManager, count: int, target: int | None = None, *, replaya
     return numbers
 
 
-def ends(effects: list[Effect]) -> list[tuple[int, str]]:
+def ends(effects: list[TaskManagerEffect]) -> list[tuple[int, str]]:
     return [(effect.task, effect.outcome) for effect in effects if isinstance(effect, Settle)]
 
 
-def sent(effects: list[Effect]) -> list[int]:
+def sent(effects: list[TaskManagerEffect]) -> list[int]:
     return [effect.task for effect in effects if isinstance(effect, Dispatch)]
 
 
@@ -82,8 +82,8 @@ def test_grace_extends_the_deadline_and_packing_extends_it_further() -> None:
     assert deadlines.overdue(2.0 + 5.0 + ALLOWANCE) == (1, 2)
     deadlines.leaving(2, 6.0)
     deadlines.leaving(3, 6.0)
-    assert deadlines.overdue(5.0 + PACKING) == (1,)
-    assert deadlines.overdue(6.0 + PACKING + ALLOWANCE) == (1, 2)
+    assert deadlines.overdue(5.0 + PACKING_TIMEOUT) == (1,)
+    assert deadlines.overdue(6.0 + PACKING_TIMEOUT + ALLOWANCE) == (1, 2)
 
 
 def test_overdue_task_ends_once_and_its_neighbour_is_requeued() -> None:
@@ -92,14 +92,14 @@ def test_overdue_task_ends_once_and_its_neighbour_is_requeued() -> None:
     effects = tasks.handle(Overdue((late,), 0, "node 0 was terminated"), 5.0)
     assert ends(effects) == [(late, "timeout")]
     assert not sent(effects)
-    assert not tasks.handle(NodeLost(0, "node 0 died"), 5.0)
-    assert sent(tasks.handle(NodeJoined(0, 2), 6.0)) == [neighbour]
+    assert not tasks.handle(RankLost(0, "node 0 died"), 5.0)
+    assert sent(tasks.handle(RankJoined(0, 2), 6.0)) == [neighbour]
 
 
 def test_overdue_task_that_was_cancelled_ends_as_cancelled() -> None:
     tasks = manager(1)
     (late,) = submit(tasks, 1)
-    tasks.handle(Cancel((late,)), 1.0)
+    tasks.handle(CancelTasks((late,)), 1.0)
     assert ends(tasks.handle(Overdue((late,), 0, ""), 3.0)) == [(late, "cancelled")]
 
 
@@ -119,14 +119,14 @@ def test_task_pinned_to_a_terminated_node_is_not_sent_to_it() -> None:
     effects = tasks.handle(Overdue((late,), 0, ""), 5.0)
     assert not sent(effects)
     assert ends(effects) == [(late, "timeout")]
-    assert sent(tasks.handle(NodeJoined(0, 1), 6.0)) == [pinned]
+    assert sent(tasks.handle(RankJoined(0, 1), 6.0)) == [pinned]
 
 
 def test_overdue_report_of_a_moved_task_is_ignored() -> None:
     tasks = manager(1)
     (moved,) = submit(tasks, 1)
-    tasks.handle(NodeLost(0, "died"), 1.0)
-    tasks.handle(NodeJoined(1, 1), 1.0)
+    tasks.handle(RankLost(0, "died"), 1.0)
+    tasks.handle(RankJoined(1, 1), 1.0)
     assert not ends(tasks.handle(Overdue((moved,), 0, ""), 2.0))
 
 
@@ -135,7 +135,7 @@ def test_overdue_member_of_a_broadcast_does_not_run_again_on_the_new_node() -> N
     members = [effect for effect in tasks.handle(Broadcast(tasks.number()), 0.0) if isinstance(effect, Member)]
     first, second = (member.task for member in members)
     assert ends(tasks.handle(Overdue((first,), 0, ""), 5.0)) == [(first, "timeout")]
-    assert not sent(tasks.handle(NodeJoined(0, 1), 6.0))
+    assert not sent(tasks.handle(RankJoined(0, 1), 6.0))
     effects = tasks.handle(Overdue((second,), 1, ""), 7.0)
     assert ends(effects) == [(second, "timeout")]
     assert any(isinstance(effect, BroadcastEnded) for effect in effects)

@@ -25,7 +25,11 @@ def pool(least: int, up: int) -> World:
 def why_not(world: World, rank: int) -> str:
     """Return why a node cannot be drained."""
     return undrainable(
-        world.plane.reconciler.book, world.plane.groups, world.plane.desired, world.plane.kept.holding(world.now), rank
+        world.plane.reconciler.table,
+        world.plane.groups,
+        world.plane.desired,
+        world.plane.kept.busy_nodes(world.now),
+        rank,
     )
 
 
@@ -36,7 +40,7 @@ def test_drained_node_is_removed_and_the_pool_shrinks() -> None:
     assert any(isinstance(effect, machines.Terminate) for effect in effects), "it holds no task"
     assert world.plane.desired == {"default": 2}
     assert world.reasons_given[-1] == "3 -> 2 nodes: node 1 is drained"
-    assert sorted(world.plane.reconciler.book.assignments) == [0, 2]
+    assert sorted(world.plane.reconciler.table.assignments) == [0, 2]
 
 
 def test_busy_node_is_removed_after_its_task() -> None:
@@ -47,7 +51,7 @@ def test_busy_node_is_removed_after_its_task() -> None:
     assert not any(isinstance(effect, machines.Terminate) for effect in effects)
     assert "not up" in why_not(world, 1)
     world.finish()
-    assert sorted(world.plane.reconciler.book.assignments) == [0]
+    assert sorted(world.plane.reconciler.table.assignments) == [0]
 
 
 @pytest.mark.parametrize(

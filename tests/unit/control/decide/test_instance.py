@@ -34,7 +34,7 @@ def test_every_state_can_end() -> None:
     assert all(reachable(state) & FINAL for state in STATES if state not in FINAL)
 
 
-def test_states_that_can_run() -> None:
+def test_machine_can_run_until_its_stop_is_observed() -> None:
     assert {state for state in STATES if can_run(state)} == {
         "QUEUED",
         "REQUESTED",
@@ -77,7 +77,7 @@ counts = st.dictionaries(st.sampled_from("abc"), st.integers(0, 50))
 
 
 @given(counts, counts, counts, st.floats(0, 100), st.integers(0, 40))
-def test_launch_rate(
+def test_launches_never_exceed_the_rate_or_the_limit(
     queued: dict[str, int], requested: dict[str, int], running: dict[str, int], speed: float, most: int
 ) -> None:
     launched = launch_now(queued, requested, running, speed, most)

@@ -14,11 +14,11 @@ from skyward.control.decide.tasks.messages import (
     Dispatch,
     Dropped,
     Ended,
-    Message,
-    NodeJoined,
-    NodeLost,
+    RankJoined,
+    RankLost,
     Stored,
     Submitted,
+    TaskManagerMessage,
 )
 from skyward.values.needs import NOTHING, Needs
 
@@ -37,9 +37,9 @@ class Nodes:
         self.manager = TaskManager()
         self.sent: dict[int, int] = {}
         for rank in range(count):
-            self.tell(NodeJoined(rank, slots, "", {"GPU": (gpus or {}).get(rank, 0.0)}))
+            self.tell(RankJoined(rank, slots, "", {"GPU": (gpus or {}).get(rank, 0.0)}))
 
-    def tell(self, message: Message) -> list[int]:
+    def tell(self, message: TaskManagerMessage) -> list[int]:
         """Send a message; return the dispatched tasks, in order."""
         sends = [effect for effect in self.manager.handle(message, 0.0) if isinstance(effect, Dispatch)]
         self.sent |= {send.task: send.rank for send in sends}
@@ -125,8 +125,8 @@ def test_dropped_data_does_not_count() -> None:
 def test_replacement_node_holds_no_data() -> None:
     nodes = Nodes(3)
     nodes.tell(Stored(2, (b"large",)))
-    nodes.tell(NodeLost(2, "gone"))
-    nodes.tell(NodeJoined(2, 1))
+    nodes.tell(RankLost(2, "gone"))
+    nodes.tell(RankJoined(2, 1))
     assert nodes.run(LARGE) == 0
 
 
@@ -212,9 +212,9 @@ class Placement(RuleBasedStateMachine):
             self.join(rank)
 
     def join(self, rank: int) -> None:
-        self.tell(NodeJoined(rank, self.nodes[rank].slots, "", {"GPU": self.nodes[rank].gpus}))
+        self.tell(RankJoined(rank, self.nodes[rank].slots, "", {"GPU": self.nodes[rank].gpus}))
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: TaskManagerMessage) -> None:
         for effect in self.manager.handle(message, 0.0):
             if isinstance(effect, Dispatch):
                 self.was_sent(effect.task, effect.rank)
@@ -284,7 +284,7 @@ class Placement(RuleBasedStateMachine):
         self.nodes[rank] = Node(0, 0)
         for needs, queue in self.waiting.items():
             queue[:0] = [number for number, task in lost.items() if task.needs == needs]
-        self.tell(NodeLost(rank, "gone"))
+        self.tell(RankLost(rank, "gone"))
         self.nodes[rank] = Node(1, self.nodes[(rank + 1) % len(RANKS)].gpus)
         self.join(rank)
 

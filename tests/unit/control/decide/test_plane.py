@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import Open, Ready, Resize, SetBudget, SetFloor
+from skyward.control.decide.messages import Open, Resize, SetBudget, SetFloor, ThresholdReached
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.snapshot import Decision, Demand, Group, Snapshot
 from skyward.values.needs import Needs
@@ -27,12 +27,12 @@ def elastic(least: int = 0, most: int = 4, **settings: Any) -> World:
 def test_fixed_pool_is_ready_when_all_its_nodes_are() -> None:
     world = World(Group("default", 2, 2))
     (request,) = world.tell(Open())
-    assert isinstance(request, machines.Request)
+    assert isinstance(request, machines.Launch)
     first, second = request.machines
     world.tell(machines.Allocated(first))
     world.tell(machines.Allocated(second))
-    assert Ready() not in world.tell(machines.Joined(first))
-    assert Ready() in world.tell(machines.Joined(second))
+    assert ThresholdReached() not in world.tell(machines.Joined(first))
+    assert ThresholdReached() in world.tell(machines.Joined(second))
 
 
 def test_pool_with_a_threshold_is_ready_before_all_its_nodes_are() -> None:
@@ -40,7 +40,7 @@ def test_pool_with_a_threshold_is_ready_before_all_its_nodes_are() -> None:
     world.tell(Open())
     world.allocate()
     first = min(world.installing)
-    assert Ready() in world.tell(machines.Joined(first))
+    assert ThresholdReached() in world.tell(machines.Joined(first))
     assert world.active == 1
 
 
@@ -147,7 +147,7 @@ def test_surplus_booting_machines_are_terminated() -> None:
     world.wait(0.1)
     world.allocate()
     assert len(world.alive) == 6
-    world.tell(tasks.Cancel(tuple(numbers[1:])))
+    world.tell(tasks.CancelTasks(tuple(numbers[1:])))
     world.finish(numbers[:1])
     world.wait(61)
     world.bury()
@@ -159,7 +159,7 @@ def test_late_machine_is_terminated() -> None:
     numbers = world.submit(2)
     world.wait(0.1)
     (late,) = world.asked
-    world.tell(tasks.Cancel(tuple(numbers)))
+    world.tell(tasks.CancelTasks(tuple(numbers)))
     world.finish(numbers[:1])
     world.wait(61)
     world.asked.clear()
@@ -189,7 +189,7 @@ def test_head_stays_while_any_node_is_desired() -> None:
 
 def test_tasks_are_dispatched_only_to_nodes_that_fit() -> None:
     world = World(Group("cpu", 1, 1, slots=4), Group("gpu", 1, 1, slots=4, resources={"GPU": 2})).open()
-    rank = next(rank for rank, seat in world.plane.reconciler.book.assignments.items() if seat.machine.group == "gpu")
+    rank = next(rank for rank, seat in world.plane.reconciler.table.assignments.items() if seat.machine.group == "gpu")
     on_gpu = world.submit(3, GPU)
     assert [world.sent.get(task) for task in on_gpu] == [rank, rank, None], "two GPUs hold two tasks at a time"
     plain = world.submit(6)

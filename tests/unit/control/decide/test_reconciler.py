@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.control.decide.machines.messages import Activate, Desired, Drain, Request
+from skyward.control.decide.machines.messages import Activate, Desired, Drain, Launch
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.sources import MachineSource
 
@@ -23,15 +23,15 @@ def pools(draw: st.DrawFn) -> tuple[set[int], set[int], set[int], int]:
 def reconciler_of(current: set[int], pending: set[int], leaving: set[int]) -> Reconciler:
     """Return a reconciler with active, booting and draining nodes."""
     reconciler = Reconciler({"nodes": (MachineSource("cloud"),)})
-    book = reconciler.book
+    table = reconciler.table
     for rank in sorted(current | pending):
-        machine = book.add("nodes", rank, 0.0, 0.0)
-        book.move(machine, "REQUESTED", 0.0)
+        machine = table.add("nodes", rank, 0.0, 0.0)
+        table.move(machine, "REQUESTED", 0.0)
         if rank in current:
             for state in ("ALLOCATED", "INSTALLING", "RUNNING"):
-                book.move(machine, state, 0.0)
+                table.move(machine, state, 0.0)
         if rank in leaving:
-            book.move(machine, "STOP_REQUESTED", 0.0)
+            table.move(machine, "STOP_REQUESTED", 0.0)
     return reconciler
 
 
@@ -40,7 +40,7 @@ def test_nodes_converge_to_the_desired_number(pool: tuple[set[int], set[int], se
     current, pending, leaving, desired = pool
     reconciler = reconciler_of(current, pending, leaving)
     effects = reconciler.handle(Desired({"nodes": desired}), 0.0)
-    launched = sum(len(effect.machines) for effect in effects if isinstance(effect, Request))
+    launched = sum(len(effect.machines) for effect in effects if isinstance(effect, Launch))
     drained = [effect.rank for effect in effects if isinstance(effect, Drain)]
     back = [effect.rank for effect in effects if isinstance(effect, Activate)]
     assert 0 not in drained, "the head stays"

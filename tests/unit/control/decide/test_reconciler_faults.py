@@ -14,16 +14,16 @@ from skyward.control.decide.machines.messages import (
     Emptied,
     Failed,
     GiveUp,
-    Gone,
     Install,
     Joined,
-    Left,
+    Launch,
     Lost,
-    Message,
+    NodeGone,
+    Reconcile,
+    ReconcilerMessage,
     Refused,
-    Request,
     Terminate,
-    Tick,
+    Terminated,
 )
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.requests import Limits
@@ -55,19 +55,19 @@ class Cloud(RuleBasedStateMachine):
         self.given_up: set[int] = set()
         self.refused = False
 
-    def tell(self, message: Message) -> None:
-        ended = {message.machine} if isinstance(message, Failed | Lost | Gone) else set()
+    def tell(self, message: ReconcilerMessage) -> None:
+        ended = {message.machine} if isinstance(message, Failed | Lost | Terminated) else set()
         if isinstance(message, Emptied):
             ended = {machine for machine, rank in self.active.items() if rank == message.rank}
         self.refused = isinstance(message, DrainRefused)  # the node stays for now, even as surplus
         gave_up = set()
         for effect in self.reconciler.handle(message, self.now):
             match effect:
-                case Request(group, place, machines):
+                case Launch(group, place, machines):
                     assert place in PLACES[group]
                     assert not {*machines} & self.alive, "an existing machine is not requested again"
                     self.requested |= {*machines}
-                    asked = [m for m in self.reconciler.book if m.state == "REQUESTED"]
+                    asked = [m for m in self.reconciler.table if m.state == "REQUESTED"]
                     assert len(asked) <= LIMITS.concurrent_launches
                 case Install(machine, rank):
                     assert machine in self.alive
@@ -82,7 +82,7 @@ class Cloud(RuleBasedStateMachine):
                     assert rank in self.active.values()
                     assert rank or not any(self.reconciler.desired.values()), "the head goes last"
                     self.draining.add(rank)
-                case Left(rank):
+                case NodeGone(rank):
                     self.draining.discard(rank)
                 case Terminate(machine):
                     assert machine not in self.active or machine in ended, "a node is drained before it goes"
@@ -155,7 +155,7 @@ class Cloud(RuleBasedStateMachine):
         machine = data.draw(st.sampled_from(sorted(self.terminating - self.requested)))
         self.terminating.discard(machine)
         self.alive.discard(machine)
-        self.tell(Gone(machine))
+        self.tell(Terminated(machine))
 
     @rule(data=st.data())
     def late_report(self, data: st.DataObject) -> None:
@@ -163,47 +163,51 @@ class Cloud(RuleBasedStateMachine):
         machine = data.draw(st.integers(1, 30))
         if machine in self.terminating or machine not in self.alive | self.requested:
             before = dict(self.active)
-            news: tuple[Message, ...] = (Joined(machine), Failed(machine, "late"), Refused((machine,), "late"))
+            news: tuple[ReconcilerMessage, ...] = (
+                Joined(machine),
+                Failed(machine, "late"),
+                Refused((machine,), "late"),
+            )
             self.tell(data.draw(st.sampled_from(news)))
             assert self.active == before
 
     @rule(seconds=st.sampled_from([0.5, 5.0, 40.0, 100.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        book = self.reconciler.book
-        late = {m.rank for m in book if m.state == "INSTALLING" and self.now - m.since > LIMITS.boot}
+        table = self.reconciler.table
+        late = {m.rank for m in table if m.state == "INSTALLING" and self.now - m.since > LIMITS.boot}
         for rank in late:
             self.failures[rank] = self.failures.get(rank, 0) + 1
-        self.tell(Tick())
+        self.tell(Reconcile())
 
     # Invariants.
 
     @invariant()
     def no_more_nodes_than_desired(self) -> None:
-        head = next((m.group for m in self.reconciler.book if m.rank == 0 and m.stage != "leaving"), None)
+        head = next((m.group for m in self.reconciler.table if m.rank == 0 and m.stage != "leaving"), None)
         for group, desired in self.reconciler.desired.items():
             most = max(desired, 1) if group == head else desired
             assert self.refused or self.reconciler.effective(group) <= most
 
     @invariant()
     def no_rank_is_used_twice(self) -> None:
-        seated = [machine.rank for machine in self.reconciler.book if machine.stage in ("active", "booting")]
+        seated = [machine.rank for machine in self.reconciler.table if machine.stage in ("active", "booting")]
         assert len(seated) == len(set(seated))
         assert len(set(self.active.values())) == len(self.active)
 
     @invariant()
     def there_are_no_orphans(self) -> None:
-        assert self.alive <= set(self.reconciler.book.machines) | self.terminating
+        assert self.alive <= set(self.reconciler.table.machines) | self.terminating
         assert set(self.active) | set(self.installing) <= self.alive
 
     @invariant()
     def counts_are_consistent(self) -> None:
-        book = self.reconciler.book
+        table = self.reconciler.table
         for group in PLACES:
             for stage in ("booting", "active", "leaving"):
-                there = [machine for machine in book if machine.group == group and machine.stage == stage]
-                assert book.count(group, stage) == len(there)
-        assert {machine.id for machine in book if machine.state == "RUNNING"} == {
+                there = [machine for machine in table if machine.group == group and machine.stage == stage]
+                assert table.count(group, stage) == len(there)
+        assert {machine.id for machine in table if machine.state == "RUNNING"} == {
             machine for machine, rank in self.active.items() if rank not in self.draining
         }
 
@@ -220,9 +224,9 @@ class Cloud(RuleBasedStateMachine):
             for machine in sorted(self.terminating):
                 self.terminating.discard(machine)
                 self.alive.discard(machine)
-                self.tell(Gone(machine))
+                self.tell(Terminated(machine))
             self.now += 1000.0
-            self.tell(Tick())
+            self.tell(Reconcile())
         assert not self.alive
         assert self.reconciler.empty
         assert not self.reconciler._orphans
@@ -260,7 +264,7 @@ def test_success_takes_back_one_failure_and_another_source_is_used_meanwhile() -
     backoff.failed(second, 2.9, 2.9)
     assert backoff.choose(PLACES["a"], 2.9) is None
     assert backoff.choose(PLACES["a"], 3.0) == first
-    backoff.worked(first)
+    backoff.succeeded(first)
     backoff.failed(first, 3.0, 3.0)
     assert backoff.ready_at(first) == 5.0
 
@@ -272,4 +276,4 @@ def test_drain_of_the_head_is_cancelled_when_another_group_scales_up() -> None:
     reconciler.handle(Joined(1), 0.0)
     assert reconciler.handle(Desired({"a": 0, "b": 0}), 1.0) == [Drain(0, machine=1)]
     effects = reconciler.handle(Desired({"a": 0, "b": 1}), 2.0)
-    assert effects == [Activate(1, 0, "a"), Request("b", PLACES["b"][0], (2,))]
+    assert effects == [Activate(1, 0, "a"), Launch("b", PLACES["b"][0], (2,))]

@@ -10,13 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from skyward.control.decide.replication import (
     CLIENT,
     MOST_TRIED,
-    Effect,
-    GiveUp,
     Have,
+    NotReplicated,
     Pull,
+    ReplicationEffect,
     ReplicationPlan,
     Transfer,
-    Wait,
+    WaitForPeers,
 )
 
 pytestmark = pytest.mark.unit
@@ -35,10 +35,10 @@ class World(RuleBasedStateMachine):
         self.ports: set[int] = set()
         self.next = 0
         self.has: set[tuple[int, bytes]] = set()
-        self.wants: dict[tuple[int, bytes], Effect] = {}
+        self.wants: dict[tuple[int, bytes], ReplicationEffect] = {}
         """The latest effect for each node that wants a blob."""
 
-    def do(self, effects: Iterable[Effect]) -> None:
+    def do(self, effects: Iterable[ReplicationEffect]) -> None:
         for effect in effects:
             place = effect.node, effect.key
             assert place in self.wants, f"{effect} for a node that does not want it, or has it"
@@ -46,7 +46,7 @@ class World(RuleBasedStateMachine):
                 case Have():
                     del self.wants[place]
                     self.has.add(place)
-                case GiveUp():
+                case NotReplicated():
                     del self.wants[place]
                 case Pull(node, _, source):
                     assert {node, source} <= self.ports, f"{effect} without a port"
@@ -57,10 +57,10 @@ class World(RuleBasedStateMachine):
                     assert not isinstance(before, Transfer), f"{effect} while the client sends it"
                     self.wants[place] = effect
 
-    def pick(self, data: st.DataObject, kind: type[Effect]) -> Effect:
+    def pick(self, data: st.DataObject, kind: type[ReplicationEffect]) -> ReplicationEffect:
         return data.draw(st.sampled_from([effect for effect in self.wants.values() if isinstance(effect, kind)]))
 
-    def has_pending(self, kind: type[Effect]) -> bool:
+    def has_pending(self, kind: type[ReplicationEffect]) -> bool:
         return any(isinstance(effect, kind) for effect in self.wants.values())
 
     @precondition(lambda self: len(self.alive) < NODES)
@@ -84,7 +84,7 @@ class World(RuleBasedStateMachine):
     def want(self, data: st.DataObject, key: bytes) -> None:
         node = data.draw(st.sampled_from(sorted(self.alive)))
         if (node, key) not in self.has and (node, key) not in self.wants:
-            self.wants[node, key] = Wait(node, key)
+            self.wants[node, key] = WaitForPeers(node, key)
             self.do(self.plan.want(node, key))
 
     @precondition(lambda self: self.has_pending(Transfer))
@@ -106,10 +106,10 @@ class World(RuleBasedStateMachine):
             return  # its source must have it first
         self.do(self.plan.fetched(effect.node, effect.key, effect.attempt, why, reached=reached or not why))
 
-    @precondition(lambda self: self.has_pending(Wait))
+    @precondition(lambda self: self.has_pending(WaitForPeers))
     @rule(data=st.data())
     def patience_ends(self, data: st.DataObject) -> None:
-        effect = self.pick(data, Wait)
+        effect = self.pick(data, WaitForPeers)
         self.do(self.plan.hurry(effect.node, effect.key))
         assert isinstance(self.wants[effect.node, effect.key], Transfer)
 
@@ -140,7 +140,7 @@ class World(RuleBasedStateMachine):
                     assert self.plan.source(node, key) == CLIENT
                 case Pull(source=source):
                     assert self.plan.source(node, key) == source
-                case Wait():
+                case WaitForPeers():
                     assert self.plan.source(node, key) is None
 
     @invariant()
@@ -151,7 +151,7 @@ class World(RuleBasedStateMachine):
                 assert effect.source not in seen, "a cycle"
                 seen.add(effect.source)
                 effect = self.wants[effect.source, key]
-            assert not isinstance(effect, Wait) or len(seen) == 1, "no source in a chain may wait"
+            assert not isinstance(effect, WaitForPeers) or len(seen) == 1, "no source in a chain may wait"
 
     def teardown(self) -> None:
         """With nothing more lost, every node gets what it wants."""
@@ -163,7 +163,7 @@ class World(RuleBasedStateMachine):
                         self.do(self.plan.sent(node, key))
                     case Pull(attempt=attempt, source=source) if (source, key) in self.has:
                         self.do(self.plan.fetched(node, key, attempt))
-                    case Wait():
+                    case WaitForPeers():
                         self.do(self.plan.hurry(node, key))
                         self.do(self.plan.sent(node, key))
             assert len(self.wants) < before, f"no progress: {self.wants}"
@@ -218,7 +218,7 @@ def test_chain_is_repaired_after_the_loss_of_a_link() -> None:
     for node in range(5):
         plan.want(node, b"a")
     effects = plan.lost(2)
-    assert effects[0] == GiveUp(2, b"a", "the node is gone")
+    assert effects[0] == NotReplicated(2, b"a", "the node is gone")
     assert [(type(effect), effect.node) for effect in effects[1:]] == [(Pull, 3)]
     assert sources(plan, b"a", 0, 1, 3, 4) == [CLIENT, 0, 1, 3]
 
@@ -235,7 +235,7 @@ def test_failed_transfer_moves_the_nodes_behind_it() -> None:
     plan = opened(0, 1)
     plan.want(0, b"a")
     plan.want(1, b"a")
-    assert plan.sent(0, b"a", "the link is down") == [GiveUp(0, b"a", "the link is down"), Transfer(1, b"a")]
+    assert plan.sent(0, b"a", "the link is down") == [NotReplicated(0, b"a", "the link is down"), Transfer(1, b"a")]
 
 
 def test_node_falls_back_to_the_client_after_failed_pulls() -> None:
@@ -270,7 +270,7 @@ def test_unreachable_node_pulls_no_more() -> None:
 def test_nodes_wait_while_ports_are_closed() -> None:
     plan = ReplicationPlan()
     assert plan.want(0, b"a") == [Transfer(0, b"a")]
-    assert plan.want(1, b"a") == [Wait(1, b"a")]
+    assert plan.want(1, b"a") == [WaitForPeers(1, b"a")]
     assert plan.opened(1) == []
     (effect,) = plan.opened(0)
     assert (type(effect), effect.node, plan.source(1, b"a")) == (Pull, 1, 0)
@@ -289,7 +289,7 @@ def test_no_node_waits_for_one_that_cannot_open_its_port() -> None:
     plan.want(0, b"a")
     plan.want(1, b"a")
     assert plan.closed(0) == [Transfer(1, b"a")]
-    assert plan.want(2, b"a") == [Wait(2, b"a")]  # from 1
+    assert plan.want(2, b"a") == [WaitForPeers(2, b"a")]  # from 1
 
 
 def test_node_with_dependents_does_not_wait() -> None:

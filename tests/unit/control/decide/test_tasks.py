@@ -15,24 +15,24 @@ from skyward.control.decide.tasks.messages import (
     Abandon,
     Broadcast,
     BroadcastEnded,
-    Cancel,
+    CancelTasks,
     CheckPrefetched,
     Delivered,
     Dispatch,
     Ended,
     Member,
-    Message,
-    NodeDraining,
-    NodeJoined,
-    NodeLost,
-    NodeRemoved,
-    Outcome,
+    RankDraining,
+    RankJoined,
+    RankLost,
+    RankRemoved,
     Recall,
     Released,
     Settle,
-    Started,
+    SettleOutcome,
+    StartedOnNode,
     Stop,
     Submitted,
+    TaskManagerMessage,
     Withheld,
 )
 from skyward.values.needs import NOTHING, Needs
@@ -79,7 +79,7 @@ class TaskQueue(RuleBasedStateMachine):
         self.manager = TaskManager(retries=RETRIES)
         self.now = 0.0
         self.tasks: dict[int, Task] = {}
-        self.over: dict[int, Outcome] = {}
+        self.over: dict[int, SettleOutcome] = {}
         self.nodes: dict[int, Node] = {}
         self.on: dict[int, list[int]] = {rank: [] for rank in RANKS}
         self.waiting: dict[tuple[Needs, int | None], deque[int]] = {}
@@ -91,11 +91,13 @@ class TaskQueue(RuleBasedStateMachine):
 
     # The step: expected and actual effects.
 
-    def tell(self, message: Message, settled: dict[int, Outcome] | None = None, members: Any = ()) -> None:
+    def tell(
+        self, message: TaskManagerMessage, settled: dict[int, SettleOutcome] | None = None, members: Any = ()
+    ) -> None:
         """Send a message; exactly these tasks must end, and these (broadcast, rank) must become members."""
         expected = settled or {}
         ended = {self.tasks[task].broadcast for task in expected} - {None}
-        seen: dict[int, Outcome] = {}
+        seen: dict[int, SettleOutcome] = {}
         joined: list[tuple[int, int]] = []
         over: set[int | None] = set()
         for effect in self.manager.handle(message, self.now):
@@ -202,17 +204,17 @@ class TaskQueue(RuleBasedStateMachine):
     def join(self, rank: int, slots: int, gpus: int) -> None:
         self.nodes.setdefault(rank, Node(slots, gpus)).takes = True
         new = [(broadcast, rank) for broadcast in self.open_broadcasts() if rank not in self.covered[broadcast]]
-        self.tell(NodeJoined(rank, slots, "", {"GPU": gpus}), members=new)
+        self.tell(RankJoined(rank, slots, "", {"GPU": gpus}), members=new)
 
     @rule(rank=ranks)
     def drain(self, rank: int) -> None:
         if rank in self.nodes:
             self.nodes[rank].takes = False
-        self.tell(NodeDraining(rank))
+        self.tell(RankDraining(rank))
 
     @rule(rank=ranks, removed=st.booleans())
     def lose(self, rank: int, removed: bool) -> None:
-        settled: dict[int, Outcome] = {}
+        settled: dict[int, SettleOutcome] = {}
         again: list[int] = []
         self.nodes.pop(rank, None)
         for number in self.on[rank]:
@@ -237,7 +239,7 @@ class TaskQueue(RuleBasedStateMachine):
                 continue
             if number not in settled and (broadcast := self.tasks[number].broadcast) is not None:
                 self.covered[broadcast].add(rank)
-        self.tell(NodeRemoved(rank, "gone") if removed else NodeLost(rank, "gone"), settled)
+        self.tell(RankRemoved(rank, "gone") if removed else RankLost(rank, "gone"), settled)
 
     @precondition(lambda self: self.running())
     @rule(data=st.data(), what=st.sampled_from(["started", "delivered"]))
@@ -245,7 +247,7 @@ class TaskQueue(RuleBasedStateMachine):
         task = data.draw(st.sampled_from(self.running()))
         if what == "started":
             self.tasks[task].started = True
-            self.tell(Started(task))
+            self.tell(StartedOnNode(task))
         else:
             self.tasks[task].replayable = False
             self.tell(Delivered(task))
@@ -273,7 +275,7 @@ class TaskQueue(RuleBasedStateMachine):
         rank = task.node
         assert rank is not None
         self.on[rank].remove(number)
-        settled: dict[int, Outcome] = {}
+        settled: dict[int, SettleOutcome] = {}
         if task.replayable and not task.cancelled and task.errors < task.retries:
             task.errors += 1
             self.wait_for(number, first=True)
@@ -289,7 +291,7 @@ class TaskQueue(RuleBasedStateMachine):
         rank = task.node
         assert rank is not None
         self.on[rank].remove(number)
-        settled: dict[int, Outcome] = {}
+        settled: dict[int, SettleOutcome] = {}
         if task.cancelled:
             settled[number] = "cancelled"
         elif task.replayable and task.losses < RETRIES:
@@ -308,7 +310,7 @@ class TaskQueue(RuleBasedStateMachine):
         if number not in held or task.sent != sent or held.index(number) < self.nodes[rank].slots:
             return  # it runs already, or has ended: the node does not answer
         held.remove(number)
-        settled: dict[int, Outcome] = {number: "cancelled"} if task.cancelled else {}
+        settled: dict[int, SettleOutcome] = {number: "cancelled"} if task.cancelled else {}
         if not settled:
             self.wait_for(number, first=True)
         self.tell(Ended(number, rank, "returned", 0.0), settled)
@@ -336,14 +338,14 @@ class TaskQueue(RuleBasedStateMachine):
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         chosen = data.draw(st.lists(st.sampled_from(sorted(self.tasks)), min_size=1, max_size=4))
-        settled: dict[int, Outcome] = {
+        settled: dict[int, SettleOutcome] = {
             task: "cancelled" for task in chosen if self.waits(task) or task in self.withheld
         }
         for task in chosen:
             self.tasks[task].cancelled = self.tasks[task].cancelled or task not in self.over
         before = len(self.stopped)
         on_nodes = {t for t in chosen if t not in self.over and t not in settled}
-        self.tell(Cancel(tuple(chosen)), settled)
+        self.tell(CancelTasks(tuple(chosen)), settled)
         assert {task for task, _ in self.stopped[before:]} <= on_nodes
 
     @rule()
@@ -360,7 +362,7 @@ class TaskQueue(RuleBasedStateMachine):
         assert rank is not None
         self.on[rank].remove(number)
         task.node = None
-        settled: dict[int, Outcome] = {number: "cancelled"} if task.cancelled else {}
+        settled: dict[int, SettleOutcome] = {number: "cancelled"} if task.cancelled else {}
         if not settled:
             self.withheld.add(number)
         self.tell(Withheld(number, rank), settled)
@@ -419,7 +421,7 @@ class TaskQueue(RuleBasedStateMachine):
         for rank in RANKS:
             assert self.manager.busy(rank) == len([task for task in self.running() if task in self.on[rank]])
         ahead = any(len(self.on[rank]) > node.slots for rank, node in self.nodes.items())
-        assert self.manager.waits() == ahead
+        assert self.manager.has_prefetched() == ahead
 
     def teardown(self) -> None:
         """With live nodes, every task and broadcast ends."""

@@ -58,11 +58,11 @@ class _Unwritable:
 def test_unwritable_journal_does_not_prevent_starts() -> None:
     startups, boot = StartupTracker(_Unwritable()), NodeStartup(0, 1)
     boot.took = {"deps": 3.0}
-    startups.up(boot, "aws")
+    startups.completed(boot, "aws")
     assert startups.usual.of("aws", "", "deps") == 3.0
     entered = NodeStartup(1, 2)
     entered.took = {"deps": 90.0}
-    startups.up(entered, "aws", was_there=True)
+    startups.completed(entered, "aws", attached=True)
     assert startups.usual.of("aws", "", "deps") == 3.0, "a recovered node does not count for usual durations"
 
 
@@ -70,8 +70,8 @@ def test_log_of_a_start_has_each_phase_and_the_full_failure(record: PoolRecord) 
     startups, boot = StartupTracker(record), NodeStartup(3, 7)
     startups.begin(boot)
     boot.enter("connecting")
-    boot.heard(PhaseEvent("skipped", "env"))
-    assert boot.heard(PhaseEvent("started", "deps")) == "deps"
+    boot.on_phase_event(PhaseEvent("skipped", "env"))
+    assert boot.on_phase_event(PhaseEvent("started", "deps")) == "deps"
     error = NodeStartError("bootstrap phase 'deps' failed (status 1):\nb\nc\nd\ne", "a\nb\nc\nd\ne")
     startups.failed(boot, error)
     failure = startups.failures[3]
@@ -85,7 +85,7 @@ def test_log_of_a_start_has_each_phase_and_the_full_failure(record: PoolRecord) 
         "failed: bootstrap phase 'deps' failed (status 1):",
         *"abcde",
     ]
-    startups.up(NodeStartup(3, 8), "aws")
+    startups.completed(NodeStartup(3, 8), "aws")
     assert startups.failures == {}
 
 

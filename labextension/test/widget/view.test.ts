@@ -1,0 +1,121 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+
+import { StoreUpdate } from '../../src/model/store';
+import { Answer, PoolRow, VERSION } from '../../src/protocol';
+import widget from '../../src/widget/index';
+import { AnyModel } from '../../src/widget/kernel';
+import { decisionRow, nodeRow, poolRow } from '../rows';
+
+type Call = (message: StoreUpdate | Answer) => void;
+
+/** The model of anywidget, whose kernel is the test. */
+class FakeModel {
+  sent: { kind: string; id?: string; command?: string }[] = [];
+  listeners = new Set<Call>();
+
+  constructor(private readonly _pool: PoolRow) {}
+
+  get(name: string): unknown {
+    const tables = {
+      pools: { train: this._pool },
+      nodes: { 'train/100': nodeRow(0) },
+      decisions: { 1: decisionRow(1) }
+    };
+    return name === 'first' ? tables : 'key';
+  }
+
+  on(_: string, call: Call): void {
+    this.listeners.add(call);
+  }
+
+  off(_: string, call: Call): void {
+    this.listeners.delete(call);
+  }
+
+  send(message: { kind: string; id?: string }): void {
+    this.sent.push(message);
+  }
+
+  deliver(message: StoreUpdate | Answer): void {
+    this.listeners.forEach(call => call(message));
+  }
+
+  commands(): { kind: string; id?: string; command?: string }[] {
+    return this.sent.filter(each => !['look', 'leave'].includes(each.kind));
+  }
+}
+
+let el: HTMLElement;
+let end: () => void = () => undefined;
+
+function open(pool: PoolRow): FakeModel {
+  const model = new FakeModel(pool);
+  end = widget.render({ model: model as unknown as AnyModel, el });
+  return model;
+}
+
+function button(text: string): HTMLButtonElement {
+  const found = [...el.querySelectorAll('button')].filter(each => each.textContent === text);
+  return found[found.length - 1];
+}
+
+async function until(text: string): Promise<void> {
+  await vi.waitFor(() => expect(el.textContent).toContain(text));
+}
+
+beforeEach(() => {
+  el = document.createElement('div');
+  document.body.append(el);
+});
+
+afterEach(() => {
+  end();
+  el.remove();
+});
+
+describe('the widget', () => {
+  it('shows the first state, and follows the updates of the kernel', async () => {
+    const model = open(poolRow());
+    await until('2 of 1–4 nodes');
+    await until('1 → 4');
+    expect(model.sent[0].kind).toBe('look');
+    model.deliver({ kind: 'delta', tables: { pools: { train: poolRow({ active: 3, done: 7 }) } }, gone: {} });
+    await until('3 of 1–4 nodes');
+    await until('7 done');
+  });
+
+  it('stops an idle pool at once, and shows the outcome', async () => {
+    const model = open(poolRow());
+    await until('ready');
+    button('Stop').click();
+    await until('Terminating the machines.');
+    const [{ command, id = '' }] = model.commands();
+    expect(command).toBe('down');
+    model.deliver({ kind: 'answer', version: VERSION, id, state: 'refused', text: 'It is closed.' });
+    await until('It is closed.');
+  });
+
+  it('asks before it stops a pool with tasks', async () => {
+    const model = open(poolRow({ running: 1 }));
+    await until('ready');
+    button('Stop').click();
+    await until('1 unfinished task will be lost.');
+    button('Keep').click();
+    await vi.waitFor(() => expect(el.textContent).not.toContain('will be lost'));
+    expect(model.commands()).toEqual([]);
+    button('Stop').click();
+    await until('1 unfinished task will be lost.');
+    button('Stop').click();
+    await vi.waitFor(() => expect(model.commands().map(each => each.command)).toEqual(['down']));
+  });
+
+  it('tells the kernel once that it is gone', async () => {
+    const model = open(poolRow());
+    await until('ready');
+    end();
+    end();
+    expect(model.sent.map(each => each.kind)).toEqual(['look', 'leave']);
+    expect(model.listeners.size).toBe(0);
+    expect(el.textContent).toBe('');
+  });
+});

@@ -1,0 +1,158 @@
+"""Causes: the messages that made the control plane act, by number.
+
+The control plane numbers its messages from 1 on. The effects of a step, the transitions in the histories of lifecycles,
+and decisions carry the number of the step's message. This log keeps the text of the latest messages that changed
+machines or the desired number of nodes, and what those follow from: the failed launch of a replacement, from the loss
+of the node that it replaces.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.messages import (
+    DrainNode,
+    KeptAdded,
+    Open,
+    PlaneMessage,
+    ReleaseKept,
+    Resize,
+    SetBudget,
+    SetFloor,
+    Tick,
+    Use,
+)
+from skyward.control.decide.tasks import messages as tasks
+
+__all__ = ["Cause", "CauseLog", "describe"]
+
+KEPT = 1000
+
+OPENED = "the pool was opened"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One message, and the number of the message that it follows from; 0 for none."""
+
+    number: int
+    text: str
+    by: int = 0
+
+    def __str__(self) -> str:
+        return f"#{self.number}: {self.text}"
+
+
+class CauseLog:
+    """The latest causes, by number."""
+
+    def __init__(self) -> None:
+        self._causes: dict[int, Cause] = {}
+
+    def get(self, number: int) -> Cause | None:
+        """Return the cause of this number; None if it is not known."""
+        return self._causes.get(number)
+
+    def add(self, cause: Cause) -> None:
+        """Add a cause; the oldest is dropped if there are too many."""
+        self._causes[cause.number] = cause
+        if len(self._causes) > KEPT:
+            del self._causes[next(iter(self._causes))]
+
+    def chain(self, number: int) -> tuple[Cause, ...]:
+        """Return a cause and those it follows from, the first one last; empty if it is not known."""
+        found: list[Cause] = []
+        while (cause := self._causes.get(number)) is not None:
+            found.append(cause)
+            number = cause.by
+        return tuple(found)
+
+    def because(self, number: int) -> str:
+        """Return the first cause of a chain for an error, as ` (caused by #4: ...)`; empty if there is none.
+
+        The opening of the pool explains nothing, and is left out, as is a chain whose first cause is not known.
+        """
+        chain = self.chain(number)
+        is_known = bool(chain) and not chain[-1].by and chain[-1].text != OPENED
+        return f" (caused by {chain[-1]})" if is_known else ""
+
+
+def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str:
+    """Return the text of a message.
+
+    Args:
+        rank_of: returns the rank of a machine; None if it is not known any more.
+    """
+    match message:
+        case Open():
+            return OPENED
+        case Resize(bounds):
+            sizes = (f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
+            return f"resized to {', '.join(sizes)}"
+        case DrainNode(rank):
+            return f"drain of node {rank} requested"
+        case SetFloor():
+            return "request_resources was called"
+        case SetBudget(budget):
+            return "budget removed" if budget is None else f"budget set to ${budget:.2f}"
+        case Use():
+            return "the client used a collection"
+        case KeptAdded(entry):
+            return f"node {entry.node} keeps {entry.name}"
+        case ReleaseKept():
+            return "kept values were dropped"
+        case Tick():
+            return "regular check"
+        case machines.Allocated(machine):
+            return f"{_node(machine, rank_of)} allocated"
+        case machines.Refused(numbers, reason):
+            refused = _node(numbers[0], rank_of) if len(numbers) == 1 else f"{len(numbers)} machines"
+            return f"{refused} refused: {_first_line(reason)}"
+        case machines.Joined(machine):
+            return f"{_node(machine, rank_of)} joined"
+        case machines.Failed(machine, reason):
+            return f"{_node(machine, rank_of)} failed to start: {_first_line(reason)}"
+        case machines.Lost(machine, reason):
+            return f"{_node(machine, rank_of)} lost: {_first_line(reason)}"
+        case machines.Terminated(machine):
+            return f"{_node(machine, rank_of)} terminated"
+        case tasks.Overdue(_, rank, reason):
+            return f"node {rank} lost: {_first_line(reason)}"
+        case _:
+            return _task_text(message)
+
+
+def _task_text(message: PlaneMessage) -> str:
+    """Return the text of a message about tasks."""
+    match message:
+        case tasks.Submitted(numbers):
+            return f"{_tasks(numbers)} submitted"
+        case tasks.Broadcast(number):
+            return f"broadcast {number} submitted"
+        case tasks.Ended(task, rank, outcome):
+            return f"task {task} ended on node {rank}: {outcome}"
+        case tasks.CancelTasks(numbers):
+            return f"{_tasks(numbers)} cancelled"
+        case tasks.CancelBroadcast(number):
+            return f"broadcast {number} cancelled"
+        case tasks.RankDraining(rank):
+            return f"the worker of node {rank} is closing"
+        case tasks.TasksFound(numbers, rank):
+            return f"{_tasks(numbers)} recovered on node {rank}"
+        case _:
+            return f"{type(message).__name__} was reported"
+
+
+def _tasks(numbers: tuple[int, ...]) -> str:
+    if len(numbers) == 1:
+        return f"task {numbers[0]}"
+    return f"{len(numbers)} tasks, {numbers[0]} to {numbers[-1]}," if numbers else "no tasks"
+
+
+def _node(machine: int, rank_of: Callable[[int], int | None]) -> str:
+    rank = rank_of(machine)
+    return f"machine {machine}" if rank is None else f"machine {machine} of node {rank}"
+
+
+def _first_line(reason: str) -> str:
+    return reason.strip().partition("\n")[0].removesuffix(":")

@@ -1,0 +1,23 @@
+"""Conditions and measurements of pools of real nodes."""
+
+import skyward as sky
+
+__all__ = ["blob_bytes_sent", "wait_for_cluster"]
+
+
+@sky.function
+def _count(name: str) -> int:
+    return sky.counter(name).increment()
+
+
+def wait_for_cluster(pool: sky.Compute) -> None:
+    """Return when every node has joined the cluster and counted itself in the counter `joined`.
+
+    The port of a node for blobs is open before.
+    """
+    _count("joined") @ pool
+
+
+def blob_bytes_sent(pool: sky.Compute) -> int:
+    """Return the bytes of blobs that the client has sent to the current nodes."""
+    return sum(node.sent for node in pool.snapshot().nodes)

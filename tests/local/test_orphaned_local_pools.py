@@ -1,0 +1,254 @@
+"""Local nodes that outlive the process that opened them: another one attaches to them, or terminates them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import skyward as sky
+from skyward.control.observe.origin import Origin, current_origin
+from skyward.journal import data_directory
+from tests.waiting import wait_for
+
+pytestmark = [
+    pytest.mark.usefixtures("own_journal"),
+    pytest.mark.local,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux"),
+]
+
+CLIENT = """
+import faulthandler, os, sys, time
+import skyward as sky
+from skyward.control.observe.origin import Origin, current_origin
+
+faulthandler.dump_traceback_later(90, exit=True)
+
+@sky.function
+def waits(go):
+    print("begun", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return "done all the same"
+
+image = sky.Image(env={"HF_TOKEN": "hf_of_nobody"})
+pool = sky.Compute(provider=sky.Local(outlives=True), nodes=2, image=image, name="left", ttl=60).open()
+current_origin.set(Origin(7, "id-of-it", "pool = open_it('now', 2)"))
+left = waits(sys.argv[1]) > pool
+while not pool.logs(tail=1):
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
+TAKES = """
+import faulthandler, os, sys, time
+from collections.abc import Iterator
+import skyward as sky
+
+faulthandler.dump_traceback_later(90, exit=True)
+
+@sky.function
+def total(items: Iterator[int]):
+    return sum(told(items))
+
+@sky.function
+def kept(items: Iterator[int]):
+    taken = []
+    try:
+        taken.extend(told(items))
+    except sky.InputLostError as error:
+        return taken, str(error)
+
+@sky.function
+def whole(items: Iterator[int], go):
+    found = list(told(items))
+    print("has all", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return found
+
+def told(items):
+    for item in items:
+        print("took", item, flush=True)
+        yield item
+
+def endless():
+    yield from (1, 2, 3)
+    time.sleep(1000)
+
+worker = sky.Worker(executor="process", concurrency=3)
+pool = sky.Compute(provider=sky.Local(outlives=True), name="left", ttl=60, worker=worker).open()
+left = [total(endless()) > pool, kept(endless()) > pool, whole((1, 2, 3), sys.argv[1]) > pool]
+while sum(entry.text.count("took 3") for entry in pool.logs()) < 3 or "has all" not in pool.logs().text:
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+TALKS = """
+import faulthandler, os, sys, time
+import skyward as sky
+
+faulthandler.dump_traceback_later(90, exit=True)
+
+@sky.function
+def talks(go):
+    print("begun", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    rest = "x" * 60
+    for number in range(1024):
+        print("\\n".join(f"{number:05}{part:03} {rest}" for part in range(1000)))
+    open(go + ".done", "w").close()
+    return "done all the same"
+
+worker = sky.Worker(executor="process")
+pool = sky.Compute(provider=sky.Local(outlives=True), name="left", ttl=60, worker=worker).open()
+left = talks(sys.argv[1]) > pool
+while not pool.logs(tail=1):
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
+def client_that_dies(go: Path, script: str = CLIENT) -> None:
+    """Run a client that leaves a pool behind, with a task that waits for a file."""
+    done = subprocess.run([sys.executable, "-c", script, go], capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@sky.function
+def token() -> str:
+    return os.environ["HF_TOKEN"]
+
+
+@sky.function
+def never(go: str) -> None:
+    while not os.path.exists(go):
+        time.sleep(0.01)
+
+
+def workers() -> list[int]:
+    """Return the workers on this machine that belong to the test's journal."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if "skyward.worker" in " ".join(process.info["cmdline"] or ()):
+            try:
+                cwd = process.cwd()
+            except psutil.Error:
+                continue
+            if cwd.startswith(os.environ["TMPDIR"]):
+                found.append(process.pid)
+    return found
+
+
+def nothing_left() -> bool:
+    """Return whether no worker, no directory and no record is left."""
+    directories = list(Path(os.environ["TMPDIR"]).glob("skyward-left-*"))
+    return not workers() and not directories and not list((data_directory() / "pools").iterdir())
+
+
+def test_attached_process_gets_the_results_and_terminates_the_nodes(tmp_path: Path) -> None:
+    client_that_dies(tmp_path / "go")
+    assert len(workers()) == 2
+    with sky.attach("left") as pool:
+        (task,) = pool.recovered
+        assert task.origin == Origin(7, "id-of-it", "pool = open_it('now', 2)", former=True)
+        assert [(each.number, each.origin) for each in pool.report().tasks] == [(task.number, task.origin)]
+        (tmp_path / "go").touch()
+        assert task.result() == "done all the same"
+        assert [node.state for node in pool.snapshot().nodes] == ["active", "active"]
+        pool.resize(3)  # one more machine, beside the existing ones
+        wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 3, "a third node")
+        assert token() @ pool == ["hf_of_nobody"] * 3, "the environment of the image was lost"
+    wait_for(nothing_left, "the remaining processes to end")
+
+
+def test_task_without_a_client_ends_however_much_it_prints(tmp_path: Path) -> None:
+    """64 MiB, four times what a node buffers in memory; the next client receives all of it."""
+    client_that_dies(tmp_path / "go", TALKS)
+    (tmp_path / "go").touch()
+    wait_for((tmp_path / "go.done").exists, "the task to end without a client", within=100)
+    assert max(psutil.Process(worker).memory_info().rss for worker in workers()) < 200 * 1024**2
+    with sky.attach("left") as pool:
+        (task,) = pool.recovered
+        assert task.result(60) == "done all the same"
+        assert task.printed == len(task.output)
+        numbers = [line[:8] for line in task.output.splitlines() if line not in ("begun", "")]
+    expected = [f"{number:05}{part:03}" for number in range(1024) for part in range(1000)]
+    wrong = [(number, other) for number, other in zip(numbers, expected, strict=False) if number != other]
+    assert not wrong[:3], "received and expected output differ"
+    assert len(numbers) == len(expected)
+
+
+def test_task_fed_by_a_dead_client_gets_what_had_arrived_and_then_one_error(tmp_path: Path) -> None:
+    client_that_dies(tmp_path / "go", TAKES)
+    with sky.attach("left") as pool:
+        tasks = {task.name: task for task in pool.recovered}
+        lost = "{}() was fed by an iterator of the process that sent it, which is gone: the task got the "
+        lost += "elements that had arrived, and the rest is lost. Send it again from this process."
+        with pytest.raises(sky.InputLostError) as total:
+            tasks["total"].result(30)
+        assert str(total.value) == lost.format("total")
+        assert tasks["total"].state == "failed"
+        assert tasks["kept"].result(30) == ([1, 2, 3], lost.format("kept"))
+        (tmp_path / "go").touch()
+        assert tasks["whole"].result(30) == [1, 2, 3], "a task with all its inputs was stopped"
+
+
+def test_failed_attach_leaves_the_pool_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client_that_dies(tmp_path / "go")
+
+    async def sold_out(*_: object, **__: object) -> None:
+        raise sky.NoOffersError("sold out")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("skyward.control.act.nodes.launching.find_offers", sold_out)
+        with pytest.raises(sky.NoOffersError):
+            sky.attach("left")
+    assert "Pool 'left' is left as it was: attach to it again" in capsys.readouterr().err
+    with sky.attach("left") as pool:
+        (tmp_path / "go").touch()
+        assert pool.recovered[0].result() == "done all the same"
+    wait_for(nothing_left, "the remaining processes to end")
+
+
+def test_cell_of_the_former_client_is_stopped_by_its_number_unless_the_new_one_has_it(tmp_path: Path) -> None:
+    client_that_dies(tmp_path / "go")
+    with sky.attach("left") as pool:
+        marked = current_origin.set(Origin(7))
+        ours = never(str(tmp_path / "go")) > pool
+        current_origin.reset(marked)
+        assert pool.cancel(cell=7) == 1
+        with pytest.raises(sky.TaskCancelledError):
+            ours.result(20)
+        assert not pool.recovered[0].done
+        assert pool.cancel(cell=7) == 1
+        with pytest.raises(sky.TaskCancelledError):
+            pool.recovered[0].result(20)
+    wait_for(nothing_left, "the remaining processes to end")
+
+
+def test_orphaned_pool_is_reaped(tmp_path: Path) -> None:
+    client_that_dies(tmp_path / "go")
+    assert len(workers()) == 2
+    (done,) = sky.reap(["left"])
+    assert not done.error
+    wait_for(nothing_left, "the remaining processes to end")
+
+
+def test_closed_pool_leaves_nothing() -> None:
+    ended: list[bool] = []
+    with sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left") as pool:
+        assert len(workers()) == 1
+        pool.when_closed(lambda: ended.append(True))
+        assert pool.leave()  # for the next process; the view of the pool in this one ends
+        assert ended
+    wait_for(nothing_left, "the end of the node")
