@@ -82,6 +82,13 @@ class PoolManager:
         self._shown: Shows = nullcontext
         self._attaching: dict[str, Shows] = {}
 
+    @classmethod
+    def of(cls, compute: "Compute") -> "PoolManager":
+        """Return a registry of one pool, for commands on a pool that is not one of this kernel's."""
+        manager = cls()
+        manager._put(compute.name, _Resident(compute, {}, by_code=True))
+        return manager
+
     def observe(self, shown: Shows = nullcontext) -> None:
         """Register the pools of this process that code opens, or already has open.
 

@@ -8,8 +8,8 @@ from skyward.config.files import USER_FILE
 from skyward.specs import Options, Spec
 from skyward.specs.paths import field_paths
 from skyward.views.drawing import table
-from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_jupyter.options.settings import Sourced
+from skyward_kernel.commands.pool_options import POOL_LABELS
 
 if TYPE_CHECKING:
     from skyward.config import Config

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from skyward.commands.reading import duration, lifetime, size
 from skyward.errors import SpecError
 from skyward.values.validation import closest
 from skyward_jupyter.cells.capture import CAPTURE_LIMIT
@@ -129,14 +130,14 @@ def _number(read: Callable[[str], float]) -> Callable[[object], float]:
 _SECONDS = "seconds, or a duration such as '90s' or '1h'"
 _READERS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "pool": ("the name of a pool", _text),
-    "timeout": (_SECONDS, _number(reading.duration)),
+    "timeout": (_SECONDS, _number(duration)),
     "on": (reading.PLACES, _place),
     "by_node": ("true or false", _flag),
     "quiet": ("true or false", _flag),
     "retries": ("a whole number", _retries),
     "footer": ("true or false", _flag),
-    "capture_limit": ("bytes, or a size such as '512MiB'", _number(reading.size)),
+    "capture_limit": ("bytes, or a size such as '512MiB'", _number(size)),
     "show_progress": ("true or false", _flag),
-    "progress_after": (_SECONDS, _number(reading.lifetime)),
-    "interrupt_grace": (_SECONDS, _number(reading.lifetime)),
+    "progress_after": (_SECONDS, _number(lifetime)),
+    "interrupt_grace": (_SECONDS, _number(lifetime)),
 }
