@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skyward.commands.option import explain
-from skyward.commands.words import help_text
-from skyward.config import load
+from skyward.frontends.commands import explain, help_text
+from skyward.frontends.configuration import load
 from skyward_jupyter.display.progress import opening
 from skyward_jupyter.options.config_table import config_text
 from skyward_jupyter.options.option_table import CELL_OPTIONS
@@ -15,8 +14,8 @@ from skyward_kernel.commands.registry import COMMANDS
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.pool.compute import Compute
-    from skyward.specs import Nodes
+    from skyward.frontends.configuration import Nodes
+    from skyward.frontends.pools import Compute
     from skyward_jupyter.display.progress import Progress
     from skyward_jupyter.options.traits import ConfiguredMagics
     from skyward_jupyter.running.handle import CellHandle

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from skyward import accelerators
-from skyward.commands.words import Values, complete_command, complete_options
-from skyward.providers.protocol import provider_names
-from skyward.scaling.registry import POLICIES
+from skyward.frontends.commands import Values, complete_command, complete_options
+from skyward.frontends.configuration import POLICIES, provider_names
 from skyward_jupyter.options.option_table import OPTIONS
 from skyward_kernel.commands.registry import COMMANDS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.control.observe.snapshot import PoolSnapshot
+    from skyward.frontends.pools import PoolSnapshot
     from skyward_kernel.pools import PoolManager
 
 __all__ = ["completer", "offered", "register", "unregister", "values"]

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from IPython.core.magic import line_cell_magic, line_magic, magics_class, needs_local_scope, no_var_expand
 
-from skyward.commands.underline import split_line, underlined
-from skyward.commands.words import parse
-from skyward.config import load
 from skyward.errors import SkywardError, UsageError
+from skyward.frontends.commands import parse, split_line, underlined
+from skyward.frontends.configuration import load
 from skyward_jupyter.display.progress import Progress, meter, opening
 from skyward_jupyter.failures.presentation import short_errors
 from skyward_jupyter.failures.tracebacks import Tracebacks
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.functions.target import Target
-    from skyward.pool.compute import Compute
+    from skyward.frontends.pools import Compute, Target
     from skyward_kernel.panel.bridge import PanelBridge
     from skyward_kernel.pools import PoolManager
 
@@ -58,7 +56,7 @@ class SkyMagics(ConfiguredMagics):
 
     def put_in_scope(self, *_: object) -> None:
         """Make the default pool, while it is open, the target of `>> sky`. Called before each cell."""
-        from skyward.functions.target import current_pool
+        from skyward.frontends.pools import current_pool
 
         pool = self._pools.find(self._pool_name)
         if pool is not None or current_pool.get() is self._in_scope:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from skyward.control.observe.origin import Origin, current_origin
+from skyward.frontends.pools import Origin, current_origin
 from skyward_kernel.panel.bridge import PanelBridge
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.pool.reap import Orphan
+    from skyward.frontends.pools import Orphan
     from skyward_kernel.pools import PoolManager
 
 __all__ = ["CellMarks", "connect"]
@@ -27,7 +27,7 @@ def connect(shell: "InteractiveShell", pools: "PoolManager") -> PanelBridge | No
 
 
 def _orphans() -> "Iterable[Orphan]":
-    from skyward.pool.reap import orphans  # loads the engine, so it is imported late
+    from skyward.frontends.pools import orphans  # loads the engine, so it is imported late
 
     return orphans()
 

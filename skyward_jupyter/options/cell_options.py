@@ -5,16 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from skyward.commands.parsing import parse_options, unknown_option
-from skyward.commands.underline import OptionError, split_line
-from skyward.specs import Needs
-from skyward.values.validation import FrozenMap
+from skyward.frontends.commands import OptionError, parse_options, split_line, unknown_option
+from skyward.frontends.configuration import FrozenMap, Needs
 from skyward_jupyter.options.option_table import OPTIONS
 from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import compute_fields
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import On
+    from skyward.frontends.pools import On
 
 __all__ = ["CellOptions", "parse_cell", "split_expression"]
 

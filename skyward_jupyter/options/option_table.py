@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from skyward.commands.command import POOL_OPTION
-from skyward.commands.option import Option
-from skyward.commands.reading import duration, lifetime, size
+from skyward.frontends.commands import POOL_OPTION, Option, duration, lifetime, size
 from skyward_jupyter.options import parsers as reading
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
 

@@ -7,13 +7,11 @@ import re
 from keyword import iskeyword
 from typing import TYPE_CHECKING
 
-from skyward.commands.reading import number, parts
-from skyward.specs import FrozenMap
-from skyward.values import limits
-from skyward.values.needs import capability_set, resource_map
+from skyward.frontends.commands import number, parts
+from skyward.frontends.configuration import FrozenMap, capability_set, limits, resource_map
 
 if TYPE_CHECKING:
-    from skyward.specs.placement import On
+    from skyward.frontends.configuration import On
 
 __all__ = ["PLACES", "amounts", "capabilities", "identifier", "names", "path", "place", "retries"]
 

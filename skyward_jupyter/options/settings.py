@@ -5,17 +5,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from skyward.commands.reading import duration, lifetime, size
 from skyward.errors import SpecError
-from skyward.values.validation import closest
+from skyward.frontends.commands import duration, lifetime, size
+from skyward.frontends.configuration import closest
 from skyward_jupyter.cells.capture import CAPTURE_LIMIT
 from skyward_jupyter.options import parsers as reading
 from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:
-    from skyward.config import Config
-    from skyward.config.files import ConfigValue
-    from skyward.pool.compute import On
+    from skyward.frontends.configuration import Config, ConfigValue
+    from skyward.frontends.pools import On
 
 __all__ = ["NAMES", "Settings", "Sourced", "settings_from"]
 

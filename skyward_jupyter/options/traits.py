@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics
 from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, validate
 
-from skyward.config import load
 from skyward.errors import SkywardError
+from skyward.frontends.configuration import load
 from skyward_jupyter.options.parsers import PLACES, place
 from skyward_jupyter.options.settings import NAMES, Settings, Sourced, settings_from
 

@@ -10,18 +10,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
-from skyward.control.act.nodes.offers import provider_config
-from skyward.control.act.tasks.stopping import stop_all
 from skyward.errors import ProvisioningError, UsageError
-from skyward.formatting import count_text, duration_text
-from skyward.kept.handles import open_with
-from skyward.kept.keep import KEEP_FOR
-from skyward.reporting.screen import screen
-from skyward.specs.placement import target_of
-from skyward.specs.retries import Retries
-from skyward.values.validation import FrozenMap
-from skyward.wire.objects.cell_end import CellEnd
-from skyward.wire.objects.unpickling import unpack_shared
+from skyward.frontends.cells import CellEnd, unpack_shared
+from skyward.frontends.configuration import FrozenMap, Retries, provider_config, target_of
+from skyward.frontends.pools import KEEP_FOR, open_with, stop_all
+from skyward.frontends.views import count_text, duration_text, screen
 from skyward_jupyter.cells.capture import Capture, capture
 from skyward_jupyter.cells.cell import CellCode, Shape, blank_lines
 from skyward_jupyter.cells.manifest import SHOWN_FROM
@@ -51,11 +44,9 @@ from skyward_kernel.commands.pool_options import POOL_LABELS
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.control.act.tasks.run import Run
-    from skyward.control.observe.snapshot import PoolSnapshot
-    from skyward.pool.compute import Compute
-    from skyward.specs import Nodes
-    from skyward.wire.payloads.payload import Packed
+    from skyward.frontends.cells import Packed
+    from skyward.frontends.configuration import Nodes
+    from skyward.frontends.pools import Compute, PoolSnapshot, Run
     from skyward_jupyter.options.cell_options import CellOptions
     from skyward_jupyter.options.settings import Settings
     from skyward_kernel.pools import PoolManager

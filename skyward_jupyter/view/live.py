@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from skyward.commands.messages import sent_forms
 from skyward.errors import SkywardError, UsageError
-from skyward.views.projection import project
+from skyward.frontends.commands import sent_forms
+from skyward.frontends.views import project
 from skyward_kernel.commands.context import Context
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.panel.decoding import decode
@@ -17,7 +17,7 @@ from skyward_kernel.panel.publisher import Publisher
 from skyward_kernel.pools import PoolManager, manager_of
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
+    from skyward.frontends.pools import Compute
 
 __all__ = ["GAP", "SHOWN", "LiveView"]
 

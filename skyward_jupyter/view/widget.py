@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import anywidget
 import traitlets
 
-from skyward.process import background
-from skyward.views.static import mime_bundle
+from skyward.frontends.pools import background
+from skyward.frontends.views import mime_bundle
 from skyward_jupyter.view.live import LiveView
 from skyward_kernel.panel.protocol import VIEW_TARGET
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
 
-    from skyward.pool.compute import Compute
+    from skyward.frontends.pools import Compute
 
 __all__ = ["PoolWidget", "show"]
 

@@ -1,7 +1,6 @@
 """Arguments and options that several commands have."""
 
-from skyward.commands.command import POOL, Argument
-from skyward.commands.option import Option
+from skyward.frontends.commands import POOL, Argument, Option
 
 __all__ = ["ALL", "NAME", "QUIET"]
 

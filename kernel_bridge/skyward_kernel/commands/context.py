@@ -8,8 +8,8 @@ from skyward.errors import UsageError
 from skyward_kernel.pools import DEFAULT_POOL, PoolManager
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
-    from skyward.specs import Nodes
+    from skyward.frontends.configuration import Nodes
+    from skyward.frontends.pools import Compute
 
 __all__ = ["BackgroundCell", "Context", "Notebook"]
 

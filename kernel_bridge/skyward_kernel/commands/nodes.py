@@ -1,6 +1,6 @@
 """Commands on one node: draining it, and its startup log."""
 
-from skyward.commands.command import NODE, Argument, Form, Outcome, command
+from skyward.frontends.commands import NODE, Argument, Form, Outcome, command
 from skyward_kernel.commands.arguments import NAME
 from skyward_kernel.commands.context import Context
 

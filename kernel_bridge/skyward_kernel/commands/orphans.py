@@ -1,7 +1,7 @@
 """Commands on orphaned pools: those whose process is gone."""
 
-from skyward.commands.command import POOL, Argument, Form, Outcome, command
-from skyward.views.tables import recovered_table
+from skyward.frontends.commands import POOL, Argument, Form, Outcome, command
+from skyward.frontends.views import recovered_table
 from skyward_kernel.commands.arguments import NAME
 from skyward_kernel.commands.context import Context
 
@@ -33,8 +33,8 @@ def attach(context: Context, *, pool: str | None = None) -> Outcome:
 )
 def reap(context: Context, *, pools: tuple[str, ...] = ()) -> Outcome:
     """Terminate the machines of pools whose process is gone: of all, or of those with these names or ids."""
-    from skyward.pool.reap import describe_orphan
-    from skyward.pool.reap import reap as reap_orphans
+    from skyward.frontends.pools import describe_orphan
+    from skyward.frontends.pools import reap as reap_orphans
 
     done = reap_orphans(pools)
     if done:

@@ -3,13 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from skyward.accelerators import parse_accelerator
-from skyward.commands import reading
-from skyward.commands.messages import read_option_texts
-from skyward.commands.option import Option
-from skyward.config import load
-from skyward.specs import Image, Nodes, Options
-from skyward.values.validation import FrozenMap
+from skyward.frontends.commands import Option, read_option_texts, reading
+from skyward.frontends.configuration import FrozenMap, Image, Nodes, Options, load, parse_accelerator
 
 __all__ = ["POOL_LABELS", "POOL_OPTIONS", "read_pool_options"]
 

@@ -3,13 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from skyward.commands.command import NODES, Argument, Form, Outcome, command
-from skyward.commands.option import Option
 from skyward.errors import UsageError
-from skyward.formatting import count_text
-from skyward.specs import Nodes
-from skyward.views.drawing import table
-from skyward.views.tables import decision_table, node_table, pool_table
+from skyward.frontends.commands import NODES, Argument, Form, Option, Outcome, command
+from skyward.frontends.configuration import Nodes
+from skyward.frontends.views import count_text, decision_table, node_table, pool_table, table
 from skyward_kernel.commands.arguments import ALL, NAME, QUIET
 from skyward_kernel.commands.context import BackgroundCell, Context
 from skyward_kernel.commands.pool_options import POOL_OPTIONS

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from skyward.commands.command import Command, Form, Outcome, command
+from skyward.frontends.commands import Command, Form, Outcome, command
 from skyward_kernel.commands.context import Context
 from skyward_kernel.commands.kept import drop, kept
 from skyward_kernel.commands.nodes import drain, logs

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from skyward.commands.command import CELL, POOL_OPTION, Argument, Form, Outcome, command
-from skyward.commands.option import Option
-from skyward.commands.reading import count
 from skyward.errors import UsageError
-from skyward.views.tables import task_table
+from skyward.frontends.commands import CELL, POOL_OPTION, Argument, Form, Option, Outcome, command, count
+from skyward.frontends.views import task_table
 from skyward_kernel.commands.arguments import ALL, NAME
 from skyward_kernel.commands.context import BackgroundCell, Context
 from skyward_kernel.pools import PoolManager

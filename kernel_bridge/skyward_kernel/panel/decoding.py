@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from skyward.commands.command import Command
-from skyward.commands.messages import Json, json_type, sent_forms
 from skyward.errors import UsageError
-from skyward.wire.protocol.decoding import Malformed, Reader, reader_of, record, wrong
+from skyward.frontends.commands import Command, Json, Malformed, Reader, json_type, reader_of, record, sent_forms, wrong
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.panel.protocol import REQUESTS, Request, Run
 

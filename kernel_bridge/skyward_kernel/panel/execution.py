@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from skyward.commands.messages import read_arguments
 from skyward.errors import SkywardError
+from skyward.frontends.commands import read_arguments
 from skyward_kernel.commands.context import Context
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.panel.protocol import Answer, Reply, Request, Run

@@ -2,9 +2,8 @@
 
 import contextlib
 
-from skyward.config import load
 from skyward.errors import SpecError
-from skyward.providers.protocol import provider_names
+from skyward.frontends.configuration import load, provider_names
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
 from skyward_kernel.panel.protocol import FormField
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from skyward.views.rows import OutputRow
-from skyward.wire.protocol.decoding import wrong
+from skyward.frontends.commands import wrong
+from skyward.frontends.views import OutputRow
 
 __all__ = [
     "COMMAND_TARGET",

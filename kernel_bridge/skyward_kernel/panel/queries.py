@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from skyward.errors import UsageError
-from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
-from skyward.views.rows import KEPT, OutputRow
+from skyward.frontends.configuration import ExecAccess, LocalAccess, SSHAccess
+from skyward.frontends.views import KEPT, OutputRow
 from skyward_kernel.commands.pool_options import read_pool_options
 from skyward_kernel.panel.protocol import (
     AskOutput,
@@ -59,7 +59,7 @@ class QueryHandler:
                 return StartLog(id, compute.start_log(node), not waits)
 
     def _shell(self, id: str, pool: str, node: int) -> Shell:
-        from skyward.link.ssh.login import login
+        from skyward.frontends.pools import login
 
         nodes = self._pools.get(pool).snapshot().nodes
         match next((each.access for each in nodes if each.rank == node and each.state != "stopping"), None):
@@ -82,9 +82,8 @@ class QueryHandler:
 
 
 def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
-    from skyward.control.act.nodes.offers import find_offers
-    from skyward.pool.compute import Compute
-    from skyward.process import background
+    from skyward.frontends.configuration import find_offers
+    from skyward.frontends.pools import Compute, background
 
     pool = Compute(name=name, **compute_fields(asked))  # never opened: it only resolves the options
     offers: list[OfferView] = []
