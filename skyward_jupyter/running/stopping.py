@@ -36,7 +36,7 @@ class Stop:
         stopped: ranks of the nodes that have stopped the work.
         waiting: ranks of the nodes that have not confirmed it.
         lost: ranks of the nodes whose variables are lost.
-        left_behind: True if the user stopped waiting while variables were packed or transferred.
+        gave_up: True if the user stopped waiting while variables were packed or transferred.
         within: the time that the nodes had, in words.
     """
 

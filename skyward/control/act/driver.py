@@ -1,4 +1,4 @@
-"""Drive of a pool's control plane: its construction from the options and the offers, and its timer."""
+"""Construction of the control plane, and its timer."""
 
 import asyncio
 import time

@@ -45,7 +45,7 @@ class EventPublisher:
         control: the control plane, read after each of its steps.
         works: unfinished tasks, by number.
         broadcasts: unfinished broadcasts, by number.
-        boots: startup tracker of the nodes.
+        startups: startup tracker of the nodes.
         offset: returns the difference between Unix time and the control plane's clock.
     """
 

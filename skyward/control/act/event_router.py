@@ -192,7 +192,7 @@ class EventRouter:
         self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, type(failed).__name__), _failed(failed), work)
 
     async def _transfer_failed(self, node: "Node", task: int, seconds: float) -> None:
-        """Requeue a task whose data did not get through; on another node if its node is lost.
+        """Requeue a task after a failed transfer, once its node's loss is known or excluded.
 
         A broken transfer is the first sign of a lost node. Without this wait, tasks sent there before the loss is
         known would use up their attempts at once.

@@ -49,7 +49,7 @@ class Fleet:
 
     Attributes:
         nodes: nodes that have a machine, by rank.
-        boots: startup tracker of the nodes.
+        startups: startup tracker of the nodes.
         entering, entered: number of nodes, started by another process, that are being attached, and were attached.
     """
 

@@ -66,7 +66,7 @@ class Launcher:
     Attributes:
         provider_name: name of the provider of the preferred source.
         notes: notices about the spec, for the user.
-        boots: startup tracker of the pool's nodes.
+        startups: startup tracker of the pool's nodes.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Launcher:
         )
 
     def adopt(self, earlier: Sequence[ClusterEntry]) -> None:
-        """Take over the machines that another process had in this group. This launcher is to terminate them."""
+        """Take over another process's machines of this group, which this launcher now terminates."""
         self._earlier = tuple(earlier)
         for entry in earlier:
             offered: SourceOffer = entry.offered

@@ -415,7 +415,7 @@ class Node:
             machine_answers = await self._worker.answers()
             late = deadlines.overdue(time.monotonic())
             if machine_answers and late and self._channel.last_message_at == heard and self._closing is None:
-                reason = "it did not answer, and a task on it was past its timeout or told to stop"
+                reason = "no answer from the worker while a task was overdue"
                 if self.on_overdue is not None:
                     self.on_overdue(self, late, reason)
                 self._lost(reason)
@@ -489,7 +489,7 @@ class Node:
     async def _bring_unmodified(self, key: bytes, view: memoryview | RemoteBlob) -> None:
         await self._bring(key, view)
         if key in self._doubtful:
-            raise ConnectionError("its owner may have changed it during the transfer")
+            raise ConnectionError("the caller may have modified the buffer during the transfer")
 
     def _bring(self, key: bytes, view: memoryview | RemoteBlob) -> Awaitable[Any]:
         if (leaving := self._leaving.get(key)) is not None:
