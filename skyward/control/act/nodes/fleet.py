@@ -230,5 +230,6 @@ class Fleet:
     def _on_lost(self, node: Node, reason: str) -> None:
         if self.clustering is not None:
             self.clustering.remove(node)
+        # The loss of a node that is not ready yet ends `Launcher.start` with an error: `_bring_up` reports `Failed`.
         if node.phase == "ready":
             self._tell(machines.Lost(node.machine, reason))

@@ -192,10 +192,10 @@ class Node:
         if self.standing is not None:
             self._buffered = []
             await self._channel.connect(resume=True)
-            if self._silent.is_set():
-                raise NodeStartError("connection lost while attaching")
         else:
             await self._channel.connect()
+        if self._silent.is_set():
+            raise NodeStartError(f"connection lost while {'starting' if self.standing is None else 'attaching'}")
         if hello.directory:
             self.standing = WorkerEntry(self.rank, self._purpose, hello.address, hello.machine_bulk, hello.directory)
         self.phase = self.boot.enter("ready")
