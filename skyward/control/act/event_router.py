@@ -233,7 +233,7 @@ class EventRouter:
         else:
             blobs = blobs_of([payload])
             if work is not None:
-                work.coming = sum(blob.size for blob in blobs)
+                work.bytes_in_transfer = sum(blob.size for blob in blobs)
             self._pool.spawn(self._fetch_result(node, event, blobs))
 
     def _timed_out(self, node: "Node", event: Finished, work: Work) -> Finished:
@@ -257,7 +257,7 @@ class EventRouter:
                 fetched[blob.key] = await asyncio.wrap_future(node.fetch(blob))
         except ConnectionError:
             if (work := self.works.get(event.task)) is not None:
-                work.is_leaving, work.coming = False, 0
+                work.is_leaving, work.bytes_in_transfer = False, 0
             await self._transfer_failed(node, event.task, event.seconds)
             return
         except Exception as error:

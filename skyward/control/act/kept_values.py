@@ -65,9 +65,9 @@ class KeptValues:
         note(entry, self)
         self._tell(plane.KeptAdded(entry))
 
-    def execute(self, effect: plane.ForgetKept | plane.Unkept) -> None:
+    def execute(self, effect: plane.ForgetKept | plane.KeptValuesLost) -> None:
         """Have a node forget values, or mark them as lost."""
-        if isinstance(effect, plane.Unkept):
+        if isinstance(effect, plane.KeptValuesLost):
             forget(entry.key for entry in effect.entries)
             return
         forget(effect.keys)

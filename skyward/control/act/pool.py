@@ -36,7 +36,7 @@ from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
 from skyward.control.decide.plane import ControlPlane, undrainable
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.decide.tasks.broadcast import chosen_ranks, no_node
+from skyward.control.decide.tasks.placement import chosen_ranks, no_node
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, RemoteError, SkywardError
@@ -253,7 +253,7 @@ class Pool:
 
     @property
     def _entering(self) -> bool:
-        return self._fleet.entering > 0 or any(launcher.standing for launcher in self._launchers.values())
+        return self._fleet.entering > 0 or any(launcher.existing_machines for launcher in self._launchers.values())
 
     async def _renew_record(self) -> None:
         """Renew the pool's record periodically, as a heartbeat of this process."""
@@ -540,12 +540,12 @@ class Pool:
             case tasks.Requeue(task, _, retries, reason):
                 again = self._works[task]
                 again.running, again.retried, again.retried_after = False, retries, reason
-                again.is_leaving, again.coming = False, 0
+                again.is_leaving, again.bytes_in_transfer = False, 0
                 self._arrived.pop(task, None)
                 asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
             case plane.ThresholdReached() | plane.Decided():
                 pass
-            case plane.ForgetKept() | plane.Unkept():
+            case plane.ForgetKept() | plane.KeptValuesLost():
                 self.kept_values.execute(effect)
             case machine_messages.Drain(rank) if rank in self._fleet.nodes:
                 self._results.clear(self._fleet.nodes[rank])
@@ -581,7 +581,7 @@ class Pool:
 
     def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
         work.nodes.append(node.rank)
-        work.running, work.sent_at, work.terms = True, _now(), node.terms
+        work.running, work.sent_at, work.slot_price = True, _now(), node.slot_price
         node.submit(work, attempt, share, partial(self._router.not_sent, node, work))
         self._feeding.begin(work)
 
@@ -634,7 +634,7 @@ class Pool:
             work = recovered.work
             self._works[work.task] = work
             work.nodes.append(node.rank)
-            work.sent_at, work.terms = _now(), node.terms
+            work.sent_at, work.slot_price = _now(), node.slot_price
         self.recovered += found
         self.tell(tasks.TasksFound(tuple(each.work.task for each in found), node.rank, report.last))
         for known in report.tasks:
@@ -650,9 +650,9 @@ class Pool:
         Return the reason if it is refused, in which case nothing changes; else an empty string.
         """
         name = group if group is not None else next(iter(self._launchers))
-        staying = self._ready().staying(_now()).get(name)
-        if staying is not None and wanted.ceiling < staying.nodes:
-            return f"{staying.why}, so {staying.nodes} nodes stay"
+        retained = self._ready().retained(_now()).get(name)
+        if retained is not None and wanted.ceiling < retained.nodes:
+            return f"{retained.why}, so {retained.nodes} nodes stay"
         self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
         return ""
 
@@ -682,7 +682,7 @@ class Pool:
 
     def _use_node(self) -> str:
         """Request a node for the client's use of collections. Return the reason if there can be none; else empty."""
-        self.tell(plane.Use())
+        self.tell(plane.CollectionUsed())
         ready = self._ready()
         return f"pool {self.name!r} {ready.failure}" if ready.budget_exhausted or ready.cannot_start else ""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import (
+    CollectionUsed,
     DrainNode,
     KeptAdded,
     Open,
@@ -21,7 +22,6 @@ from skyward.control.decide.messages import (
     SetFloor,
     TaskMessage,
     Tick,
-    Use,
 )
 from skyward.control.decide.tasks import messages as tasks
 
@@ -96,7 +96,7 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
             return "request_resources was called"
         case SetBudget(budget):
             return "budget removed" if budget is None else f"budget set to ${budget:.2f}"
-        case Use():
+        case CollectionUsed():
             return "the client used a collection"
         case KeptAdded(entry):
             return f"node {entry.node} keeps {entry.name}"

@@ -129,7 +129,7 @@ class Fleet:
 
     def _end_stray(self, machine: int, node: Node) -> None:
         """End the worker of a closed node that was unreachable, as soon as its machine can be reached again."""
-        if node.stray:
+        if node.orphan_directory:
             self._strays.spawn(self._owners[machine].end_orphan(node))
 
     async def _end_strays(self) -> None:
@@ -167,7 +167,7 @@ class Fleet:
         self.nodes[rank] = self._brought_up[machine] = node
         node.on_overdue, node.on_blobs = self._on_overdue, self._on_blobs
         node.on_code = self._differences.look
-        is_attaching = node.standing is not None
+        is_attaching = node.worker_entry is not None
         self.entering += is_attaching
         try:
             await self._owners[machine].start(node)
