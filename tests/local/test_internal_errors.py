@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.control.act import pool as pool_module
+from skyward.control.act import pool_tasks
 from skyward.control.act.nodes import node as node_module
 from skyward.control.act.tasks.task import Work
 from tests.local import tasks
@@ -44,7 +44,7 @@ class Broken(Exception):
 def test_failing_effect_ends_only_its_task(
     one: sky.Compute, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
-    place: Any = pool_module if name == "settle" else node_module.Node
+    place: Any = pool_tasks if name == "settle" else node_module.Node
     original = getattr(place, name)
     failed: list[Work] = []
 
