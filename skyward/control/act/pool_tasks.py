@@ -107,8 +107,9 @@ class PoolTasks:
             for work in works:
                 settle(work, closed)
             return
+        manager = self._pool.control.tasks
         for work in works:
-            work.task = self._pool.control.tasks.number()
+            work.task = manager.number()
         self._enqueue([work for work in works if work.inputs is None or work.inputs.is_ready])
         for work in works:
             if work.inputs is not None and not work.inputs.is_ready:
