@@ -108,6 +108,7 @@ class PoolTasks:
                 settle(work, closed)
             return
         manager = self._pool.control.tasks
+        works = [work for work in works if work.ended_at is None]  # not those cancelled before
         for work in works:
             work.task = manager.number()
         self._enqueue([work for work in works if work.inputs is None or work.inputs.is_ready])
@@ -176,6 +177,8 @@ class PoolTasks:
         """Send a task to every node, and to nodes that join while it runs; or only to the nodes it is pinned to."""
         if self.router.closing:
             work.collect({})
+            return
+        if work.is_cancelled:
             return
         work.number = self._pool.control.tasks.number()
         self.broadcasts[work.number] = work
@@ -251,6 +254,9 @@ class PoolTasks:
 
     def _cancel_requested(self) -> None:
         works, self._cancelling = self._cancelling, []
+        for work in works:
+            if not work.task:  # its caller was interrupted before it was submitted
+                settle(work, "cancelled")
         self.cancel_numbers(work.task for work in works)
 
     def limit(self, works: Sequence[Work], seconds: float) -> None:
@@ -285,6 +291,9 @@ class PoolTasks:
     def cancel_broadcast(self, broadcast: BroadcastWork) -> None:
         """Cancel every member of a broadcast; it gets no new members."""
         broadcast.is_cancelled = True
+        if not broadcast.number:  # its caller was interrupted before it was submitted
+            self._end_broadcast(broadcast)
+            return
         if self.prerequisites.drop(broadcast.number):
             self._end_broadcast(self.broadcasts.pop(broadcast.number))
         self._tell(tasks.CancelBroadcast(broadcast.number))
