@@ -37,7 +37,10 @@ class Broken(Exception):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("settle", r"^The result of doomed\(\) was lost, because of an error in Skyward itself: Broken: oops\.$"),
+        (
+            "settle",
+            r"^doomed\(\) ended, but its result was lost, because of an error in Skyward itself: Broken: oops\.$",
+        ),
         ("submit", r"^doomed\(\) was not sent, because of an error in Skyward itself: Broken: oops\.$"),
     ],
 )
@@ -58,8 +61,9 @@ def test_failing_effect_ends_only_its_task(
     monkeypatch.setattr(place, name, fails_once)
     futures = [doomed() > one, *(tasks.add(number, 1) > one for number in range(5))]
     assert [future.result(30) for future in futures[1:]] == [1, 2, 3, 4, 5]
-    with pytest.raises(sky.RemoteError, match=message):
+    with pytest.raises(sky.RemoteError, match=message) as lost:
         futures[0].result(30)
+    assert lost.value.subject == "doomed()", "a cell replaces it"
     wait_for(lambda: not one.snapshot().running, "the node to be free")
     assert doomed() >> one == 1
 

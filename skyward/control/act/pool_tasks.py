@@ -197,7 +197,7 @@ class PoolTasks:
 
         def unwanted(why: str) -> None:
             del self.broadcasts[work.number]
-            work.future.end_cancelled(f"{work.name}() was cancelled: {why}.")
+            work.future.end_cancelled(f"was cancelled: {why}.", subject=f"{work.name}()")
 
         if work.inputs is None:
             begin()
@@ -391,7 +391,7 @@ class PoolTasks:
             self._end(work, settled)
         except Exception as error:
             _logger.exception("task %s of pool %r could not be settled", task, self._name)
-            settle(work, _internal_error(f"The result of {work.code.name}() was lost", error))
+            settle(work, _internal_error("ended, but its result was lost", error, f"{work.code.name}()"))
         finally:
             if work.inputs is not None and not work.is_member:
                 self._release_inputs(work.inputs)
@@ -413,12 +413,14 @@ class PoolTasks:
     def _end_broadcast(self, broadcast: BroadcastWork) -> None:
         try:
             if broadcast.is_cancelled and not broadcast.members:
-                broadcast.future.end_cancelled(f"{broadcast.name}() was cancelled before it started.")
+                broadcast.future.end_cancelled("was cancelled before it started.", subject=f"{broadcast.name}()")
             else:
                 broadcast.collect(broadcast.members)
         except Exception as error:
             _logger.exception("broadcast %s of pool %r could not be settled", broadcast.number, self._name)
-            broadcast.future.set_exception(_internal_error(f"The result of {broadcast.name}() was lost", error))
+            broadcast.future.set_exception(
+                _internal_error("ended, but its result was lost", error, f"{broadcast.name}()")
+            )
         finally:
             if broadcast.inputs is not None:
                 self._release_inputs(broadcast.inputs)
@@ -462,7 +464,7 @@ class PoolTasks:
                 broadcast.future.set_exception(PoolClosedError(why))
 
 
-def _internal_error(what: str, error: Exception, subject: str = "") -> RemoteError:
+def _internal_error(what: str, error: Exception, subject: str) -> RemoteError:
     """Return the error of a task that failed because of an error in the library itself."""
     kind = type(error).__name__
     failed = RemoteError(f"{what}, because of an error in Skyward itself: {kind}: {error}.", kind, subject=subject)
