@@ -24,8 +24,8 @@ from skyward.simulator.workload import Distribution, Task
 from skyward.views.projection import project
 from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import encode as encode_value
-from skyward_kernel.encoding import changes, encode
-from skyward_kernel.publisher import Publisher
+from skyward_kernel.panel.encoding import changes, encode
+from skyward_kernel.panel.publisher import Publisher
 
 NODES, TASKS, SLOTS, PRICE, SECONDS = 1000, 10_000, 8, 2.5, 10.0
 LISTED = 1000

@@ -12,13 +12,13 @@ _NAME = "SkyMagics"
 
 def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Idempotent."""
-    from skyward.pool.progress import watch_with
+    from skyward.frontends.pools import watch_with
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.figures import draw_figures
     from skyward_jupyter.magics.completion import completer, register
-    from skyward_jupyter.magics.magics import COMMANDS, SkyMagics
+    from skyward_jupyter.magics.magics import SkyMagics
     from skyward_jupyter.magics.panel import connect
-    from skyward_jupyter.options.option_table import POOL_LABELS
+    from skyward_kernel.commands.pool_options import POOL_LABELS
     from skyward_kernel.pools import resident
 
     if _NAME not in shell.magics_manager.registry:
@@ -32,14 +32,13 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
         watch_with(magics.watch)
         pools.observe(magics.opening)
         draw_figures(shell)
-        register(shell, completer(COMMANDS, magics.pool_names))
+        register(shell, completer(pools, magics.pool_names))
         magics.bridge = connect(shell, pools)
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
     """Remove the magics from `shell` and close the pools that they have opened. Idempotent."""
-    from skyward.kept.handles import open_with
-    from skyward.pool.progress import watch_with
+    from skyward.frontends.pools import open_with, watch_with
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.figures import leave_figures
     from skyward_jupyter.magics.completion import unregister

@@ -208,6 +208,32 @@ def forbidden_imports() -> list[str]:
     return found
 
 
+def internals_of_front_ends() -> list[str]:
+    """Return imports of the library by the Jupyter packages other than through its doors, and unused names there."""
+    doors = {module for module in modules() if module.startswith("skyward.frontends.")}
+    public = {"skyward", *(f"skyward.{name}" for name in _exported("skyward"))}
+    used: set[str] = set()
+    found = []
+    for package in ("skyward_jupyter", "skyward_kernel"):
+        for each in all_imports(package):
+            target = target_of(each)
+            if target in doors:
+                used.add(each.of)
+            elif each.package == "skyward" and target not in public:
+                found.append(f"{each} (import it from skyward.frontends)")
+    offered = {f"{door}.{name}" for door in doors for name in _exported(door)}
+    return found + [f"{name} is not used" for name in sorted(offered - used)]
+
+
+def _exported(module: str) -> list[str]:
+    """Return the names in `__all__` of a module."""
+    for node in _tree(modules()[module]).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=names):
+                return list(ast.literal_eval(names))
+    return []
+
+
 def circular_imports() -> list[str]:
     """Return the imports of one circle, if there are any."""
     graph = {
@@ -300,6 +326,7 @@ def longest_files(count: int = 15) -> list[tuple[int, str]]:
 RULES: Mapping[str, Callable[[], list[str]]] = {
     "no crowded rooms": crowded_rooms,
     "no imports that CONTRIBUTING.md does not allow": forbidden_imports,
+    "no internals in the Jupyter packages that skyward.frontends does not offer": internals_of_front_ends,
     "no circular imports": circular_imports,
     "no test folders that mirror no room": misplaced_test_folders,
     "no docstrings that open with a banned word": banned_openings,

@@ -15,7 +15,7 @@ import skyward as sky
 from skyward.functions.target import current_pool
 from skyward.pool.open_pools import observe_with
 from skyward_jupyter.magics.magics import SkyMagics
-from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 
 __all__ = ["Notebook", "Ran", "add_magics", "managed_pools", "new_notebook", "new_shell"]

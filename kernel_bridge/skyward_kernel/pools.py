@@ -12,17 +12,21 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from skyward.config.pools import configured_values
 from skyward.errors import ProvisioningError, SpecError, UsageError
-from skyward.pool.open_pools import observe_with, opened
-from skyward.process.forked import is_forked
-from skyward.reporting.screen import notify
-from skyward.specs import Nodes, NodesLike, OptionFields
-from skyward.specs.paths import compute_fields, field_paths
+from skyward.frontends.configuration import (
+    Nodes,
+    NodesLike,
+    OptionFields,
+    compute_fields,
+    configured_values,
+    field_paths,
+)
+from skyward.frontends.pools import is_forked, observe_with, opened
+from skyward.frontends.views import notify
 from skyward_kernel.reaper import start_reaping
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
+    from skyward.frontends.pools import Compute
 
 __all__ = ["DEFAULT_POOL", "PoolManager", "compute_fields", "manager_of", "resident"]
 
@@ -81,6 +85,13 @@ class PoolManager:
         self._lock = threading.Lock()
         self._shown: Shows = nullcontext
         self._attaching: dict[str, Shows] = {}
+
+    @classmethod
+    def of(cls, compute: "Compute") -> "PoolManager":
+        """Return a registry of one pool, for commands on a pool that is not one of this kernel's."""
+        manager = cls()
+        manager._put(compute.name, _Resident(compute, {}, by_code=True))
+        return manager
 
     def observe(self, shown: Shows = nullcontext) -> None:
         """Register the pools of this process that code opens, or already has open.
@@ -240,7 +251,7 @@ class PoolManager:
             UsageError: there is no such pool, its owner lives, or this kernel already has a pool of that name.
             ProvisioningError: none of its machines is left.
         """
-        from skyward.pool.attach import attach
+        from skyward.frontends.pools import attach
 
         with self._lock:
             one_at_a_time = self._openings.setdefault(name, threading.Lock())
@@ -342,7 +353,7 @@ class PoolManager:
 
     def _make(self, name: str, asked: Asked) -> "Compute":
         if self._factory is None:
-            from skyward.pool.compute import Compute  # loads the engine, so it is imported late
+            from skyward.frontends.pools import Compute  # loads the engine, so it is imported late
 
             self._factory = Compute
         return self._factory(name=name, **compute_fields({**self._defaults(name), **asked}))

@@ -16,7 +16,7 @@ _logger = logging.getLogger(__name__)
 
 def start_reaping(every: float = EVERY) -> Callable[[], object]:
     """Reap pools past their lease in the background, now and periodically; return a function that stops it."""
-    from skyward.process import background
+    from skyward.frontends.pools import background
 
     return background.run(_reap_periodically(every)).cancel
 
@@ -33,7 +33,7 @@ async def _reap_periodically(every: float) -> None:
 
 
 def _reap_due() -> None:
-    from skyward.pool.reap import describe_orphan, reap
+    from skyward.frontends.pools import describe_orphan, reap
 
     for done in reap(due=True):
         _logger.log(logging.WARNING if done.error else logging.INFO, "orphaned: %s", describe_orphan(done))

@@ -1,4 +1,4 @@
-// Made by scripts/panel_types.py from skyward_kernel/protocol.py and skyward/views: change those.
+// Made by scripts/panel_types.py from skyward_kernel and skyward/views: change those.
 
 export const VERSION = 5;
 export const STATE_COMM = 'skyward.state';
@@ -248,7 +248,7 @@ export type Delta = {
   kind: 'delta';
 };
 
-/** Reply to a command: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user. */
+/** Reply to a request: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user. */
 export type Answer = {
   id: string;
   state: 'heard' | 'done' | 'refused';
@@ -301,74 +301,7 @@ export type Refresh = {
   kind: 'refresh';
 };
 
-/** Cancel a task: `%sky cancel --task N --pool NAME`. */
-export type CancelTask = {
-  id: string;
-  pool: string;
-  task: number;
-  kind: 'cancel-task';
-};
-
-/** Cancel all tasks of a cell: `%sky cancel --cell N`. */
-export type CancelCell = {
-  id: string;
-  cell: number;
-  kind: 'cancel-cell';
-};
-
-/** Change the bounds of a pool: `%sky scale NAME MIN:MAX`. */
-export type Scale = {
-  id: string;
-  pool: string;
-  min: number;
-  max: number;
-  kind: 'scale';
-};
-
-/** Let a node finish its tasks, then terminate it: `%sky drain NAME NODE`. */
-export type Drain = {
-  id: string;
-  pool: string;
-  node: number;
-  kind: 'drain';
-};
-
-/** Close a pool and terminate its machines: `%sky down NAME`. */
-export type StopPool = {
-  id: string;
-  pool: string;
-  kind: 'stop-pool';
-};
-
-/** Close all pools and terminate their machines: `%sky down --all`. */
-export type StopAll = {
-  id: string;
-  kind: 'stop-all';
-};
-
-/** Open a pool: `%sky up NAME OPTIONS`; `options` has the texts of the values by flag. */
-export type NewPool = {
-  id: string;
-  name: string;
-  options: { [key: string]: string };
-  kind: 'new-pool';
-};
-
-/** Attach to the orphaned pool of another process: `%sky attach NAME`. */
-export type Attach = {
-  id: string;
-  pool: string;
-  kind: 'attach';
-};
-
-/** Terminate the machines of an orphaned pool, by its id: `%sky reap ID`. */
-export type Reap = {
-  id: string;
-  pool: string;
-  kind: 'reap';
-};
-
-/** Estimate the cost of `NewPool` with these options; nothing is started. Answered with `Price`. */
+/** Estimate the cost of a new pool with these options; nothing is started. Answered with `Price`. */
 export type AskPrice = {
   id: string;
   name: string;
@@ -447,17 +380,300 @@ export type Message =
 
 export const MESSAGE_KINDS = ['snapshot', 'delta', 'answer', 'price', 'shell', 'printed', 'start-log'] as const;
 
-export type Command =
+/** The arguments of each command of `%sky` that the panel, the widget or the palette offers. */
+export interface CommandArguments {
+  up: { pool: string; options: { [flag: string]: string } };
+  down: { pool: string } | { every: true };
+  status: { pool: string };
+  decisions: { pool: string };
+  scale: { pool: string; nodes: string };
+  attach: { pool: string };
+  reap: { pools: string[] };
+  kept: Record<string, never>;
+  drain: { pool: string; node: number };
+  logs: { pool: string; node: number };
+  tasks: { pool: string };
+  cancel: { pool: string; task: number } | { cell: number };
+  config: { pool: string };
+  help: Record<string, never>;
+}
+
+/** A command with its arguments. */
+export type CommandLine = {
+  [C in keyof CommandArguments]: { command: C; arguments: CommandArguments[C] };
+}[keyof CommandArguments];
+
+/** A request to run a command, without its id. */
+export type RunRequest =
+  | { kind: 'run'; command: 'up'; arguments: { pool: string; options: { [flag: string]: string } } }
+  | { kind: 'run'; command: 'down'; arguments: { pool: string } | { every: true } }
+  | { kind: 'run'; command: 'scale'; arguments: { pool: string; nodes: string } }
+  | { kind: 'run'; command: 'attach'; arguments: { pool: string } }
+  | { kind: 'run'; command: 'reap'; arguments: { pools: string[] } }
+  | { kind: 'run'; command: 'drain'; arguments: { pool: string; node: number } }
+  | { kind: 'run'; command: 'cancel'; arguments: { pool: string; task: number } | { cell: number } };
+
+/** Run a command of `%sky` with these arguments: see `skyward_kernel.commands.registry`. */
+export type Run = RunRequest & { id: string };
+
+/** The line of a command: its positional arguments, in order, and the flags of the others. */
+export const COMMAND_WORDS: {
+  [C in keyof CommandArguments]: { words: string[]; flags: { [name: string]: string } };
+} = {
+  "up": {
+    "words": [
+      "pool"
+    ],
+    "flags": {
+      "quiet": "--quiet"
+    }
+  },
+  "down": {
+    "words": [
+      "pool"
+    ],
+    "flags": {
+      "every": "--all"
+    }
+  },
+  "status": {
+    "words": [
+      "pool"
+    ],
+    "flags": {}
+  },
+  "decisions": {
+    "words": [
+      "pool"
+    ],
+    "flags": {}
+  },
+  "scale": {
+    "words": [
+      "pool",
+      "nodes"
+    ],
+    "flags": {
+      "wait": "--wait",
+      "quiet": "--quiet"
+    }
+  },
+  "attach": {
+    "words": [
+      "pool"
+    ],
+    "flags": {}
+  },
+  "reap": {
+    "words": [
+      "pools"
+    ],
+    "flags": {}
+  },
+  "kept": {
+    "words": [
+      "name"
+    ],
+    "flags": {}
+  },
+  "drain": {
+    "words": [
+      "pool",
+      "node"
+    ],
+    "flags": {}
+  },
+  "logs": {
+    "words": [
+      "pool",
+      "node"
+    ],
+    "flags": {}
+  },
+  "tasks": {
+    "words": [
+      "pool"
+    ],
+    "flags": {}
+  },
+  "cancel": {
+    "words": [
+      "number"
+    ],
+    "flags": {
+      "every": "--all",
+      "task": "--task",
+      "cell": "--cell",
+      "pool": "--pool"
+    }
+  },
+  "config": {
+    "words": [
+      "pool"
+    ],
+    "flags": {}
+  },
+  "help": {
+    "words": [],
+    "flags": {}
+  }
+};
+
+/** The arguments that the user chooses in the dialogs of the palette; those of other choices are empty. */
+export interface Chosen {
+  pool: string;
+  pools: string[];
+  nodes: string;
+  node: number;
+  task: number;
+  cell: number;
+}
+
+/** An entry of the command palette. It runs a command, or inserts its line into the notebook. */
+export interface PaletteEntry {
+  name: string;
+  label: string;
+  question: string;
+  choice: '' | 'pool' | 'node' | 'active node' | 'task' | 'cell' | 'orphan';
+  arguments: string[];
+  run?: (chosen: Chosen) => RunRequest;
+  line?: (chosen: Chosen) => CommandLine;
+}
+
+export const PALETTE: PaletteEntry[] = [
+  {
+    name: 'new-pool',
+    label: 'New Pool…',
+    question: '',
+    choice: '',
+    arguments: ['pool', 'options'],
+    run: chosen => ({ kind: 'run', command: 'up', arguments: { pool: chosen.pool, options: {} } })
+  },
+  {
+    name: 'stop-pool',
+    label: 'Stop a Pool…',
+    question: 'Stop which pool?',
+    choice: 'pool',
+    arguments: ['pool'],
+    run: chosen => ({ kind: 'run', command: 'down', arguments: { pool: chosen.pool } })
+  },
+  {
+    name: 'stop-all',
+    label: 'Stop All Pools of This Notebook',
+    question: '',
+    choice: '',
+    arguments: ['every'],
+    run: () => ({ kind: 'run', command: 'down', arguments: { every: true } })
+  },
+  {
+    name: 'insert-status',
+    label: 'Insert %sky status…',
+    question: 'Show the status of which pool?',
+    choice: 'pool',
+    arguments: ['pool'],
+    line: chosen => ({ command: 'status', arguments: { pool: chosen.pool } })
+  },
+  {
+    name: 'insert-decisions',
+    label: 'Insert %sky decisions…',
+    question: 'Show the scaling decisions of which pool?',
+    choice: 'pool',
+    arguments: ['pool'],
+    line: chosen => ({ command: 'decisions', arguments: { pool: chosen.pool } })
+  },
+  {
+    name: 'scale-pool',
+    label: 'Scale a Pool…',
+    question: 'Scale which pool?',
+    choice: 'pool',
+    arguments: ['pool', 'nodes'],
+    run: chosen => ({ kind: 'run', command: 'scale', arguments: { pool: chosen.pool, nodes: chosen.nodes } })
+  },
+  {
+    name: 'attach',
+    label: 'Reattach a Pool…',
+    question: 'Reattach which pool?',
+    choice: 'orphan',
+    arguments: ['pool'],
+    run: chosen => ({ kind: 'run', command: 'attach', arguments: { pool: chosen.pool } })
+  },
+  {
+    name: 'reap',
+    label: 'Stop an Orphaned Pool…',
+    question: 'Stop which pool?',
+    choice: 'orphan',
+    arguments: ['pools'],
+    run: chosen => ({ kind: 'run', command: 'reap', arguments: { pools: chosen.pools } })
+  },
+  {
+    name: 'insert-kept',
+    label: 'Insert %sky kept',
+    question: '',
+    choice: '',
+    arguments: [],
+    line: () => ({ command: 'kept', arguments: {  } })
+  },
+  {
+    name: 'drain-node',
+    label: 'Drain a Node…',
+    question: 'Drain which node?',
+    choice: 'active node',
+    arguments: ['pool', 'node'],
+    run: chosen => ({ kind: 'run', command: 'drain', arguments: { pool: chosen.pool, node: chosen.node } })
+  },
+  {
+    name: 'show-log',
+    label: 'Show the Startup Log of a Node…',
+    question: 'Show the startup log of which node?',
+    choice: 'node',
+    arguments: ['pool', 'node'],
+    line: chosen => ({ command: 'logs', arguments: { pool: chosen.pool, node: chosen.node } })
+  },
+  {
+    name: 'insert-tasks',
+    label: 'Insert %sky tasks…',
+    question: 'Show the tasks of which pool?',
+    choice: 'pool',
+    arguments: ['pool'],
+    line: chosen => ({ command: 'tasks', arguments: { pool: chosen.pool } })
+  },
+  {
+    name: 'cancel-task',
+    label: 'Stop a Task…',
+    question: 'Stop which task?',
+    choice: 'task',
+    arguments: ['pool', 'task'],
+    run: chosen => ({ kind: 'run', command: 'cancel', arguments: { pool: chosen.pool, task: chosen.task } })
+  },
+  {
+    name: 'cancel-cell',
+    label: 'Stop All Tasks of a Cell…',
+    question: 'Stop the tasks of which cell?',
+    choice: 'cell',
+    arguments: ['cell'],
+    run: chosen => ({ kind: 'run', command: 'cancel', arguments: { cell: chosen.cell } })
+  },
+  {
+    name: 'insert-config',
+    label: 'Insert %sky config…',
+    question: 'Show the settings of which pool?',
+    choice: 'pool',
+    arguments: ['pool'],
+    line: chosen => ({ command: 'config', arguments: { pool: chosen.pool } })
+  },
+  {
+    name: 'insert-help',
+    label: 'Insert %sky help',
+    question: '',
+    choice: '',
+    arguments: [],
+    line: () => ({ command: 'help', arguments: {  } })
+  }
+];
+
+export type Request =
   | Refresh
-  | CancelTask
-  | CancelCell
-  | Scale
-  | Drain
-  | StopPool
-  | StopAll
-  | NewPool
-  | Attach
-  | Reap
+  | Run
   | AskPrice
   | AskShell
   | AskOutput

@@ -5,7 +5,7 @@ import { ISignal } from '@lumino/signaling';
 
 import type { KernelLink, Reply } from './kernel/link';
 import type { CommandRequest } from './model/equivalent';
-import { OrphanRow, PoolRow } from './protocol';
+import { OrphanRow, PoolRow, RunRequest } from './protocol';
 
 /** A sentence for the user about the outcome of a command. */
 export interface INotice {
@@ -29,7 +29,7 @@ export interface INotebookPools extends IDisposable {
   /** True if the panel shows the form of a new pool. */
   isFormOpen: boolean;
   /** Send a command, and show its outcome as a notice. Return true if it was executed. */
-  send(request: CommandRequest): Promise<boolean>;
+  send(request: RunRequest): Promise<boolean>;
   /** Send a query to the kernel. Return its reply, or the reason why there is none. */
   ask(request: CommandRequest): Promise<Reply | string>;
   /** Show a notice; null hides it. */
@@ -44,8 +44,8 @@ export interface IPoolActions {
   insertLoad(): void;
   /** Insert an empty cell that runs on nodes. */
   insertCell(): void;
-  /** Insert a cell that shows the commands of `%sky`. */
-  insertHelp(): void;
+  /** Insert a cell with a line of `%sky`. */
+  insertLine(line: string): void;
   /** Insert a cell that shows the tasks of a previous kernel. */
   insertRecovered(pool: PoolRow): void;
   /** Stop a pool; if it has work, the user is asked first. */

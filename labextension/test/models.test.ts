@@ -4,7 +4,7 @@ import cases from './equivalents.json';
 import order from '../../tests/cases/order.json';
 import { retryStatus, progress } from '../src/model/booting';
 import { chart, SPAN } from '../src/model/chart';
-import { equivalent, CommandRequest } from '../src/model/equivalent';
+import { equivalent, run } from '../src/model/equivalent';
 import { share, spentBy } from '../src/model/format';
 import { nodesInOrder, outputLines, tally, tasksInOrder } from '../src/model/lists';
 import { costBreakdown } from '../src/model/cost';
@@ -17,12 +17,14 @@ import {
   CellRow,
   NodeRow,
   OutputRow,
+  PALETTE,
   PointRow,
   PoolRow,
   Price,
   TaskRow,
   StartupFailureRow,
-  VERSION
+  VERSION,
+  RunRequest
 } from '../src/protocol';
 
 describe('numbers', () => {
@@ -39,14 +41,35 @@ describe('numbers', () => {
 
 describe('the line of %sky', () => {
   it.each(cases.map(each => [each.line, each.command] as const))('%s', (line, command) => {
-    expect(equivalent(command as unknown as CommandRequest)).toBe(line);
+    expect(equivalent(command as unknown as RunRequest)).toBe(line);
   });
 });
 
 describe('an orphaned pool', () => {
   it('is attached to by name, and reaped by id', () => {
-    expect(equivalent({ kind: 'attach', pool: 'train' })).toBe('%sky attach train');
-    expect(equivalent({ kind: 'reap', pool: 'train-0a1b' })).toBe('%sky reap train-0a1b');
+    expect(equivalent(run('attach', { pool: 'train' }))).toBe('%sky attach train');
+    expect(equivalent(run('reap', { pools: ['train-0a1b'] }))).toBe('%sky reap train-0a1b');
+  });
+});
+
+describe('the registry of commands', () => {
+  it('has the lines of commands that the panel does not send', () => {
+    expect(equivalent({ command: 'logs', arguments: { pool: 'train', node: 3 } })).toBe('%sky logs train 3');
+    expect(equivalent({ command: 'kept', arguments: {} })).toBe('%sky kept');
+  });
+
+  it('makes a wrong command a type error', () => {
+    // @ts-expect-error -- the panel cannot send this command
+    run('status', { pool: 'train' });
+    // @ts-expect-error -- a missing argument
+    run('drain', { pool: 'train' });
+    // @ts-expect-error -- an argument of another type
+    run('drain', { pool: 'train', node: '3' });
+  });
+
+  it('has one entry of the palette for each name', () => {
+    const names = PALETTE.map(entry => entry.name);
+    expect(new Set(names).size).toBe(names.length);
   });
 });
 

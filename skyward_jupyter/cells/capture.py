@@ -11,15 +11,22 @@ from types import MappingProxyType
 from typing import Any
 
 from skyward.errors import TooLargeError, UsageError
-from skyward.formatting import size_text
-from skyward.functions.pending import PendingFunction
-from skyward.kept.keep import KEEP_FOR
-from skyward.values.validation import shown
-from skyward.wire.objects.mutability import is_shared_visibly
-from skyward.wire.payloads.modules import is_local_file
-from skyward.wire.payloads.payload import Packed, pack
-from skyward.wire.payloads.sources import ModuleSource, imports_of, source_bundle
-from skyward.worker.cells.cell import CellRequest, Root, run_cell, stream_cell
+from skyward.frontends.cells import (
+    CellRequest,
+    ModuleSource,
+    Packed,
+    Root,
+    imports_of,
+    is_local_file,
+    is_shared_visibly,
+    pack,
+    run_cell,
+    source_bundle,
+    stream_cell,
+)
+from skyward.frontends.configuration import shown
+from skyward.frontends.pools import KEEP_FOR, PendingFunction
+from skyward.frontends.views import size_text
 from skyward_jupyter.cells.cell import CellCode
 from skyward_jupyter.cells.collector import Collector
 from skyward_jupyter.cells.manifest import Entry, Manifest

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Literal
 
-from skyward.wire.payloads.sources import imported_names
-from skyward.worker.code.program import PROVIDED, build
+from skyward.frontends.cells import PROVIDED, build, imported_names
 from skyward_jupyter.cells.lookups import NO_LOOKUPS, Lookups, find_lookups
 from skyward_jupyter.cells.names import find_names
 from skyward_jupyter.cells.node_magics import local_magics, magic_of

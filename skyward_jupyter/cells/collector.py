@@ -9,13 +9,18 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from skyward.errors import NotPicklableError, UsageError
-from skyward.kept.handles import Kept
-from skyward.wire.objects.cell_end import CellEnd
-from skyward.wire.objects.mutability import is_shared_visibly
-from skyward.wire.objects.pickling import Shared, pack_shared
-from skyward.wire.objects.process_wide import generators_used_by, settings_used_by, title_of
-from skyward.wire.payloads.payload import Packed
-from skyward.worker.code.program import PROVIDED
+from skyward.frontends.cells import (
+    PROVIDED,
+    CellEnd,
+    Packed,
+    Shared,
+    generators_used_by,
+    is_shared_visibly,
+    pack_shared,
+    settings_used_by,
+    title_of,
+)
+from skyward.frontends.pools import Kept
 from skyward_jupyter.cells.cell import CellCode
 from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.lookups import Lookups, lookups_of, texts_in, words_in

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from skyward.formatting import size_text
-from skyward.wire.payloads.payload import Addresses, Packed
+from skyward.frontends.cells import Addresses, Packed
+from skyward.frontends.views import size_text
 
 __all__ = ["SHOWN_FROM", "Entry", "Manifest"]
 

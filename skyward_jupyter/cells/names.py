@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from skyward.worker.code.shell import names_in_command
+from skyward.frontends.cells import names_in_command
 from skyward_jupyter.cells.node_magics import Magic, magic_of
 from skyward_jupyter.cells.scopes import Inner, Key, inner_scopes
 

@@ -5,8 +5,7 @@ import shlex
 from dataclasses import dataclass
 
 from skyward.errors import UsageError
-from skyward.worker.code.magics import CELL_MAGICS, IGNORED, LINE_MAGICS, repeated, script_arguments
-from skyward.worker.code.program import build
+from skyward.frontends.cells import CELL_MAGICS, IGNORED, LINE_MAGICS, build, repeated, script_arguments
 from skyward_jupyter.cells.scopes import inner_scopes
 
 __all__ = ["LocalMagics", "Magic", "local_magics", "magic_of"]

@@ -5,10 +5,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from skyward.wire.objects.cell_end import CellEnd
-from skyward.wire.objects.changes import Location
-from skyward.wire.objects.merging import StandInComparison, number_to_compare
-from skyward.wire.objects.pickling import digest_of
+from skyward.frontends.cells import CellEnd, Location, StandInComparison, digest_of, number_to_compare
 
 __all__ = ["Originals", "not_shared"]
 

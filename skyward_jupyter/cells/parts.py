@@ -5,14 +5,22 @@ from dataclasses import dataclass
 from functools import partial
 
 from skyward.errors import NotPicklableError
-from skyward.formatting import joined
-from skyward.kept.handles import Kept
-from skyward.wire.kinds.arrays import Extent, View, extent_of, shared_views, view_in_bytes
-from skyward.wire.objects.cell_end import CellEnd
-from skyward.wire.objects.mutability import is_plain, is_shared_visibly
-from skyward.wire.objects.pickling import Shared, pack_shared
-from skyward.wire.payloads.payload import Packed
-from skyward.worker.cells.cell import Root
+from skyward.frontends.cells import (
+    CellEnd,
+    Extent,
+    Packed,
+    Root,
+    Shared,
+    View,
+    extent_of,
+    is_plain,
+    is_shared_visibly,
+    pack_shared,
+    shared_views,
+    view_in_bytes,
+)
+from skyward.frontends.pools import Kept
+from skyward.frontends.views import joined
 from skyward_jupyter.cells.manifest import Entry
 from skyward_jupyter.cells.placeholders import PackedValue
 

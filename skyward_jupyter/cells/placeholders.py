@@ -12,10 +12,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from skyward.errors import MissingModuleError, UsageError
-from skyward.wire.objects.cell_end import CellEnd
-from skyward.wire.objects.unpickling import NestedPickle, unpack_shared
-from skyward.wire.payloads.payload import Packed
-from skyward.worker.tasks.missing_modules import pip_name
+from skyward.frontends.cells import CellEnd, NestedPickle, Packed, pip_name, unpack_shared
 
 __all__ = ["LazyModule", "NotReturned", "PackedValue", "module_here", "unpickle", "unpickle_failure"]
 

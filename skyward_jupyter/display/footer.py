@@ -4,12 +4,12 @@ import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from skyward.formatting import duration_text, money_text
+from skyward.frontends.views import duration_text, money_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from skyward.control.act.tasks.run import Run
+    from skyward.frontends.pools import Run
 
 __all__ = ["Footer", "footer_of"]
 

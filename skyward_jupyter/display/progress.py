@@ -13,14 +13,12 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from uuid import uuid4
 
-from skyward.formatting import count_text, duration_text
-from skyward.reporting.console import style_of
-from skyward.reporting.screen import is_terminal, screen
+from skyward.frontends.views import count_text, duration_text, is_terminal, screen, style_of
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.pool.compute import Compute
+    from skyward.frontends.pools import Compute
 
 __all__ = ["Progress", "meter", "opening"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Literal
 
-from skyward.reporting.screen import screen
+from skyward.frontends.views import screen
 
 __all__ = ["OutputRecorder"]
 

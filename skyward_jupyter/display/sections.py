@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from skyward.worker.display.display import CLEAR_MIME
+from skyward.frontends.cells import CLEAR_MIME
 from skyward_jupyter.display.recorder import OutputRecorder
 
 if TYPE_CHECKING:

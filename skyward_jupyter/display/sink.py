@@ -7,10 +7,8 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from skyward.reporting.interleave import LabelledLines, StreamName
-from skyward.reporting.screen import screen
-from skyward.reporting.task_output import live_columns
-from skyward.worker.display.display import CLEAR_MIME
+from skyward.frontends.cells import CLEAR_MIME
+from skyward.frontends.views import LabelledLines, StreamName, live_columns, screen
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

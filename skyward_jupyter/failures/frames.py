@@ -17,8 +17,7 @@ from opcode import opmap
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
-from skyward.wire.failures.failure import Frame
-from skyward.wire.failures.frames import FrameState, NodeValue
+from skyward.frontends.cells import Frame, FrameState, NodeValue
 
 __all__ = ["TracebackMaker", "is_of_node"]
 

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from skyward.formatting import nodes_text
+from skyward.frontends.views import nodes_text
 from skyward_jupyter.failures.tracebacks import with_cell_names
 
 if TYPE_CHECKING:
-    from skyward.wire.failures.failure import Failure, Frame
-    from skyward.worker.cells.cell import CellResult
+    from skyward.frontends.cells import CellResult, Failure, Frame
 
 __all__ = ["note_node", "note_other_failures"]
 

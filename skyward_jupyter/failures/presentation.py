@@ -16,7 +16,7 @@ from skyward.errors import (
     TaskError,
     TaskTimeoutError,
 )
-from skyward.wire.payloads.modules import OUR_PACKAGES
+from skyward.frontends.cells import OUR_PACKAGES
 from skyward_jupyter.failures.tracebacks import with_cell_names
 
 __all__ = ["as_sentence", "for_cells", "interrupted", "short_errors"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from IPython.core.getipython import get_ipython
 
-from skyward.wire.payloads.modules import OUR_PACKAGES
+from skyward.frontends.cells import OUR_PACKAGES
 from skyward_jupyter.failures.frames import is_of_node
 
 __all__ = ["Tracebacks", "as_cell_error", "with_cell_names"]

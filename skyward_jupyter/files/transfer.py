@@ -6,17 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from skyward.errors import UsageError
-from skyward.files.disk import Content, Versions, list_files, read
-from skyward.files.patterns import Glob, is_pattern
-from skyward.files.request import SMALL, FilesRequest, Packing
-from skyward.wire.payloads.digest import remember_address
-from skyward.wire.protocol.text import encodable
+from skyward.frontends.cells import remember_address
+from skyward.frontends.files import SMALL, Content, FilesRequest, Glob, Packing, Versions, is_pattern, list_files, read
+from skyward.frontends.views import encodable
 from skyward_jupyter.files.choice import Choice, FileOptions, choose, sizes
 from skyward_jupyter.files.missing import missing_note
 from skyward_jupyter.files.writer import FileWriter
 
 if TYPE_CHECKING:
-    from skyward.worker.cells.cell import CellResult
+    from skyward.frontends.cells import CellResult
     from skyward_jupyter.cells.cell import Shape
 
 __all__ = ["FetchedVersions", "FileTransfer"]

@@ -10,11 +10,22 @@ import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from skyward.files.disk import Versions, write
-from skyward.files.patterns import is_inside, is_relative, parents, version_name
-from skyward.files.plan import FileVersions, decide_landing, version_names
-from skyward.files.request import FetchedFile, FilesRequest, FilesResult, pieces
-from skyward.formatting import joined, nodes_text, size_text
+from skyward.frontends.files import (
+    FetchedFile,
+    FilesRequest,
+    FilesResult,
+    FileVersions,
+    Versions,
+    decide_landing,
+    is_inside,
+    is_relative,
+    parents,
+    pieces,
+    version_name,
+    version_names,
+    write,
+)
+from skyward.frontends.views import joined, nodes_text, size_text
 
 if TYPE_CHECKING:
     from skyward_jupyter.cells.cell import Shape

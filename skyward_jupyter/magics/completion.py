@@ -2,76 +2,78 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from skyward import accelerators
-from skyward.providers.protocol import provider_names
-from skyward.scaling.registry import POLICIES
-from skyward_jupyter.options.option_table import OPTIONS, POOL_OPTIONS, Option
+from skyward.frontends.commands import Values, complete_command, complete_options
+from skyward.frontends.configuration import POLICIES, provider_names
+from skyward_jupyter.options.option_table import OPTIONS
+from skyward_kernel.commands.registry import COMMANDS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-__all__ = ["completer", "offered", "register", "unregister"]
+    from skyward.frontends.pools import PoolSnapshot
+    from skyward_kernel.pools import PoolManager
+
+__all__ = ["completer", "offered", "register", "unregister", "values"]
 
 _HOOK = "complete_command"
 _KEYS = ("%%sky", "%sky", "%sky!")
-_LAST_OPTION = re.compile(r"(?:^|\s)(-[-\w]+)[=\s]\s*['\"]?[^\s'\"]*$")
-_VARIABLES = frozenset({"map", "inputs", "outputs"})
+_VARIABLES = frozenset({"map", "inputs", "outputs", "keep"})
 _PATHS = frozenset({"files", "sync", "fetch"})
 _START_OF_PATH = re.compile(r".*[\s='\"]")
 """Everything before the path that is being typed."""
 
-_OF_POOLS = frozenset(
-    {"up", "down", "status", "decisions", "scale", "attach", "reap", "drain", "logs", "tasks", "config"}
-)
-"""Subcommands that take the name of a pool."""
 
-_POOL = next(option for option in OPTIONS if option.target == "pool")
-
-
-def offered(
-    text: str, commands: Iterable[str], pools: Callable[[], Iterable[str]], variables: Callable[[], Iterable[str]]
-) -> list[str]:
+def offered(text: str, values: Values) -> list[str]:
     """Return the words that may follow at the cursor; the caller filters them by the word that is being typed.
 
     Args:
         text: the line up to the cursor. It begins with `%%sky`, `%sky` or `%sky!`, which takes the options of `%%sky`.
-        commands: the subcommands of `%sky`.
-        pools: returns the names of pools.
-        variables: returns the names of the notebook's variables.
+        values: lists the values of arguments and options.
     """
     magic, _, rest = text.lstrip().partition(" ")
-    words = rest.split()
-    finished = words if rest.endswith(" ") else words[:-1]
-    options: tuple[Option, ...] = OPTIONS
-    if magic == "%sky":
-        if not finished:
-            return list(commands)
-        own = POOL_OPTIONS if finished[0] == "up" else ()
-        options = (_POOL, *own) if finished[0] in _OF_POOLS else own
-    found = _LAST_OPTION.search(rest)
-    option = next((each for each in options if found is not None and found[1] in each.flags), None)
-    if option is not None and option.target in _PATHS:
-        return _entries(_START_OF_PATH.sub("", rest))
-    if option is not None and option.metavar:
-        return _values(option, pools, variables)
-    given = set(finished)
-    unused = [each for each in options if each.merge is not None or not given.intersection(each.flags)]
-    names = pools() if magic == "%sky" and finished[0] in _OF_POOLS and len(finished) == 1 else ()
-    return [*names, *(flag for each in unused for flag in each.flags if flag.startswith("--"))]
+    if magic != "%sky":
+        return complete_options(OPTIONS, rest, values)
+    name, space, rest = rest.lstrip().partition(" ")
+    if not space:
+        return list(COMMANDS)
+    return complete_command(COMMANDS[name], rest, values) if name in COMMANDS else []
 
 
-def _values(option: Option, pools: Callable[[], Iterable[str]], variables: Callable[[], Iterable[str]]) -> list[str]:
-    listed: Mapping[str, Callable[[], Iterable[str]]] = {
-        "pool": pools,
-        "provider": provider_names,
-        "accelerator": accelerators.names,
-        "policy": lambda: POLICIES,
-        **dict.fromkeys(_VARIABLES, variables),
+def values(
+    pools: "PoolManager", pool_names: Callable[[], Iterable[str]], variables: Callable[[], Iterable[str]]
+) -> Values:
+    """Return the functions that list the values of arguments and options.
+
+    Args:
+        pools: the pools of the kernel.
+        pool_names: returns the names of pools, configured ones included.
+        variables: returns the names of the notebook's variables.
+    """
+
+    def shown() -> "list[PoolSnapshot]":
+        found = [pools.peek(name) for name in pools.names]
+        return [pool.snapshot() for pool in found if pool is not None]
+
+    def ranks(rest: str) -> list[str]:
+        """Return the ranks of the nodes of the pool that the line names, or of all pools."""
+        words = rest.split()
+        named = [pool for pool in shown() if pool.name in words]
+        return list(dict.fromkeys(f"{node.rank}" for pool in named or shown() for node in pool.nodes))
+
+    return {
+        "pool": lambda _: pool_names(),
+        "node": ranks,
+        "kept": lambda _: [view.name for pool in shown() for node in pool.nodes for view in node.kept],
+        "provider": lambda _: provider_names(),
+        "accelerator": lambda _: accelerators.names(),
+        "policy": lambda _: POLICIES,
+        **dict.fromkeys(_VARIABLES, lambda _: variables()),
+        **dict.fromkeys(_PATHS, lambda rest: _entries(_START_OF_PATH.sub("", rest))),
     }
-    return list(listed[option.target]() if option.target in listed else option.choices)
 
 
 def _entries(begun: str) -> list[str]:
@@ -85,7 +87,7 @@ def _entries(begun: str) -> list[str]:
     return sorted(f"{path}/" if is_folder else path for path, is_folder in found)
 
 
-def completer(commands: Iterable[str], pools: Callable[[], Iterable[str]]) -> Callable[[Any, Any], list[str]]:
+def completer(pools: "PoolManager", pool_names: Callable[[], Iterable[str]]) -> Callable[[Any, Any], list[str]]:
     """Return a completer as IPython calls it: with the shell and the line."""
 
     def complete(shell: "InteractiveShell", event: Any) -> list[str]:
@@ -94,7 +96,7 @@ def completer(commands: Iterable[str], pools: Callable[[], Iterable[str]]) -> Ca
             return [name for name in shell.user_ns if not name.startswith("_") and name not in hidden]
 
         text: str = event.text_until_cursor
-        found = offered(text, commands, pools, variables)
+        found = offered(text, values(pools, pool_names, variables))
         return [word for word in found if word.startswith(event.symbol)]
 
     return complete

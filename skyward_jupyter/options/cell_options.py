@@ -1,25 +1,20 @@
-"""Parsers of the lines of `%%sky`, `%sky!` and `%sky up`."""
+"""Parsers of the lines of `%%sky` and `%sky!`."""
 
-import argparse
 import re
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from functools import cache
-from threading import Lock
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from skyward.errors import ProviderMissingError, SpecError, UsageError
-from skyward.specs import Needs
-from skyward.values.validation import FrozenMap
-from skyward_jupyter.options.option_table import OPTIONS, Option
-from skyward_jupyter.options.underline import OptionError, split_line
+from skyward.frontends.commands import OptionError, parse_options, split_line, unknown_option
+from skyward.frontends.configuration import FrozenMap, Needs
+from skyward_jupyter.options.option_table import OPTIONS
+from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import compute_fields
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import On
+    from skyward.frontends.pools import On
 
-__all__ = ["CellOptions", "parse_cell", "parse_words", "split_expression"]
+__all__ = ["CellOptions", "parse_cell", "split_expression"]
 
 _LOCAL = frozenset({"local", "map", "pool", "footer", "quiet", "help"})
 """Options of cells that may be combined with `--local`."""
@@ -107,7 +102,7 @@ def parse_cell(line: str, defaults: Mapping[str, Any] = FrozenMap()) -> CellOpti
     Raises:
         UsageError: an option is unknown, lacks a value, has a wrong one, is repeated, or contradicts another.
     """
-    words, given, asked = _parse(split_line(line), OPTIONS, "%%sky")
+    words, given, asked = _parse_cell_words(line)
     if words:
         text = f"%%sky takes options only, but got {words[0]!r}: the code of the cell goes on the lines below."
         raise OptionError(text, words[:1])
@@ -136,105 +131,18 @@ def split_expression(line: str) -> tuple[str, str]:
         if option is None and not found["flag"].startswith("--"):
             break
         if option is None:
-            raise _unknown(found["flag"], OPTIONS, "%sky!")
+            raise unknown_option(found["flag"], OPTIONS, "%sky!", OPTIONS)
         place = found.end()
         if option.metavar and not found["value"] and (value := _WORD.match(line, place)) is not None:
             place = value.end()
     return line[:place].strip(), line[place:].strip()
 
 
-def parse_words(
-    words: Sequence[str], command: str, options: Sequence[Option]
-) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
-    """Parse `%sky COMMAND ...` into positional words, values of cell options, and requested properties of the pool.
-
-    Raises:
-        UsageError: as for `parse_cell`.
-    """
-    return _parse(words, options, f"%sky {command}")
-
-
-class _Parser(argparse.ArgumentParser):
-    """Parser of words into lists of texts, which the option table interprets."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
-_parsing = Lock()
-
-
-@cache
-def _parser(options: tuple[tuple[str, bool, *tuple[str, ...]], ...]) -> _Parser:
-    """Make a parser of options, each given by its target, whether it takes a value, and its flags. Takes 1 ms."""
-    parser = _Parser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for target, takes_value, *flags in options:
-        action: dict[str, Any] = {"action": "append"} if takes_value else {"action": "append_const", "const": ""}
-        parser.add_argument(*flags, dest=target, **action)
-    parser.add_argument("words", nargs="*")
-    return parser
-
-
-def _parse(
-    words: Sequence[str], options: Sequence[Option], command: str
-) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
-    try:
-        with _parsing:  # a parser is not thread-safe
-            parser = _parser(tuple((option.target, bool(option.metavar), *option.flags) for option in options))
-            found, left = parser.parse_known_intermixed_args(list(words))
-    except argparse.ArgumentError as error:
-        raise _no_value(error.argument_name or "", options) from None
-    for word in left:
-        if word.startswith("-"):
-            raise _unknown(word, options, command)
-    given: dict[str, Any] = {}
-    asked: dict[str, Any] = {}
-    for option in options:
-        texts: list[str] | None = getattr(found, option.target)
-        if texts is not None:
-            (asked if option.group == "pool" else given)[option.target] = _value(option, texts)
-    return [*found.words, *left], given, FrozenMap(asked)
-
-
-def _value(option: Option, texts: Sequence[str]) -> Any:
-    if option.merge is not None:
-        return option.merge([_read(option, text) for text in texts])
-    if option.metavar and len(texts) > 1:
-        raise OptionError(f"{option.name} is given {len(texts)} times: keep one of them.", option.flags, texts)
-    return _read(option, texts[0]) if option.metavar else option.constant
-
-
-def _read(option: Option, text: str) -> Any:
-    try:
-        value = option.read(text)
-    except (ProviderMissingError, SpecError) as error:
-        raise OptionError(f"{option.name} {text}: {error}", option.flags, [text]) from None
-    except ValueError:
-        value = None
-    if value is None or (isinstance(value, Sized) and not value):
-        # The value of an environment variable may be a secret, so it is not shown.
-        shown = repr(text.partition("=")[0] if option.target == "image.env" else text)
-        raise OptionError(f"{option.name} takes {option.takes}, but got {shown}.", option.flags, [text])
-    return value
-
-
-def _no_value(flag: str, options: Sequence[Option]) -> UsageError:
-    option = next(option for option in options if flag.split("/")[0] in option.flags)
-    if not option.metavar:
-        return OptionError(f"{option.name} takes no value.", option.flags)
-    return OptionError(f"{option.name} needs a value: {option.takes}.", option.flags)
-
-
-def _unknown(word: str, options: Sequence[Option], command: str) -> UsageError:
-    flag = word.partition("=")[0]
-    if any(flag in option.flags for option in OPTIONS):
-        return OptionError(f"{flag} is an option of %%sky, and {command} does not take it: leave it out.", [flag])
-    known = {name.lstrip("-"): name for option in options for name in option.flags}
-    close = get_close_matches(flag.lstrip("-"), known, n=1, cutoff=0.7)
-    close = close or [name for name in known if len(flag) > 3 and name.startswith(flag.lstrip("-"))]
-    if close:
-        return OptionError(f"{command} has no option {flag}; did you mean {known[close[0]]}?", [flag])
-    return OptionError(f"{command} has no option {flag}; `%sky help` lists them.", [flag])
+def _parse_cell_words(line: str) -> tuple[list[str], dict[str, Any], Mapping[str, Any]]:
+    """Parse a line into positional words, values of the options of cells, and requested properties of the pool."""
+    words, values = parse_options(split_line(line), OPTIONS, "%%sky")
+    asked = FrozenMap({path: value for path, value in values.items() if path in POOL_LABELS})
+    return words, {name: value for name, value in values.items() if name not in asked}, asked
 
 
 def _compatible(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,7 +161,7 @@ def _compatible(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
 def _check_local(given: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Reject options that do not apply to a cell that runs in the notebook; those about machines are allowed."""
     for option in OPTIONS:
-        on_node = option.target.startswith("image.") if option.group == "pool" else option.target not in _LOCAL
+        on_node = option.target.startswith("image.") if option.target in POOL_LABELS else option.target not in _LOCAL
         if on_node and option.target in {**given, **asked}:
             text = f"{option.name} is for cells that run on nodes, and --local runs this one here: leave one out."
             raise OptionError(text, ["--local", *option.flags])

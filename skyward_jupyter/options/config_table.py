@@ -4,15 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from skyward.config.files import USER_FILE
-from skyward.specs import Options, Spec
-from skyward.specs.paths import field_paths
-from skyward.views.drawing import table
-from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward.frontends.configuration import USER_FILE, Options, Spec, field_paths
+from skyward.frontends.views import table
 from skyward_jupyter.options.settings import Sourced
+from skyward_kernel.commands.pool_options import POOL_LABELS
 
 if TYPE_CHECKING:
-    from skyward.config import Config
+    from skyward.frontends.configuration import Config
 
 __all__ = ["config_text", "shown_value"]
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import SpecError
-from skyward.values.validation import closest
+from skyward.frontends.commands import duration, lifetime, size
+from skyward.frontends.configuration import closest
 from skyward_jupyter.cells.capture import CAPTURE_LIMIT
 from skyward_jupyter.options import parsers as reading
 from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:
-    from skyward.config import Config
-    from skyward.config.files import ConfigValue
-    from skyward.pool.compute import On
+    from skyward.frontends.configuration import Config, ConfigValue
+    from skyward.frontends.pools import On
 
 __all__ = ["NAMES", "Settings", "Sourced", "settings_from"]
 
@@ -129,14 +129,14 @@ def _number(read: Callable[[str], float]) -> Callable[[object], float]:
 _SECONDS = "seconds, or a duration such as '90s' or '1h'"
 _READERS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "pool": ("the name of a pool", _text),
-    "timeout": (_SECONDS, _number(reading.duration)),
+    "timeout": (_SECONDS, _number(duration)),
     "on": (reading.PLACES, _place),
     "by_node": ("true or false", _flag),
     "quiet": ("true or false", _flag),
     "retries": ("a whole number", _retries),
     "footer": ("true or false", _flag),
-    "capture_limit": ("bytes, or a size such as '512MiB'", _number(reading.size)),
+    "capture_limit": ("bytes, or a size such as '512MiB'", _number(size)),
     "show_progress": ("true or false", _flag),
-    "progress_after": (_SECONDS, _number(reading.lifetime)),
-    "interrupt_grace": (_SECONDS, _number(reading.lifetime)),
+    "progress_after": (_SECONDS, _number(lifetime)),
+    "interrupt_grace": (_SECONDS, _number(lifetime)),
 }

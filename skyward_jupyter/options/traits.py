@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics
 from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, validate
 
-from skyward.config import load
 from skyward.errors import SkywardError
+from skyward.frontends.configuration import load
 from skyward_jupyter.options.parsers import PLACES, place
 from skyward_jupyter.options.settings import NAMES, Settings, Sourced, settings_from
 
@@ -74,16 +74,21 @@ class ConfiguredMagics(Magics):
         return settings_from({**values, "on": place(str(self.on))}, given, load())
 
     @property
-    def _settings(self) -> Settings:
+    def settings(self) -> Settings:
+        """The settings.
+
+        Raises:
+            SpecError: a configuration file is invalid.
+        """
         settings = Settings(**{name: each.value for name, each in self.sourced.items()})
         self._pool_name = settings.pool
         return settings
 
     @property
-    def _display_settings(self) -> Settings:
+    def display_settings(self) -> Settings:
         """Settings for display only: a configuration file that has become invalid must not keep code from running."""
         try:
-            return self._settings
+            return self.settings
         except SkywardError:
             return Settings(**{name: getattr(self, name) for name in NAMES})
 
@@ -91,6 +96,6 @@ class ConfiguredMagics(Magics):
     def default_pool(self) -> str:
         """Pool of commands that do not name one. It can still be closed if a configuration file has become invalid."""
         try:
-            return self._settings.pool
+            return self.settings.pool
         except SkywardError:
             return self._pool_name

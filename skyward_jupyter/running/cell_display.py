@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from skyward.reporting.screen import screen
+from skyward.frontends.views import screen
 from skyward_jupyter.display.footer import footer_of
 from skyward_jupyter.display.progress import Progress
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.control.act.tasks.run import Run
+    from skyward.frontends.pools import Run
     from skyward_jupyter.options.settings import Settings
 
 __all__ = ["CellDisplay"]

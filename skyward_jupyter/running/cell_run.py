@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
-from skyward.wire.failures.failure import capture_failure
-from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.returned_state import ReturnedState
+from skyward.frontends.cells import CellResult, ReturnedState, capture_failure
 from skyward_jupyter.cells.cell import Shape
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.failures.notes import note_node, note_other_failures
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from concurrent.futures import Future
 
-    from skyward.control.act.tasks.run import Run
+    from skyward.frontends.pools import Run
     from skyward_jupyter.files.transfer import FileTransfer
 
 __all__ = ["CellRun"]

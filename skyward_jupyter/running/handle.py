@@ -1,11 +1,10 @@
 """A cell in the background."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.process.thread_events import ThreadEvent
-from skyward.views.drawing import table
+from skyward.frontends.pools import ThreadEvent
 from skyward_jupyter.failures.presentation import interrupted, short_errors
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from skyward_jupyter.running.cell_run import CellRun
     from skyward_jupyter.running.status_line import StatusLine
 
-__all__ = ["CellHandle", "Status", "cell_table"]
+__all__ = ["CellHandle", "Status"]
 
 type Status = Literal["queued", "running", "done", "failed", "cancelled"]
 
@@ -130,11 +129,3 @@ class CellHandle:
 
     def __repr__(self) -> str:
         return f"<CellHandle: %%sky in the background on pool {self.pool!r}; .result() waits for it>"
-
-
-def cell_table(cells: Iterable[CellHandle]) -> str:
-    """Return a table with one line for each cell in the background."""
-    return table(
-        ("cell", "status", "pool", "code"),
-        ((cell.number, ", ".join(filter(None, (cell.status, cell.amount))), cell.pool, cell.code) for cell in cells),
-    )

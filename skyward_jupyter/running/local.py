@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from skyward.errors import UsageError
-from skyward.worker.code.program import SHOW, STREAM, Program, build
+from skyward.frontends.cells import SHOW, STREAM, Program, build
 from skyward_jupyter.cells.name_checks import refuse_binding
 from skyward_jupyter.cells.names import find_names
 

@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skyward.formatting import joined, nodes_text
-from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.unreturned import Unreturned
-from skyward.worker.code.program import VALUE
+from skyward.frontends.cells import VALUE, CellResult, Unreturned
+from skyward.frontends.views import joined, nodes_text
 
 if TYPE_CHECKING:
-    from skyward.worker.code.local_modules import ReimportedModules
+    from skyward.frontends.cells import ReimportedModules
 
 
 __all__ = ["changed_copies", "changes_not_returned", "copies_of_kept", "moved_to_node", "not_returned", "side_effects"]

@@ -7,10 +7,8 @@ from contextvars import copy_context
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from skyward.process.thread_events import ThreadEvent
-from skyward.wire.objects.cell_end import CellEnd
-from skyward.wire.payloads.payload import Packed
-from skyward.worker.cells.cell import CellResult
+from skyward.frontends.cells import CellEnd, CellResult, Packed
+from skyward.frontends.pools import ThreadEvent
 from skyward_jupyter.cells.placeholders import unpickle
 from skyward_jupyter.display.elements import Elements, counted, weight
 from skyward_jupyter.display.redraw import Redrawing
@@ -18,7 +16,7 @@ from skyward_jupyter.failures.presentation import interrupted, short_errors
 from skyward_jupyter.running.handle import CellHandle
 
 if TYPE_CHECKING:
-    from skyward.control.act.tasks.run import Run
+    from skyward.frontends.pools import Run
     from skyward_jupyter.display.plotting import LivePlot
     from skyward_jupyter.running.status_line import StatusLine
 

@@ -7,22 +7,29 @@ from pickle import Pickler
 from types import FrameType
 from typing import Any
 
-from skyward.control.act.tasks.missing_modules import with_fix
-from skyward.formatting import joined
-from skyward.kept.handles import Kept, call, renew
-from skyward.wire.kinds.arrays import is_inside_frame
-from skyward.wire.objects.array_changes import is_array_overwritten
-from skyward.wire.objects.cell_end import CellEnd
-from skyward.wire.objects.changes import Change
-from skyward.wire.objects.merging import is_applied_last, is_whole_different, put_change, renew_hashes
-from skyward.wire.objects.mutability import is_shared_visibly
-from skyward.wire.objects.unpickling import seeds_used, unpack_shared, unpack_tracked
-from skyward.wire.payloads.payload import Packed
-from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.object_graph import PackedGraph
-from skyward.worker.cells.returned_state import ReturnedState
-from skyward.worker.code.program import VALUE
-from skyward.worker.tasks.missing_modules import pip_name
+from skyward.frontends.cells import (
+    VALUE,
+    CellEnd,
+    CellResult,
+    Change,
+    Packed,
+    PackedGraph,
+    ReturnedState,
+    is_applied_last,
+    is_array_overwritten,
+    is_inside_frame,
+    is_shared_visibly,
+    is_whole_different,
+    pip_name,
+    put_change,
+    renew_hashes,
+    seeds_used,
+    unpack_shared,
+    unpack_tracked,
+    with_fix,
+)
+from skyward.frontends.pools import Kept, call, renew
+from skyward.frontends.views import joined
 from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.originals import Originals, not_shared
 from skyward_jupyter.cells.placeholders import NotReturned, PackedValue, module_here, unpickle, unpickle_failure

@@ -10,18 +10,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
-from skyward.control.act.nodes.offers import provider_config
-from skyward.control.act.tasks.stopping import stop_all
 from skyward.errors import ProvisioningError, UsageError
-from skyward.formatting import count_text, duration_text
-from skyward.kept.handles import open_with
-from skyward.kept.keep import KEEP_FOR
-from skyward.reporting.screen import screen
-from skyward.specs.placement import target_of
-from skyward.specs.retries import Retries
-from skyward.values.validation import FrozenMap
-from skyward.wire.objects.cell_end import CellEnd
-from skyward.wire.objects.unpickling import unpack_shared
+from skyward.frontends.cells import CellEnd, unpack_shared
+from skyward.frontends.configuration import FrozenMap, Retries, provider_config, target_of
+from skyward.frontends.pools import KEEP_FOR, open_with, stop_all
+from skyward.frontends.views import count_text, duration_text, screen
 from skyward_jupyter.cells.capture import Capture, capture
 from skyward_jupyter.cells.cell import CellCode, Shape, blank_lines
 from skyward_jupyter.cells.manifest import SHOWN_FROM
@@ -38,7 +31,6 @@ from skyward_jupyter.failures.tracebacks import as_cell_error
 from skyward_jupyter.files.choice import FileOptions
 from skyward_jupyter.files.transfer import FetchedVersions, FileTransfer
 from skyward_jupyter.options.config_table import shown_value
-from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_jupyter.running.analysis import analyse_cell, named_source, refuse_stream
 from skyward_jupyter.running.cell_display import CellDisplay
 from skyward_jupyter.running.cell_run import CellRun
@@ -47,15 +39,14 @@ from skyward_jupyter.running.local import LocalCell
 from skyward_jupyter.running.readahead import ReadAhead, StreamHandle
 from skyward_jupyter.running.status_line import follow
 from skyward_jupyter.running.stopping import stopping_text
+from skyward_kernel.commands.pool_options import POOL_LABELS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.control.act.tasks.run import Run
-    from skyward.control.observe.snapshot import PoolSnapshot
-    from skyward.pool.compute import Compute
-    from skyward.specs import Nodes
-    from skyward.wire.payloads.payload import Packed
+    from skyward.frontends.cells import Packed
+    from skyward.frontends.configuration import Nodes
+    from skyward.frontends.pools import Compute, PoolSnapshot, Run
     from skyward_jupyter.options.cell_options import CellOptions
     from skyward_jupyter.options.settings import Settings
     from skyward_kernel.pools import PoolManager
@@ -85,7 +76,7 @@ class CellRunner:
 
     def __init__(self, shell: "InteractiveShell", pools: "PoolManager") -> None:
         self._shell = shell
-        self._pools = pools
+        self.pools = pools
         self._display = CellDisplay(shell)
         self.background: list[CellHandle] = []
         self._environ = dict(os.environ)
@@ -120,7 +111,7 @@ class CellRunner:
             raise UsageError("%sky! returns one value, so its code cannot yield: use a %%sky cell.")
         if code.packages:
             options = self._with_packages(options, code.packages)
-        self._pools.check(options.pool, options.asked)
+        self.pools.check(options.pool, options.asked)
         self._check_place(options)
         transfer = self._file_transfer(options)
         sent = self._capture(code, options, settings, local)
@@ -190,7 +181,7 @@ class CellRunner:
             ProvisioningError: the nodes cannot be launched.
             KeyboardInterrupt: the user interrupted the wait.
         """
-        compute = self._pools.get(name)
+        compute = self.pools.get(name)
         started = time.monotonic()
 
         def text() -> str:
@@ -212,9 +203,9 @@ class CellRunner:
         Raises:
             UsageError: the pool is open without one of them.
         """
-        compute = self._pools.find(options.pool)
+        compute = self.pools.find(options.pool)
         path = "image.pip"
-        planned = self._pools.plan(options.pool, options.asked)
+        planned = self.pools.plan(options.pool, options.asked)
         there: Sequence[str] = planned.get(path, ()) if compute is None else compute.spec.image.pip
         if compute is not None and (missing := [name for name in packages if name not in there]):
             raise UsageError(
@@ -228,13 +219,13 @@ class CellRunner:
 
     def _check_place(self, options: "CellOptions") -> None:
         """Check that the group of `--on` exists, before a pool is opened for it."""
-        compute = self._pools.find(options.pool)
-        groups = self._pools.plan(options.pool, options.asked).get("groups") if compute is None else compute.groups
+        compute = self.pools.find(options.pool)
+        groups = self.pools.plan(options.pool, options.asked).get("groups") if compute is None else compute.groups
         target_of(options.on, options.pool, groups or ["default"])
 
     def _environment(self, code: CellCode, options: "CellOptions") -> Iterator[str]:
         """Yield a sentence for each environment variable that the cell names and the nodes do not have."""
-        if self._pools.find(options.pool) is None:
+        if self.pools.find(options.pool) is None:
             return
         for name, value in dict(os.environ).items():
             if self._environ.get(name) != value and name in code.source:
@@ -256,9 +247,9 @@ class CellRunner:
             return opening(self._shell, compute, settings, enabled=not quiet)
 
         try:
-            return self._pools.get_or_open(name, asked, opening=shown)
+            return self.pools.get_or_open(name, asked, opening=shown)
         except KeyboardInterrupt:
-            if self._pools.peek(name) is not None:
+            if self.pools.peek(name) is not None:
                 raise interrupted(f"pool {name!r} is still being opened by other code.") from None
             raise interrupted(f"pool {name!r} was not opened, and its machines were released.") from None
 
@@ -266,7 +257,7 @@ class CellRunner:
         self, code: CellCode, options: "CellOptions", settings: "Settings", local: Mapping[str, Any]
     ) -> Capture:
         limit = options.capture_limit or settings.capture_limit
-        pool = self._pools.find(options.pool)
+        pool = self.pools.find(options.pool)
         return capture(
             code,
             self._shell.user_ns,
@@ -289,10 +280,10 @@ class CellRunner:
     def _explain(self, sent: Capture, options: "CellOptions") -> None:
         """Show the data that would be sent, and its destination."""
         self._display.publish(sent.manifest)
-        if self._pools.find(options.pool) is not None:
+        if self.pools.find(options.pool) is not None:
             plan = f"It would run on pool {options.pool!r}, which is open."
         else:
-            made = self._pools.plan(options.pool, options.asked).items()
+            made = self.pools.plan(options.pool, options.asked).items()
             asked = ", ".join(f"{POOL_LABELS.get(path, path)} {shown_value(path, value)}" for path, value in made)
             plan = f"It would open pool {options.pool!r} with {asked or 'one local node'}."
         asks = f" It would ask for {options.needs}." if options.needs else ""

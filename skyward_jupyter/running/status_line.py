@@ -12,7 +12,7 @@ from skyward_jupyter.display.footer import footer_of
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.control.act.tasks.run import Run
+    from skyward.frontends.pools import Run
     from skyward_jupyter.running.handle import CellHandle  # circular: a handle has its line
 
 __all__ = ["StatusLine", "follow"]

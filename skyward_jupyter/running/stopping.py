@@ -7,16 +7,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from skyward.control.act.tasks.stopping import stop_all
 from skyward.errors import TaskCancelledError
-from skyward.formatting import asked_to_stop, joined, nodes_text, size_text
-from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.returned_state import ReturnedState
+from skyward.frontends.cells import CellResult, ReturnedState
+from skyward.frontends.pools import stop_all
+from skyward.frontends.views import asked_to_stop, joined, nodes_text, size_text
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.running.results import apply_result, apply_results
 
 if TYPE_CHECKING:
-    from skyward.control.act.tasks.run import Run, TaskOutcome
+    from skyward.frontends.pools import Run, TaskOutcome
 
 __all__ = ["Stop", "bind_remains", "returned_clause", "stop_runs", "stopping_text", "was_cancelled"]
 

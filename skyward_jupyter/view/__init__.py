@@ -6,10 +6,10 @@ Imports `skyward_kernel` and the static views of the library.
 import sys
 from typing import TYPE_CHECKING, Any
 
-from skyward.views.static import mime_bundle
+from skyward.frontends.views import mime_bundle
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
+    from skyward.frontends.pools import Compute
 
 __all__ = ["show", "watch"]
 

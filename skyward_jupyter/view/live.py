@@ -5,17 +5,19 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.errors import SkywardError, UsageError
-from skyward.specs import Nodes
-from skyward.views.projection import project
-from skyward_kernel.commands import attempt, scale_or_stop
-from skyward_kernel.decoding import decode
-from skyward_kernel.encoding import changes, encode
-from skyward_kernel.pools import manager_of
-from skyward_kernel.protocol import Answer, Command, Reply, Scale, StopPool
-from skyward_kernel.publisher import Publisher
+from skyward.frontends.commands import sent_forms
+from skyward.frontends.views import project
+from skyward_kernel.commands.context import Context
+from skyward_kernel.commands.registry import COMMANDS
+from skyward_kernel.panel.decoding import decode
+from skyward_kernel.panel.encoding import changes, encode
+from skyward_kernel.panel.execution import answer, run_command
+from skyward_kernel.panel.protocol import Answer, Reply, Request, Run
+from skyward_kernel.panel.publisher import Publisher
+from skyward_kernel.pools import PoolManager, manager_of
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
+    from skyward.frontends.pools import Compute
 
 __all__ = ["GAP", "SHOWN", "LiveView"]
 
@@ -31,7 +33,7 @@ MOST_VIEWERS: Final = 64
 
 
 class _SinglePool:
-    """A registry with one pool, in the form of `PoolManager`."""
+    """One pool, as the publisher watches it."""
 
     def __init__(self, pool: "Compute") -> None:
         self._pool = pool
@@ -40,14 +42,6 @@ class _SinglePool:
     def peek(self, name: str) -> "Compute | None":
         """Return the pool."""
         return self._pool
-
-    def scale(self, name: str, nodes: Nodes) -> None:
-        """Change how many nodes the pool has."""
-        self._pool.resize(nodes)
-
-    def close(self, name: str) -> None:
-        """Close the pool."""
-        self._pool.close()
 
 
 class LiveView:
@@ -61,8 +55,7 @@ class LiveView:
     def __init__(self, pool: "Compute", send: Callable[[dict[str, Any]], object]) -> None:
         self._pool = pool
         self._send = send
-        self._single = _SinglePool(pool)
-        self._publisher = Publisher(self._single, self._forward, gap=GAP)
+        self._publisher = Publisher(_SinglePool(pool), self._forward, gap=GAP)
         self._viewers: dict[str, None] = {}
         self._ended = False
         self._lock = threading.Lock()
@@ -98,34 +91,43 @@ class LiveView:
         self._publisher.stop()
 
     def received(self, message: object) -> None:
-        """Handle a message of a front end: "look", "leave", or a command of the panel's protocol."""
+        """Handle a message of a front end: "look", "leave", or a command."""
         match message:
             case {"kind": "look", "view": str(viewer)}:
                 self.look(viewer[:64])
             case {"kind": "leave", "view": str(viewer)}:
                 self.leave(viewer[:64])
             case _:
-                self._command(message)
+                self._request(message)
 
-    def _command(self, message: object) -> None:
+    def _request(self, message: object) -> None:
         try:
-            command = decode(message)
+            request = decode(message)
+            self._validate(request)
         except SkywardError as error:
             given = message.get("id") if isinstance(message, Mapping) else None
             self._answer(Answer(str(given)[:100], "refused", str(error)))
             return
-        self._answer(Answer(command.id, "heard"))
+        self._answer(Answer(request.id, "heard"))
         # Terminating machines takes time, and must not delay the next cell.
-        threading.Thread(target=self._do, args=(command,), name="skyward-command", daemon=True).start()
+        threading.Thread(target=self._do, args=(request,), name="skyward-command", daemon=True).start()
 
-    def _do(self, command: Command) -> None:
-        self._answer(attempt(command, lambda: Answer(command.id, "done", self._execute(command))))
+    def _validate(self, request: Request) -> None:
+        """Check that the view offers the command.
 
-    def _execute(self, command: Command) -> str:
-        if not isinstance(command, Scale | StopPool):
-            raise UsageError(f"This view has no command {command.kind}.")
-        manager = manager_of(self._pool)  # it tracks the requested sizes of its pools
-        return scale_or_stop(self._single if manager is None else manager, self._pool.name, command)
+        Raises:
+            UsageError: it does not, or the command is about another pool.
+        """
+        if not isinstance(request, Run):
+            raise UsageError(f"This view has no request {request.kind}.")
+        forms = [set(form.arguments) for form in sent_forms(COMMANDS[request.command], widget=True)]
+        if set(request.arguments) not in forms or request.arguments.get("pool") != self._pool.name:
+            raise UsageError(f"This view has no command {request.command}.")
+
+    def _do(self, request: Run) -> None:
+        # The manager of this kernel tracks the requested sizes of its pools.
+        pools = manager_of(self._pool) or PoolManager.of(self._pool)
+        self._answer(answer(request, lambda: run_command(Context(pools), request)))
 
     def _answer(self, answer: Reply) -> None:
         self._send(encode(answer))

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 import anywidget
 import traitlets
 
-from skyward.process import background
-from skyward.views.static import mime_bundle
+from skyward.frontends.pools import background
+from skyward.frontends.views import mime_bundle
 from skyward_jupyter.view.live import LiveView
-from skyward_kernel.protocol import VIEW_TARGET
+from skyward_kernel.panel.protocol import VIEW_TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
 
-    from skyward.pool.compute import Compute
+    from skyward.frontends.pools import Compute
 
 __all__ = ["PoolWidget", "show"]
 
@@ -141,7 +141,7 @@ def show(pool: "Compute", shell: Any) -> None:
 
 
 def _opened(comm: Any, message: "Mapping[str, Any]") -> None:
-    """Connect the comm of a view to its widget. Nothing is sent on it: see `skyward_kernel.bridge`."""
+    """Connect the comm of a view to its widget. Nothing is sent on it: see `skyward_kernel.panel.bridge`."""
     data = message["content"].get("data")
     key = data.get("view") if isinstance(data, dict) else None
     widget = next((each for each in list(_widgets.values()) if each.key == key), None)

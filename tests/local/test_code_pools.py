@@ -114,7 +114,7 @@ def test_panel_shows_a_pool_of_code_while_the_cell_that_opens_it_runs(panel: Pan
     )
     panel.until(lambda: panel.rows("pools", name="train", state="ready"), "the pool")
     assert panel.rows("nodes", pool="train", state="active")
-    stopped = panel.command("stop-pool", pool="train")
+    stopped = panel.run_command("down", pool="train")
     answer = {"id": stopped, "text": "Pool 'train' is closed."}
     panel.until(lambda: any(answer.items() <= message.items() for message in panel.messages), "the end of the pool")
     panel.until(lambda: cell in panel.idle, "the end of the cell")

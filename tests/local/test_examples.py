@@ -72,7 +72,7 @@ EXAMPLES = {
     if (code := example_of(value))
 } | {
     f"{module}.{name}": code
-    for module in MODULES
+    for module in sorted(MODULES)
     for name in getattr(getattr(sky, module), "__all__", ())
     if (code := example_of(getattr(getattr(sky, module), name)))
 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jupyter_client.manager import KernelManager
 
-from skyward_kernel.protocol import COMMAND_TARGET, STATE_COMM, VERSION
+from skyward_kernel.panel.protocol import COMMAND_TARGET, STATE_COMM, VERSION
 from tests.local.test_stopping import stands_still
 
 pytestmark = [pytest.mark.local, pytest.mark.notebooks]
@@ -40,11 +40,15 @@ class Panel:
         content = {"target_name": COMMAND_TARGET, "data": {"client": "test", "version": VERSION}}
         self._shell("comm_open", content)
 
-    def command(self, kind: str, **fields: Any) -> str:
-        """Send a command; return its id."""
+    def request(self, kind: str, **fields: Any) -> str:
+        """Send a request; return its id."""
         name = uuid.uuid4().hex
         self._shell("comm_msg", {"data": {"kind": kind, "id": name, **fields}})
         return name
+
+    def run_command(self, command: str, /, **arguments: Any) -> str:
+        """Send a command of `%sky`; return the id of the request."""
+        return self.request("run", command=command, arguments=arguments)
 
     def run(self, code: str) -> str:
         """Run a cell without waiting for it; return its id."""
@@ -131,9 +135,9 @@ def test_state_arrives_and_cancel_works_while_a_cell_blocks_the_kernel(panel: Pa
     assert f"[{task['cell']}]" == f"[{panel.numbers[cell]}]", "not the number that the notebook shows"
     assert cell not in panel.idle
     if how == "cell":
-        name = panel.command("cancel-cell", cell=task["cell"])
+        name = panel.run_command("cancel", cell=task["cell"])
     else:
-        name = panel.command("cancel-task", pool="default", task=task["number"])
+        name = panel.run_command("cancel", pool="default", task=task["number"])
     panel.until(lambda: panel.answered(name) and cell in panel.idle, "the answer, and the end of the cell")
     assert panel.answered(name) == "done"
     assert panel.errors[cell] == "TaskCancelledError"
@@ -154,16 +158,16 @@ def test_cell_that_raised_has_failed_and_a_stream_counts_its_elements(panel: Pan
 def test_pool_is_scaled_and_a_node_drained_while_a_cell_blocks_the_kernel(panel: Panel, tmp_path: Path) -> None:
     go = tmp_path / "go"
     cell = panel.run(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)")
-    refreshed = panel.command("refresh")
+    refreshed = panel.request("refresh")
     panel.until(lambda: panel.answered(refreshed), "an answer")
-    panel.command("scale", pool="default", min=2, max=3)
+    panel.run_command("scale", pool="default", nodes="2:3")
     panel.until(lambda: len(panel.rows("nodes", state="active")) == 2, "two nodes")
-    refused = panel.command("drain", pool="default", node=1)
+    refused = panel.run_command("drain", pool="default", node=1)
     panel.until(lambda: panel.answered(refused), "an answer")
     assert panel.answered(refused) == "refused", "the pool is at its minimum"
-    panel.command("scale", pool="default", min=1, max=3)
+    panel.run_command("scale", pool="default", nodes="1:3")
     panel.until(lambda: panel.rows("pools", min=1), "the new bounds")
-    drained = panel.command("drain", pool="default", node=1)
+    drained = panel.run_command("drain", pool="default", node=1)
     panel.until(lambda: len(panel.rows("nodes")) == 1, "one node")
     assert panel.answered(drained) == "done"
     assert panel.rows("decisions", by="user", reason="node 1 is drained")
@@ -173,10 +177,10 @@ def test_pool_is_scaled_and_a_node_drained_while_a_cell_blocks_the_kernel(panel:
 
 
 def test_pools_are_opened_and_closed_by_commands(panel: Panel) -> None:
-    wrong = panel.command("new-pool", name="second", options={"--nodes": "x"})
-    new = panel.command("new-pool", name="second", options={"--nodes": "1", "--budget": ""})
+    wrong = panel.run_command("up", pool="second", options={"--nodes": "x"})
+    new = panel.run_command("up", pool="second", options={"--nodes": "1", "--budget": ""})
     panel.until(lambda: panel.rows("pools", name="second", state="ready"), "the second pool")
     assert panel.answered(wrong) == panel.answered(new) == "heard"
-    panel.command("stop-pool", pool="second")
+    panel.run_command("down", pool="second")
     panel.until(lambda: not panel.rows("pools", name="second"), "its end")
     assert panel.rows("pools", name="default")

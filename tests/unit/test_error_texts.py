@@ -15,8 +15,8 @@ import pytest
 import skyward as sky
 from skyward.cli import main as cli
 from skyward.specs import ComputeFields
-from skyward_jupyter.magics import magics
-from skyward_jupyter.options.option_table import OPTIONS, Option
+from skyward_jupyter.options.option_table import OPTIONS
+from skyward_kernel.commands.registry import COMMANDS
 from skyward_providers import adapter_serve
 from tests.unit.jupyter.conftest import new_shell
 
@@ -110,7 +110,7 @@ FLAGS_OF_OTHERS = {"--editable", "--version", "--volume", "--jp-error-color1"}
 def flags() -> set[str]:
     """Return the flags of `%%sky`, of `%sky`, of `sky` and of the reference adapter."""
     found = {flag for option in OPTIONS for flag in option.flags}
-    found |= {flag for value in vars(magics).values() if isinstance(value, Option) for flag in value.flags}
+    found |= {flag for command in COMMANDS.values() for option in command.flags for flag in option.flags}
     parsers = [cli._parser(), adapter_serve._parser()]
     for parser in parsers:
         for action in parser._actions:

@@ -3,7 +3,7 @@ import { UUID } from '@lumino/coreutils';
 import { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Command, COMMAND_TARGET, Message, MESSAGE_KINDS, STATE_COMM, VERSION } from '../protocol';
+import { COMMAND_TARGET, Message, MESSAGE_KINDS, Request, STATE_COMM, VERSION } from '../protocol';
 import { CommandRequest } from '../model/equivalent';
 import { Store } from '../model/store';
 import { subshell } from './subshell';
@@ -145,7 +145,7 @@ export class KernelLink implements IDisposable {
   send(request: CommandRequest): Promise<Outcome> {
     const id = UUID.uuid4();
     return new Promise(resolve => {
-      const isCancel = request.kind === 'cancel-task' || request.kind === 'cancel-cell';
+      const isCancel = request.kind === 'run' && request.command === 'cancel';
       const timer = setTimeout(() => {
         if (!isCancel) {
           resolve({ state: 'pending', text: '' });
@@ -172,9 +172,9 @@ export class KernelLink implements IDisposable {
     });
   }
 
-  private _post(command: Command): void {
+  private _post(request: Request): void {
     if (this._comm && !this._comm.isDisposed) {
-      this._comm.send(command);
+      this._comm.send(request);
     }
   }
 

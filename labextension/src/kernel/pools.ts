@@ -5,7 +5,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { CommandRequest, equivalent } from '../model/equivalent';
 import { Translation } from '../model/translation';
-import { OrphanRow, PoolRow } from '../protocol';
+import { OrphanRow, PoolRow, RunRequest } from '../protocol';
 import { INotebookPools, INotice } from '../tokens';
 import { KernelLink, Reply } from './link';
 
@@ -75,7 +75,7 @@ export class NotebookPools implements INotebookPools {
   }
 
   /** Send a command, and show its outcome as a notice. Return true if it was executed. */
-  async send(request: CommandRequest): Promise<boolean> {
+  async send(request: RunRequest): Promise<boolean> {
     const link = this._link;
     if (!link) {
       return false;

@@ -1,41 +1,45 @@
-import { Command } from '../protocol';
+import { CommandLine, COMMAND_WORDS, Request, RunRequest } from '../protocol';
 
-/** A command without its id, which the link adds. */
-export type CommandRequest = Command extends infer C ? (C extends Command ? Omit<C, 'id'> : never) : never;
+type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
 
-/** Return the `%sky` line that is equivalent to a command of the panel; empty if there is none. */
-export function equivalent(request: CommandRequest): string {
-  switch (request.kind) {
-    case 'cancel-task':
-      return `%sky cancel --task ${request.task} --pool ${word(request.pool)}`;
-    case 'cancel-cell':
-      return `%sky cancel --cell ${request.cell}`;
-    case 'scale':
-      return `%sky scale ${word(request.pool)} ${bounds(request.min, request.max)}`;
-    case 'drain':
-      return `%sky drain ${word(request.pool)} ${request.node}`;
-    case 'stop-pool':
-      return `%sky down ${word(request.pool)}`;
-    case 'stop-all':
-      return '%sky down --all';
-    case 'new-pool':
-      return ['%sky up', word(request.name), options(request.options)].filter(part => part).join(' ');
-    case 'attach':
-      return `%sky attach ${word(request.pool)}`;
-    case 'reap':
-      return `%sky reap ${word(request.pool)}`;
-    case 'ask-start-log':
-      return `%sky logs ${word(request.pool)} ${request.node}`;
-    case 'ask-price':
-    case 'ask-shell':
-    case 'ask-output':
-    case 'refresh':
-      return '';
-  }
+/** A request without its id, which the link adds. */
+export type CommandRequest = WithoutId<Request>;
+
+/** Return the request that runs a command with these arguments. */
+export function run<C extends RunRequest['command']>(
+  command: C,
+  args: Extract<RunRequest, { command: C }>['arguments']
+) {
+  return { kind: 'run', command, arguments: args } as const;
 }
 
+/** Return the `%sky` line of a command. */
+export function equivalent(line: CommandLine): string {
+  const { words, flags } = COMMAND_WORDS[line.command];
+  const given: { [name: string]: Value | undefined } = line.arguments;
+  const positional = words.map(name => texts(given[name]).map(word).join(' '));
+  const flagged = Object.entries(flags)
+    .filter(([name]) => given[name] !== undefined && !words.includes(name))
+    .map(([name, flag]) => [flag, ...texts(given[name]).map(word)].join(' '));
+  const collected = 'options' in line.arguments ? options(line.arguments.options) : '';
+  return ['%sky', line.command, ...positional, ...flagged, collected].filter(part => part).join(' ');
+}
+
+type Value = string | number | true | string[] | Options;
+
+/** Return the words of a value; none for a flag, and for options. */
+function texts(value: Value | undefined): string[] {
+  if (typeof value === 'string' || typeof value === 'number') {
+    return [`${value}`];
+  }
+  return Array.isArray(value) ? value : [];
+}
+
+/** Texts of the options of a new pool, by flag. */
+export type Options = { [flag: string]: string };
+
 /** Format the options of a pool for a line `%sky up NAME OPTIONS`. */
-export function options(given: { [flag: string]: string }): string {
+export function options(given: Options): string {
   return Object.entries(given)
     .filter(([, text]) => text.trim())
     .map(([flag, text]) => `${flag} ${word(text.trim())}`)

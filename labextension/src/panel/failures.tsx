@@ -37,7 +37,7 @@ export function StartupFailures(props: {
           <p className="skyward-Failure-foot">
             <span>{retryStatus(row, now, trans)}</span>
             <LinkButton
-              title={equivalent({ kind: 'ask-start-log', pool: row.pool, node: row.rank })}
+              title={equivalent({ command: 'logs', arguments: { pool: row.pool, node: row.rank } })}
               onClick={() => props.logs.open(row.pool, row.rank)}
             >
               {trans.__('Full log')}

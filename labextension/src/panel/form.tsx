@@ -2,7 +2,7 @@ import { HTMLSelect, InputGroup } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { Button } from '../components/button';
-import { equivalent } from '../model/equivalent';
+import { equivalent, Options, run } from '../model/equivalent';
 import { money } from '../model/format';
 import { Translation } from '../model/translation';
 import { budgetDuration, perHour } from '../model/price';
@@ -51,8 +51,6 @@ const PRICE_INDEPENDENT = [
   '--exclude',
   '--python'
 ];
-
-type Options = { [flag: string]: string };
 
 /** Return the price of a pool with these options: null if not known yet, or the reason why there is none. */
 function usePrice(name: string, options: Options, ask: Ask): Price | string | null {
@@ -137,7 +135,7 @@ export function NewPool(
   );
   const [options, setOptions] = React.useState<Options>({});
   const price = usePrice(name.trim(), options, props.ask);
-  const request = { kind: 'new-pool', name: name.trim(), options } as const;
+  const request = run('up', { pool: name.trim(), options });
   const line = equivalent(request);
   const field = (each: FormField) => (
     <Field
@@ -173,7 +171,7 @@ export function NewPool(
       <PriceLine price={price} budget={options['--budget'] ?? ''} trans={trans} />
       <code className="skyward-Form-line">{line}</code>
       <div className="skyward-Form-buttons">
-        <Button type="submit" main disabled={!request.name}>
+        <Button type="submit" main disabled={!request.arguments.pool}>
           {trans.__('Open')}
         </Button>
         <Button onClick={() => void navigator.clipboard?.writeText(line)}>{trans.__('Copy line')}</Button>

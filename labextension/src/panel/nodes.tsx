@@ -3,7 +3,7 @@ import * as React from 'react';
 import { Button } from '../components/button';
 import { Nodes } from '../components/nodes';
 import { Section } from '../components/section';
-import { equivalent } from '../model/equivalent';
+import { equivalent, run } from '../model/equivalent';
 import { whole } from '../model/format';
 import { GaugeRow, NodeRow, PoolRow, StartupFailureRow, TaskRow } from '../protocol';
 import { INodeTerminals, IStartLogs } from '../tokens';
@@ -20,8 +20,8 @@ interface NodeServices {
 
 function Buttons(props: PartProps & NodeServices & { node: NodeRow }): JSX.Element {
   const { node, trans } = props;
-  const drain = { kind: 'drain', pool: node.pool, node: node.rank } as const;
-  const log = equivalent({ kind: 'ask-start-log', pool: node.pool, node: node.rank });
+  const drain = run('drain', { pool: node.pool, node: node.rank });
+  const log = equivalent({ command: 'logs', arguments: drain.arguments });
   return (
     <>
       <Button title={equivalent(drain)} disabled={node.state !== 'active'} onClick={() => void props.send(drain)}>

@@ -3,7 +3,7 @@ import * as React from 'react';
 import { Button } from '../components/button';
 import { useNow } from '../components/hooks';
 import { State } from '../components/state';
-import { equivalent } from '../model/equivalent';
+import { equivalent, run } from '../model/equivalent';
 import { clock, duration, money } from '../model/format';
 import { OrphanRow } from '../protocol';
 import { PartProps } from './props';
@@ -18,8 +18,8 @@ function Orphan(
 ): JSX.Element {
   const { orphan, now, trans } = props;
   const [busy, setBusy] = React.useState(false);
-  const attach = { kind: 'attach', pool: orphan.name } as const;
-  const reap = { kind: 'reap', pool: orphan.id } as const;
+  const attach = run('attach', { pool: orphan.name });
+  const reap = run('reap', { pools: [orphan.id] });
   const left = orphan.ends_at - now;
   const machines = orphan.machines === 1 ? trans.__('1 machine') : trans.__('%1 machines', orphan.machines);
   const act = async (request: typeof attach | typeof reap) => {

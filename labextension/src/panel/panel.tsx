@@ -3,6 +3,7 @@ import * as React from 'react';
 
 import { Button, IconButton } from '../components/button';
 import { CommandRequest } from '../model/equivalent';
+import { RunRequest } from '../protocol';
 import { Translation } from '../model/translation';
 import { INotebookPools } from '../tokens';
 import { Announcer } from './announcer';
@@ -34,7 +35,7 @@ function Body(props: BodyProps): JSX.Element {
   const pool = pools.find(each => each.name === chosen) ?? pools[0];
   const empty = placeholder(link, model.notebook !== null, trans, actions);
   const isLost = Boolean(link?.lost);
-  const send = (request: CommandRequest) => model.send(request);
+  const send = (request: RunRequest) => model.send(request);
   const ask = (request: CommandRequest) => model.ask(request);
   const kernel = model.notebook?.sessionContext.kernelDisplayName;
   const name = model.notebook?.title.label;

@@ -4,7 +4,7 @@ import * as React from 'react';
 import { Bounds } from '../components/bounds';
 import { IconButton, LinkButton } from '../components/button';
 import { PoolCard } from '../components/pool';
-import { equivalent } from '../model/equivalent';
+import { bounds, equivalent, run } from '../model/equivalent';
 import { PoolRow } from '../protocol';
 import { IPoolActions } from '../tokens';
 import { Icon } from './icons';
@@ -15,7 +15,7 @@ export function Pool(
   props: PartProps & { pool: PoolRow; selected: boolean; actions: IPoolActions; onSelect: () => void }
 ): JSX.Element {
   const { pool, trans } = props;
-  const scale = (min: number, max: number) => ({ kind: 'scale', pool: pool.name, min, max }) as const;
+  const scale = (min: number, max: number) => run('scale', { pool: pool.name, nodes: bounds(min, max) });
   return (
     <PoolCard
       pool={pool}
@@ -26,7 +26,7 @@ export function Pool(
         <IconButton
           icon={<Icon icon={stopIcon} />}
           title={trans.__('Stop pool %1', pool.name)}
-          equivalent={equivalent({ kind: 'stop-pool', pool: pool.name })}
+          equivalent={equivalent(run('down', { pool: pool.name }))}
           disabled={pool.state === 'stopping'}
           onClick={() => props.actions.stopPool(pool)}
         />

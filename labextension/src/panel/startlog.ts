@@ -43,8 +43,8 @@ export class StartLog extends Widget {
   }
 
   private async _load(): Promise<void> {
-    const request = { kind: 'ask-start-log', pool: this._pool, node: this._node } as const;
-    const { reply, text } = await this._link.send(request);
+    const node = { pool: this._pool, node: this._node };
+    const { reply, text } = await this._link.send({ kind: 'ask-start-log', ...node });
     if (this.isDisposed) {
       return;
     }
@@ -52,7 +52,10 @@ export class StartLog extends Widget {
     if (log) {
       this._show(log.text || this._trans.__('This node was never started.'));
     } else if (!this._hasLog) {
-      this._show(text || this._trans.__('The kernel is busy; run %1 in a cell.', equivalent(request)));
+      this._show(
+        text ||
+          this._trans.__('The kernel is busy; run %1 in a cell.', equivalent({ command: 'logs', arguments: node }))
+      );
     }
     this._hasLog ||= log !== null;
     if (log && !log.over && !this._link.isDisposed) {

@@ -6,7 +6,7 @@ import { useNow } from '../components/hooks';
 import { LongList } from '../components/list';
 import { Section } from '../components/section';
 import { State } from '../components/state';
-import { equivalent } from '../model/equivalent';
+import { equivalent, run } from '../model/equivalent';
 import { duration, money, whole } from '../model/format';
 import { tasksInOrder } from '../model/lists';
 import { taskState } from '../model/states';
@@ -90,7 +90,7 @@ function Stops(props: PartProps & { task: TaskRow }): JSX.Element {
   if (!['queued', 'running'].includes(task.state)) {
     return <></>;
   }
-  const one = { kind: 'cancel-task', pool: task.pool, task: task.number } as const;
+  const one = run('cancel', { pool: task.pool, task: task.number });
   return (
     <span className="skyward-Task-stops">
       {task.cell !== null && <StopCell {...props} cell={task.cell} />}
@@ -105,7 +105,7 @@ function Stops(props: PartProps & { task: TaskRow }): JSX.Element {
 }
 
 function StopCell(props: PartProps & { cell: number }): JSX.Element {
-  const request = { kind: 'cancel-cell', cell: props.cell } as const;
+  const request = run('cancel', { cell: props.cell });
   return (
     <IconButton
       icon={<Icon icon={stopAllIcon} />}

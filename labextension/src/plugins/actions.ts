@@ -4,18 +4,17 @@ import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { CommandRequest, equivalent } from '../model/equivalent';
-import { PoolRow } from '../protocol';
+import { equivalent, run } from '../model/equivalent';
+import { PoolRow, RunRequest } from '../protocol';
 import { INotebookPools, IPoolActions } from '../tokens';
 import { followSettings } from './settings';
 
 export const LOAD = '%load_ext skyward';
-export const HELP = '%sky help';
 const CELL = '%%sky\n';
 
 /** The source of a cell that prints the tasks of a previous kernel in a pool, with their output. */
 const recovered = (pool: string) =>
-  `pool = ${equivalent({ kind: 'new-pool', name: pool, options: {} })}\nfor task in pool.recovered:\n    print(task, task.output, sep="\\n")`;
+  `pool = ${equivalent(run('up', { pool, options: {} }))}\nfor task in pool.recovered:\n    print(task, task.output, sep="\\n")`;
 
 /** Insert a cell with this text into the notebook in focus, below the active cell, and enter edit mode. */
 function insertCell(tracker: INotebookTracker, text: string): void {
@@ -51,7 +50,7 @@ export const actions: JupyterFrontEndPlugin<IPoolActions> = {
     followSettings(app, registry, settings => {
       confirmStop = settings.get('confirmStop').composite !== false;
     });
-    const stop = async (request: CommandRequest, pools: PoolRow[]): Promise<void> => {
+    const stop = async (request: RunRequest, pools: PoolRow[]): Promise<void> => {
       const lost = pools.reduce((sum, each) => sum + each.queued + each.running, 0);
       if (lost && confirmStop) {
         const { button } = await showDialog({
@@ -68,10 +67,10 @@ export const actions: JupyterFrontEndPlugin<IPoolActions> = {
     return {
       insertLoad: () => insertCell(tracker, LOAD),
       insertCell: () => insertCell(tracker, CELL),
-      insertHelp: () => insertCell(tracker, HELP),
+      insertLine: line => insertCell(tracker, line),
       insertRecovered: pool => insertCell(tracker, recovered(pool.name)),
-      stopPool: pool => void stop({ kind: 'stop-pool', pool: pool.name }, [pool]),
-      stopAll: () => void stop({ kind: 'stop-all' }, model.pools)
+      stopPool: pool => void stop(run('down', { pool: pool.name }), [pool]),
+      stopAll: () => void stop(run('down', { every: true }), model.pools)
     };
   }
 };

@@ -3,35 +3,38 @@ import { ICommandPalette, InputDialog } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { bounds } from '../model/equivalent';
+import { bounds, equivalent } from '../model/equivalent';
 import { nodesInOrder, tasksInOrder } from '../model/lists';
 import { nodeState } from '../model/states';
 import { Translation } from '../model/translation';
 import { icon } from '../panel/icons';
-import { NodeRow, PoolRow, TaskRow } from '../protocol';
+import { Chosen, NodeRow, PALETTE, PaletteEntry, PoolRow, TaskRow } from '../protocol';
 import { INodeTerminals, INotebookPools, IPoolActions, ISidePanel, IStartLogs } from '../tokens';
-import { HELP, LOAD } from './actions';
+import { LOAD } from './actions';
 import { COMMANDS } from './commands';
 
-/** One of the possible arguments of a command. */
-interface Choice<T> {
+/** One of the choices of a dialog, with the arguments of commands that it stands for. */
+interface Option {
   label: string;
-  value: T;
+  arguments: Partial<Chosen>;
+  pool?: PoolRow;
+  node?: NodeRow;
 }
+
+const NOTHING: Chosen = { pool: '', pools: [], nodes: '', node: 0, task: 0, cell: 0 };
 
 /** Let the user choose; null if the dialog was cancelled, or there is nothing to choose from. */
-async function choose<T>(question: string, choices: Choice<T>[]): Promise<T | null> {
-  const items = choices.map(each => each.label);
+async function choose(question: string, options: Option[]): Promise<Option | null> {
+  const items = options.map(each => each.label);
   const { button, value } = await InputDialog.getItem({ title: question, items });
-  return button.accept ? (choices[items.indexOf(value ?? '')]?.value ?? null) : null;
+  return button.accept ? (options[items.indexOf(value ?? '')] ?? null) : null;
 }
 
-/** Add the commands that have no arguments. */
+/** Add the commands that are not in the registry, and have no arguments. */
 function addCommands(
   app: JupyterFrontEnd,
   palette: ICommandPalette | null,
   tracker: INotebookTracker,
-  model: INotebookPools,
   actions: IPoolActions,
   sidePanel: ISidePanel,
   trans: Translation
@@ -43,14 +46,6 @@ function addCommands(
     icon,
     execute: () => sidePanel.show()
   });
-  commands.addCommand(COMMANDS.newPool, {
-    label: trans.__('New Pool…'),
-    isEnabled: () => model.link?.contact === 'live',
-    execute: () => {
-      sidePanel.show();
-      model.isFormOpen = true;
-    }
-  });
   commands.addCommand(COMMANDS.load, {
     label: trans.__('Insert %1', LOAD),
     isEnabled: hasNotebook,
@@ -61,126 +56,141 @@ function addCommands(
     isEnabled: hasNotebook,
     execute: () => actions.insertCell()
   });
-  commands.addCommand(COMMANDS.help, {
-    label: trans.__('Insert %1', HELP),
-    isEnabled: hasNotebook,
-    execute: () => actions.insertHelp()
-  });
-  commands.addCommand(COMMANDS.stopAll, {
-    label: trans.__('Stop All Pools of This Notebook'),
-    isEnabled: () => model.pools.length > 0,
-    execute: () => actions.stopAll()
-  });
-  for (const command of Object.values(COMMANDS)) {
+  for (const command of [COMMANDS.show, COMMANDS.load, COMMANDS.cell]) {
     palette?.addItem({ command, category: trans.__('Skyward') });
   }
 }
 
-/** Add a command for each control of the panel; it asks for its argument. */
-function addQuestions(
+/** Add the commands of the registry, and terminals; each asks for its arguments. */
+function addRegistered(
   app: JupyterFrontEnd,
   palette: ICommandPalette | null,
   model: INotebookPools,
   actions: IPoolActions,
   logs: IStartLogs,
   terminals: INodeTerminals,
+  sidePanel: ISidePanel,
   trans: Translation
 ): void {
-  const nodes = (fits: (node: NodeRow) => boolean): Choice<NodeRow>[] =>
+  const nodes = (fits: (node: NodeRow) => boolean): Option[] =>
     nodesInOrder([...(model.link?.store.rows.nodes.values() ?? [])])
       .filter(fits)
       .map(node => ({
         label: trans.__('node %1 of %2 (%3)', node.rank, node.pool, nodeState(node, trans).word),
-        value: node
+        arguments: { pool: node.pool, node: node.rank },
+        node
       }));
-  const pools = (): Choice<PoolRow>[] => model.pools.map(pool => ({ label: pool.name, value: pool }));
   const tasks = (): TaskRow[] =>
     tasksInOrder([...(model.link?.store.rows.tasks.values() ?? [])]).filter(task =>
       ['queued', 'running'].includes(task.state)
     );
-  const orphans = () => model.orphans.map(each => ({ label: each.name, value: each }));
 
-  function add<T>(
-    name: string,
-    label: string,
-    question: string,
-    choices: () => Choice<T>[],
-    act: (chosen: T) => unknown
-  ): void {
-    const command = `skyward:${name}`;
-    app.commands.addCommand(command, {
-      label,
-      isEnabled: () => choices().length > 0,
-      execute: async () => {
-        const chosen = await choose(question, choices());
-        if (chosen !== null) {
-          await act(chosen);
-        }
+  /** Return what the user can choose from for an entry. */
+  const options = (choice: PaletteEntry['choice']): Option[] => {
+    switch (choice) {
+      case '':
+        return [];
+      case 'pool':
+        return model.pools.map(pool => ({ label: pool.name, arguments: { pool: pool.name }, pool }));
+      case 'node':
+        return nodes(node => node.state !== 'stopping');
+      case 'active node':
+        return nodes(node => node.state === 'active');
+      case 'task':
+        return tasks().map(task => ({
+          label: `${task.pool} ${task.number}: ${task.title}`,
+          arguments: { pool: task.pool, task: task.number }
+        }));
+      case 'cell': {
+        const cells = new Map(tasks().flatMap(task => (task.cell === null ? [] : [[task.cell, task.code] as const])));
+        return [...cells].map(([cell, code]) => ({ label: `[${cell}] ${code}`, arguments: { cell } }));
       }
-    });
-    palette?.addItem({ command, category: trans.__('Skyward') });
-  }
+      case 'orphan':
+        return model.orphans.map(each => ({ label: each.name, arguments: { pool: each.name, pools: [each.id] } }));
+    }
+  };
 
-  add('scale-pool', trans.__('Scale a Pool…'), trans.__('Scale which pool?'), pools, async pool => {
+  /** Ask for the number of nodes of a pool; null if the dialog was cancelled. */
+  const askForNodes = async (pool: PoolRow): Promise<string | null> => {
     const { value } = await InputDialog.getText({
       title: trans.__('Nodes of %1: a number, or MIN:MAX', pool.name),
       text: bounds(pool.min, pool.max)
     });
-    const match = /^(\d+)(?::(\d+))?$/.exec(value?.trim() ?? '');
-    if (match) {
-      const min = Number(match[1]);
-      await model.send({ kind: 'scale', pool: pool.name, min, max: Number(match[2] ?? min) });
-    } else if (value) {
-      model.notify({
-        text: trans.__('Invalid number of nodes %1: use N or MIN:MAX, such as 4 or 2:16.', value),
-        kind: 'error'
-      });
+    return value?.trim() || null;
+  };
+
+  /** Run the command of an entry, or insert its line. */
+  const runEntry = async (entry: PaletteEntry, option: Option | null): Promise<void> => {
+    const chosen = { ...NOTHING, ...option?.arguments };
+    if (entry.arguments.includes('nodes') && option?.pool) {
+      const wanted = await askForNodes(option.pool);
+      if (wanted === null) {
+        return;
+      }
+      chosen.nodes = wanted;
     }
-  });
-  add('stop-pool', trans.__('Stop a Pool…'), trans.__('Stop which pool?'), pools, pool => actions.stopPool(pool));
-  add(
-    'drain-node',
-    trans.__('Drain a Node…'),
-    trans.__('Drain which node?'),
-    () => nodes(node => node.state === 'active'),
-    node => model.send({ kind: 'drain', pool: node.pool, node: node.rank })
-  );
+    if (entry.line) {
+      actions.insertLine(equivalent(entry.line(chosen)));
+    } else if (entry.run) {
+      await model.send(entry.run(chosen));
+    }
+  };
+
+  /** Entries for which the panel has a form, a dialog or a tab of its own. */
+  const own: { [name: string]: (chosen: Option | null) => unknown } = {
+    'new-pool': () => {
+      sidePanel.show();
+      model.isFormOpen = true;
+    },
+    'stop-pool': chosen => chosen?.pool && actions.stopPool(chosen.pool),
+    'stop-all': () => actions.stopAll(),
+    'show-log': chosen => chosen?.node && logs.open(chosen.node.pool, chosen.node.rank)
+  };
+
+  const isEnabled = (entry: PaletteEntry): boolean => {
+    if (entry.line && !model.notebook) {
+      return false;
+    }
+    switch (entry.name) {
+      case 'new-pool':
+        return model.link?.contact === 'live';
+      case 'stop-all':
+        return model.pools.length > 0;
+      default:
+        return entry.choice === '' || options(entry.choice).length > 0;
+    }
+  };
+
+  const add = (name: string, label: string, enabled: () => boolean, execute: () => Promise<void>) => {
+    const command = `skyward:${name}`;
+    app.commands.addCommand(command, { label, isEnabled: enabled, execute });
+    palette?.addItem({ command, category: trans.__('Skyward') });
+  };
+
+  for (const entry of PALETTE) {
+    add(
+      entry.name,
+      trans.__(entry.label),
+      () => isEnabled(entry),
+      async () => {
+        const chosen = entry.choice && (await choose(trans.__(entry.question), options(entry.choice)));
+        if (chosen !== null) {
+          await Promise.resolve((own[entry.name] ?? (each => runEntry(entry, each)))(chosen || null));
+        }
+      }
+    );
+  }
+  const reachable = () => (terminals.isAvailable ? nodes(node => node.terminal_access !== '') : []);
   add(
     'open-terminal',
     trans.__('Open a Terminal on a Node…'),
-    trans.__('Open a terminal on which node?'),
-    () => (terminals.isAvailable ? nodes(node => node.terminal_access !== '') : []),
-    node => terminals.open(node.pool, node.rank)
-  );
-  add(
-    'show-log',
-    trans.__('Show the Startup Log of a Node…'),
-    trans.__('Show the startup log of which node?'),
-    () => nodes(node => node.state !== 'stopping'),
-    node => logs.open(node.pool, node.rank)
-  );
-  add(
-    'cancel-task',
-    trans.__('Stop a Task…'),
-    trans.__('Stop which task?'),
-    () => tasks().map(task => ({ label: `${task.pool} ${task.number}: ${task.title}`, value: task })),
-    task => model.send({ kind: 'cancel-task', pool: task.pool, task: task.number })
-  );
-  add(
-    'cancel-cell',
-    trans.__('Stop All Tasks of a Cell…'),
-    trans.__('Stop the tasks of which cell?'),
-    () => {
-      const cells = new Map(tasks().flatMap(task => (task.cell === null ? [] : [[task.cell, task.code] as const])));
-      return [...cells].map(([cell, code]) => ({ label: `[${cell}] ${code}`, value: cell }));
-    },
-    cell => model.send({ kind: 'cancel-cell', cell })
-  );
-  add('attach', trans.__('Reattach a Pool…'), trans.__('Reattach which pool?'), orphans, orphan =>
-    model.send({ kind: 'attach', pool: orphan.name })
-  );
-  add('reap', trans.__('Stop an Orphaned Pool…'), trans.__('Stop which pool?'), orphans, orphan =>
-    model.send({ kind: 'reap', pool: orphan.id })
+    () => reachable().length > 0,
+    async () => {
+      const chosen = await choose(trans.__('Open a terminal on which node?'), reachable());
+      if (chosen?.node) {
+        terminals.open(chosen.node.pool, chosen.node.rank);
+      }
+    }
   );
 }
 
@@ -203,7 +213,7 @@ export const palette: JupyterFrontEndPlugin<void> = {
     commandPalette: ICommandPalette | null
   ) => {
     const trans = (translator ?? nullTranslator).load('skyward');
-    addCommands(app, commandPalette, tracker, model, actions, sidePanel, trans);
-    addQuestions(app, commandPalette, model, actions, logs, terminals, trans);
+    addCommands(app, commandPalette, tracker, actions, sidePanel, trans);
+    addRegistered(app, commandPalette, model, actions, logs, terminals, sidePanel, trans);
   }
 };

@@ -36,7 +36,7 @@ export const startLogs: JupyterFrontEndPlugin<IStartLogs> = {
         const main = new MainAreaWidget({ content });
         main.id = id;
         main.title.label = trans.__('node %1 of %2', node, pool);
-        main.title.caption = equivalent({ kind: 'ask-start-log', pool, node });
+        main.title.caption = equivalent({ command: 'logs', arguments: { pool, node } });
         main.title.icon = labShell ? icon : undefined;
         tabs.set(id, content);
         content.disposed.connect(() => tabs.delete(id));

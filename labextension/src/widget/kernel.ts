@@ -1,7 +1,6 @@
-import type { CommandRequest } from '../model/equivalent';
 import { StoreUpdate } from '../model/store';
 import { ISubshellComm, subshell } from '../kernel/subshell';
-import { Answer, Tables, VIEW_TARGET } from '../protocol';
+import { Answer, Tables, VIEW_TARGET, RunRequest } from '../protocol';
 
 /** Milliseconds after which an unacknowledged command is reported as waiting. */
 const ACK_TIMEOUT = 500;
@@ -73,7 +72,7 @@ export class KernelConnection {
   }
 
   /** Send a command to the kernel; `description` is shown meanwhile. */
-  command(request: CommandRequest, description: string): void {
+  command(request: RunRequest, description: string): void {
     const id = `${this._view}.${this._count++}`;
     this._listener.notify(description, false);
     if (!this._send({ id, ...request })) {

@@ -1,6 +1,5 @@
-import type { CommandRequest } from '../model/equivalent';
 import { Store } from '../model/store';
-import { PoolRow } from '../protocol';
+import { PoolRow, RunRequest } from '../protocol';
 import { AnyModel, KernelConnection } from './kernel';
 
 /** Milliseconds between two checks that the kernel has answered. */
@@ -45,7 +44,7 @@ export class PoolModel {
   };
 
   /** Send a command to the kernel; `description` is shown meanwhile. */
-  send(request: CommandRequest, description: string): void {
+  send(request: RunRequest, description: string): void {
     this._kernel.command(request, description);
   }
 

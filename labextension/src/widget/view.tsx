@@ -7,6 +7,7 @@ import { useRedraw } from '../components/hooks';
 import { Nodes } from '../components/nodes';
 import { PoolCard } from '../components/pool';
 import { Section } from '../components/section';
+import { bounds, run } from '../model/equivalent';
 import { whole } from '../model/format';
 import { UNTRANSLATED } from '../model/translation';
 import { PoolRow } from '../protocol';
@@ -52,7 +53,7 @@ function Card(props: { model: PoolModel; pool: PoolRow }): JSX.Element {
   const left = pool.running + pool.queued;
   const stop = (description: string) => {
     setIsAsking(false);
-    model.send({ kind: 'stop-pool', pool: pool.name }, description);
+    model.send(run('down', { pool: pool.name }), description);
   };
   return (
     <PoolCard
@@ -79,7 +80,7 @@ function Card(props: { model: PoolModel; pool: PoolRow }): JSX.Element {
       <Bounds
         pool={pool}
         onScale={(min, max) => {
-          model.send({ kind: 'scale', pool: pool.name, min, max }, `Scaling to ${min} to ${max} nodes.`);
+          model.send(run('scale', { pool: pool.name, nodes: bounds(min, max) }), `Scaling to ${min} to ${max} nodes.`);
           return Promise.resolve();
         }}
         equivalent={(min, max) => `pool.resize((${min}, ${max}))`}

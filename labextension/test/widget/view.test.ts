@@ -10,7 +10,7 @@ type Call = (message: StoreUpdate | Answer) => void;
 
 /** The model of anywidget, whose kernel is the test. */
 class FakeModel {
-  sent: { kind: string; id?: string }[] = [];
+  sent: { kind: string; id?: string; command?: string }[] = [];
   listeners = new Set<Call>();
 
   constructor(private readonly _pool: PoolRow) {}
@@ -40,7 +40,7 @@ class FakeModel {
     this.listeners.forEach(call => call(message));
   }
 
-  commands(): { kind: string; id?: string }[] {
+  commands(): { kind: string; id?: string; command?: string }[] {
     return this.sent.filter(each => !['look', 'leave'].includes(each.kind));
   }
 }
@@ -89,8 +89,8 @@ describe('the widget', () => {
     await until('ready');
     button('Stop').click();
     await until('Terminating the machines.');
-    const [{ kind, id = '' }] = model.commands();
-    expect(kind).toBe('stop-pool');
+    const [{ command, id = '' }] = model.commands();
+    expect(command).toBe('down');
     model.deliver({ kind: 'answer', version: VERSION, id, state: 'refused', text: 'It is closed.' });
     await until('It is closed.');
   });
@@ -106,7 +106,7 @@ describe('the widget', () => {
     button('Stop').click();
     await until('1 unfinished task will be lost.');
     button('Stop').click();
-    await vi.waitFor(() => expect(model.commands().map(each => each.kind)).toEqual(['stop-pool']));
+    await vi.waitFor(() => expect(model.commands().map(each => each.command)).toEqual(['down']));
   });
 
   it('tells the kernel once that it is gone', async () => {

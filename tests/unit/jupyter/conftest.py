@@ -19,7 +19,7 @@ from skyward.pool.open_pools import observed
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
-from skyward_jupyter.options.option_table import POOL_LABELS
+from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.notebook import Notebook, Ran, add_magics, new_shell
 

@@ -8,9 +8,9 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
-from skyward_jupyter.magics.completion import offered
-from skyward_jupyter.magics.magics import COMMANDS
+from skyward_jupyter.magics.completion import offered, values
 from skyward_jupyter.options.option_table import OPTIONS
+from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.pools import PoolManager
 from tests.unit.config.conftest import Write, project
 
@@ -22,7 +22,8 @@ FLAGS = {flag for option in OPTIONS for flag in option.flags if flag.startswith(
 
 
 def words(text: str) -> set[str]:
-    return set(offered(text, COMMANDS, lambda: ["default", "train"], lambda: ["xs", "model"]))
+    listed = values(PoolManager(), lambda: ["default", "train"], lambda: ["xs", "model"])
+    return set(offered(text, {**listed, "node": lambda _: ["0", "1"], "kept": lambda _: ["table"]}))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,15 @@ def words(text: str) -> set[str]:
         ("%sky scale --pool ", {"default", "train"}, FLAGS),
         ("%sky up ", {"default", "train", "--nodes"}, {"--map", "--on"}),
         ("%sky up train --allocation ", {"spot", "on-demand"}, {"--nodes", "train"}),
+        ("%sky scale train ", {"--wait"}, {"train", "0"}),
+        ("%sky drain ", {"train", "0", "1"}, {"--all"}),
+        ("%sky drain train ", {"0", "1"}, {"train"}),
+        ("%sky drain train 1 ", {"--pool"}, {"0", "train"}),
+        ("%sky reap train ", {"default", "--pool"}, set()),
+        ("%sky drop table ", {"table"}, {"train"}),
+        ("%sky cancel ", {"--all", "--task", "--cell", "--pool"}, {"train"}),
+        ("%sky cancel --task 3 --pool ", {"train"}, {"--all"}),
+        ("%sky nothing ", set(), {"train", "--pool"}),
     ],
 )
 def test_completions_depend_on_the_position(text: str, some: set[str], none_of: set[str]) -> None:

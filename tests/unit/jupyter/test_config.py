@@ -11,8 +11,8 @@ from skyward.functions.target import current_pool
 from skyward.pool.compute import Compute
 from skyward.specs import Image, Nodes
 from skyward_jupyter.magics.magics import SkyMagics
-from skyward_jupyter.options.option_table import POOL_LABELS
 from skyward_jupyter.options.parsers import PLACES
+from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.unit.config.conftest import Write, project, user
 from tests.unit.jupyter.conftest import FakeCompute, Notebook

@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from skyward.accelerators import parse_accelerator
+from skyward.commands.option import explain
+from skyward.commands.underline import split_line
+from skyward.commands.words import parse
 from skyward.errors import UsageError
 from skyward.specs import NOTHING, Image, Needs, Nodes, Worker
 from skyward.specs.image import DEFAULT_EXCLUDES
-from skyward_jupyter.options.cell_options import CellOptions, parse_cell, parse_words, split_expression
-from skyward_jupyter.options.option_table import OPTIONS, POOL_OPTIONS, explain
-from skyward_jupyter.options.underline import split_line
+from skyward_jupyter.options.cell_options import CellOptions, parse_cell, split_expression
+from skyward_jupyter.options.option_table import OPTIONS
+from skyward_kernel.commands.registry import COMMANDS
 from skyward_providers.local import Local
 
 pytestmark = pytest.mark.unit
@@ -247,9 +250,8 @@ def test_errors_of_other_modules_name_the_option(line: str) -> None:
 
 
 def test_words_and_options_of_a_subcommand_can_be_mixed() -> None:
-    words, given, asked = parse_words(split_line("--nodes 2 train --gpu A100"), "up", POOL_OPTIONS)
-    assert (words, given) == (["train"], {})
-    assert dict(asked) == {"nodes": Nodes(2), "accelerator": parse_accelerator("A100")}
+    given = parse(COMMANDS["up"], split_line("--nodes 2 train --gpu A100"))
+    assert given == {"pool": "train", "options": {"nodes": Nodes(2), "accelerator": parse_accelerator("A100")}}
 
 
 @pytest.mark.parametrize(
@@ -267,11 +269,11 @@ def test_comment_is_stripped(line: str, words: list[str]) -> None:
 
 def test_subcommand_rejects_options_of_cells() -> None:
     with pytest.raises(UsageError, match="^--noblock is an option of %%sky, and %sky up does not take it"):
-        parse_words(["--noblock"], "up", POOL_OPTIONS)
+        parse(COMMANDS["up"], ["--noblock"], elsewhere=OPTIONS)
 
 
 def test_every_option_is_explained_and_flags_are_unique() -> None:
-    text = explain()
+    text = explain(OPTIONS)
     flags = [flag for option in OPTIONS for flag in option.flags]
     assert len(flags) == len(set(flags))
     assert all(option.help in text and option.name in text for option in OPTIONS)

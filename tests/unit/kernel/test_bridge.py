@@ -4,32 +4,26 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import skyward.pool.reap
-from skyward.errors import PoolClosedError, UsageError
+from skyward.errors import PoolClosedError
 from skyward.events.output import LogEntry
 from skyward.pool.reap import Orphan, Reaped
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
 from skyward.specs import Nodes
-from skyward_jupyter.magics.panel import fields, read_options
-from skyward_kernel.bridge import MOST_CLIENTS, PanelBridge, PoolForm
+from skyward_kernel.commands.pool_options import POOL_OPTIONS
+from skyward_kernel.panel.bridge import MOST_CLIENTS, PanelBridge
+from skyward_kernel.panel.form import form_fields
+from skyward_kernel.panel.protocol import STATE_COMM
 from skyward_kernel.pools import PoolManager
-from skyward_kernel.protocol import STATE_COMM, FormField
 from tests.unit.kernel.conftest import FakeComm, FakeKernel, FakePool, node, task
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit
-
-type Opened = list[tuple[str, dict[str, str]]]
-
-
-@pytest.fixture
-def opened() -> Opened:
-    """Pools that were opened by the form."""
-    return []
 
 
 @pytest.fixture
@@ -39,14 +33,8 @@ def left() -> list[Orphan]:
 
 
 @pytest.fixture
-def bridge(kernel: FakeKernel, pools: PoolManager, opened: Opened, left: list[Orphan]) -> Iterator[PanelBridge]:
-    def open_pool(name: str, options: object) -> None:
-        if name == "bad":
-            raise UsageError("--nodes takes a number.")
-        opened.append((name, dict(options)))  # type: ignore[call-overload]  # a mapping
-
-    form = PoolForm((FormField("--nodes", "N", "how many"),), read_options, open_pool)
-    bridge = PanelBridge(kernel, pools, form, lambda: left)
+def bridge(kernel: FakeKernel, pools: PoolManager, left: list[Orphan]) -> Iterator[PanelBridge]:
+    bridge = PanelBridge(kernel, pools, lambda: left)
     yield bridge
     bridge.close()
     bridge.close()
@@ -70,7 +58,7 @@ def test_open_panel_learns_of_a_new_kernel(bridge: PanelBridge, kernel: FakeKern
     assert kernel.comms == {STATE_COMM}
     (first,) = kernel.published
     assert (first["kind"], first["seq"], first["tables"]) == ("snapshot", 1, {})
-    assert first["form"] == [{"flag": "--nodes", "metavar": "N", "help": "how many", "choices": (), "takes": ""}]
+    assert [field["flag"] for field in first["form"]] == [option.name for option in POOL_OPTIONS]
 
 
 def test_snapshot_on_connect_is_followed_by_deltas_in_sequence(
@@ -134,31 +122,40 @@ def test_reloaded_page_replaces_its_connection(bridge: PanelBridge, kernel: Fake
     assert not any(comm.closed for comm in many)
 
 
-def test_commands_are_executed(
-    bridge: PanelBridge,
-    kernel: FakeKernel,
-    pools: PoolManager,
-    pool: FakePool,
-    opened: list[tuple[str, dict[str, str]]],
-) -> None:
+def run(kernel: FakeKernel, comm: FakeComm, command: str, /, **arguments: object) -> tuple[str, str]:
+    """Run a command and return the state and text of its last answer."""
+    return answer(kernel, comm, kind="run", command=command, arguments=arguments)
+
+
+def test_commands_are_executed(bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, pool: FakePool) -> None:
     comm = kernel.connect()
     pool.tasks = [task(1), task(2)]
-    assert answer(kernel, comm, kind="cancel-task", pool="p", task=2) == ("done", "Stopping task 2.")
-    assert answer(kernel, comm, kind="cancel-task", pool="p", task=9)[0] == "refused"
-    assert answer(kernel, comm, kind="cancel-cell", cell=7) == ("done", "Stopping 2 tasks of cell 7.")
-    assert answer(kernel, comm, kind="cancel-cell", cell=8)[0] == "refused"
-    assert answer(kernel, comm, kind="scale", pool="p", min=2, max=5) == ("done", "Scaling pool 'p' to 2:5 nodes.")
-    assert answer(kernel, comm, kind="scale", pool="p", min=5, max=2)[0] == "refused"
-    assert answer(kernel, comm, kind="drain", pool="p", node=1)[0] == "done"
-    assert answer(kernel, comm, kind="drain", pool="p", node=0) == ("refused", "Node 0 cannot be drained.")
+    assert run(kernel, comm, "cancel", pool="p", task=2) == ("done", "Stopping task 2.")
+    assert run(kernel, comm, "cancel", pool="p", task=9)[0] == "refused"
+    assert run(kernel, comm, "cancel", cell=7) == ("done", "Stopping 2 tasks of cell 7.")
+    assert run(kernel, comm, "cancel", cell=8)[0] == "refused"
+    assert run(kernel, comm, "scale", pool="p", nodes="2:5") == ("done", "Scaling pool 'p' to 2:5 nodes.")
+    assert run(kernel, comm, "scale", pool="p", nodes="5:2")[0] == "refused"
+    assert run(kernel, comm, "drain", pool="p", node=1)[0] == "done"
+    assert run(kernel, comm, "drain", pool="p", node=0) == ("refused", "Node 0 cannot be drained.")
     assert pool.done == [("cancel", 2), ("cancel", 1), ("cancel", 2), Nodes(2, 5), ("drain", 1)]
-    assert answer(kernel, comm, kind="new-pool", name="q", options={"--nodes": "2"}) == ("done", "Pool 'q' is open.")
-    assert answer(kernel, comm, kind="new-pool", name="bad", options={}) == ("refused", "--nodes takes a number.")
-    assert opened == [("q", {"--nodes": "2"})]
-    assert answer(kernel, comm, kind="stop-pool", pool="p") == ("done", "Pool 'p' is closed.")
-    assert answer(kernel, comm, kind="stop-pool", pool="p")[0] == "refused"
-    assert answer(kernel, comm, kind="stop-all") == ("done", "There are no pools.")
+    assert run(kernel, comm, "down", pool="p") == ("done", "Pool 'p' is closed.")
+    assert run(kernel, comm, "down", pool="p")[0] == "refused"
+    assert run(kernel, comm, "down", every=True) == ("done", "There are no pools.")
     assert pools.names == []
+
+
+def test_form_opens_new_pools_only(bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager) -> None:
+    comm = kernel.connect()
+    assert run(kernel, comm, "up", pool="q", options={"--nodes": "2", "--budget": " "}) == ("done", "Pool 'q' is open.")
+    opened: Any = pools.get("q")
+    assert opened.fields == {"name": "q", "nodes": Nodes(2)}
+    taken = "There is a pool 'q' already: choose another name."
+    assert run(kernel, comm, "up", pool="q", options={}) == ("refused", taken)
+    assert run(kernel, comm, "up", pool=" ", options={}) == ("refused", "A pool needs a name.")
+    state, text = run(kernel, comm, "up", pool="r", options={"--nodes": "x"})
+    assert (state, text.partition(":")[0]) == ("refused", "--nodes x")
+    assert pools.names == ["q"]
 
 
 def orphan(name: str, **other: object) -> Orphan:
@@ -182,7 +179,7 @@ def test_orphans_are_listed_and_can_be_attached_or_reaped(
     def attach(name: str) -> FakePool:
         left[:] = [each for each in left if each.name != name]
         pool: Any = pools.get_or_open(name)
-        pool.recovered = ("a task",)
+        pool.recovered = (SimpleNamespace(origin=None, name="train", node=0, state="running", printed=5),)
         return pool  # type: ignore[no-any-return]  # the pool that the fixture's factory makes
 
     monkeypatch.setattr(skyward.pool.reap, "reap", reap)
@@ -200,13 +197,13 @@ def test_orphans_are_listed_and_can_be_attached_or_reaped(
         return rows
 
     wait_for(lambda: offered() == {"train-1", "other-1"}, "the two pools that can be attached to")
-    reply = answer(kernel, comm, kind="attach", pool="train")
+    reply = run(kernel, comm, "attach", pool="train")
     assert reply == ("done", "Attached to pool 'train' with 1 recovered task.")
     wait_for(lambda: offered() == {"other-1"}, "one orphan")
-    reply = answer(kernel, comm, kind="reap", pool="other-1")
+    reply = run(kernel, comm, "reap", pools=["other-1"])
     assert reply == ("done", "other: 2 machines terminated.")
     wait_for(lambda: offered() == set(), "no orphans")
-    assert answer(kernel, comm, kind="reap", pool="other-1")[0] == "refused"
+    assert run(kernel, comm, "reap", pools=["other-1"])[0] == "refused"
 
 
 def test_restarting_kernel_leaves_pools_that_outlive_it(
@@ -248,7 +245,7 @@ def test_price_is_estimated_before_anything_is_launched(
 ) -> None:
     (tmp_path / "skyward.toml").write_text('[providers.cloud]\ntype = "local"\nhourly_price = 1.5\n')
     monkeypatch.chdir(tmp_path)
-    assert {"cloud", "local"} <= set(next(each for each in fields() if each.flag == "--provider").choices)
+    assert {"cloud", "local"} <= set(next(each for each in form_fields() if each.flag == "--provider").choices)
     comm = kernel.connect()
     options = {"--nodes": "2:8", "--provider": "cloud", "--budget": " "}
     price = reply(kernel, comm, "price", kind="ask-price", name="q", options=options)

@@ -23,7 +23,7 @@ from skyward.views.rows import (
     StartupFailureRow,
     TaskRow,
 )
-from skyward_kernel.encoding import changes, encode
+from skyward_kernel.panel.encoding import changes, encode
 from tests.unit.kernel.conftest import CELL, decision, node, snapshot, task
 
 pytestmark = pytest.mark.unit

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,46 +12,36 @@ from scripts.panel_build import FOLDER, NOTE, digest
 from scripts.panel_types import PATH, typescript
 from skyward.errors import UsageError
 from skyward.wire.protocol.decoding import LONGEST
-from skyward_jupyter.magics.panel import open_pool, read_options
-from skyward_kernel.commands import CommandHandler
-from skyward_kernel.decoding import decode
-from skyward_kernel.pools import PoolManager
-from skyward_kernel.protocol import (
-    COMMANDS,
-    QUERIES,
+from skyward_kernel.commands.context import Context
+from skyward_kernel.panel.decoding import decode
+from skyward_kernel.panel.execution import run_command
+from skyward_kernel.panel.protocol import (
+    REQUESTS,
     AskOutput,
     AskPrice,
     AskShell,
     AskStartLog,
-    Attach,
-    CancelCell,
-    CancelTask,
-    Command,
-    Drain,
-    NewPool,
-    Reap,
     Refresh,
-    Scale,
-    StopAll,
-    StopPool,
+    Request,
+    Run,
 )
-from skyward_kernel.queries import QueryHandler
+from skyward_kernel.pools import PoolManager
 from tests.notebook import Notebook
 from tests.unit.kernel.conftest import FakePool, task
 
 pytestmark = pytest.mark.unit
 
-EXAMPLES: list[Command] = [
+EXAMPLES: list[Request] = [
     Refresh("1"),
-    CancelTask("2", "p", 12),
-    CancelCell("3", 7),
-    Scale("4", "p", 2, 16),
-    Drain("5", "p", 3),
-    StopPool("6", "p"),
-    StopAll("7"),
-    NewPool("8", "train", {"--nodes": "2:4"}),
-    Attach("9", "train"),
-    Reap("10", "train-0123456789"),
+    Run("2", "cancel", {"pool": "p", "task": 12}),
+    Run("3", "cancel", {"cell": 7}),
+    Run("4", "scale", {"pool": "p", "nodes": "2:16"}),
+    Run("5", "drain", {"pool": "p", "node": 3}),
+    Run("6", "down", {"pool": "p"}),
+    Run("7", "down", {"every": True}),
+    Run("8", "up", {"pool": "train", "options": {"--nodes": "2:4"}}),
+    Run("9", "attach", {"pool": "train"}),
+    Run("10", "reap", {"pools": ("train-0123456789",)}),
     AskPrice("11", "train", {"--nodes": "2:4"}),
     AskShell("12", "p", 3),
     AskOutput("13", "p", None, 12),
@@ -68,61 +57,93 @@ JSON = st.recursive(
 
 
 def test_typescript_types_are_generated_from_the_schema() -> None:
-    assert PATH.read_text() == typescript(), "run: .venv/bin/python scripts/panel_types.py"
+    assert PATH.read_text() == typescript(), "run: make panel"
 
 
-def test_every_command_has_an_example() -> None:
-    assert {type(example) for example in EXAMPLES} == set(COMMANDS)
+def test_every_request_has_an_example() -> None:
+    assert {type(example) for example in EXAMPLES} == set(REQUESTS)
 
 
-@pytest.mark.parametrize("command", EXAMPLES, ids=lambda command: command.kind)
-def test_commands_survive_a_round_trip_through_json(command: Command) -> None:
-    assert decode(json.loads(json.dumps(asdict(command)))) == command
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: f"{each.kind} {getattr(each, 'command', '')}")
+def test_requests_survive_a_round_trip_through_json(example: Request) -> None:
+    assert decode(json.loads(json.dumps(asdict(example)))) == example
 
 
 @given(JSON)
 def test_arbitrary_json_is_decoded_or_refused(message: object) -> None:
     try:
-        command = decode(message)
+        request = decode(message)
     except UsageError as error:
         text = str(error)
     else:
         assert isinstance(message, dict)
-        text = command.kind
+        text = request.kind
         assert text == message["kind"]
     assert "\n" not in text
     assert len(text) < 200
 
 
 @given(st.sampled_from(EXAMPLES), st.data())
-def test_command_with_one_invalid_field_is_refused_or_well_typed(command: Command, data: st.DataObject) -> None:
-    message = asdict(command)
+def test_request_with_one_invalid_field_is_refused_or_well_typed(example: Request, data: st.DataObject) -> None:
+    message = asdict(example)
     field = data.draw(st.sampled_from(sorted(message)))
     message[field] = data.draw(JSON)
     try:
         decoded = decode(message)
     except UsageError:
         return
-    allowed = {type(getattr(each, field)) for each in EXAMPLES if type(each) is type(command)}
+    allowed = {type(getattr(each, field)) for each in EXAMPLES if type(each) is type(example)}
     assert type(getattr(decoded, field)) in allowed
+
+
+@given(st.sampled_from([each for each in EXAMPLES if isinstance(each, Run)]), st.data())
+def test_command_with_one_invalid_argument_is_refused_or_well_typed(example: Run, data: st.DataObject) -> None:
+    message = asdict(example)
+    name = data.draw(st.sampled_from(sorted(message["arguments"])))
+    message["arguments"][name] = data.draw(JSON)
+    try:
+        decoded = decode(message)
+    except UsageError:
+        return
+    assert isinstance(decoded, Run)
+    assert type(decoded.arguments[name]) is type(example.arguments[name])
 
 
 @pytest.mark.parametrize(
     ("message", "says"),
     [
         ([], "Invalid message: not a JSON object."),
-        ({}, "Unknown command 'None'."),
-        ({"kind": "explode", "id": "1"}, "Unknown command 'explode'."),
-        ({"kind": "drain", "id": "1", "pool": "p"}, "Invalid message: Drain lacks field 'node'."),
-        ({"kind": "drain", "id": "1", "pool": "p", "node": True}, "Invalid message: Drain.node is not a whole number"),
-        ({"kind": "drain", "id": "1", "pool": "p", "node": "3"}, "Invalid message: Drain.node is not a whole number"),
+        ({}, "Unknown request 'None'."),
+        ({"kind": "explode", "id": "1"}, "Unknown request 'explode'."),
+        ({"kind": "ask-shell", "id": "1", "pool": "p"}, "Invalid message: AskShell lacks field 'node'."),
         (
-            {"kind": "stop-pool", "id": "1", "pool": "x" * (LONGEST + 1)},
-            "Invalid message: StopPool.pool is not a text of at most 10000 characters.",
+            {"kind": "ask-shell", "id": "1", "pool": "p", "node": True},
+            "Invalid message: AskShell.node is not a whole number",
+        ),
+        ({"kind": "run", "id": "1", "command": "explode", "arguments": {}}, "Unknown command 'explode'."),
+        (
+            {"kind": "run", "id": "1", "command": "config", "arguments": {"pool": "p"}},
+            "Command config cannot be sent to the kernel.",
         ),
         (
-            {"kind": "new-pool", "id": "1", "name": "p", "options": {"--nodes": 2}},
-            "Invalid message: a value in NewPool.options is not a text of at most 10000 characters.",
+            {"kind": "run", "id": "1", "command": "drain", "arguments": {"pool": "p"}},
+            "Command drain takes the arguments node, pool.",
+        ),
+        (
+            {"kind": "run", "id": "1", "command": "down", "arguments": {"pool": "p", "every": True}},
+            "Command down takes the arguments pool, or every.",
+        ),
+        (
+            {"kind": "run", "id": "1", "command": "drain", "arguments": {"pool": "p", "node": "3"}},
+            "Invalid message: drain.node is not a whole number",
+        ),
+        (
+            {"kind": "run", "id": "1", "command": "down", "arguments": {"pool": "x" * (LONGEST + 1)}},
+            "Invalid message: down.pool is not a text of at most 10000 characters.",
+        ),
+        (
+            {"kind": "run", "id": "1", "command": "up", "arguments": {"pool": "p", "options": {"--nodes": 2}}},
+            "Invalid message: a value in up.options is not a text of at most 10000 characters.",
         ),
     ],
 )
@@ -137,28 +158,20 @@ def test_panel_was_built_from_its_sources() -> None:
 
 
 @pytest.mark.parametrize("case", json.loads((FOLDER / "test" / "equivalents.json").read_text()), ids=str)
-def test_equivalent_line_does_the_same_as_the_command(case: dict[str, Any], notebook: Notebook) -> None:
+def test_equivalent_line_does_the_same_as_the_command(
+    case: dict[str, Any], notebook: Notebook, pools: PoolManager
+) -> None:
     """The panel's own tests check that it shows these lines; this one compares their effect with the command's."""
-    pools: list[PoolManager] = []
-    done: list[list[Any]] = []
-    for run in ("command", "line"):
-        manager = PoolManager(FakePool)  # type: ignore[arg-type]  # a fake Compute
+    others = PoolManager(FakePool)  # type: ignore[arg-type]  # a fake Compute
+    for manager in (pools, others):
         pool: Any = manager.get_or_open("train")
         pool.tasks = [task(12), task(13)]
-        if run == "command":
-            execute = CommandHandler(manager, partial(open_pool, manager))
-            command: Any = decode({"id": "1", **case["command"]})
-            if isinstance(command, QUERIES):
-                QueryHandler(manager, read_options)(command)
-            else:
-                execute(command)
-        else:
-            notebook.magics._pools = notebook.magics._runner._pools = manager
-            error = notebook(case["line"]).error
-            assert error is None
-        pools.append(manager)
-        done.append(pool.done)
-    assert done[0] == done[1]
-    assert pools[0].names == pools[1].names
-    asked: list[Any] = [[manager.get(name) for name in manager.names] for manager in pools]
-    assert [pool.fields for pool in asked[0]] == [pool.fields for pool in asked[1]]
+    first, second = pools.get("train"), others.get("train")
+    assert notebook(case["line"]).error is None
+    request = decode({"id": "1", **case["command"]})
+    assert isinstance(request, Run)
+    run_command(Context(others), request)
+    assert first.done == second.done  # type: ignore[attr-defined]  # fake pools
+    assert pools.names == others.names
+    fields = [[manager.get(name).fields for name in manager.names] for manager in (pools, others)]  # type: ignore[attr-defined]  # fake pools
+    assert fields[0] == fields[1]

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from skyward_kernel.bridge import PanelBridge, PoolForm
+from skyward_kernel.panel.bridge import PanelBridge
+from skyward_kernel.panel.publisher import Publisher
 from skyward_kernel.pools import PoolManager
-from skyward_kernel.publisher import Publisher
 from tests.unit.kernel.conftest import FakeKernel, FakePool
 from tests.waiting import wait_for
 
@@ -27,7 +27,7 @@ def test_nothing_is_sent_when_nothing_changes(pools: PoolManager, pool: FakePool
 
 def test_changes_are_sent_at_most_ten_times_a_second(kernel: FakeKernel, pools: PoolManager, pool: FakePool) -> None:
     """Changes within a tenth of a second are batched into one message."""
-    bridge = PanelBridge(kernel, pools, PoolForm((), dict, lambda *_: None))
+    bridge = PanelBridge(kernel, pools)
     try:
         kernel.connect()
         wait_for(lambda: len(kernel.messages("snapshot")) > 1, "the snapshot")

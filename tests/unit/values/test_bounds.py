@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import skyward as sky
 from skyward.accelerators import Accelerator, from_name, parse_accelerator
+from skyward.commands import reading
 from skyward.errors import UsageError
 from skyward.functions.pending import check_timeout
 from skyward.specs import Needs, Nodes
 from skyward.values import limits
 from skyward.values.validation import shown
-from skyward_jupyter.options import parsers as reading
 
 CASES: list[tuple[Callable[..., object], str, str]] = [
     (Nodes, "min", "nodes"),

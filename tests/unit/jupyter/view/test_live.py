@@ -48,9 +48,9 @@ def of(sent: Sent, kind: str) -> Sent:
     return [message for message in sent if message["kind"] == kind]
 
 
-def answer(view: LiveView, sent: Sent, **command: object) -> tuple[str, str]:
-    """Send a command and return the state and text of its last answer."""
-    view.received({"id": "x", "pool": "p", **command})
+def answer(view: LiveView, sent: Sent, command: str, **arguments: object) -> tuple[str, str]:
+    """Run a command on the pool and return the state and text of its last answer."""
+    view.received({"id": "x", "kind": "run", "command": command, "arguments": {"pool": "p", **arguments}})
 
     def last() -> dict[str, str]:
         return next((m for m in reversed(sent) if m["kind"] == "answer"), {"state": "heard"})
@@ -111,8 +111,8 @@ def test_ended_view_does_not_poll(view: LiveView, sent: Sent) -> None:
 
 
 def test_commands_scale_and_stop_the_pool(view: LiveView, pool: FakePool, sent: Sent) -> None:
-    assert answer(view, sent, kind="scale", min=2, max=5) == ("done", "Scaling pool 'p' to 2:5 nodes.")
-    assert answer(view, sent, kind="stop-pool") == ("done", "Pool 'p' is closed.")
+    assert answer(view, sent, "scale", nodes="2:5") == ("done", "Scaling pool 'p' to 2:5 nodes.")
+    assert answer(view, sent, "down") == ("done", "Pool 'p' is closed.")
     assert [str(each) for each in pool.done] == ["2:5", "closed"]
 
 
@@ -123,15 +123,15 @@ def test_commands_of_a_registered_pool_use_its_manager(sent: Sent, resident_of: 
     pool.name = "p"
     resident_of(pools)
     view = LiveView(pool, sent.append)
-    assert answer(view, sent, kind="scale", min=3, max=3)[0] == "done"
+    assert answer(view, sent, "scale", nodes="3")[0] == "done"
     assert pools.get_or_open("p", {"nodes": Nodes(3)}) is pool
-    assert answer(view, sent, kind="stop-pool")[0] == "done"
+    assert answer(view, sent, "down")[0] == "done"
     assert pools.names == []
 
 
 @pytest.mark.parametrize(
     "message",
-    [None, 7, {}, {"kind": "look"}, {"kind": "look", "view": 3}, {"kind": "scale", "id": "x"}, {"kind": "drain"}],
+    [None, 7, {}, {"kind": "look"}, {"kind": "look", "view": 3}, {"kind": "run", "id": "x"}, {"kind": "drain"}],
 )
 def test_malformed_command_is_refused(view: LiveView, sent: Sent, message: object) -> None:
     view.received(message)
@@ -139,8 +139,10 @@ def test_malformed_command_is_refused(view: LiveView, sent: Sent, message: objec
 
 
 def test_other_commands_of_the_panel_are_refused(view: LiveView, sent: Sent) -> None:
-    state, text = answer(view, sent, kind="drain", node=1)
-    assert (state, text) == ("refused", "This view has no command drain.")
+    assert answer(view, sent, "drain", node=1) == ("refused", "This view has no command drain.")
+    assert answer(view, sent, "down", pool="other") == ("refused", "This view has no command down.")
+    view.received({"id": "x", "kind": "refresh"})
+    assert sent[-1]["text"] == "This view has no request refresh."
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from skyward.specs import Nodes
 from skyward_jupyter import view
 from skyward_jupyter.view import widget as widgets
 from skyward_jupyter.view.widget import PoolWidget
-from skyward_kernel.protocol import VIEW_TARGET
+from skyward_kernel.panel.protocol import VIEW_TARGET
 from tests.unit.jupyter.view.test_live import watching
 from tests.unit.kernel.conftest import FakePool
 from tests.waiting import wait_for
@@ -163,7 +163,13 @@ def test_view_with_its_own_comm_sends_commands(notebook: FakeKernelShell, pool: 
     pool._ipython_display_()
     opened, ours = notebook.targets[VIEW_TARGET], Comm()
     opened(ours, {"content": {"data": {"view": the_widget().key}}})
-    ours.hear({"content": {"data": {"kind": "scale", "id": "x", "pool": "p", "min": 1, "max": 7}}})
+    ours.hear(
+        {
+            "content": {
+                "data": {"kind": "run", "id": "x", "command": "scale", "arguments": {"pool": "p", "nodes": "1:7"}}
+            }
+        }
+    )
     wait_for(lambda: pool.done, "the command")
     assert pool.done == [Nodes(1, 7)]
     nonsense: list[object] = [{"kind": "look"}, {"view": 7, "kind": "look"}, None, [], "x"]
@@ -182,7 +188,8 @@ def test_comm_of_an_unknown_widget_is_closed(notebook: FakeKernelShell, pool: Sh
 
 def test_pool_is_stopped_from_the_widget(notebook: FakeKernelShell, pool: ShownPool) -> None:
     pool._ipython_display_()
-    the_widget()._handle_custom_msg({"kind": "stop-pool", "id": "x", "pool": "p"}, [])
+    message = {"kind": "run", "id": "x", "command": "down", "arguments": {"pool": "p"}}
+    the_widget()._handle_custom_msg(message, [])
     wait_for(lambda: notebook.updates and not comms(), "the static form")
     assert pool.done == ["closed"]
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from skyward.views.projection import PoolTables
-from skyward.views.rows import LOGS, ROWS, Row
-from skyward_kernel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
+from skyward.frontends.views import LOGS, ROWS, PoolTables, Row
+from skyward_kernel.panel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
 
 __all__ = ["changes", "encode"]
 

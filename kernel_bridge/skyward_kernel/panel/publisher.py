@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from skyward.errors import SkywardError
-from skyward.views.projection import PoolTables, project
-from skyward.views.rows import Row
-from skyward_kernel.encoding import changes, encode
-from skyward_kernel.orphans import project_orphans
-from skyward_kernel.protocol import Delta, FormField, Snapshot
+from skyward.frontends.views import PoolTables, Row, project
+from skyward_kernel.panel.encoding import changes, encode
+from skyward_kernel.panel.orphans import project_orphans
+from skyward_kernel.panel.protocol import Delta, FormField, Snapshot
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
-    from skyward.pool.reap import Orphan
+    from skyward.frontends.pools import Compute, Orphan
 
 __all__ = ["FindOrphans", "Publisher", "Watched"]
 

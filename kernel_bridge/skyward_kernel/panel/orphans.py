@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from skyward.views.projection import PoolTables, Table
-from skyward.views.rows import OrphanRow
+from skyward.frontends.views import OrphanRow, PoolTables, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from skyward.pool.reap import Orphan
+    from skyward.frontends.pools import Orphan
 
 __all__ = ["project_orphans"]
 

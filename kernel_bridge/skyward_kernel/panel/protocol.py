@@ -1,7 +1,7 @@
 """Schema of the messages between panel and kernel, from which `labextension/src/protocol.ts` is generated.
 
 Only the kernel writes to the state comm: a `Snapshot`, then `Delta` messages with consecutive numbers, and a reply to
-each command: an `Answer`, or the requested data. Only the panel writes to the command comm. A panel that misses a
+each request: an `Answer`, or the requested data. Only the panel writes to the command comm. A panel that misses a
 number sends `Refresh`.
 
 A panel ignores messages with another `version`, which is incremented with every incompatible change.
@@ -9,17 +9,18 @@ A panel ignores messages with another `version`, which is incremented with every
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from skyward.views.rows import OutputRow
+from skyward.frontends.commands import wrong
+from skyward.frontends.views import OutputRow
 
 __all__ = [
-    "COMMANDS",
     "COMMAND_TARGET",
     "MESSAGES",
     "PARTS",
     "QUERIES",
     "REPLIES",
+    "REQUESTS",
     "STATE_COMM",
     "VERSION",
     "VIEW_TARGET",
@@ -28,29 +29,22 @@ __all__ = [
     "AskPrice",
     "AskShell",
     "AskStartLog",
-    "Attach",
-    "CancelCell",
-    "CancelTask",
-    "Command",
     "Delta",
-    "Drain",
     "FormField",
     "Keys",
-    "NewPool",
     "OfferView",
     "Price",
     "Printed",
     "Query",
-    "Reap",
     "Refresh",
     "Reply",
-    "Scale",
+    "Request",
+    "Run",
     "Shell",
     "Snapshot",
     "StartLog",
-    "StopAll",
-    "StopPool",
     "Tables",
+    "Value",
 ]
 
 VERSION = 5
@@ -122,7 +116,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Reply to a command: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user."""
+    """Reply to a request: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user."""
 
     id: str
     state: Literal["heard", "done", "refused"]
@@ -183,6 +177,9 @@ REPLIES = (Answer, Price, Shell, Printed, StartLog)
 
 MESSAGES = (Snapshot, Delta, *REPLIES)
 
+type Value = str | int | bool | tuple[str, ...] | Mapping[str, str]
+"""Value of an argument of a command."""
+
 # To the kernel. `id` is chosen by the panel, and repeated in the reply.
 
 
@@ -192,12 +189,12 @@ class _Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class _ToPool(_Sent):
+class _OfPool(_Sent):
     pool: str
 
 
 @dataclass(frozen=True, slots=True)
-class _ToNode(_ToPool):
+class _OfNode(_OfPool):
     node: int
 
 
@@ -208,78 +205,23 @@ class Refresh(_Sent):
     kind: Literal["refresh"] = "refresh"
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTask(_ToPool):
-    """Cancel a task: `%sky cancel --task N --pool NAME`."""
-
-    task: int
-    kind: Literal["cancel-task"] = "cancel-task"
+def _mapping(value: object, name: str) -> Mapping[str, Value]:
+    """Return a mapping, whose values are decoded as the command wants them."""
+    return value if isinstance(value, Mapping) else wrong(name, "a mapping")
 
 
 @dataclass(frozen=True, slots=True)
-class CancelCell(_Sent):
-    """Cancel all tasks of a cell: `%sky cancel --cell N`."""
+class Run(_Sent):
+    """Run a command of `%sky` with these arguments: see `skyward_kernel.commands.registry`."""
 
-    cell: int
-    kind: Literal["cancel-cell"] = "cancel-cell"
-
-
-@dataclass(frozen=True, slots=True)
-class Scale(_ToPool):
-    """Change the bounds of a pool: `%sky scale NAME MIN:MAX`."""
-
-    min: int
-    max: int
-    kind: Literal["scale"] = "scale"
-
-
-@dataclass(frozen=True, slots=True)
-class Drain(_ToNode):
-    """Let a node finish its tasks, then terminate it: `%sky drain NAME NODE`."""
-
-    kind: Literal["drain"] = "drain"
-
-
-@dataclass(frozen=True, slots=True)
-class StopPool(_ToPool):
-    """Close a pool and terminate its machines: `%sky down NAME`."""
-
-    kind: Literal["stop-pool"] = "stop-pool"
-
-
-@dataclass(frozen=True, slots=True)
-class StopAll(_Sent):
-    """Close all pools and terminate their machines: `%sky down --all`."""
-
-    kind: Literal["stop-all"] = "stop-all"
-
-
-@dataclass(frozen=True, slots=True)
-class NewPool(_Sent):
-    """Open a pool: `%sky up NAME OPTIONS`; `options` has the texts of the values by flag."""
-
-    name: str
-    options: Mapping[str, str]
-    kind: Literal["new-pool"] = "new-pool"
-
-
-@dataclass(frozen=True, slots=True)
-class Attach(_ToPool):
-    """Attach to the orphaned pool of another process: `%sky attach NAME`."""
-
-    kind: Literal["attach"] = "attach"
-
-
-@dataclass(frozen=True, slots=True)
-class Reap(_ToPool):
-    """Terminate the machines of an orphaned pool, by its id: `%sky reap ID`."""
-
-    kind: Literal["reap"] = "reap"
+    command: str
+    arguments: Annotated[Mapping[str, Value], _mapping]
+    kind: Literal["run"] = "run"
 
 
 @dataclass(frozen=True, slots=True)
 class AskPrice(_Sent):
-    """Estimate the cost of `NewPool` with these options; nothing is started. Answered with `Price`."""
+    """Estimate the cost of a new pool with these options; nothing is started. Answered with `Price`."""
 
     name: str
     options: Mapping[str, str]
@@ -287,14 +229,14 @@ class AskPrice(_Sent):
 
 
 @dataclass(frozen=True, slots=True)
-class AskShell(_ToNode):
+class AskShell(_OfNode):
     """Request the command that opens a terminal on a node. Answered with `Shell`."""
 
     kind: Literal["ask-shell"] = "ask-shell"
 
 
 @dataclass(frozen=True, slots=True)
-class AskOutput(_ToPool):
+class AskOutput(_OfPool):
     """Request the latest output of a node or a task; None for any. Answered with `Printed`."""
 
     node: int | None
@@ -303,7 +245,7 @@ class AskOutput(_ToPool):
 
 
 @dataclass(frozen=True, slots=True)
-class AskStartLog(_ToNode):
+class AskStartLog(_OfNode):
     """Request the logs of the last starts of a node: `%sky logs NAME NODE`. Answered with `StartLog`."""
 
     kind: Literal["ask-start-log"] = "ask-start-log"
@@ -312,11 +254,8 @@ class AskStartLog(_ToNode):
 type Query = AskPrice | AskShell | AskOutput | AskStartLog
 
 QUERIES = (AskPrice, AskShell, AskOutput, AskStartLog)
-"""Commands that change nothing."""
+"""Requests for data, which change nothing."""
 
-type Command = Refresh | CancelTask | CancelCell | Scale | Drain | StopPool | StopAll | NewPool | Attach | Reap | Query
+type Request = Refresh | Run | Query
 
-COMMANDS = (
-    *(Refresh, CancelTask, CancelCell, Scale, Drain, StopPool, StopAll, NewPool, Attach, Reap),
-    *QUERIES,
-)
+REQUESTS = (Refresh, Run, *QUERIES)

@@ -8,44 +8,35 @@ cell blocks.
 
 import contextlib
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from skyward.errors import SkywardError
-from skyward_kernel.commands import SLOW, CommandHandler, OpenPool, attempt
-from skyward_kernel.decoding import decode
-from skyward_kernel.encoding import encode
-from skyward_kernel.pools import PoolManager
-from skyward_kernel.protocol import (
+from skyward_kernel.commands.context import Context
+from skyward_kernel.commands.registry import COMMANDS
+from skyward_kernel.panel.decoding import decode
+from skyward_kernel.panel.encoding import encode
+from skyward_kernel.panel.execution import answer, run_command
+from skyward_kernel.panel.form import form_fields
+from skyward_kernel.panel.protocol import (
     COMMAND_TARGET,
-    QUERIES,
     STATE_COMM,
     Answer,
-    Attach,
-    Command,
-    FormField,
-    Reap,
+    AskPrice,
     Refresh,
     Reply,
+    Request,
+    Run,
 )
-from skyward_kernel.publisher import FindOrphans, Publisher
-from skyward_kernel.queries import QueryHandler, ReadOptions
+from skyward_kernel.panel.publisher import FindOrphans, Publisher
+from skyward_kernel.panel.queries import QueryHandler
+from skyward_kernel.pools import PoolManager
 
-__all__ = ["PanelBridge", "PoolForm"]
+__all__ = ["PanelBridge"]
 
 
 MOST_CLIENTS: Final = 16
 """Maximum number of connected pages. A reloaded page replaces its old connection; beyond that, the oldest is closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolForm:
-    """The form of a new pool: its fields, a parser of their values, and a function that opens a pool from them."""
-
-    fields: tuple[FormField, ...]
-    read: ReadOptions
-    open: OpenPool
 
 
 class _Listed:
@@ -60,15 +51,14 @@ class PanelBridge:
     Args:
         kernel: the ipykernel.
         pools: its pools.
-        form: the form of a new pool.
         orphans: finds orphaned pools of other processes.
     """
 
-    def __init__(self, kernel: Any, pools: PoolManager, form: PoolForm, orphans: FindOrphans = tuple) -> None:
+    def __init__(self, kernel: Any, pools: PoolManager, orphans: FindOrphans = tuple) -> None:
         self._kernel = kernel
-        self._run_command = CommandHandler(pools, form.open)
-        self._run_query = QueryHandler(pools, form.read)
-        self._publisher = Publisher(pools, self._send, form.fields, orphans)
+        self._context = Context(pools)
+        self._run_query = QueryHandler(pools)
+        self._publisher = Publisher(pools, self._send, form_fields(), orphans)
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._listed = _Listed()
@@ -125,30 +115,35 @@ class PanelBridge:
         """Handle a message of a panel. It runs on a subshell, beside a cell, and must return quickly."""
         data = message["content"].get("data")
         try:
-            command = decode(data)
+            request = decode(data)
         except SkywardError as error:
             given = data.get("id") if isinstance(data, Mapping) else None
             if isinstance(given, str):
                 self._answer(Answer(given[:100], "refused", str(error)))
             return
-        if isinstance(command, Refresh):
-            self._publisher.start()
-            self._answer(Answer(command.id, "done"))
-        elif isinstance(command, SLOW):
-            self._answer(Answer(command.id, "heard"))
-            threading.Thread(target=self._do, args=(command,), name="skyward-command", daemon=True).start()
-        else:
-            self._do(command)
+        match request:
+            case Refresh(id):
+                self._publisher.start()
+                self._answer(Answer(id, "done"))
+            case Run(_, command) if COMMANDS[command].slow:
+                self._start(request, lambda: run_command(self._context, request))
+            case Run():
+                self._answer(answer(request, lambda: run_command(self._context, request)))
+            case AskPrice():
+                self._start(request, lambda: self._run_query(request))
+            case _:
+                self._answer(answer(request, lambda: self._run_query(request)))
 
-    def _do(self, command: Command) -> None:
-        def do() -> Reply:
-            if isinstance(command, QUERIES):
-                return self._run_query(command)
-            return Answer(command.id, "done", self._run_command(command))
+    def _start(self, request: Request, reply: Callable[[], Reply]) -> None:
+        """Answer a request that waits for machines or providers: at once that it was received, later with the reply."""
 
-        self._answer(attempt(command, do))
-        if isinstance(command, Attach | Reap):
-            self._publisher.refresh_orphans()
+        def do() -> None:
+            self._answer(answer(request, reply))
+            if isinstance(request, Run) and request.command in ("attach", "reap"):
+                self._publisher.refresh_orphans()
+
+        self._answer(Answer(request.id, "heard"))
+        threading.Thread(target=do, name="skyward-command", daemon=True).start()
 
     def _answer(self, answer: Reply) -> None:
         self._send(encode(answer))

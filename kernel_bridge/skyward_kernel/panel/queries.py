@@ -2,14 +2,14 @@
 
 import asyncio
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from skyward.errors import UsageError
-from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
-from skyward.views.rows import KEPT, OutputRow
-from skyward_kernel.pools import PoolManager, compute_fields
-from skyward_kernel.protocol import (
+from skyward.frontends.configuration import ExecAccess, LocalAccess, SSHAccess
+from skyward.frontends.views import KEPT, OutputRow
+from skyward_kernel.commands.pool_options import read_pool_options
+from skyward_kernel.panel.protocol import (
     AskOutput,
     AskPrice,
     AskShell,
@@ -22,11 +22,9 @@ from skyward_kernel.protocol import (
     Shell,
     StartLog,
 )
+from skyward_kernel.pools import PoolManager, compute_fields
 
-__all__ = ["QueryHandler", "ReadOptions"]
-
-type ReadOptions = Callable[[Mapping[str, str]], Mapping[str, Any]]
-"""Parses options of the form, flags to the texts of their values, into requested properties of a pool."""
+__all__ = ["QueryHandler"]
 
 PATIENCE: Final = 60.0
 """Timeout for listing the offers of providers, seconds."""
@@ -37,12 +35,10 @@ class QueryHandler:
 
     Args:
         pools: the pools of the kernel.
-        read: parses the options of the form of a new pool.
     """
 
-    def __init__(self, pools: PoolManager, read: ReadOptions) -> None:
+    def __init__(self, pools: PoolManager) -> None:
         self._pools = pools
-        self._read = read
 
     def __call__(self, question: Query) -> Reply:
         """Answer a query.
@@ -52,7 +48,7 @@ class QueryHandler:
         """
         match question:
             case AskPrice(id, name, options):
-                return _price(id, name, self._pools.plan(name, self._read(options)))
+                return _price(id, name, self._pools.plan(name, read_pool_options(options)))
             case AskShell(id, pool, node):
                 return self._shell(id, pool, node)
             case AskOutput(id, pool, node, task):
@@ -63,7 +59,7 @@ class QueryHandler:
                 return StartLog(id, compute.start_log(node), not waits)
 
     def _shell(self, id: str, pool: str, node: int) -> Shell:
-        from skyward.link.ssh.login import login
+        from skyward.frontends.pools import login
 
         nodes = self._pools.get(pool).snapshot().nodes
         match next((each.access for each in nodes if each.rank == node and each.state != "stopping"), None):
@@ -86,9 +82,8 @@ class QueryHandler:
 
 
 def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
-    from skyward.control.act.nodes.offers import find_offers
-    from skyward.pool.compute import Compute
-    from skyward.process import background
+    from skyward.frontends.configuration import find_offers
+    from skyward.frontends.pools import Compute, background
 
     pool = Compute(name=name, **compute_fields(asked))  # never opened: it only resolves the options
     offers: list[OfferView] = []

@@ -1,0 +1,45 @@
+"""Commands on orphaned pools: those whose process is gone."""
+
+from skyward.frontends.commands import POOL, Argument, Form, Outcome, command
+from skyward.frontends.views import recovered_table
+from skyward_kernel.commands.arguments import NAME
+from skyward_kernel.commands.context import Context
+
+__all__ = ["attach", "reap"]
+
+
+@command(
+    "attach",
+    "attach to the pool of a killed or restarted kernel",
+    arguments=(NAME,),
+    forms=(Form(("pool",), "attach", "Reattach a Pool…", "Reattach which pool?", "orphan"),),
+    slow=True,
+)
+def attach(context: Context, *, pool: str | None = None) -> Outcome:
+    """Attach to the pool of another kernel and return it."""
+    name = pool or context.default_pool
+    attached = context.pools.attach(name) if context.notebook is None else context.notebook.attach(name)
+    count = len(attached.recovered)
+    tasks = f" with {count} recovered task{'' if count == 1 else 's'}" if count else ""
+    return Outcome(f"Attached to pool {name!r}{tasks}.", recovered_table(attached.recovered), attached)
+
+
+@command(
+    "reap",
+    "terminate the machines of killed kernels and scripts",
+    arguments=(Argument("pools", POOL, several=True),),
+    forms=(Form(("pools",), "reap", "Stop an Orphaned Pool…", "Stop which pool?", "orphan"),),
+    slow=True,
+)
+def reap(context: Context, *, pools: tuple[str, ...] = ()) -> Outcome:
+    """Terminate the machines of pools whose process is gone: of all, or of those with these names or ids."""
+    from skyward.frontends.pools import describe_orphan
+    from skyward.frontends.pools import reap as reap_orphans
+
+    done = reap_orphans(pools)
+    if done:
+        return Outcome("\n".join(f"{describe_orphan(each)}." for each in done), failed=any(each.error for each in done))
+    if not pools:
+        return Outcome("Nothing is left behind.")
+    has = f"Pool {pools[0]!r} has" if len(pools) == 1 else f"Pools {', '.join(map(repr, pools))} have"
+    return Outcome(f"{has} no orphaned machines: they are gone, or a process owns them.", failed=True)

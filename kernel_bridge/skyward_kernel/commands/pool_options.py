@@ -1,0 +1,180 @@
+"""Options of a pool: those of `%sky up`, which `%%sky` takes too."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from skyward.frontends.commands import Option, read_option_texts, reading
+from skyward.frontends.configuration import FrozenMap, Image, Nodes, Options, load, parse_accelerator
+
+__all__ = ["POOL_LABELS", "POOL_OPTIONS", "read_pool_options"]
+
+
+def _joined(parts: Sequence[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for part in parts for item in part))
+
+
+def _pool(*flags: str, to: str, metavar: str, help: str, **details: Any) -> Option:
+    return Option(flags, to, help, metavar, **details)
+
+
+def _choice(*flags: str, to: str, choices: tuple[str, ...], help: str) -> Option:
+    read = reading.one_of(*choices)
+    takes = f"{', '.join(choices[:-1])} or {choices[-1]}"
+    return Option(flags, to, help, "|".join(choices), read, takes, choices)
+
+
+def _several(*flags: str, to: str, metavar: str, takes: str, help: str) -> Option:
+    return _pool(*flags, to=to, metavar=metavar, help=help, read=reading.packages, takes=takes, merge=_joined)
+
+
+POOL_OPTIONS: tuple[Option, ...] = (
+    _pool(
+        "--nodes",
+        to="nodes",
+        metavar="N|MIN:MAX|DESIRED/MIN:MAX",
+        help="number of nodes; with MAX, the pool scales with its work",
+        read=Nodes.parse,
+        takes="N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16",
+    ),
+    _pool(
+        "--provider",
+        to="provider",
+        metavar="NAME",
+        help="provider of the machines; local processes if not given",
+        read=lambda name: load().provider(name),
+        takes="the name of a provider, such as local, or of a [providers.NAME] table",
+    ),
+    _pool(
+        "--gpu",
+        "--accelerator",
+        to="accelerator",
+        metavar="NAME[:COUNT]",
+        help="the accelerators of each node",
+        read=parse_accelerator,
+        takes="NAME or NAME:COUNT, such as A100 or H100:8",
+    ),
+    _pool("--vcpus", to="vcpus", metavar="N", help="virtual CPUs of each node", read=reading.number, takes="a number"),
+    _pool(
+        "--memory",
+        to="memory_gb",
+        metavar="GIB",
+        help="memory of each node",
+        read=reading.gigabytes,
+        takes="a number of GiB, such as 32",
+    ),
+    _pool(
+        "--disk",
+        to="disk_gb",
+        metavar="GIB",
+        help="disk of each node",
+        read=reading.gigabytes,
+        takes="a number of GiB, such as 100",
+    ),
+    _choice("--arch", to="architecture", choices=("x86_64", "arm64"), help="architecture of the CPUs"),
+    _choice(
+        "--allocation",
+        to="allocation",
+        choices=("spot-if-available", "spot", "on-demand", "cheapest"),
+        help="spot machines, which are cheaper and may be preempted, or on-demand ones",
+    ),
+    _pool("--region", to="region", metavar="NAME", help="region, as the provider names it", takes="a region"),
+    _pool(
+        "--max-cost",
+        to="max_hourly_cost",
+        metavar="USD",
+        help="maximum cost of one node per hour",
+        read=reading.number,
+        takes="USD per node and hour, such as 2.50",
+    ),
+    _pool(
+        "--budget",
+        to="budget",
+        metavar="USD",
+        help="maximum total cost of the pool",
+        read=reading.number,
+        takes="USD in total, such as 20",
+    ),
+    _pool(
+        "--idle",
+        to="autoscale_idle_timeout",
+        metavar="SECONDS",
+        help="time without tasks before the pool scales down; 60 if not given",
+        read=reading.duration,
+        takes="a duration, such as 90, 10m or 1h",
+    ),
+    _pool(
+        "--policy",
+        to="policy",
+        metavar="NAME",
+        help="autoscaling policy; pressure if not given",
+        read=lambda name: Options(policy=name).policy,
+        takes="the name of a policy, such as pressure or binpack",
+    ),
+    _pool(
+        "--ttl",
+        to="ttl",
+        metavar="SECONDS",
+        help="time that nodes outlive this kernel",
+        read=reading.lifetime,
+        takes="a duration, such as 600, 10m or 1h",
+    ),
+    _several("--pip", to="image.pip", metavar="PKG", takes="packages, such as numpy,torch", help="packages to install"),
+    _several("--apt", to="image.apt", metavar="PKG", takes="packages, such as ffmpeg", help="system packages"),
+    _pool(
+        "--python",
+        to="image.python",
+        metavar="VERSION",
+        help="Python version; that of this kernel if not given",
+        read=lambda text: Image(python=text).python,
+        takes="a version, such as 3.13",
+    ),
+    _pool(
+        "--env",
+        to="image.env",
+        metavar="NAME=VALUE",
+        help="an environment variable; may be repeated",
+        read=reading.variable,
+        takes="NAME=VALUE",
+        merge=FrozenMap,
+        is_secret=True,
+    ),
+    _several(
+        "--include", to="image.includes", metavar="PATH", takes="a folder or a .py file", help="a local path to send"
+    ),
+    _pool(
+        "--exclude",
+        to="image.excludes",
+        metavar="PATTERN",
+        help="files not to send from included folders or, with --sync, from synced ones",
+        read=reading.packages,
+        takes="a pattern, such as *.csv",
+        merge=lambda parts: _joined([Image().excludes, *parts]),
+    ),
+    _pool(
+        "--concurrency",
+        to="worker.concurrency",
+        metavar="N",
+        help="number of tasks that a node runs at a time",
+        read=reading.count,
+        takes="a positive whole number",
+    ),
+    _choice(
+        "--executor",
+        to="worker.executor",
+        choices=("auto", "thread", "process"),
+        help="threads, or a process for each task",
+    ),
+)
+"""The options, whose targets are dotted paths of fields of `Compute`."""
+
+POOL_LABELS: Mapping[str, str] = {option.target: option.name for option in POOL_OPTIONS}
+"""Flags of the fields of a pool, by dotted path."""
+
+
+def read_pool_options(texts: Mapping[str, str]) -> Mapping[str, Any]:
+    """Parse the options of the form, texts by flag, into values by the dotted path of a field of `Compute`.
+
+    Raises:
+        UsageError: an option is unknown or has a wrong value.
+    """
+    return read_option_texts(texts, POOL_OPTIONS, "%sky up")

@@ -1,0 +1,161 @@
+"""Commands on whole pools: opening, closing and scaling them, and showing their state."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from skyward.errors import UsageError
+from skyward.frontends.commands import NODES, Argument, Form, Option, Outcome, command
+from skyward.frontends.configuration import Nodes
+from skyward.frontends.views import count_text, decision_table, node_table, pool_table, table
+from skyward_kernel.commands.arguments import ALL, NAME, QUIET
+from skyward_kernel.commands.context import BackgroundCell, Context
+from skyward_kernel.commands.pool_options import POOL_OPTIONS
+
+__all__ = ["config", "decisions", "down", "pools", "scale", "status", "up"]
+
+_NO_POOLS = "There are no pools. A cell with %%sky opens one."
+_WAIT = Option(("--wait",), "wait", "return when the nodes are active")
+
+
+def _inserted(name: str, question: str) -> tuple[Form, ...]:
+    """Return the form of a command that prints something about a pool: the palette inserts its line."""
+    return (Form(("pool",), f"insert-{name}", f"Insert %sky {name}…", question, "pool", is_line=True),)
+
+
+@command(
+    "up",
+    "open a pool and return it",
+    arguments=(NAME,),
+    options=(QUIET,),
+    collected=POOL_OPTIONS,
+    forms=(Form(("pool", "options"), "new-pool", "New Pool…"),),
+    slow=True,
+)
+def up(
+    context: Context, *, pool: str | None = None, options: Mapping[str, Any] | None = None, quiet: bool = False
+) -> Outcome:
+    """Open a pool and return it. A notebook may name an open pool; the panel's form is for new ones.
+
+    Raises:
+        UsageError: the name is invalid, or taken.
+        SpecError: the pool is open and differs from the options.
+        ProvisioningError: its machines could not be provisioned.
+    """
+    if context.notebook is not None:
+        opened = context.notebook.open(pool, options or {}, quiet=quiet)
+    else:
+        name = pool or ""
+        if not name.strip() or name.startswith("-"):
+            raise UsageError("A pool needs a name.")
+        if name in context.pools.names:
+            raise UsageError(f"There is a pool {name!r} already: choose another name.")
+        opened = context.pools.get_or_open(name, options or {})
+    return Outcome(f"Pool {pool or context.default_pool!r} is open.", value=opened, is_silent=True)
+
+
+@command(
+    "down",
+    "close a pool and terminate its machines",
+    arguments=(NAME,),
+    options=(ALL,),
+    exclusive=True,
+    forms=(
+        Form(("pool",), "stop-pool", "Stop a Pool…", "Stop which pool?", "pool", in_widget=True),
+        Form(("every",), "stop-all", "Stop All Pools of This Notebook"),
+    ),
+    slow=True,
+)
+def down(context: Context, *, pool: str | None = None, every: bool = False) -> Outcome:
+    """Close one pool, or all."""
+    if every and pool is not None:
+        raise UsageError(f"%sky down takes a name or --all, but got both: leave {pool!r} or --all out.")
+    if every:
+        closed = context.pools.close_all()
+        return Outcome(f"Closed: {', '.join(closed)}." if closed else "There are no pools.")
+    name = pool or context.default_pool
+    context.pools.close(name)
+    return Outcome(f"Pool {name!r} is closed.")
+
+
+@command(
+    "status",
+    "show pools, nodes, and cells in the background",
+    arguments=(NAME,),
+    forms=_inserted("status", "Show the status of which pool?"),
+)
+def status(context: Context, *, pool: str | None = None) -> Outcome:
+    """Show pools, their nodes, and cells in the background."""
+    found = [context.pools.get(each).snapshot() for each in ([pool] if pool else context.pools.names)]
+    if not found:
+        return Outcome(_NO_POOLS)
+    parts = [pool_table(found)]
+    for each in found:
+        title = f"nodes of {each.name}:\n" if len(found) > 1 else ""
+        parts.append(title + node_table(each))
+    cells = [cell for cell in context.cells if pool in (None, cell.pool)]
+    if cells:
+        parts.append(_cell_table(cells))
+    return Outcome(table="\n\n".join(parts))
+
+
+def _cell_table(cells: Iterable[BackgroundCell]) -> str:
+    """Return a table with one line for each cell in the background."""
+    return table(
+        ("cell", "status", "pool", "code"),
+        ((cell.number, ", ".join(filter(None, (cell.status, cell.amount))), cell.pool, cell.code) for cell in cells),
+    )
+
+
+@command("pools", "show the pools")
+def pools(context: Context) -> Outcome:
+    """Show the pools."""
+    names = context.pools.names
+    if not names:
+        return Outcome(_NO_POOLS)
+    return Outcome(table=pool_table(context.pools.get(name).snapshot() for name in names))
+
+
+@command(
+    "decisions",
+    "show why a pool was scaled up or down",
+    arguments=(NAME,),
+    forms=_inserted("decisions", "Show the scaling decisions of which pool?"),
+)
+def decisions(context: Context, *, pool: str | None = None) -> Outcome:
+    """Show why a pool was scaled up or down."""
+    name = pool or context.default_pool
+    events = context.pools.get(name).decisions()
+    if not events:
+        return Outcome(f"There are no scaling decisions for pool {name!r} yet.")
+    return Outcome(table=decision_table(events))
+
+
+@command(
+    "scale",
+    "change how many nodes a pool has: 4, 2:16; with --wait, wait for them",
+    arguments=(NAME, Argument("nodes", NODES, required=True)),
+    options=(_WAIT, QUIET),
+    example="default 4",
+    forms=(Form(("pool", "nodes"), "scale-pool", "Scale a Pool…", "Scale which pool?", "pool", in_widget=True),),
+)
+def scale(
+    context: Context, *, nodes: Nodes, pool: str | None = None, wait: bool = False, quiet: bool = False
+) -> Outcome:
+    """Change how many nodes a pool has; with `--wait`, return when they are active."""
+    name = pool or context.default_pool
+    wanted = context.pools.scale(name, nodes)
+    if wait:
+        count = context.in_notebook().wait_for_nodes(name, wanted, quiet=quiet)
+        return Outcome(f"Pool {name!r} has {count_text(count)}.")
+    return Outcome(f"Scaling pool {name!r} to {count_text(wanted)}.")
+
+
+@command(
+    "config",
+    "show every setting of cells and of a pool, with its value and its source",
+    arguments=(NAME,),
+    forms=_inserted("config", "Show the settings of which pool?"),
+)
+def config(context: Context, *, pool: str | None = None) -> Outcome:
+    """Show every setting with its value and its source."""
+    return Outcome(table=context.in_notebook().config(pool))

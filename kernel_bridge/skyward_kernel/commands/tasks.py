@@ -1,0 +1,110 @@
+"""Commands on tasks, and on cells in the background."""
+
+from collections.abc import Sequence
+
+from skyward.errors import UsageError
+from skyward.frontends.commands import CELL, POOL_OPTION, Argument, Form, Option, Outcome, command, count
+from skyward.frontends.views import task_table
+from skyward_kernel.commands.arguments import ALL, NAME
+from skyward_kernel.commands.context import BackgroundCell, Context
+from skyward_kernel.pools import PoolManager
+
+__all__ = ["cancel", "show", "tasks"]
+
+_NUMBER = Argument("number", CELL)
+_TASK = Option(("--task",), "task", "a task", "N", count, "the number of a task in `%sky tasks`", is_number=True)
+_CELL = Option(
+    ("--cell",), "cell", "a cell", "N", count, "the number of a cell, as it stands beside it", is_number=True
+)
+
+
+@command(
+    "tasks",
+    "show the tasks of a pool and the cells that sent them",
+    arguments=(NAME,),
+    forms=(
+        Form(("pool",), "insert-tasks", "Insert %sky tasks…", "Show the tasks of which pool?", "pool", is_line=True),
+    ),
+)
+def tasks(context: Context, *, pool: str | None = None) -> Outcome:
+    """Show the tasks of a pool."""
+    name = pool or context.default_pool
+    found = context.pools.get(name).report().tasks
+    return Outcome(table=task_table(found)) if found else Outcome(f"Pool {name!r} has had no tasks yet.")
+
+
+@command(
+    "cancel",
+    "cancel a background cell by its number in `%sky status`, or tasks by their numbers in `%sky tasks`",
+    arguments=(_NUMBER,),
+    options=(ALL, _TASK, _CELL, POOL_OPTION),
+    exclusive=True,
+    forms=(
+        Form(("pool", "task"), "cancel-task", "Stop a Task…", "Stop which task?", "task"),
+        Form(("cell",), "cancel-cell", "Stop All Tasks of a Cell…", "Stop the tasks of which cell?", "cell"),
+    ),
+)
+def cancel(
+    context: Context,
+    *,
+    number: str | None = None,
+    every: bool = False,
+    task: int | None = None,
+    cell: int | None = None,
+    pool: str | None = None,
+) -> Outcome:
+    """Cancel one background cell or all, one task, or all tasks of a cell."""
+    if pool is not None and task is None:
+        raise UsageError("--pool names the pool of a task, so it goes with --task N.")
+    if (number is not None) + every + (task is not None) + (cell is not None) > 1:
+        raise UsageError(f"%sky cancel takes one of {cancel.usage}.")
+    if task is not None:
+        return _cancel_task(context.pools, pool or context.default_pool, task)
+    if cell is not None:
+        return _cancel_tasks_of_cell(context.pools, cell)
+    running = [each for each in context.cells if not each.done()]
+    if not running:
+        return Outcome("No cell runs in the background.")
+    chosen = running if every else [_chosen(running, number)]
+    return Outcome("\n".join(f"Cell {each.number}: {each.cancel()}" for each in chosen))
+
+
+def _cancel_task(pools: PoolManager, name: str, task: int) -> Outcome:
+    if not pools.get(name).cancel([task]):
+        raise UsageError(f"Pool {name!r} has no queued or running task {task}.")
+    return Outcome(f"Stopping task {task}.")
+
+
+def _cancel_tasks_of_cell(pools: PoolManager, cell: int) -> Outcome:
+    found = (pools.find(name) for name in pools.names)
+    stopped = sum(pool.cancel(cell=cell) for pool in found if pool is not None)
+    if not stopped:
+        raise UsageError(f"Cell {cell} has no queued or running task.")
+    return Outcome(f"Stopping {stopped} {'task' if stopped == 1 else 'tasks'} of cell {cell}.")
+
+
+@command(
+    "show",
+    "show the output and progress of a background cell again, and return its handle",
+    arguments=(_NUMBER,),
+)
+def show(context: Context, *, number: str | None = None) -> Outcome:
+    """Show a background cell again and return its handle."""
+    cells = context.cells
+    if not cells:
+        return Outcome("There are no cells in the background. `%%sky --noblock` starts one.")
+    cell = cells[-1] if number is None else _chosen(cells, number)
+    context.in_notebook().replay(cell.number)
+    return Outcome(value=cell)
+
+
+def _chosen(cells: Sequence[BackgroundCell], number: str | None) -> BackgroundCell:
+    listed = ", ".join(str(cell.number) for cell in cells)
+    if number is None:
+        if len(cells) == 1:
+            return cells[0]
+        raise UsageError(f"Several cells run in the background: name one of {listed}, or --all.")
+    for cell in cells:
+        if str(cell.number) == number:
+            return cell
+    raise UsageError(f"There is no background cell {number!r}: name one of {listed}.")

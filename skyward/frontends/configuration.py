@@ -1,0 +1,50 @@
+"""Options of pools, the user's files, and what providers and policies there are."""
+
+from skyward.accelerators import parse_accelerator
+from skyward.config import Config, load
+from skyward.config.files import USER_FILE, ConfigValue
+from skyward.config.pools import configured_values
+from skyward.control.act.nodes.offers import find_offers, provider_config
+from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess, provider_names
+from skyward.scaling.registry import POLICIES
+from skyward.specs import FrozenMap, Image, Needs, Nodes, NodesLike, OptionFields, Options, Spec
+from skyward.specs.paths import compute_fields, field_paths
+from skyward.specs.placement import On, target_of
+from skyward.specs.retries import Retries
+from skyward.values import limits
+from skyward.values.needs import capability_set, resource_map
+from skyward.values.validation import closest, shown
+
+__all__ = [
+    "POLICIES",
+    "USER_FILE",
+    "Config",
+    "ConfigValue",
+    "ExecAccess",
+    "FrozenMap",
+    "Image",
+    "LocalAccess",
+    "Needs",
+    "Nodes",
+    "NodesLike",
+    "On",
+    "OptionFields",
+    "Options",
+    "Retries",
+    "SSHAccess",
+    "Spec",
+    "capability_set",
+    "closest",
+    "compute_fields",
+    "configured_values",
+    "field_paths",
+    "find_offers",
+    "limits",
+    "load",
+    "parse_accelerator",
+    "provider_config",
+    "provider_names",
+    "resource_map",
+    "shown",
+    "target_of",
+]

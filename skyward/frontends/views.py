@@ -1,0 +1,58 @@
+"""Views of a pool: rows and tables, texts, and the console."""
+
+from skyward.formatting import (
+    asked_to_stop,
+    count_text,
+    duration_text,
+    joined,
+    money_text,
+    nodes_text,
+    option_text,
+    size_text,
+)
+from skyward.reporting.console import style_of
+from skyward.reporting.interleave import LabelledLines, StreamName
+from skyward.reporting.screen import is_terminal, notify, screen
+from skyward.reporting.task_output import live_columns
+from skyward.views.drawing import table
+from skyward.views.projection import PoolTables, Table, project
+from skyward.views.rows import KEPT, LOGS, ROWS, OrphanRow, OutputRow, Row
+from skyward.views.static import mime_bundle
+from skyward.views.tables import decision_table, kept_table, node_table, pool_table, recovered_table, task_table
+from skyward.wire.protocol.text import encodable
+
+__all__ = [
+    "KEPT",
+    "LOGS",
+    "ROWS",
+    "LabelledLines",
+    "OrphanRow",
+    "OutputRow",
+    "PoolTables",
+    "Row",
+    "StreamName",
+    "Table",
+    "asked_to_stop",
+    "count_text",
+    "decision_table",
+    "duration_text",
+    "encodable",
+    "is_terminal",
+    "joined",
+    "kept_table",
+    "live_columns",
+    "mime_bundle",
+    "money_text",
+    "node_table",
+    "nodes_text",
+    "notify",
+    "option_text",
+    "pool_table",
+    "project",
+    "recovered_table",
+    "screen",
+    "size_text",
+    "style_of",
+    "table",
+    "task_table",
+]
