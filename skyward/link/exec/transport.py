@@ -168,7 +168,7 @@ class ExecTransport:
                     self._process.stdin.write(b"\n")
                     await self._process.stdin.drain()
             await asyncio.sleep(ALIVE_EVERY)
-        self._errors.append(f"it has not answered for {ALIVE_EVERY * ALIVE_MISSES} s")
+        self._errors.append(f"no answer for {ALIVE_EVERY * ALIVE_MISSES} s")
 
     async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         """See `Transport`."""

@@ -1,9 +1,9 @@
-"""Acceptance of connections from anyone, and service only for peers that have authenticated themselves.
+"""Server that serves only authenticated connections.
 
-Unauthenticated peers ("strangers") cost little: one thread for all of them, `most` connections at a time, and a few
+Unauthenticated connections cost little: one thread for all of them, `most` connections at a time, and a few
 bytes each until `PROVE_WITHIN` seconds are over. With `most` connections, the oldest that has sent nothing is dropped
 for a new one, but none in its first `KEEP` seconds, in which a distant peer can authenticate itself. Until then, new
-connections wait in the listen queue. Where many strangers fail, new ones wait there too, so that tasks keep the CPU.
+connections wait in the listen queue. Where many of them fail, new ones wait there too, so that tasks keep the CPU.
 
 Tasks run in this process, and may replace attributes of modules, and use up its threads and descriptors. A connection
 that cannot be served because of that is dropped, and the next one is accepted.

@@ -339,7 +339,7 @@ class Agent:
             Thread(target=self._part, args=(has_listener,), name="skyward-parting", daemon=True).start()
 
     def _part(self, has_listener: bool) -> None:
-        """Let tasks and children end within their time; then send the farewell."""
+        """Wait for tasks and children up to their deadlines; then send the last messages."""
         try:
             self._end_all(clock.monotonic() + (ENDING_WITH_LISTENER if has_listener else ENDING), has_listener)
         finally:

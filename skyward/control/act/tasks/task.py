@@ -424,7 +424,7 @@ class Work:
         error: type name of the exception that it raised, or that its result carries.
         group_limit: timeout of its group in seconds, if that expired first.
         stuck: reason why it can never start, once that is certain.
-        grace: seconds to end by itself when it is stopped; see `wire.messages.Submit`.
+        grace: seconds to end by itself when it is stopped; see `wire.protocol.messages.Submit`.
         is_leaving: True if it was stopped, and the state it left is being packed or transferred.
         coming: bytes of its result that are being transferred.
         left: the state it left when it was stopped.
