@@ -1,6 +1,7 @@
 """Views of a pool: rows and tables, texts, and the console."""
 
 from skyward.formatting import (
+    WORK_ENDED,
     asked_to_stop,
     count_text,
     duration_text,
@@ -25,6 +26,7 @@ __all__ = [
     "KEPT",
     "LOGS",
     "ROWS",
+    "WORK_ENDED",
     "LabelledLines",
     "OrphanRow",
     "OutputRow",

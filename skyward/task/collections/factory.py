@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from skyward.errors import NoPoolError, SpecError
+from skyward.errors import NO_POOL, NoPoolError, SpecError
 from skyward.task.collections.barrier_lock import Barrier, Lock
 from skyward.task.collections.base import Collection, local_backend, refuse_standalone
 from skyward.task.collections.counter_queue import Counter, Queue
@@ -88,9 +88,7 @@ def current_factory(what: str) -> Any:
 
     pool = current_pool.get()
     if pool is None:
-        raise NoPoolError(
-            f"No pool is in scope: open one with `with sky.Compute(...) as pool:`, or name it: `pool.{what}(...)`."
-        )
+        raise NoPoolError(f"{NO_POOL}, or name it: `pool.{what}(...)`.")
     return pool
 
 

@@ -372,8 +372,8 @@ class Finished:
 
     Outcome "error" has a pickled `wire.failures.failure.Failure`, and in `error` the name of the exception's type;
     "timeout" and "cancelled" have the state that the task left, or nothing if that is lost; "returned" means that it
-    had not started; "lost", that its process died. A "value" with an `error` is a result that includes the exception, such as a cell's:
-    its caller gets the result, and the task counts as failed.
+    had not started; "lost", that its process died. A "value" with an `error` is a result that includes the exception,
+    such as a cell's: its caller gets the result, and the task counts as failed.
     """
 
     task: int

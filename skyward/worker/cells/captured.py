@@ -260,7 +260,8 @@ class Captured:
             if own:
                 why = (
                     f"{own} raised it while the value was copied to the node. It runs while unpickling, before the "
-                    "object's attributes and the notebook's globals exist: avoid them in it, or create the object in the cell."
+                    "object's attributes and the notebook's globals exist: avoid them in it, or create the object in "
+                    "the cell."
                 )
             else:
                 why = (

@@ -11,7 +11,7 @@ from threading import Lock, Thread  # tasks may replace the attributes of the mo
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, NoReturn
 
-from skyward.errors import KeptLostError, UsageError
+from skyward.errors import RERUN, KeptLostError, UsageError
 from skyward.kept.handles import kept_value, record_handles
 from skyward.kept.keep import CONTAINERS, KeepingContext, KeptInfo
 from skyward.wire.payloads.payload import Packed, pack
@@ -144,7 +144,7 @@ class ValueStore:
             for key in keys:
                 if (entry := self._entries.get(key)) is not None:
                     return entry
-        raise KeptLostError(f"{name} is not kept on node {self._node}. Rerun the code that made it.")
+        raise KeptLostError(f"{name} is not kept on node {self._node}. {RERUN}")
 
     def stand_in(self, value: object) -> Any:
         """Return the stand-in for a value that is kept here, by its identity; None for any other."""
@@ -204,7 +204,7 @@ class NoValueStore:
         Raises:
             KeptLostError: always.
         """
-        raise KeptLostError(f"{name} is not kept on this node. Rerun the code that made it.")
+        raise KeptLostError(f"{name} is not kept on this node. {RERUN}")
 
     def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> NoReturn:
         """Refuse, as `get` does."""
