@@ -33,8 +33,8 @@ from typing import Literal
 
 from casty import ActorSystem, Cluster, Runtime
 
+from skyward.process.background import new_event_loop
 from skyward.process.clock import clock
-from skyward.process.loop import new_event_loop
 from skyward.process.switch_interval import short_switch_interval
 from skyward.task.collections.base import install_collections
 from skyward.wire.payloads.pickler import track_classes_by_call

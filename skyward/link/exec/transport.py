@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
-from skyward.link.connection.connection_owner import is_of_this_user
+from skyward.link.connection.owner import is_of_this_user
 from skyward.link.connection.programs import run_here
 from skyward.link.connection.transport import (
     ALIVE_EVERY,

@@ -29,7 +29,7 @@ from skyward.link.connection.transport import (
 )
 from skyward.providers.protocol import SSHAccess
 
-__all__ = ["OpenSSH", "openssh_here"]
+__all__ = ["OpenSSH", "login", "openssh_here"]
 
 _LINES = 20
 
@@ -217,3 +217,11 @@ async def _effective(access: SSHAccess) -> dict[str, str]:
 def _quoted(path: str) -> str:
     """Return a path as an SSH configuration needs it."""
     return '"' + os.path.expanduser(path).replace("%", "%%") + '"'
+
+
+def login(access: SSHAccess) -> list[str]:
+    """Return the words of a command that opens a shell on the machine.
+
+    Options that the pool does not set come from the user's configuration.
+    """
+    return ["ssh", "-t", *identity(access), *(pinned(access) or ()), "--", access.host]

@@ -26,7 +26,7 @@ from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.code import looked_up
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Part
-from skyward.worker.cells.unreturned import Unreturned
+from skyward.worker.cells.returned_state import Unreturned
 from skyward.worker.tasks.kept import Entry, KeptHere, ValueStore
 
 __all__ = [

@@ -6,9 +6,11 @@ It lives on the engine's loop, on a thread of its own, so that the main thread i
 import asyncio
 import contextlib
 import os
+import sys
+import weakref
 from threading import Event as ThreadEvent
 from threading import Thread  # tasks may replace the attributes of the module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skyward.errors import CollectionUnavailableError
 from skyward.kept.keep import set_store
@@ -58,13 +60,12 @@ from skyward.worker.tasks.executor import Executor
 from skyward.worker.tasks.forked import is_forked, leave_if_forked, write
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.kept import NoValueStore, ValueStore
-from skyward.worker.tasks.ownership import is_ours
 from skyward.worker.tasks.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["RESTART", "Agent"]
+__all__ = ["RESTART", "Agent", "is_ours"]
 
 TICK = 0.02
 """Seconds between checks of deadlines while there are tasks; events that are not urgent are sent at most this often."""
@@ -365,3 +366,32 @@ class Agent:
     def stop(self) -> None:
         """End the worker as `Shutdown` does, with no client to wait for. Thread-safe."""
         self._loop.call_soon_threadsafe(lambda: self._shutdown(has_listener=False))
+
+
+def is_ours(view: memoryview) -> bool:
+    """Return whether nothing can change the memory of `view`, now that the task is over: it holds the last reference.
+
+    False where that is not certain: for an array to which the task, or a library, has kept a reference; for a view of
+    another array; and for objects of other kinds than `bytes` and NumPy arrays.
+    """
+    shown: Any = view.obj
+    if type(shown) is bytes:
+        return True
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(shown) is not numpy.ndarray or not shown.flags.owndata:
+        return False
+    del shown  # it would be counted, too
+    return _references(view) <= _ALONE and not weakref.getweakrefcount(view.obj)
+
+
+def _references(view: memoryview) -> int:
+    return sys.getrefcount(view.obj)
+
+
+def _of_one_view() -> int:
+    view = memoryview(bytearray(1))
+    return _references(view)
+
+
+_ALONE = _of_one_view()
+"""Reference count of an object that only a view refers to. It varies with the version of Python."""

@@ -4,8 +4,7 @@ import pytest
 
 from skyward.errors import KeptLostError, RemoteError, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.returned_state import ReturnedState
-from skyward.worker.cells.unreturned import Obstacle, Unreturned
+from skyward.worker.cells.returned_state import Obstacle, ReturnedState, Unreturned
 from skyward_jupyter.failures.presentation import for_cells
 from skyward_jupyter.running.notices import changes_not_returned, not_returned
 
