@@ -737,7 +737,7 @@ class Compute(RightSide):
             )
 
         async def __aexit__(self, *_: object) -> None:
-            """See `__aenter__`."""
+            """Do nothing: entering has raised."""
 
         def __getattr__(self, name: str) -> object:
             replacement = OF_A_POOL.get(name)

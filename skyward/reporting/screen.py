@@ -16,12 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 from weakref import WeakSet
+
+from skyward.events.output import StreamName
 
 __all__ = ["ChangeLimit", "Screen", "is_notebook", "is_terminal", "notify", "screen"]
 
-type StreamName = Literal["stdout", "stderr"]
 
 BURST = 500
 """Burst of switches to standard error that a notebook shows. Each costs two messages, there and back."""

@@ -24,28 +24,28 @@ class CollectionFactory:
         self._open: dict[tuple[Kind, str], Collection] = {}
 
     def dict(self, name: str, *, consistency: Consistency | None = None) -> Dict:
-        """See `skyward.task.collections.dict`."""
+        """Return a handle of a dict; arguments as those of `sky.dict`."""
         return self._leveled(Dict, name, consistency)
 
     def set(self, name: str, *, consistency: Consistency | None = None) -> Set:
-        """See `skyward.task.collections.set`."""
+        """Return a handle of a set; arguments as those of `sky.set`."""
         return self._leveled(Set, name, consistency)
 
     def counter(self, name: str, *, consistency: Consistency | None = None) -> Counter:
-        """See `skyward.task.collections.counter`."""
+        """Return a handle of a counter; arguments as those of `sky.counter`."""
         return self._leveled(Counter, name, consistency)
 
     def queue(self, name: str) -> Queue:
-        """See `skyward.task.collections.queue`."""
+        """Return a handle of a queue; arguments as those of `sky.queue`."""
         return self._kept(Queue, name, lambda: Queue(self._backend, name))
 
     def barrier(self, name: str, n: int) -> Barrier:
-        """See `skyward.task.collections.barrier`."""
+        """Return a handle of a barrier; arguments as those of `sky.barrier`."""
         kept = self._kept(Barrier, name, lambda: Barrier(self._backend, name, n))
         return kept if kept.n == n else Barrier(self._backend, name, n)
 
     def lock(self, name: str, timeout: float | None = 30) -> Lock:
-        """See `skyward.task.collections.lock`."""
+        """Return a handle of a lock; arguments as those of `sky.lock`."""
         kept = self._kept(Lock, name, lambda: Lock(self._backend, name, timeout))
         return kept if kept.timeout == timeout else kept.with_timeout(timeout)
 

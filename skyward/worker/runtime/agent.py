@@ -20,6 +20,7 @@ from skyward.wire.protocol.messages import (
     Blob,
     Cancel,
     Code,
+    CollectionsWritten,
     Command,
     Commands,
     Credit,
@@ -32,7 +33,6 @@ from skyward.wire.protocol.messages import (
     Finished,
     ForgetValues,
     Join,
-    Keep,
     Leave,
     Losses,
     Metrics,
@@ -133,7 +133,7 @@ class Agent:
         self._ticking = False
         self._stopped = ThreadEvent()
         self._main_ended = ThreadEvent()
-        self._parted = ThreadEvent()
+        self._shutdown_over = ThreadEvent()
 
     def start(self) -> None:
         """Start the slots that have threads of their own. Slot 0 of the thread executor waits for `serve`."""
@@ -152,7 +152,7 @@ class Agent:
     def part(self) -> None:
         """Wait until the last events have been sent, and acknowledged if a client listens. Called after `serve`."""
         self._main_ended.set()
-        self._parted.wait()
+        self._shutdown_over.wait()
 
     def _start_slot(self) -> None:
         def serve() -> None:
@@ -303,7 +303,7 @@ class Agent:
                 os.environ["COMPUTE_POOL"] = info
                 set_instance_info(InstanceInfo.from_json(info))
                 self._info = info
-            case Join() | Losses() | Keep() | Leave():
+            case Join() | Losses() | CollectionsWritten() | Leave():
                 self.cluster.apply(command)
             case Peering() | Fetch():
                 self._peers.apply(command)
@@ -337,14 +337,14 @@ class Agent:
         if not self._stopped.is_set():
             self._stopped.set()
             self._executor.shutdown(self._slots)
-            Thread(target=self._part, args=(has_listener,), name="skyward-parting", daemon=True).start()
+            Thread(target=self._finish_shutdown, args=(has_listener,), name="skyward-shutdown", daemon=True).start()
 
-    def _part(self, has_listener: bool) -> None:
+    def _finish_shutdown(self, has_listener: bool) -> None:
         """Wait for tasks and children up to their deadlines; then send the last messages."""
         try:
             self._end_all(clock.monotonic() + (ENDING_WITH_LISTENER if has_listener else ENDING), has_listener)
         finally:
-            self._parted.set()
+            self._shutdown_over.set()
 
     def _end_all(self, deadline: float, has_listener: bool) -> None:
         if not has_listener:
