@@ -13,7 +13,7 @@ from benchmarks.kernel import bytes_sent
 from benchmarks.peers import Dask, Running, measured
 from benchmarks.settings import Settings
 from benchmarks.tasks import remote, size
-from skyward.functions.function import function
+from skyward.functions.decorator import function
 from skyward.pool.compute import Compute
 
 __all__ = ["figures"]

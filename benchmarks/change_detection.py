@@ -12,7 +12,7 @@ from benchmarks.arrays import MB
 from benchmarks.cell import problem_of
 from benchmarks.figure import Aim, Figure, best, interleave, median
 from benchmarks.settings import Settings
-from skyward.functions.function import function
+from skyward.functions.decorator import function
 
 __all__ = ["figures"]
 

@@ -10,7 +10,7 @@ from benchmarks.figure import Aim, Figure, median, timed
 from benchmarks.settings import Settings
 from benchmarks.tasks import remote
 from skyward.control.decide.tasks.locality import Locality
-from skyward.functions.function import gather
+from skyward.functions.decorator import gather
 from skyward.pool.compute import Compute
 
 __all__ = ["figures"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from skyward.functions.function import function
+from skyward.functions.decorator import function
 
 __all__ = ["count", "double", "make", "noop", "noop_of", "put_all", "read", "remote", "size", "total"]
 

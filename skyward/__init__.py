@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from skyward.events.decisions import DecisionEvent, DecisionInputs
     from skyward.events.metrics import GPUMetrics, NodeMetrics
     from skyward.events.output import Follower, LogEntry, Logs
-    from skyward.functions.function import SkyFunction, function, main
+    from skyward.functions.decorator import SkyFunction, function, main
     from skyward.functions.pending import PendingFunction, PendingFunctionGroup, gather
     from skyward.functions.target import sky
     from skyward.kept.handles import Kept
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from skyward.pool.compute import Compute
     from skyward.pool.reap import Orphan, Reaped, orphans, reap
     from skyward.pool.resource_requests import request_resources
-    from skyward.pool.watch import watch
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.specs.retries import Retries
     from skyward.task import collections
@@ -83,6 +82,7 @@ if TYPE_CHECKING:
     from skyward.task.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer, instance_info, is_head
     from skyward.task.output import OutputRule, silent, stderr, stdout
     from skyward.task.sharding import shard
+    from skyward.views.live import watch
     from skyward_providers.adapter import Adapter  # circular: entry points, found by name
     from skyward_providers.container import Container  # circular: entry points, found by name
     from skyward_providers.local import Local  # circular: entry points, found by name
@@ -225,7 +225,7 @@ _HOMES = {
     "events.decisions": ("DecisionEvent", "DecisionInputs"),
     "events.metrics": ("GPUMetrics", "NodeMetrics"),
     "events.output": ("Follower", "LogEntry", "Logs"),
-    "functions.function": ("SkyFunction", "function", "main"),
+    "functions.decorator": ("SkyFunction", "function", "main"),
     "functions.pending": ("PendingFunction", "PendingFunctionGroup", "gather"),
     "functions.target": ("sky",),
     "kept.handles": ("Kept",),
@@ -234,13 +234,13 @@ _HOMES = {
     "pool.compute": ("Compute",),
     "pool.reap": ("Orphan", "Reaped", "orphans", "reap"),
     "pool.resource_requests": ("request_resources",),
-    "pool.watch": ("watch",),
     "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Volume", "Worker"),
     "specs.retries": ("Retries",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
     "task.instance": ("AcceleratorInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),
     "task.output": ("OutputRule", "silent", "stderr", "stdout"),
     "task.sharding": ("shard",),
+    "views.live": ("watch",),
 }
 """Public names of each module, except modules and errors."""
 

@@ -85,6 +85,12 @@ __all__ = [
     "UsageError",
 ]
 
+NO_POOL = "No pool is in scope: open one with `with sky.Compute(...) as pool:`"
+"""Start of the message of a `NoPoolError`."""
+
+RERUN = "Rerun the code that made it."
+"""Fix for a lost value, in messages."""
+
 
 class SkywardError(Exception):
     """Base of every error that Skyward itself raises."""

@@ -8,9 +8,12 @@ import time
 from collections.abc import Collection, Iterable
 
 __all__ = [
-    *("asked_to_stop", "clock_text", "count_text", "duration_text", "joined", "money_text", "nodes_text"),
-    *("option_text", "share_text", "size_text"),
+    *("WORK_ENDED", "asked_to_stop", "clock_text", "count_text", "duration_text", "joined", "money_text"),
+    *("nodes_text", "option_text", "share_text", "size_text"),
 ]
+
+WORK_ENDED = "the work had already finished"
+"""Result of a request to stop work that was over."""
 
 
 def joined(words: Iterable[str]) -> str:

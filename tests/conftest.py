@@ -21,7 +21,7 @@ from jupyter_client.connect import LocalPortCache
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from skyward.pool.open_pools import opened
+from skyward.pool.hooks import opened
 from skyward.wire.payloads.modules import OUR_PACKAGES
 from tests.free_port import free_port
 

@@ -328,7 +328,8 @@ _ON_LOCAL = SETUP_FIELDS - {"image.apt", "image.skyward_source"}
 
 
 def _notes(spec: Spec) -> tuple[str, ...]:
-    """Return a notice about fields that local nodes ignore. Only once started, a node is known to be local or not."""
+    """Return a notice about fields that local nodes ignore."""
+    # Whether a node is local is known once it has started.
     depends = [path for path in not_acted_on(spec, ActsOn(_ON_LOCAL, "")) if path in SETUP_FIELDS]
     if not depends:
         return ()

@@ -206,7 +206,7 @@ class _Session:
         await self._groups.end()
 
     async def end(self, reason: str, work: "asyncio.Task[NoReturn]") -> None:
-        """Say goodbye, and end every group."""
+        """Send `Goodbye`; terminate all groups."""
         if self._lines is not None:
             self._lines.hang_up(reason, ends_groups=True)
         work.cancel()
@@ -298,7 +298,7 @@ def _front(words: Sequence[str]) -> int:
         stop(received[0], None)
     status = keeper.wait()
     if status < 0:
-        _say(f"the process that ran the groups was killed by {signal.Signals(-status).name}: check what is left")
+        _say(f"The adapter was killed by {signal.Signals(-status).name}; its groups may still run: check the provider")
         return 1
     return status
 

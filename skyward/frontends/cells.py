@@ -25,13 +25,12 @@ from skyward.wire.payloads.payload import Addresses, Packed, pack
 from skyward.wire.payloads.sources import ModuleSource, imported_names, imports_of, source_bundle
 from skyward.worker.cells.cell import CellRequest, CellResult, Root, run_cell, stream_cell
 from skyward.worker.cells.object_graph import PackedGraph
-from skyward.worker.cells.returned_state import ReturnedState
-from skyward.worker.cells.unreturned import Unreturned
+from skyward.worker.cells.returned_state import ReturnedState, Unreturned
 from skyward.worker.code.local_modules import ReimportedModules
 from skyward.worker.code.magics import CELL_MAGICS, IGNORED, LINE_MAGICS, repeated, script_arguments
 from skyward.worker.code.program import PROVIDED, SHOW, STREAM, VALUE, Program, build
 from skyward.worker.code.shell import names_in_command
-from skyward.worker.display.display import CLEAR_MIME
+from skyward.worker.display.publishing import CLEAR_MIME
 from skyward.worker.tasks.missing_modules import pip_name
 
 __all__ = [

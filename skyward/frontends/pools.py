@@ -8,11 +8,10 @@ from skyward.functions.pending import PendingFunction
 from skyward.functions.target import Target, current_pool
 from skyward.kept.handles import Kept, call, open_with, renew
 from skyward.kept.keep import KEEP_FOR
-from skyward.link.ssh.login import login
+from skyward.link.ssh.openssh import login
 from skyward.pool.attach import attach
 from skyward.pool.compute import Compute, On
-from skyward.pool.open_pools import observe_with, opened
-from skyward.pool.progress import watch_with
+from skyward.pool.hooks import observe_with, opened, watch_with
 from skyward.pool.reap import Orphan, describe_orphan, orphans, reap
 from skyward.process import background
 from skyward.process.forked import is_forked

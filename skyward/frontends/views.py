@@ -2,6 +2,7 @@
 
 from skyward.events.output import StreamName
 from skyward.formatting import (
+    WORK_ENDED,
     asked_to_stop,
     count_text,
     duration_text,
@@ -26,6 +27,7 @@ __all__ = [
     "KEPT",
     "LOGS",
     "ROWS",
+    "WORK_ENDED",
     "LabelledLines",
     "OrphanRow",
     "OutputRow",

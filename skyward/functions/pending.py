@@ -45,14 +45,14 @@ class _LeftOperand:
     if not TYPE_CHECKING:  # hidden from type checkers, which then flag uses
 
         def __rrshift__(self, left: object) -> NoReturn:
-            raise _turned_round(self, left, ">>")
+            raise _wrong_side_error(self, left, ">>")
 
         def __rmatmul__(self, left: object) -> NoReturn:
-            raise _turned_round(self, left, "@")
+            raise _wrong_side_error(self, left, "@")
 
         def __lt__(self, left: object) -> NoReturn:
             if not is_target(left):
-                raise _turned_round(self, left, ">")
+                raise _wrong_side_error(self, left, ">")
             raise OperatorError(
                 f"`>` takes the pool on its right: write `{self.text} > pool`, on its own, because Python reads a "
                 "chain such as `a() > pool > b()` as two comparisons."
@@ -335,7 +335,7 @@ def _joined(left: "PendingFunction[Any] | PendingFunctionGroup[Any]", right: obj
     return PendingFunctionGroup(tuple(items), timeout=min(timeouts, default=None))
 
 
-def _turned_round(pending: Any, left: object, operator: str) -> OperatorError:
+def _wrong_side_error(pending: Any, left: object, operator: str) -> OperatorError:
     if is_uncalled(left):
         return OperatorError(f"The left side of `{operator}` is {_uncalled(left)}.")
     if is_target(left):

@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from skyward.errors import NoPoolError, OnNodeError, OperatorError
+from skyward.errors import NO_POOL, NoPoolError, OnNodeError, OperatorError
 
 if TYPE_CHECKING:
     from skyward.control.act.tasks.task import TaskFuture  # circular: what a target returns
@@ -118,10 +118,7 @@ sky: Final = CurrentPool()
 def _in_scope(pending: "PendingFunction[Any] | PendingFunctionGroup[Any]") -> Target:
     pool = current_pool.get()
     if pool is None:
-        raise NoPoolError(
-            "No pool is in scope: open one with `with sky.Compute(...) as pool:`, "
-            f"or name it: `{pending.text} >> pool`."
-        )
+        raise NoPoolError(f"{NO_POOL}, or name it: `{pending.text} >> pool`.")
     return pool
 
 

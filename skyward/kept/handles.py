@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
 
 from cloudpickle import cloudpickle as inner
 
-from skyward.errors import KeptElsewhereError, KeptLostError, UsageError
+from skyward.errors import RERUN, KeptElsewhereError, KeptLostError, UsageError
 from skyward.formatting import nodes_text, size_text
 from skyward.kept.keep import KeptInfo, current_store, require_store
 
@@ -271,7 +271,7 @@ class Kept[T]:
 
         for entry in self._entries:
             if entry.lost:
-                raise KeptLostError(f"{entry.name} is no longer kept: {entry.lost}. Rerun the code that made it.")
+                raise KeptLostError(f"{entry.name} is no longer kept: {entry.lost}. {RERUN}")
         copies = []
         known = tuple(inner._DYNAMIC_CLASS_TRACKER_BY_ID)
         for part in self._parts:
@@ -310,7 +310,7 @@ class Kept[T]:
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         if self.lost:
-            raise KeptLostError(f"{self.name} is no longer kept: {self.lost}. Rerun the code that made it.")
+            raise KeptLostError(f"{self.name} is no longer kept: {self.lost}. {RERUN}")
         raise KeptElsewhereError(
             f"{self.name} is kept on {nodes_text(self.nodes)}. Use it in a %%sky cell or in a task, or copy it here "
             f"with `{self.name}.fetch()`."

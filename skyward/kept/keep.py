@@ -88,39 +88,39 @@ class KeptStore(Protocol):
         """Return whether a value of one of `CONTAINERS` is kept here."""
 
 
-_shelf: KeptStore | None = None
+_store: KeptStore | None = None
 
 
 def set_store(new: KeptStore) -> None:
     """Declare that this process is on a node, which keeps values on `new`."""
-    global _shelf
-    _shelf = new
+    global _store
+    _store = new
 
 
 def current_store() -> KeptStore | None:
-    """Return the shelf of this process; None off a node."""
-    return _shelf
+    """Return the value store of this process; None on the client."""
+    return _store
 
 
 def require_store() -> KeptStore:
-    """Return the shelf of this node.
+    """Return the value store of this node.
 
     Raises:
         NotOnNodeError: this process is not on a node.
     """
-    if _shelf is None:
+    if _store is None:
         raise NotOnNodeError("`sky.keep` works only in a task: call it inside a function that was sent to a pool.")
-    return _shelf
+    return _store
 
 
 def stand_in(value: object) -> Any:
     """Return the stand-in that is sent for a value that this node keeps; None for any other value."""
-    return None if _shelf is None else _shelf.stand_in(value)
+    return None if _store is None else _store.stand_in(value)
 
 
 def keeps_containers() -> bool:
     """Return whether this node keeps a value of one of `CONTAINERS`."""
-    return _shelf is not None and _shelf.keeps_containers()
+    return _store is not None and _store.keeps_containers()
 
 
 def keep[T](value: T, name: str | None = None, *, keep_for: float = KEEP_FOR) -> "Kept[T]":

@@ -7,7 +7,7 @@ moves. Its node counts as busy while a task uses the value, and for `keep_for` s
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from skyward.errors import KeptLostError, UsageError
+from skyward.errors import RERUN, KeptLostError, UsageError
 from skyward.formatting import joined, nodes_text
 from skyward.kept.keep import KeptInfo
 
@@ -128,7 +128,7 @@ def nodes_for(wanted: Sequence[Sequence[KeptEntry]], pool: str) -> frozenset[int
         _check_pool(entries, pool)
         kept_on = frozenset(entry.node for entry in entries if not entry.lost)
         if not kept_on:
-            raise KeptLostError(f"{name} is no longer kept: {entries[0].lost}. Rerun the code that made it.")
+            raise KeptLostError(f"{name} is no longer kept: {entries[0].lost}. {RERUN}")
         places.append((name, kept_on))
     common = frozenset.intersection(*(kept_on for _, kept_on in places))
     if not common:
@@ -162,9 +162,7 @@ def nodes_of_all(wanted: Sequence[Sequence[KeptEntry]], pool: str, ranks: Iterab
         name = entries[0].name
         if lost := [entry for entry in entries if entry.lost]:
             where = joined(str(entry.node) for entry in lost)
-            raise KeptLostError(
-                f"{name} of node {where} is no longer kept: {lost[0].lost}. Rerun the code that made it."
-            )
+            raise KeptLostError(f"{name} of node {where} is no longer kept: {lost[0].lost}. {RERUN}")
         if len(entries) == 1 and len(ranks) > 1:
             raise UsageError(
                 f"{name} is kept on node {entries[0].node} only, and the pool has {len(ranks)} nodes: run this on one "
@@ -187,9 +185,7 @@ def check_nodes(wanted: Sequence[Sequence[KeptEntry]], pool: str, ranks: Iterabl
         name = entries[0].name
         if lost := [entry for entry in entries if entry.lost and entry.node in ranks]:
             where = joined(str(entry.node) for entry in lost)
-            raise KeptLostError(
-                f"{name} of node {where} is no longer kept: {lost[0].lost}. Rerun the code that made it."
-            )
+            raise KeptLostError(f"{name} of node {where} is no longer kept: {lost[0].lost}. {RERUN}")
         kept_on = frozenset(entry.node for entry in entries if not entry.lost)
         if others := ranks - kept_on:
             raise UsageError(

@@ -250,20 +250,20 @@ class Channel:
         if self._closed:
             return
         if now - self._last_message_at > ANSWER_WITHIN:
-            self._recover("no answer")
+            self._recover()
         elif self._unconfirmed and now - self._progress_at > _STALE:
             self._recover("a command was lost")
         loop.call_later(1.0, self._watch)
 
-    def _recover(self, symptom: str) -> None:
-        """Resynchronise with the node a little later; or give it up."""
+    def _recover(self, symptom: str = "") -> None:
+        """Resynchronise with the node a little later; or give it up. `symptom` tells more than its silence."""
         if self._recovering or self._closed:
             return
         loop = asyncio.get_running_loop()
         silent = loop.time() - self._last_message_at
         if silent >= self._grace:
             self._give_up()
-            self._on_lost(f"it has not answered for {silent:.0f} s ({symptom})")
+            self._on_lost(f"no answer for {silent:.0f} s{symptom and f' ({symptom})'}")
             return
         self._recovering = True
         loop.call_later(_RETRY, self._resynchronise)

@@ -17,7 +17,7 @@ from skyward.link.connection.programs import run_here
 from skyward.link.connection.transport import run_to_completion
 from skyward.link.ssh.worker import SSHWorker
 from skyward.providers.protocol import Access, ExecAccess, LocalAccess, SSHAccess
-from skyward.wire.transport.secrets import PASS_VARIABLE
+from skyward.wire.transport.secrets import SECRETS_VARIABLE
 
 __all__ = ["LocalWorker", "attach_worker", "start_worker"]
 
@@ -96,7 +96,7 @@ class LocalWorker:
 
     @classmethod
     async def start(cls, access: LocalAccess, environment: Mapping[str, str], within: float) -> "LocalWorker":
-        """See `start_worker`."""
+        """Start a worker process, as `start_worker` describes."""
         directory = Path(access.directory)
         log = directory / "worker.log"
         env = {**os.environ, **environment, "SKYWARD_HOST": access.host, "SKYWARD_SCRATCH": access.directory}
@@ -122,7 +122,7 @@ class LocalWorker:
             raise
         finally:
             os.close(worker_end)
-        env.pop(PASS_VARIABLE, None)
+        env.pop(SECRETS_VARIABLE, None)
         worker = cls(process, Hello("", "", process.pid), lifeline, access.python, env)
         try:
             worker.hello = await _read_hello(process, within)

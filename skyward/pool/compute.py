@@ -34,7 +34,7 @@ from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
 from skyward.events.metrics import NodeMetrics
 from skyward.events.output import Follower, Logs, OutputFilter, StreamName
-from skyward.functions.function import (
+from skyward.functions.decorator import (
     PendingFunction,
     PendingFunctionGroup,
     RightSide,
@@ -48,10 +48,9 @@ from skyward.functions.target import described
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.kept.handles import Kept
 from skyward.pool.dispatch import Dispatcher
+from skyward.pool.hooks import observed, opened, watched
 from skyward.pool.interruption import stopping
 from skyward.pool.map import calls_of_map, note_items
-from skyward.pool.open_pools import observed, opened
-from skyward.pool.progress import watched
 from skyward.pool.resource_requests import Bundle, request_resources
 from skyward.process import background
 from skyward.process.forked import is_forked, refuse_forked
@@ -739,7 +738,7 @@ class Compute(RightSide):
             )
 
         async def __aexit__(self, *_: object) -> None:
-            """See `__aenter__`."""
+            """Do nothing: entering has raised."""
 
         def __getattr__(self, name: str) -> object:
             replacement = OF_A_POOL.get(name)

@@ -15,7 +15,7 @@ from skyward.control.act.tasks.streams import Feeder, StreamBuffer, feeder
 from skyward.control.act.tasks.task import BroadcastWork, Sink, TaskFuture, Work
 from skyward.control.observe.origin import current_origin
 from skyward.errors import NotPicklableError, PoolClosedError, SpecError, error_of_nodes
-from skyward.functions.function import PendingFunction, is_generator, stream_arguments, stream_parameters
+from skyward.functions.decorator import PendingFunction, is_generator, stream_arguments, stream_parameters
 from skyward.pool.future_arguments import Taken, may_hold_futures
 from skyward.process import background
 from skyward.specs import Options

@@ -7,7 +7,7 @@ from typing import Any
 
 from skyward.control.act.tasks import stopping as task_stopping
 from skyward.control.act.tasks.run import Run
-from skyward.formatting import asked_to_stop, nodes_text
+from skyward.formatting import WORK_ENDED, asked_to_stop, nodes_text
 
 __all__ = ["stopping"]
 
@@ -40,7 +40,7 @@ def _stop(runs: Sequence[Run[Any]]) -> str:
     except KeyboardInterrupt:
         running = [run for run in runs if not run.future.done() or run.future.cancelled()]
     if not running and any(run.nodes for run in runs):
-        return "the work had ended"
+        return WORK_ENDED
     if waiting := _ranks(run for run in running if not run.future.done()):
         return asked_to_stop(waiting)
     ranks = _ranks(running)

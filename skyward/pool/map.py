@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from skyward.errors import OperatorError, SpecError
-from skyward.functions.function import PendingFunction, SkyFunction
+from skyward.functions.decorator import PendingFunction, SkyFunction
 from skyward.functions.signature import is_generator, stream_parameters
 from skyward.values.validation import shown, whole
 

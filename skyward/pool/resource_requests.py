@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import NoPoolError, OnNodeError, OperatorError, SpecError
+from skyward.errors import NO_POOL, NoPoolError, OnNodeError, OperatorError, SpecError
 from skyward.functions.target import current_pool, described, sky
 from skyward.values.needs import Needs, Resources, resource_map
 from skyward.values.validation import shown, whole
@@ -58,10 +58,7 @@ def request_resources(
     in_scope = pool is None or pool is sky or (isinstance(pool, ModuleType) and pool.__name__ == "skyward")
     target: Any = current_pool.get() if in_scope else pool
     if target is None:
-        raise NoPoolError(
-            "No pool is in scope: open one with `with sky.Compute(...) as pool:`, "
-            "or name it: `sky.request_resources(..., pool=pool)`."
-        )
+        raise NoPoolError(f"{NO_POOL}, or name it: `sky.request_resources(..., pool=pool)`.")
     if isinstance(target, type) or not hasattr(target, "set_floor"):
         raise OperatorError(f"pool must be a pool, but got {described(target)}: write `pool=pool`.")
     target.set_floor(floor)

@@ -8,10 +8,10 @@ from typing import Any
 from weakref import finalize
 
 from skyward.errors import UsageError
+from skyward.process.clock import clock
 from skyward.process.forked import begin_use, is_forked, refuse_forked
-from skyward.process.loop import new_event_loop
 
-__all__ = ["call", "call_soon", "call_when_gone", "loop", "on_loop", "run"]
+__all__ = ["call", "call_soon", "call_when_gone", "loop", "new_event_loop", "on_loop", "run"]
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -80,3 +80,17 @@ def call[T](function: Callable[[], T]) -> T:
 def on_loop() -> bool:
     """Return whether the caller is on the loop's thread, where it must not block."""
     return threading.current_thread() is _thread
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return a new loop, not running: uvloop's where it is installed (about 25 % faster), else asyncio's.
+
+    Its clock is unaffected by tasks that replace `time.monotonic`.
+    """
+    try:
+        import uvloop
+    except ImportError:
+        loop = asyncio.new_event_loop()
+        loop.time = clock.monotonic  # type: ignore[method-assign]  # the method looks up `time.monotonic` at each call
+        return loop
+    return uvloop.new_event_loop()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from skyward.errors import NotOnNodeError, SpecError
-from skyward.functions.function import SkyFunction
+from skyward.functions.decorator import SkyFunction
 from skyward.task.instance import InstanceInfo, instance_info
 from skyward.task.variables import TaskVar
 

@@ -8,7 +8,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import index
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from skyward.errors import NotOnNodeError, SpecError
 from skyward.task.instance import current_share, instance_info
@@ -16,51 +16,24 @@ from skyward.task.instance import current_share, instance_info
 __all__ = ["shard"]
 
 
+class ShardOptions(TypedDict, total=False):
+    """Keywords of `sky.shard`."""
+
+    shuffle: bool
+    seed: int
+    drop_last: bool
+    node: int | None
+    total_nodes: int | None
+
+
 @overload
-def shard[T](
-    data: T,
-    /,
-    *,
-    shuffle: bool = False,
-    seed: int = 0,
-    drop_last: bool = False,
-    node: int | None = None,
-    total_nodes: int | None = None,
-) -> T: ...
+def shard[T](data: T, /, **options: Unpack[ShardOptions]) -> T: ...
 @overload
-def shard[A, B](
-    a: A,
-    b: B,
-    /,
-    *,
-    shuffle: bool = False,
-    seed: int = 0,
-    drop_last: bool = False,
-    node: int | None = None,
-    total_nodes: int | None = None,
-) -> tuple[A, B]: ...
+def shard[A, B](a: A, b: B, /, **options: Unpack[ShardOptions]) -> tuple[A, B]: ...
 @overload
-def shard[A, B, C](
-    a: A,
-    b: B,
-    c: C,
-    /,
-    *,
-    shuffle: bool = False,
-    seed: int = 0,
-    drop_last: bool = False,
-    node: int | None = None,
-    total_nodes: int | None = None,
-) -> tuple[A, B, C]: ...
+def shard[A, B, C](a: A, b: B, c: C, /, **options: Unpack[ShardOptions]) -> tuple[A, B, C]: ...
 @overload
-def shard(
-    *data: Any,
-    shuffle: bool = False,
-    seed: int = 0,
-    drop_last: bool = False,
-    node: int | None = None,
-    total_nodes: int | None = None,
-) -> Any: ...
+def shard(*data: Any, **options: Unpack[ShardOptions]) -> Any: ...
 def shard(
     *data: Any,
     shuffle: bool = False,

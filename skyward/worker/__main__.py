@@ -15,8 +15,8 @@ Environment:
     SKYWARD_LOCKS: files to hold a shared lock on, one a line.
     SKYWARD_PIP: requirements that were installed for the worker, as JSON.
     SKYWARD_APT: system packages that were requested and not installed.
-    SKYWARD_PASS: secrets that authenticate the worker and its client to each other. Removed once they are read, so that
-        no task inherits them.
+    SKYWARD_SECRETS: secrets that authenticate the worker and its client to each other. Removed once they are read, so
+        that no task inherits them.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ from typing import Literal
 
 from casty import ActorSystem, Cluster, Runtime
 
+from skyward.process.background import new_event_loop
 from skyward.process.clock import clock
-from skyward.process.loop import new_event_loop
 from skyward.process.switch_interval import short_switch_interval
 from skyward.task.collections.base import install_collections
 from skyward.wire.payloads.pickler import track_classes_by_call
 from skyward.wire.protocol.mailbox import LIMITS, receive_with
 from skyward.wire.protocol.messages import Commands, Exchange
-from skyward.wire.transport.secrets import PASS_VARIABLE, take
-from skyward.wire.transport.trust import Pass, presented
+from skyward.wire.transport.secrets import SECRETS_VARIABLE, take
+from skyward.wire.transport.trust import NodeSecrets, presented
 from skyward.worker.blobs.bulk import BulkServer
 from skyward.worker.events.backlog import Backlog
 from skyward.worker.events.context import current_task_number
@@ -73,7 +73,7 @@ class Settings:
     port: int
     slots: int
     processes: bool
-    secrets: Pass
+    secrets: NodeSecrets
     scratch: Path | None
     lease: float | None
     metrics: float
@@ -90,7 +90,7 @@ class Settings:
             port=int(env.get("SKYWARD_PORT", "0")),
             slots=int(env.get("SKYWARD_WORKERS_PER_NODE", "1")),
             processes=env.get("SKYWARD_WORKER_EXECUTOR", "thread") == "process",
-            secrets=Pass.read(take(PASS_VARIABLE)),
+            secrets=NodeSecrets.read(take(SECRETS_VARIABLE)),
             scratch=Path(env["SKYWARD_SCRATCH"]) if "SKYWARD_SCRATCH" in env else None,
             lease=float(env["SKYWARD_LEASE"]) if "SKYWARD_LEASE" in env else None,
             metrics=float(env.get("SKYWARD_METRICS", "0")),

@@ -28,7 +28,7 @@ from math import inf
 from pathlib import Path
 from types import FrameType
 
-from skyward.wire.transport.secrets import PASS_VARIABLE, take
+from skyward.wire.transport.secrets import SECRETS_VARIABLE, take
 
 __all__ = ["BEAT", "Supervisor", "main"]
 
@@ -183,7 +183,7 @@ def _prctl(option: int, value: int) -> bool:
 
 def main() -> None:
     """Fork twice. The outer and the inner supervisor never return; their child returns and becomes the worker."""
-    secret = take(PASS_VARIABLE)  # `/proc/PID/environ` of the supervisors must not show it to tasks
+    secret = take(SECRETS_VARIABLE)  # `/proc/PID/environ` of the supervisors must not show it to tasks
     lease = float(os.environ["SKYWARD_LEASE"]) if "SKYWARD_LEASE" in os.environ else None
     if lease is not None:
         os.setsid()  # a worker with a lease outlives the process that started it
@@ -199,7 +199,7 @@ def main() -> None:
     if beat_reader is not None and beat_writer is not None:
         os.close(beat_reader)
         os.environ[BEAT] = str(beat_writer)
-    os.environ[PASS_VARIABLE] = secret
+    os.environ[SECRETS_VARIABLE] = secret
 
 
 def _fork_from(supervisor: Callable[[int], Supervisor], death_signal: int, *unwanted: int) -> None:

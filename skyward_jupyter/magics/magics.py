@@ -132,7 +132,7 @@ class SkyMagics(ConfiguredMagics):
     def watch(self, futures: "Sequence[Future[Any]]") -> Progress:
         """Return a progress bar for a group that a plain cell waits for: `sky.gather(...) >> pool`.
 
-        See `skyward.pool.progress`.
+        See `skyward.pool.hooks`.
         """
         started = time.monotonic()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.errors import TaskCancelledError
 from skyward.frontends.cells import CellResult, ReturnedState
 from skyward.frontends.pools import stop_all
-from skyward.frontends.views import asked_to_stop, joined, nodes_text, size_text
+from skyward.frontends.views import WORK_ENDED, asked_to_stop, joined, nodes_text, size_text
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.running.results import apply_result, apply_results
 
@@ -57,7 +57,7 @@ class Stop:
         """
         parts = []
         if self.was_over:
-            parts.append("the work had already finished")
+            parts.append(WORK_ENDED)
         if self.gave_up:
             left = "were not fetched" if is_final else "are still being fetched"
             parts.append(f"the work on {nodes_text(self.waiting)} was stopped")

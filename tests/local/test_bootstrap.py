@@ -14,8 +14,8 @@ import pytest
 import skyward as sky
 from skyward.bootstrap import PHASES, BootstrapError, PhaseEvent, Plan, PluginStep, Ready, bootstrap, worker_environment
 from skyward.specs.image import PipIndex
-from skyward.wire.transport.secrets import PASS_VARIABLE
-from skyward.wire.transport.trust import passes
+from skyward.wire.transport.secrets import SECRETS_VARIABLE
+from skyward.wire.transport.trust import issue_secrets
 from tests.local.bootstrapping import ShellNode, make_wheel, repack
 
 UV = Path(sys.executable).with_name("uv")
@@ -355,7 +355,7 @@ def test_worker_starts_from_the_environment(node: ShellNode, planner: Planner, t
     ready = make(node, plan)
     variables = {
         "SKYWARD_NODE_ID": "3",
-        PASS_VARIABLE: passes("node", bytes(32))[1].write(),
+        SECRETS_VARIABLE: issue_secrets("node", bytes(32))[1].write(),
         **worker_environment(plan, ready),
     }
     worker = subprocess.Popen(

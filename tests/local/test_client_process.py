@@ -79,7 +79,7 @@ def test_forked_child_that_leaves_the_block_closes_nothing() -> None:
             status = 1
             try:
                 pool.__exit__(None, None, None)
-                from skyward.pool import open_pools as opened
+                from skyward.pool import hooks as opened
 
                 opened._close_all()
                 status = 0

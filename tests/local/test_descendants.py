@@ -14,8 +14,8 @@ import pytest
 import skyward as sky
 from skyward.link.launch import start_worker
 from skyward.providers.protocol import LocalAccess
-from skyward.wire.transport.secrets import PASS_VARIABLE
-from skyward.wire.transport.trust import passes
+from skyward.wire.transport.secrets import SECRETS_VARIABLE
+from skyward.wire.transport.trust import issue_secrets
 from tests.local import tasks
 from tests.waiting import wait_for
 
@@ -104,7 +104,7 @@ def test_inner_supervisor_has_time_to_end_what_the_outer_one_left(tmp_path: Path
     """The worker's parent does not kill the process group that contains both supervisors."""
 
     async def stop_after_a_kill() -> None:
-        environment = {"SKYWARD_NODE_ID": "0", PASS_VARIABLE: passes("node 0", b"s" * 32)[1].write()}
+        environment = {"SKYWARD_NODE_ID": "0", SECRETS_VARIABLE: issue_secrets("node 0", b"s" * 32)[1].write()}
         started = await start_worker(LocalAccess("127.0.0.1", str(tmp_path)), environment, 30)
         worker = psutil.Process(started.hello.pid)
         inner, outer = worker.parents()[:2]

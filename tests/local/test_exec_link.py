@@ -183,7 +183,7 @@ def test_frozen_machine_is_noticed() -> None:
         assert isinstance(before, ExecTransport)
         os.killpg(before._process.pid, signal.SIGSTOP)
         try:
-            assert await before.broken == "it has not answered for 6 s"
+            assert await before.broken == "no answer for 6 s"
             assert (await link.run("echo back")).out == "back\n"
         finally:
             with contextlib.suppress(ProcessLookupError):

@@ -178,7 +178,7 @@ def test_tasks_cannot_see_the_secret_of_the_pool(pool: sky.Compute) -> None:
     def environment() -> set[str]:
         return set(os.environ)
 
-    assert "SKYWARD_PASS" not in environment() >> pool
+    assert "SKYWARD_SECRETS" not in environment() >> pool
 
 
 def test_subprocess_has_an_empty_stdin(pool: sky.Compute) -> None:

@@ -23,14 +23,14 @@ from skyward.link.launch import start_worker
 from skyward.providers.protocol import LocalAccess
 from skyward.wire.protocol.messages import Blob, Cancel
 from skyward.wire.transport.bulk import PUT
-from skyward.wire.transport.secrets import PASS_VARIABLE
-from skyward.wire.transport.trust import Pass, passes
+from skyward.wire.transport.secrets import SECRETS_VARIABLE
+from skyward.wire.transport.trust import NodeSecrets, issue_secrets
 from tests.attacker import Bomb
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
-OURS, ITS = passes("node 1", b"s" * 32)
-OTHER, _ = passes("node 1", b"o" * 32)
+OURS, ITS = issue_secrets("node 1", b"s" * 32)
+OTHER, _ = issue_secrets("node 1", b"o" * 32)
 """Of a node with the same name: only the secret distinguishes them."""
 
 
@@ -41,7 +41,7 @@ def ignore(_: object) -> None:
 @contextlib.asynccontextmanager
 async def worker(directory: Path) -> AsyncIterator[WorkerProcess]:
     """A local worker."""
-    environment = {"SKYWARD_NODE_ID": "0", PASS_VARIABLE: ITS.write()}
+    environment = {"SKYWARD_NODE_ID": "0", SECRETS_VARIABLE: ITS.write()}
     started = await start_worker(LocalAccess("127.0.0.1", str(directory)), environment, 30)
     try:
         yield started
@@ -49,7 +49,7 @@ async def worker(directory: Path) -> AsyncIterator[WorkerProcess]:
         await started.stop()
 
 
-async def greet(started: WorkerProcess, proof: Pass, within: float = 10.0, by: str = "") -> None:
+async def greet(started: WorkerProcess, proof: NodeSecrets, within: float = 10.0, by: str = "") -> None:
     """Connect to the engine of a worker, directly or by another address, send a command, and disconnect."""
     address = started.hello.address
     channel = Channel(address, proof.credentials, within, ignore, ignore, dial=lambda wanted: by or wanted)
@@ -60,7 +60,7 @@ async def greet(started: WorkerProcess, proof: Pass, within: float = 10.0, by: s
         await channel.close()
 
 
-async def put(address: str, proof: Pass, data: bytes) -> None:
+async def put(address: str, proof: NodeSecrets, data: bytes) -> None:
     """Send a blob over the bulk path."""
     lane = BulkLane(address, proof.key, "skyward-bulk-test")
     try:
@@ -215,14 +215,14 @@ def test_no_secret_is_readable_by_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In no argument of a process, environment of a task, file, log or `repr`."""
-    made: list[Pass] = []
+    made: list[NodeSecrets] = []
 
-    def remembering(name: str, seed: bytes) -> tuple[Pass, Pass]:
-        both = passes(name, seed)
+    def remembering(name: str, seed: bytes) -> tuple[NodeSecrets, NodeSecrets]:
+        both = issue_secrets(name, seed)
         made.extend(both)
         return both
 
-    monkeypatch.setattr("skyward.control.act.nodes.node.passes", remembering)
+    monkeypatch.setattr("skyward.control.act.nodes.node.issue_secrets", remembering)
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -139,7 +139,7 @@ def test_command_lists_what_it_terminated(cloud: FakeCloud, capsys: pytest.Captu
     assert "doomed" in capsys.readouterr().out
     assert len(cloud.left) == 3
     assert main(["reap", "another"]) == 0
-    assert capsys.readouterr().out == "Nothing is left behind.\n"
+    assert capsys.readouterr().out == "No orphaned machines.\n"
     assert main(["reap"]) == 0
     assert capsys.readouterr().out.startswith("doomed: 2 machines terminated")
     assert cloud.left == []

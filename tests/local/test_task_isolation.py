@@ -129,7 +129,7 @@ def speak(ways: list[tuple[str, Any, Any]]) -> None:
     import threading
     import warnings
 
-    from skyward.worker.display.display import display, publish_display_data
+    from skyward.worker.display.publishing import display, publish_display_data
 
     for way, text, data in ways:
         match way:

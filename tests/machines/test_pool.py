@@ -49,7 +49,7 @@ def test_nodes_know_the_addresses_of_their_peers(pool: sky.Compute, shared_netwo
 
 
 def test_environment_of_tasks_has_no_secrets(pool: sky.Compute) -> None:
-    assert "SKYWARD_PASS" not in environment() >> pool
+    assert "SKYWARD_SECRETS" not in environment() >> pool
 
 
 def test_closed_pool_leaves_the_machines_unchanged(network: Network) -> None:

@@ -19,8 +19,8 @@ from skyward.providers.protocol import Cluster, InstanceType, Offer
 from skyward.wire.protocol.messages import Shutdown
 from skyward.wire.transport.bulk import GET, MISSING, Request
 from skyward.wire.transport.proof import UnprovedError, call
-from skyward.wire.transport.secrets import PASS_VARIABLE
-from skyward.wire.transport.trust import Authority, passes
+from skyward.wire.transport.secrets import SECRETS_VARIABLE
+from skyward.wire.transport.trust import Authority, issue_secrets
 from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network
 from tests.waiting import wait_for
@@ -170,9 +170,9 @@ def test_unauthenticated_client_at_a_tunnel_is_refused_by_engine_and_bulk_path(n
 async def _strange(network: Network) -> None:
     (instance,) = (await hosts(network).create_provider().provision(CLUSTER, 1))[1]
     assert instance.access is not None
-    ours, its = passes("node 1", b"s" * 32)
-    other, _ = passes("node 2", b"o" * 32)
-    worker = await start_worker(instance.access, {"SKYWARD_NODE_ID": "0", PASS_VARIABLE: its.write()}, 30)
+    ours, its = issue_secrets("node 1", b"s" * 32)
+    other, _ = issue_secrets("node 2", b"o" * 32)
+    worker = await start_worker(instance.access, {"SKYWARD_NODE_ID": "0", SECRETS_VARIABLE: its.write()}, 30)
     try:
         hello = worker.hello
         with pytest.raises(NodeStartError, match="cannot be reached"):

@@ -44,7 +44,7 @@ def test_every_error_is_public() -> None:
 def test_functions_load_no_module_of_pools() -> None:
     """Nodes load these modules at every start."""
     loaded = "[name for name in sys.modules if name.startswith('skyward.specs.')]"
-    code = f"import skyward.functions.function, sys; print({loaded})"
+    code = f"import skyward.functions.decorator, sys; print({loaded})"
     assert python(code) == ["skyward.specs.retries"]
 
 
@@ -98,8 +98,8 @@ def test_import_loads_no_other_module() -> None:
 @pytest.mark.parametrize(
     "first",
     [
-        "import skyward.functions.function",
-        "from skyward.functions.function import SkyFunction",
+        "import skyward.functions.decorator",
+        "from skyward.functions.decorator import SkyFunction",
         "import skyward.functions.pending",
         "import skyward",
     ],
@@ -113,7 +113,7 @@ def test_decorator_is_not_shadowed_by_its_module(first: str) -> None:
     "module",
     [
         *("accelerators", "specs", "task.instance", "task.output", "task.sharding"),
-        *("functions.function", "functions.pending", "pool.resource_requests"),
+        *("functions.decorator", "functions.pending", "pool.resource_requests"),
     ],
 )
 def test_each_room_imports_alone(module: str) -> None:

@@ -35,7 +35,7 @@ from skyward.wire.protocol.adapter import (
 __all__ = ["AdapterServer", "AuthenticationError", "MessageStream", "dial"]
 
 _HANDSHAKE = 5.0
-_MOST_STRANGERS = 64
+_MOST_UNPROVEN = 64
 _LIMIT = CODE_BYTES + LINE_BYTES
 _MOST_UNSENT = 1024 * 1024
 
@@ -147,7 +147,7 @@ class AdapterServer:
         self._numbers = itertools.count(1)
         self._links: dict[int, MessageStream] = {}
         self._serving: set[asyncio.Task[None]] = set()
-        self._strangers: dict[int, asyncio.StreamWriter] = {}
+        self._unproven: dict[int, asyncio.StreamWriter] = {}
         self._closed = False
         self._starting: dict[str, asyncio.Future[Instance]] = {}
         self._ending: dict[str, asyncio.Future[None]] = {}
@@ -276,9 +276,9 @@ class AdapterServer:
         if task is None or self._closed:
             writer.transport.abort()
             return
-        if len(self._strangers) >= _MOST_STRANGERS:
-            self._strangers.pop(next(iter(self._strangers))).transport.abort()  # the oldest
-        self._strangers[link] = writer
+        if len(self._unproven) >= _MOST_UNPROVEN:
+            self._unproven.pop(next(iter(self._unproven))).transport.abort()  # the oldest
+        self._unproven[link] = writer
         self._serving.add(task)
         try:
             if await self._authenticate(link, lines):
@@ -305,7 +305,7 @@ class AdapterServer:
                 lines.send(Challenge(nonce))
                 proof = await lines.read()
         finally:
-            self._strangers.pop(link, None)
+            self._unproven.pop(link, None)
         expected = proof_of(self._token, "adapter", nonce, proof.nonce) if isinstance(proof, Proof) else ""
         if not isinstance(proof, Proof) or not hmac.compare_digest(proof.proof.encode(), expected.encode()):
             _logger.warning("disconnected an adapter: it does not know the token")

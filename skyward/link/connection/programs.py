@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from skyward.link.connection.transport import Completed
 
-__all__ = ["ClientShell", "run_here"]
+__all__ = ["ClientShell", "end_within", "run_here"]
 
 _LIMIT = 8 * 1024 * 1024
 """Largest line of a program's output, in bytes."""
@@ -61,6 +61,17 @@ async def run_here(
                     process.kill()
             await process.wait()
     return Completed(status, out, err)
+
+
+async def end_within(process: asyncio.subprocess.Process, reading: "asyncio.Future[None]", seconds: float) -> None:
+    """Wait until `reading`, the reader of the program's output, has ended; kill the program after `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            await asyncio.shield(reading)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await reading
 
 
 async def _feed(writer: asyncio.StreamWriter | None, stdin: bytes) -> None:

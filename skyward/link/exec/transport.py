@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
-from skyward.link.connection.connection_owner import is_of_this_user
+from skyward.link.connection.owner import is_of_this_user
 from skyward.link.connection.programs import run_here
 from skyward.link.connection.transport import (
     ALIVE_EVERY,
@@ -82,7 +82,7 @@ _CLOSE_WITHIN = 2.0
 
 
 class ExecTransport:
-    """A connection made by a local command. See `Transport`."""
+    """`Transport` over a local command."""
 
     def __init__(self, access: ExecAccess, process: asyncio.subprocess.Process, sign: str) -> None:
         loop = asyncio.get_running_loop()
@@ -168,10 +168,9 @@ class ExecTransport:
                     self._process.stdin.write(b"\n")
                     await self._process.stdin.drain()
             await asyncio.sleep(ALIVE_EVERY)
-        self._errors.append(f"it has not answered for {ALIVE_EVERY * ALIVE_MISSES} s")
+        self._errors.append(f"no answer for {ALIVE_EVERY * ALIVE_MISSES} s")
 
     async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
-        """See `Transport`."""
         sign = f"{self._sign}.run"
         words = (*self._access.command, "sh", "-c", _RUN.format(command=command), sign)
         done = await run_here(words, stdin, on_line)
@@ -182,7 +181,6 @@ class ExecTransport:
         return Completed(int(status), done.out, err)
 
     async def forward(self, local: str, host: str, remote: int, python: str) -> None:
-        """See `Transport`."""
         try:
             listening = _listen(local)
         except OSError as error:
@@ -192,7 +190,6 @@ class ExecTransport:
         self._tunnels.spawn(_accept(listening, command, self._tunnels.spawn))
 
     async def close(self) -> None:
-        """See `Transport`."""
         await run_to_completion(self._close())
 
     async def _close(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import Any, Self
 
+from skyward.link.connection.programs import end_within
 from skyward.link.connection.transport import CONNECT_WITHIN, Completed, LinkError, refused, run_to_completion
 from skyward.link.ssh.child import LINE_LIMIT
 from skyward.providers.protocol import SSHAccess
@@ -31,7 +32,7 @@ class _Request:
 
 
 class AsyncSSH:
-    """A connection made by asyncssh. See `Transport`."""
+    """`Transport` over asyncssh."""
 
     def __init__(self, access: SSHAccess, process: asyncio.subprocess.Process) -> None:
         loop = asyncio.get_running_loop()
@@ -125,26 +126,17 @@ class AsyncSSH:
                 await self._write({"id": id, "do": "stop"})
 
     async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
-        """See `Transport`."""
         return await self._ask({"do": "run", "command": command, "stdin": base64.b64encode(stdin).decode()}, on_line)
 
     async def forward(self, local: str, host: str, remote: int, python: str) -> None:
-        """See `Transport`."""
         await self._ask({"do": "forward", "local": local, "host": host, "remote": remote})
 
     async def close(self) -> None:
-        """See `Transport`."""
         await run_to_completion(self._close())
 
     async def _close(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()
-        try:
-            async with asyncio.timeout(2.0):
-                await asyncio.shield(self._reading)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._reading
+        await end_within(self._process, self._reading, 2.0)
         if self._up.done() and not self._up.cancelled():
             self._up.exception()  # retrieved, so that asyncio does not log it

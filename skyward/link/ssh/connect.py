@@ -114,7 +114,7 @@ class SSHLink:
             raise LinkError(f"{path} could not be written on {self._access.target}: {done.err.strip()}")
 
     async def tunnel(self, host: str, remote: int, python: str = "python3") -> str:
-        """Make a port that the machine reaches reachable here; return the local `host:port`.
+        """Forward a port that the machine reaches to a local one, and return its `host:port`.
 
         Any user of this machine can connect there, and can listen there while the connection is broken: both ends of a
         tunnelled connection must authenticate themselves, and protect their data, as TLS does. The port may change
@@ -133,7 +133,7 @@ class SSHLink:
         return tunnel.local
 
     async def socket(self, host: str, remote: int, python: str = "python3") -> str:
-        """Make a port that the machine reaches reachable here by a Unix socket of this user alone; return its path.
+        """Forward a remote port to a Unix socket that only this user can open, and return its path.
 
         Raises:
             LinkError: the connection broke, or the socket could not be made.
@@ -145,7 +145,7 @@ class SSHLink:
         return path
 
     def dial(self, host: str, remote: int) -> str:
-        """Return the current local address for a port that `tunnel` made reachable; for any other, the port itself."""
+        """Return the current local address for a port that `tunnel` forwards; for any other, the port itself."""
         tunnel = self._tunnels.get((host, remote))
         return f"{host}:{remote}" if tunnel is None else tunnel.local
 
@@ -175,7 +175,7 @@ class SSHLink:
                     self._transport = await self._reconnect()
             except TimeoutError:
                 grace = f"{self._access.grace:g} s"
-                self._set_lost(f"its connection broke ({reason}) and could not be made again within {grace}")
+                self._set_lost(f"connection lost ({reason}); could not reconnect within {grace}")
                 return
             except LinkError as error:
                 self._set_lost(str(error))

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
-from skyward.link.connection.programs import run_here
+from skyward.link.connection.programs import end_within, run_here
 from skyward.link.connection.transport import (
     ALIVE_EVERY,
     ALIVE_MISSES,
@@ -29,7 +29,7 @@ from skyward.link.connection.transport import (
 )
 from skyward.providers.protocol import SSHAccess
 
-__all__ = ["OpenSSH", "openssh_here"]
+__all__ = ["OpenSSH", "login", "openssh_here"]
 
 _LINES = 20
 
@@ -42,7 +42,7 @@ def openssh_here() -> bool:
 
 
 class OpenSSH:
-    """A connection made by OpenSSH. See `Transport`."""
+    """`Transport` over OpenSSH."""
 
     def __init__(self, access: SSHAccess, process: asyncio.subprocess.Process, control: str, host: str) -> None:
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -106,14 +106,12 @@ class OpenSSH:
         return ["ssh", "-F", "none", "-T", "-o", "LogLevel=ERROR", *options, *more]
 
     async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
-        """See `Transport`."""
         done = await run_here(self._through("--", "machine", command), stdin, on_line)
         if done.status == 255 and (self.broken.done() or not done.out):
             raise LinkError(f"the connection to {self._access.target} broke: {done.err.strip() or 'it ended'}")
         return done
 
     async def forward(self, local: str, host: str, remote: int, python: str) -> None:
-        """See `Transport`."""
         address = f"[{host}]" if ":" in host else host
         process = await asyncio.create_subprocess_exec(
             *self._through("-O", "forward", "-L", f"{local}:{address}:{remote}", "--", "machine"),
@@ -124,20 +122,13 @@ class OpenSSH:
             raise LinkError(f"no tunnel to {self._access.target}: {err.decode(errors='replace').strip()}")
 
     async def close(self) -> None:
-        """See `Transport`."""
         await run_to_completion(self._close())
 
     async def _close(self) -> None:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
-        try:
-            async with asyncio.timeout(2.0):
-                await asyncio.shield(self._watching)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._watching
+        await end_within(self._process, self._watching, 2.0)
         with contextlib.suppress(FileNotFoundError):  # the program removes it, unless it was killed
             os.unlink(self._control)
 
@@ -217,3 +208,11 @@ async def _effective(access: SSHAccess) -> dict[str, str]:
 def _quoted(path: str) -> str:
     """Return a path as an SSH configuration needs it."""
     return '"' + os.path.expanduser(path).replace("%", "%%") + '"'
+
+
+def login(access: SSHAccess) -> list[str]:
+    """Return the words of a command that opens a shell on the machine.
+
+    Options that the pool does not set come from the user's configuration.
+    """
+    return ["ssh", "-t", *identity(access), *(pinned(access) or ()), "--", access.host]

@@ -227,7 +227,7 @@ class SSHWorker:
         plan: Plan | None,
         report: Callable[[PhaseEvent], None] | None,
     ) -> Self:
-        """See `launch.start_worker`.
+        """Start a worker, as `launch.start_worker` describes.
 
         Connecting and starting have `within` seconds each, unless the access limits the former; the plan has its own
         limit.

@@ -38,7 +38,7 @@ class Barrier(Collection):
         self._check_outcome(self._ask("wait", self.n, timeout), timeout)
 
     async def wait_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # as in the synchronous form
-        """See `wait`."""
+        """Form of `wait` for coroutines."""
         timeout = checked_timeout(timeout)
         self._check_outcome(await self._ask_async("wait", self.n, timeout), timeout)
 
@@ -47,7 +47,7 @@ class Barrier(Collection):
         self._ask("reset")
 
     async def reset_async(self) -> None:
-        """See `reset`."""
+        """Form of `reset` for coroutines."""
         await self._ask_async("reset")
 
     def _check_outcome(self, answer: tuple[BarrierOutcome, int], timeout: float | None) -> None:
@@ -122,12 +122,12 @@ class Lock(Collection):
         self.release()
 
     async def acquire_async(self, timeout: float | Literal["default"] | None = "default") -> bool:  # noqa: ASYNC109  # as in the synchronous form
-        """See `acquire`."""
+        """Form of `acquire` for coroutines."""
         caller, timeout = self._claim(timeout)
         return self._acquired(caller, await self._ask_async("acquire", timeout), timeout)
 
     async def release_async(self) -> None:
-        """See `release`."""
+        """Form of `release` for coroutines."""
         self._released(await self._ask_async("release", self._token()))
 
     async def __aenter__(self) -> "Lock":

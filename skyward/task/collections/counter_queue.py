@@ -45,15 +45,15 @@ class Counter(Collection):
         return int(await self._ask_async("value"))
 
     async def increment_async(self, n: int = 1) -> int:
-        """See `increment`."""
+        """Form of `increment` for coroutines."""
         return int(await self._ask_async("add", _whole(n)))
 
     async def decrement_async(self, n: int = 1) -> int:
-        """See `decrement`."""
+        """Form of `decrement` for coroutines."""
         return int(await self._ask_async("add", -_whole(n)))
 
     async def reset_async(self, value: int = 0) -> None:
-        """See `reset`."""
+        """Form of `reset` for coroutines."""
         await self._ask_async("reset", _whole(value))
 
 
@@ -100,7 +100,7 @@ class Queue(Collection):
         await self._ask_async("put", packed(item, f"an item of {self.name}"))
 
     async def get_async(self, timeout: float | None = None, default: Any = None) -> Any:  # noqa: ASYNC109  # as in the synchronous form
-        """See `get`."""
+        """Form of `get` for coroutines."""
         data = await self._ask_async("get", checked_timeout(timeout))
         return default if data is None else unpacked(data)
 

@@ -65,7 +65,7 @@ class Dict(Collection):
         return self._popped(key, self._ask("take", key_bytes(key)), default)
 
     async def get_async(self, key: object, default: Any = None) -> Any:
-        """See `get`."""
+        """Form of `get` for coroutines."""
         data = await self._ask_async("get", key_bytes(key))
         return default if data is None else unpacked(data)
 
@@ -86,11 +86,11 @@ class Dict(Collection):
         return bool(await self._ask_async("has", key_bytes(key)))
 
     async def update_async(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /, **named: Any) -> None:
-        """See `update`."""
+        """Form of `update` for coroutines."""
         await self._ask_async("update", self._all_packed(values, named))
 
     async def pop_async(self, key: object, default: Any = _MISSING) -> Any:
-        """See `pop`."""
+        """Form of `pop` for coroutines."""
         return self._popped(key, await self._ask_async("take", key_bytes(key)), default)
 
     def _packed(self, key: object, value: object) -> bytes:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from skyward.errors import NoPoolError, SpecError
+from skyward.errors import NO_POOL, NoPoolError, SpecError
 from skyward.task.collections.barrier_lock import Barrier, Lock
 from skyward.task.collections.base import Collection, local_backend, refuse_standalone
 from skyward.task.collections.counter_queue import Counter, Queue
@@ -24,28 +24,28 @@ class CollectionFactory:
         self._open: dict[tuple[Kind, str], Collection] = {}
 
     def dict(self, name: str, *, consistency: Consistency | None = None) -> Dict:
-        """See `skyward.task.collections.dict`."""
+        """Return a handle of a dict; arguments as those of `sky.dict`."""
         return self._leveled(Dict, name, consistency)
 
     def set(self, name: str, *, consistency: Consistency | None = None) -> Set:
-        """See `skyward.task.collections.set`."""
+        """Return a handle of a set; arguments as those of `sky.set`."""
         return self._leveled(Set, name, consistency)
 
     def counter(self, name: str, *, consistency: Consistency | None = None) -> Counter:
-        """See `skyward.task.collections.counter`."""
+        """Return a handle of a counter; arguments as those of `sky.counter`."""
         return self._leveled(Counter, name, consistency)
 
     def queue(self, name: str) -> Queue:
-        """See `skyward.task.collections.queue`."""
+        """Return a handle of a queue; arguments as those of `sky.queue`."""
         return self._kept(Queue, name, lambda: Queue(self._backend, name))
 
     def barrier(self, name: str, n: int) -> Barrier:
-        """See `skyward.task.collections.barrier`."""
+        """Return a handle of a barrier; arguments as those of `sky.barrier`."""
         kept = self._kept(Barrier, name, lambda: Barrier(self._backend, name, n))
         return kept if kept.n == n else Barrier(self._backend, name, n)
 
     def lock(self, name: str, timeout: float | None = 30) -> Lock:
-        """See `skyward.task.collections.lock`."""
+        """Return a handle of a lock; arguments as those of `sky.lock`."""
         kept = self._kept(Lock, name, lambda: Lock(self._backend, name, timeout))
         return kept if kept.timeout == timeout else kept.with_timeout(timeout)
 
@@ -88,9 +88,7 @@ def current_factory(what: str) -> Any:
 
     pool = current_pool.get()
     if pool is None:
-        raise NoPoolError(
-            f"No pool is in scope: open one with `with sky.Compute(...) as pool:`, or name it: `pool.{what}(...)`."
-        )
+        raise NoPoolError(f"{NO_POOL}, or name it: `pool.{what}(...)`.")
     return pool
 
 

@@ -75,7 +75,7 @@ class CellEnd:
         return known
 
     def without(self, keys: Iterable[str]) -> "CellEnd":
-        """Return a side for a trial: an empty namespace, and the same classes except those of `keys`."""
+        """Return a copy for a trial unpickling: an empty namespace, and the same classes except those of `keys`."""
         classes = {key: kind for key, kind in self.classes.items() if key not in keys}
         ids = {id(kind): key for key, kind in classes.items()}
         return CellEnd(

@@ -50,7 +50,7 @@ class Comparison:
         self._prints = prints
 
     def same(self, one: Any, other: Any) -> bool:
-        """Return whether `one` is in the place of `other`."""
+        """Return whether `one` corresponds to `other`."""
         if one is other:
             return True
         kind = type(one)

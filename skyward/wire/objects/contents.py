@@ -364,7 +364,7 @@ def _put_tensor(value: Any, parts: tuple[Any, Any]) -> None:
 
 
 def _put_remade(value: Any, reduced: tuple[Any, ...]) -> None:
-    """Let `value` take over the attributes of the object that its type makes."""
+    """Replace the attributes of `value` with those of a newly built object."""
     new = rebuilt(reduced)
     if hasattr(new, "__del__"):
         _never_finalized.append(new)

@@ -102,8 +102,9 @@ def _known_anywhere(key: str) -> type | None:
     found = {kind for scope in tuple(_open.values()) if (kind := scope.classes.get(key)) is not None}
     if len(found) > 1:
         raise PayloadError(
-            f"An object of {found.pop().__qualname__} cannot be unpickled on a thread that no task started while "
-            "several tasks run with a class of their own: unpickle it in the task, or on a thread that the task starts."
+            f"Cannot unpickle an object of {found.pop().__qualname__} here: running tasks each have their own version "
+            "of the class, and this thread belongs to none of them. Unpickle it in the task, or on a thread that the "
+            "task starts."
         )
     return found.pop() if found else inner._DYNAMIC_CLASS_TRACKER_BY_ID.get(key)
 

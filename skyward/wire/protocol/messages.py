@@ -32,6 +32,7 @@ __all__ = [
     "Clustered",
     "Code",
     "CollectionsFilled",
+    "CollectionsWritten",
     "Command",
     "Commands",
     "Credit",
@@ -46,7 +47,6 @@ __all__ = [
     "Finished",
     "ForgetValues",
     "Join",
-    "Keep",
     "KeptRef",
     "KnownTask",
     "Leave",
@@ -238,7 +238,7 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class CollectionsWritten:
     """The client has written to these strong collections, identified by kind and name."""
 
     names: tuple[tuple[str, str], ...]
@@ -291,7 +291,7 @@ ToNode = (
     | Topology
     | Join
     | Losses
-    | Keep
+    | CollectionsWritten
     | Leave
     | Peering
     | Fetch

@@ -3,10 +3,10 @@
 import contextlib
 import os
 
-__all__ = ["PASS_VARIABLE", "take"]
+__all__ = ["SECRETS_VARIABLE", "take"]
 
-PASS_VARIABLE = "SKYWARD_PASS"
-"""Environment variable with the worker's `wire.transport.trust.Pass`."""
+SECRETS_VARIABLE = "SKYWARD_SECRETS"
+"""Environment variable with the worker's `wire.transport.trust.NodeSecrets`."""
 
 
 def take(name: str) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from casty import TLS
 
-__all__ = ["Authority", "Credentials", "Pass", "passes", "presented"]
+__all__ = ["Authority", "Credentials", "NodeSecrets", "issue_secrets", "presented"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class NodeSecrets:
     """The secrets of one end of the connections between the client and one node.
 
     Attributes:
@@ -44,27 +44,27 @@ class Pass:
     key: bytes = field(repr=False)
 
     def write(self) -> str:
-        """Return the pass as one line of text, for the environment of a worker. The line is secret."""
+        """Return them as one line of text, for the environment of a worker. The line is secret."""
         pem = self.credentials
         words = {"cert": pem.cert.decode(), "key": pem.key.decode(), "ca": pem.ca.decode(), "bulk": self.key.hex()}
         return json.dumps(words)
 
     @classmethod
-    def read(cls, text: str) -> "Pass":
-        """Return the pass that `write` returned as text."""
+    def read(cls, text: str) -> "NodeSecrets":
+        """Return the secrets that `write` returned as text."""
         words = json.loads(text)
         pem = Credentials(words["cert"].encode(), words["key"].encode(), words["ca"].encode())
         return cls(pem, bytes.fromhex(words["bulk"]))
 
 
-def passes(name: str, seed: bytes) -> tuple[Pass, Pass]:
-    """Make the passes of the client and of the node `name`.
+def issue_secrets(name: str, seed: bytes) -> tuple[NodeSecrets, NodeSecrets]:
+    """Make the secrets of the client and of the node `name`.
 
-    The same `seed` of 32 secret bytes makes matching passes, so that another process can attach to a node.
+    The same `seed` of 32 secret bytes makes matching secrets, so that another process can attach to a node.
     """
     authority = Authority(name, seed)
     key = hmac.digest(seed, b"bulk", hashlib.sha256)
-    return Pass(authority.issue("client"), key), Pass(authority.issue("node"), key)
+    return NodeSecrets(authority.issue("client"), key), NodeSecrets(authority.issue("node"), key)
 
 
 class Authority:

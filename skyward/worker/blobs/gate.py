@@ -1,9 +1,9 @@
-"""Acceptance of connections from anyone, and service only for peers that have authenticated themselves.
+"""Server that serves only authenticated connections.
 
-Unauthenticated peers ("strangers") cost little: one thread for all of them, `most` connections at a time, and a few
+Unauthenticated connections cost little: one thread for all of them, `most` connections at a time, and a few
 bytes each until `PROVE_WITHIN` seconds are over. With `most` connections, the oldest that has sent nothing is dropped
 for a new one, but none in its first `KEEP` seconds, in which a distant peer can authenticate itself. Until then, new
-connections wait in the listen queue. Where many strangers fail, new ones wait there too, so that tasks keep the CPU.
+connections wait in the listen queue. Where many of them fail, new ones wait there too, so that tasks keep the CPU.
 
 Tasks run in this process, and may replace attributes of modules, and use up its threads and descriptors. A connection
 that cannot be served because of that is dropped, and the next one is accepted.
@@ -21,7 +21,7 @@ from threading import Thread  # tasks may replace the attributes of the module
 from skyward.process.clock import clock
 from skyward.wire.transport.proof import PROVE_WITHIN, Steps
 
-__all__ = ["KEEP", "MOST", "Gate", "most_strangers"]
+__all__ = ["KEEP", "MOST", "Gate", "max_unproven"]
 
 MOST = 1024
 """Largest number of unauthenticated connections."""
@@ -41,14 +41,14 @@ _FULL = 0.2
 _logger = logging.getLogger(__name__)
 
 
-def most_strangers() -> int:
+def max_unproven() -> int:
     """Return the largest number of unauthenticated connections: at most `MOST`, fewer where descriptors are few."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if soft == resource.RLIM_INFINITY else max(16, min(MOST, soft // _PART))
 
 
 @dataclass(slots=True, eq=False)
-class _Stranger[C: socket.socket]:
+class _Unproven[C: socket.socket]:
     connection: C
     steps: Steps[None]
     since: float
@@ -63,7 +63,7 @@ class Gate[C: socket.socket]:
         serve: serves an authenticated connection, on a thread of its own, and closes it.
         name: name of the threads.
         wrap: turns an accepted connection into the argument of `prove` and `serve`.
-        most: largest number of unauthenticated connections; by default `most_strangers()`.
+        most: largest number of unauthenticated connections; by default `max_unproven()`.
         within: seconds that each of them has to authenticate.
         keep: seconds in which none of them is dropped for a newer one.
     """
@@ -84,11 +84,11 @@ class Gate[C: socket.socket]:
         self._serve = serve
         self._name = name
         self._wrap = wrap
-        self._most = most_strangers() if most is None else most
+        self._most = max_unproven() if most is None else most
         self._within = within
         self._keep = keep
-        self._strangers: dict[_Stranger[C], None] = {}  # the oldest first, here and below
-        self._silent: dict[_Stranger[C], None] = {}  # connections that have sent nothing
+        self._unproven: dict[_Unproven[C], None] = {}  # the oldest first, here and below
+        self._silent: dict[_Unproven[C], None] = {}  # connections that have sent nothing
         self._selector = selectors.DefaultSelector()
         self._listening = False
         self._accept_from = 0.0
@@ -107,12 +107,12 @@ class Gate[C: socket.socket]:
         with self._selector, self._waking:
             while self._step():
                 pass
-            for stranger in tuple(self._strangers):
-                self._drop(stranger)
+            for peer in tuple(self._unproven):
+                self._drop(peer)
 
     def _step(self) -> bool:
         now = clock.monotonic()
-        while (first := next(iter(self._strangers), None)) is not None and first.since + self._within <= now:
+        while (first := next(iter(self._unproven), None)) is not None and first.since + self._within <= now:
             self._drop(first)
         accept_from = max(self._accept_from, self._room_from())
         self._listen(accept_from <= now)
@@ -124,7 +124,7 @@ class Gate[C: socket.socket]:
                 return False
             if key.data is None:
                 self._accept()
-            elif key.data in self._strangers:
+            elif key.data in self._unproven:
                 self._silent.pop(key.data, None)
                 self._advance(key.data)
         return True
@@ -146,13 +146,13 @@ class Gate[C: socket.socket]:
         """Accept no connection for some seconds. Authentications in progress continue."""
         self._accept_from = max(self._accept_from, clock.monotonic() + seconds)
 
-    def _to_evict(self) -> _Stranger[C]:
+    def _to_evict(self) -> _Unproven[C]:
         """Return the connection to drop for a new one."""
-        return next(iter(self._silent or self._strangers))
+        return next(iter(self._silent or self._unproven))
 
     def _room_from(self) -> float:
         """Return the time from which there is room for one more connection."""
-        return self._to_evict().since + self._keep if len(self._strangers) >= self._most else 0.0
+        return self._to_evict().since + self._keep if len(self._unproven) >= self._most else 0.0
 
     def _accept(self) -> None:
         try:
@@ -162,7 +162,7 @@ class Gate[C: socket.socket]:
         except OSError:  # no descriptor is free; one may be, a little later
             self._pause(_FULL)
             return
-        if len(self._strangers) >= self._most:
+        if len(self._unproven) >= self._most:
             self._drop(self._to_evict())
         try:
             accepted.setblocking(False)
@@ -172,42 +172,42 @@ class Gate[C: socket.socket]:
             accepted.close()
             self._pause(_PAUSE)
             return
-        stranger = _Stranger(connection, self._prove(connection), clock.monotonic())
-        self._strangers[stranger] = None
-        self._silent[stranger] = None
-        self._advance(stranger)
+        peer = _Unproven(connection, self._prove(connection), clock.monotonic())
+        self._unproven[peer] = None
+        self._silent[peer] = None
+        self._advance(peer)
 
-    def _advance(self, stranger: _Stranger[C]) -> None:
+    def _advance(self, peer: _Unproven[C]) -> None:
         try:
-            event = next(stranger.steps, None)
+            event = next(peer.steps, None)
             if event is None:
-                self._admit(stranger)
+                self._admit(peer)
             else:
-                self._expect(stranger, event)
+                self._expect(peer, event)
         except Exception as error:  # any failure ends this connection alone
             _logger.debug("%s: a connection failed before it was authenticated: %s", self._name, error)
-            self._drop(stranger)
+            self._drop(peer)
 
-    def _expect(self, stranger: _Stranger[C], event: int) -> None:
-        key = self._selector.get_map().get(stranger.connection)
+    def _expect(self, peer: _Unproven[C], event: int) -> None:
+        key = self._selector.get_map().get(peer.connection)
         if key is None:
-            self._selector.register(stranger.connection, event, stranger)
+            self._selector.register(peer.connection, event, peer)
         elif key.events != event:
-            self._selector.modify(stranger.connection, event, stranger)
+            self._selector.modify(peer.connection, event, peer)
 
-    def _admit(self, stranger: _Stranger[C]) -> None:
-        self._forget(stranger)
-        stranger.connection.setblocking(True)
-        Thread(target=self._serve, args=(stranger.connection,), name=self._name, daemon=True).start()
+    def _admit(self, peer: _Unproven[C]) -> None:
+        self._forget(peer)
+        peer.connection.setblocking(True)
+        Thread(target=self._serve, args=(peer.connection,), name=self._name, daemon=True).start()
 
-    def _forget(self, stranger: _Stranger[C]) -> None:
-        self._strangers.pop(stranger, None)
-        self._silent.pop(stranger, None)
+    def _forget(self, peer: _Unproven[C]) -> None:
+        self._unproven.pop(peer, None)
+        self._silent.pop(peer, None)
         with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(stranger.connection)
+            self._selector.unregister(peer.connection)
 
-    def _drop(self, stranger: _Stranger[C]) -> None:
+    def _drop(self, peer: _Unproven[C]) -> None:
         self._pause(_PAUSE)
-        self._forget(stranger)
-        stranger.steps.close()
-        stranger.connection.close()
+        self._forget(peer)
+        peer.steps.close()
+        peer.connection.close()

@@ -259,8 +259,9 @@ class Captured:
             own = _raised_in(error, side)
             if own:
                 why = (
-                    f"{own} raised it while the value was copied to the node. Python calls it before the attributes of "
-                    "the copy and the names of the notebook exist: avoid them in it, or create the object in the cell."
+                    f"{own} raised it while the value was copied to the node. It runs while unpickling, before the "
+                    "object's attributes and the notebook's globals exist: avoid them in it, or create the object in "
+                    "the cell."
                 )
             else:
                 why = (

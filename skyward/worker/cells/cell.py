@@ -10,15 +10,18 @@ import importlib
 import inspect
 import linecache
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from threading import Lock  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING, Any, cast
 
 from skyward.errors import MissingModuleError
 from skyward.files.request import FilesRequest, FilesResult
 from skyward.kept.keep import KEEP_FOR, KeptInfo
 from skyward.wire.failures.failure import Failure, capture_failure
+from skyward.wire.failures.frames import FrameRecorder
 from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.payload import Packed
@@ -34,7 +37,6 @@ from skyward.worker.cells.kept import (
     release_namespace,
     share_classes,
 )
-from skyward.worker.cells.recorded_failures import recorder_for
 from skyward.worker.cells.returned_state import ReturnedState, collect_state
 from skyward.worker.code.local_modules import ReimportedModules, install
 from skyward.worker.code.main_module import as_main
@@ -42,8 +44,8 @@ from skyward.worker.code.program import SHOW, STREAM, VALUE, Program, build
 from skyward.worker.code.shell import NodeShell
 from skyward.worker.code.side_effects import ProcessSnapshot
 from skyward.worker.display import figures
-from skyward.worker.display.display import display, publish
 from skyward.worker.display.ipython import redirect_displays
+from skyward.worker.display.publishing import display, publish
 from skyward.worker.events.context import current_task
 from skyward.worker.tasks.exceptions import as_ordinary_error
 from skyward.worker.tasks.forked import leave_if_forked
@@ -51,7 +53,7 @@ from skyward.worker.tasks.guard import Interrupted
 from skyward.worker.tasks.kept import Entry, keeping_for, noting_uses
 from skyward.worker.tasks.missing_modules import missing_module
 
-__all__ = ["CellRequest", "CellResult", "Root", "run_cell", "stream_cell"]
+__all__ = ["CellRequest", "CellResult", "Root", "recorder_for", "run_cell", "stream_cell"]
 
 if TYPE_CHECKING:
     from types import FunctionType
@@ -62,6 +64,15 @@ _ENDINGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 _INSTEAD_OF_EXIT = "Put code that should not run below an `if`, or into a function that returns early"
 
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+
+_RECORDED_FAILURES = 8
+"""Failures of one cell to record. Thousands of elements of a `--map` may fail; users debug one."""
+
+_COUNTED_CELLS = 64
+"""Most recent cells whose failures are counted."""
+
+_failures: Counter[str] = Counter()
+_failures_lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,3 +415,12 @@ def _elements_of(stream: AsyncGenerator[Any, None]) -> Generator[Any]:
 
 async def _closed(stream: AsyncGenerator[Any, None]) -> None:
     await stream.aclose()
+
+
+def recorder_for(run: str, namespace: Mapping[str, Any], node: int, known: str) -> FrameRecorder | None:
+    """Return a recorder for the next failure of the cell `run`; None if the limit is reached."""
+    with _failures_lock:
+        _failures[run] += 1
+        if len(_failures) > _COUNTED_CELLS:
+            del _failures[next(iter(_failures))]
+        return FrameRecorder(namespace, node, known) if _failures[run] <= _RECORDED_FAILURES else None

@@ -93,7 +93,9 @@ class Placement:
             )
         elif step == "set aside":
             kept = self._set_aside(path)
-            self._notes.append(f"{path} was changed here and on node {self._node}: the node's version is now {kept}.")
+            self._notes.append(
+                f"{path} was changed here and on node {self._node}; the node's version was renamed to {kept}."
+            )
         write(target, pieces(span, self._request.blobs), span.modified, is_executable=span.is_executable)
         self._record.versions.note(target, span.version)
 
@@ -130,7 +132,9 @@ class Placement:
                 raise NotADirectoryError(errno.ENOTDIR, text, target)
             kept = self._set_aside(each)
             one, other = ("folder", "file") if wants_folder else ("file", "folder")
-            self._notes.append(f"{each} is a {one} here and a {other} on node {self._node}: the {other} is now {kept}.")
+            self._notes.append(
+                f"{each} is a {one} here and a {other} on node {self._node}; the {other} was renamed to {kept}."
+            )
 
     def _discard(self, path: str) -> None:
         """Remove the files at a path that the notebook has sent or fetched, and folders that become empty."""

@@ -26,8 +26,8 @@ from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.payloads.code import looked_up
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Part
-from skyward.worker.cells.unreturned import Unreturned
-from skyward.worker.tasks.kept import Entry, KeptHere, ValueStore
+from skyward.worker.cells.returned_state import Unreturned
+from skyward.worker.tasks.kept import Entry, KeptOnNode, ValueStore
 
 __all__ = [
     "KeepingCell",
@@ -145,7 +145,7 @@ def keep_names(names: Collection[str], keep_for: float, side: CellEnd) -> tuple[
             continue
         value = side.namespace[name]
         try:
-            here = value if isinstance(value, KeptHere) else stand_in(value)
+            here = value if isinstance(value, KeptOnNode) else stand_in(value)
             kept[name] = here or require_store().keep(value, name, keep_for, KeepingCell(side))
         except SkywardError as error:
             failed[name] = Unreturned(str(error).rstrip("."))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from skyward.errors import NotPicklableError
 from skyward.formatting import size_text
@@ -24,11 +24,10 @@ from skyward.worker.cells.captured import Captured, Part
 from skyward.worker.cells.captured_objects import CapturedObjects
 from skyward.worker.cells.differences import Changed
 from skyward.worker.cells.object_graph import Bound, ObjectGraph, PackedGraph, groups
-from skyward.worker.cells.unreturned import Unreturned
 from skyward.worker.code.local_modules import ReimportedModules
 from skyward.worker.code.program import PROVIDED, SHOW, STREAM, VALUE
 
-__all__ = ["ReturnedState", "collect_state"]
+__all__ = ["Obstacle", "ReturnedState", "Unreturned", "collect_state"]
 
 _MISSING = object()
 _NOTHING_KEPT: Mapping[str, Any] = {}
@@ -39,6 +38,24 @@ _HIDDEN = PROVIDED | _ANNOTATIONS | {SHOW, STREAM, VALUE, "__warningregistry__"}
 
 _VALUE_LIMIT = 16 << 20
 """Most bytes of an unnamed last expression that are returned. It has been displayed anyway."""
+
+
+type Obstacle = Literal["size", "unbound", "nothing to keep", "other"]
+"""Kinds of reasons, which have different fixes: the value is over a limit; the cell did not bind a name that is to be
+returned, or to be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreturned:
+    """The reason why a value, or its change, was not returned.
+
+    Attributes:
+        reason: a clause for messages.
+        obstacle: the kind of the reason.
+    """
+
+    reason: str
+    obstacle: Obstacle = "other"
 
 
 @dataclass(frozen=True, slots=True)

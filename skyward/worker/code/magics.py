@@ -23,11 +23,11 @@ __all__ = [
     "LINE_MAGICS",
     "Repeated",
     "change_folder",
-    "duration_text",
     "environment",
     "repeated",
     "script_arguments",
     "timed",
+    "timeit_duration",
     "write_file",
 ]
 
@@ -57,8 +57,8 @@ def timed(code: str, namespace: dict[str, Any], filename: str, line: int, say: C
         return None if program.last is None else eval(program.last, namespace)
     finally:
         user, system, wall = (end - start for end, start in zip(_clocks(), (user, system, wall), strict=True))
-        used = f"user {duration_text(user)}, sys: {duration_text(system)}, total: {duration_text(user + system)}"
-        say(f"CPU times: {used}\nWall time: {duration_text(wall)}\n")
+        used = f"user {timeit_duration(user)}, sys: {timeit_duration(system)}, total: {timeit_duration(user + system)}"
+        say(f"CPU times: {used}\nWall time: {timeit_duration(wall)}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ class Repeated:
             loops = next((10**power for power in range(9) if timer.timeit(10**power) >= _LONG_ENOUGH), 10**9)
         times = [seconds / loops for seconds in timer.repeat(self.runs, loops)]
         if not self.quiet:
-            mean = duration_text(statistics.fmean(times), self.digits)
-            spread = duration_text(statistics.pstdev(times), self.digits)
+            mean = timeit_duration(statistics.fmean(times), self.digits)
+            spread = timeit_duration(statistics.pstdev(times), self.digits)
             runs = f"{self.runs} run{'s' * (self.runs != 1)}"
             say(f"{mean} ± {spread} per loop (mean ± std. dev. of {runs}, {loops:,} loop{'s' * (loops != 1)} each)\n")
 
@@ -181,7 +181,7 @@ def write_file(line: str, body: str) -> str:
     return f"{what} {path}\n"
 
 
-def duration_text(seconds: float, digits: int = 3) -> str:
+def timeit_duration(seconds: float, digits: int = 3) -> str:
     """Format a duration: `12.3 μs`, `1.5 s`, `2min 5s`."""
     if seconds >= 60:
         parts, left = [], round(seconds)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from skyward.worker.display.display import publish
+from skyward.worker.display.publishing import publish
 
 __all__ = ["close_figures", "open_figures", "show_figures", "use_backend"]
 

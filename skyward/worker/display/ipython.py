@@ -9,7 +9,7 @@ from threading import local  # tasks may replace the attributes of the module
 from types import ModuleType
 from typing import override
 
-from skyward.worker.display import display
+from skyward.worker.display import publishing
 
 __all__ = ["redirect_displays"]
 
@@ -34,7 +34,7 @@ def _replace(module: ModuleType) -> None:
     if shell is not None and shell.initialized():
         return
     for name in _NAMES:
-        setattr(module, name, getattr(display, name))
+        setattr(module, name, getattr(publishing, name))
 
 
 class _Watcher(importlib.abc.MetaPathFinder):

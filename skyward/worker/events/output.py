@@ -15,15 +15,14 @@ import sys
 import termios
 from collections.abc import Callable, Iterable
 from threading import Condition, Thread  # tasks may replace the attributes of the module
-from typing import Literal
 
+from skyward.events.output import StreamName
 from skyward.process.clock import clock
 from skyward.wire.protocol.messages import Output
 
-__all__ = ["Descriptors", "Pump", "StreamName", "capture_descriptors", "unread"]
+__all__ = ["Descriptors", "Pump", "capture_descriptors", "unread"]
 
 type Emit = Callable[[Output], None]
-type StreamName = Literal["stdout", "stderr"]
 
 _DRAIN = 2.0
 """Longest wait, in seconds, until output of subprocesses is sent."""

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from skyward.events.output import StreamName
 from skyward.task.output import muted
 from skyward.wire.protocol.messages import Output
 from skyward.wire.protocol.text import encodable
 from skyward.worker.events.context import current_task_number, running
-from skyward.worker.events.output import StreamName
 
 __all__ = ["NoKeyboard", "TaskStream", "end_task", "replace_streams"]
 

@@ -6,9 +6,11 @@ It lives on the engine's loop, on a thread of its own, so that the main thread i
 import asyncio
 import contextlib
 import os
+import sys
+import weakref
 from threading import Event as ThreadEvent
 from threading import Thread  # tasks may replace the attributes of the module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skyward.errors import CollectionUnavailableError
 from skyward.kept.keep import set_store
@@ -18,6 +20,7 @@ from skyward.wire.protocol.messages import (
     Blob,
     Cancel,
     Code,
+    CollectionsWritten,
     Command,
     Commands,
     Credit,
@@ -30,7 +33,6 @@ from skyward.wire.protocol.messages import (
     Finished,
     ForgetValues,
     Join,
-    Keep,
     Leave,
     Losses,
     Metrics,
@@ -58,13 +60,12 @@ from skyward.worker.tasks.executor import Executor
 from skyward.worker.tasks.forked import is_forked, leave_if_forked, write
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.kept import NoValueStore, ValueStore
-from skyward.worker.tasks.ownership import is_ours
 from skyward.worker.tasks.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["RESTART", "Agent"]
+__all__ = ["RESTART", "Agent", "is_ours"]
 
 TICK = 0.02
 """Seconds between checks of deadlines while there are tasks; events that are not urgent are sent at most this often."""
@@ -132,7 +133,7 @@ class Agent:
         self._ticking = False
         self._stopped = ThreadEvent()
         self._main_ended = ThreadEvent()
-        self._parted = ThreadEvent()
+        self._shutdown_over = ThreadEvent()
 
     def start(self) -> None:
         """Start the slots that have threads of their own. Slot 0 of the thread executor waits for `serve`."""
@@ -151,7 +152,7 @@ class Agent:
     def part(self) -> None:
         """Wait until the last events have been sent, and acknowledged if a client listens. Called after `serve`."""
         self._main_ended.set()
-        self._parted.wait()
+        self._shutdown_over.wait()
 
     def _start_slot(self) -> None:
         def serve() -> None:
@@ -302,7 +303,7 @@ class Agent:
                 os.environ["COMPUTE_POOL"] = info
                 set_instance_info(InstanceInfo.from_json(info))
                 self._info = info
-            case Join() | Losses() | Keep() | Leave():
+            case Join() | Losses() | CollectionsWritten() | Leave():
                 self.cluster.apply(command)
             case Peering() | Fetch():
                 self._peers.apply(command)
@@ -336,14 +337,14 @@ class Agent:
         if not self._stopped.is_set():
             self._stopped.set()
             self._executor.shutdown(self._slots)
-            Thread(target=self._part, args=(has_listener,), name="skyward-parting", daemon=True).start()
+            Thread(target=self._finish_shutdown, args=(has_listener,), name="skyward-shutdown", daemon=True).start()
 
-    def _part(self, has_listener: bool) -> None:
-        """Let tasks and children end within their time; then send the farewell."""
+    def _finish_shutdown(self, has_listener: bool) -> None:
+        """Wait for tasks and children up to their deadlines; then send the last messages."""
         try:
             self._end_all(clock.monotonic() + (ENDING_WITH_LISTENER if has_listener else ENDING), has_listener)
         finally:
-            self._parted.set()
+            self._shutdown_over.set()
 
     def _end_all(self, deadline: float, has_listener: bool) -> None:
         if not has_listener:
@@ -365,3 +366,32 @@ class Agent:
     def stop(self) -> None:
         """End the worker as `Shutdown` does, with no client to wait for. Thread-safe."""
         self._loop.call_soon_threadsafe(lambda: self._shutdown(has_listener=False))
+
+
+def is_ours(view: memoryview) -> bool:
+    """Return whether nothing can change the memory of `view`, now that the task is over: it holds the last reference.
+
+    False where that is not certain: for an array to which the task, or a library, has kept a reference; for a view of
+    another array; and for objects of other kinds than `bytes` and NumPy arrays.
+    """
+    shown: Any = view.obj
+    if type(shown) is bytes:
+        return True
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(shown) is not numpy.ndarray or not shown.flags.owndata:
+        return False
+    del shown  # it would be counted, too
+    return _references(view) <= _ALONE and not weakref.getweakrefcount(view.obj)
+
+
+def _references(view: memoryview) -> int:
+    return sys.getrefcount(view.obj)
+
+
+def _of_one_view() -> int:
+    view = memoryview(bytearray(1))
+    return _references(view)
+
+
+_ALONE = _of_one_view()
+"""Reference count of an object that only a view refers to. It varies with the version of Python."""

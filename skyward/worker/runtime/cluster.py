@@ -18,7 +18,15 @@ from skyward.errors import CollectionUnavailableError
 from skyward.wire.collections.hub import DEAD_AFTER, HEARTBEAT, LIMITS, REMOVE_AFTER, SUSPECT_AFTER, Hub
 from skyward.wire.collections.lost import Loss, Name, name_of, reads
 from skyward.wire.collections.requests import Request
-from skyward.wire.protocol.messages import Clustered, CollectionsFilled, Join, Keep, Leave, Losses, LossReported
+from skyward.wire.protocol.messages import (
+    Clustered,
+    CollectionsFilled,
+    CollectionsWritten,
+    Join,
+    Leave,
+    Losses,
+    LossReported,
+)
 from skyward.wire.transport.trust import Credentials, presented
 from skyward.worker.tasks.forked import ForkedProcessError, is_forked
 
@@ -134,12 +142,12 @@ class Membership:
 
     # For the client.
 
-    def apply(self, command: Join | Losses | Keep | Leave) -> None:
+    def apply(self, command: Join | Losses | CollectionsWritten | Leave) -> None:
         """Apply a command: join, leave, or note lost and kept collections. Joining is idempotent while a member."""
         match command:
             case Losses(lost):
                 self._lost = {(loss.kind, loss.name): loss for loss in lost}
-            case Keep(names):
+            case CollectionsWritten(names):
                 self._written.update(names)
             case Join() if self._membership is None:
                 self._leaving.clear()

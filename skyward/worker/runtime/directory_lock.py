@@ -11,7 +11,7 @@ __all__ = ["hold"]
 def hold(marks: str) -> None:
     """Hold a shared lock on each of these files, one a line, for as long as this process lives.
 
-    A file system that has no locks has none: what is used there is as safe as its age makes it.
+    Without file locks this has no effect; pruning then relies on age.
     """
     for mark in marks.splitlines():
         with contextlib.suppress(OSError):

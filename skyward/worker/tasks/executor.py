@@ -222,7 +222,7 @@ class Executor:
         return not self._jobs
 
     def shutdown(self, slots: int) -> None:
-        """Let `slots` serving threads end, interrupt running tasks, and drop queued ones."""
+        """Stop `slots` threads, interrupt running tasks, and drop queued ones."""
         with self._lock:
             runs = list(self._runs.values())
             for task, job in tuple(self._jobs.items()):

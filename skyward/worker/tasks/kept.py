@@ -11,7 +11,7 @@ from threading import Lock, Thread  # tasks may replace the attributes of the mo
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, NoReturn
 
-from skyward.errors import KeptLostError, UsageError
+from skyward.errors import RERUN, KeptLostError, UsageError
 from skyward.kept.handles import kept_value, record_handles
 from skyward.kept.keep import CONTAINERS, KeepingContext, KeptInfo
 from skyward.wire.payloads.payload import Packed, pack
@@ -20,7 +20,7 @@ from skyward.wire.protocol.text import encodable
 from skyward.worker.events.context import current_task_number
 from skyward.worker.tasks.forked import ForkedProcessError, is_forked
 
-__all__ = ["Entry", "KeptHere", "NoValueStore", "ValueStore", "keeping_for", "nbytes_of", "noting_uses"]
+__all__ = ["Entry", "KeptOnNode", "NoValueStore", "ValueStore", "keeping_for", "nbytes_of", "noting_uses"]
 
 _SHARED = (int, float, complex, str, bytes, type(None), type, BuiltinFunctionType, ModuleType)
 """Types whose equal values share one object, or that travel by themselves: such an object is not recognised by its
@@ -28,7 +28,7 @@ identity, and is returned as it is unless the user names it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class KeptHere:
+class KeptOnNode:
     """Stand-in for a value that this node keeps, until it reaches the client: there it is a `sky.Kept`.
 
     Attributes:
@@ -108,7 +108,7 @@ class ValueStore:
             if not _is_shared(value):
                 self._keys.setdefault(id(value), []).append(key)
         self._emit(ValueKept(info, current_task_number()))
-        return KeptHere(info, value, (key,))
+        return KeptOnNode(info, value, (key,))
 
     def get(self, keys: tuple[str, ...], name: str) -> Any:
         """Return the value of the first of these keys that is kept here.
@@ -144,7 +144,7 @@ class ValueStore:
             for key in keys:
                 if (entry := self._entries.get(key)) is not None:
                     return entry
-        raise KeptLostError(f"{name} is not kept on node {self._node}. Rerun the code that made it.")
+        raise KeptLostError(f"{name} is not kept on node {self._node}. {RERUN}")
 
     def stand_in(self, value: object) -> Any:
         """Return the stand-in for a value that is kept here, by its identity; None for any other."""
@@ -153,7 +153,7 @@ class ValueStore:
             return None
         with self._lock:
             entry = self._entries.get(keys[-1]) if keys else None
-        return KeptHere(entry.info, value, entry.keys) if entry is not None and entry.value is value else None
+        return KeptOnNode(entry.info, value, entry.keys) if entry is not None and entry.value is value else None
 
     def keeps_containers(self) -> bool:
         """Return whether a container is kept here that a pickler would write without calling a reducer."""
@@ -204,7 +204,7 @@ class NoValueStore:
         Raises:
             KeptLostError: always.
         """
-        raise KeptLostError(f"{name} is not kept on this node. Rerun the code that made it.")
+        raise KeptLostError(f"{name} is not kept on this node. {RERUN}")
 
     def pack(self, keys: Iterable[str], name: str, known: Collection[str] = ()) -> NoReturn:
         """Refuse, as `get` does."""

@@ -236,7 +236,7 @@ class ProcessSlot:
 
     def get_ready(self) -> None:
         """Start the child unless it runs. If that fails, the next job tries again."""
-        with self._reading, contextlib.suppress(Exception):  # such as no free thread: the slot lives on
+        with self._reading, contextlib.suppress(Exception):  # such as no free thread: the slot stays usable
             if not self._dismissed:
                 self._ready()
 

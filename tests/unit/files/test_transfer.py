@@ -495,7 +495,7 @@ def test_file_changed_on_node_is_kept_if_it_is_a_folder_locally(sides: Sides) ->
     (sides.here / "e/f").unlink()
     sides.write("e/f/x", "folder")
     assert sides.cell(sync=("e",)) == [
-        "e/f is a folder here and a file on node 0: the file is now e/f.node0.",
+        "e/f is a folder here and a file on node 0; the file was renamed to e/f.node0.",
         "Fetched e/f.node0 (7 B).",
     ]
     assert contents(sides.here) == contents(sides.there()) == {"e/f/x": "folder", "e/f.node0": "changed"}
@@ -509,7 +509,7 @@ def test_folder_changed_on_node_is_kept_if_it_is_a_file_locally(sides: Sides) ->
     (sides.here / "e/f").rmdir()
     sides.write("e/f", "file")
     assert sides.cell(sync=("e",)) == [
-        "e/f is a file here and a folder on node 0: the folder is now e/f.node0.",
+        "e/f is a file here and a folder on node 0; the folder was renamed to e/f.node0.",
         "Fetched e/f.node0/y (3 B).",
     ]
     assert contents(sides.here) == contents(sides.there()) == {"e/f": "file", "e/f.node0/y": "new"}
@@ -562,7 +562,7 @@ def test_conflicting_changes_keep_both_versions(sides: Sides) -> None:
     sides.write("a.txt", "here")
     notices = sides.cell(sync=(".",))
     assert contents(sides.here) == contents(sides.there()) == {"a.txt": "here", "a.node0.txt": "there"}
-    assert notices[0] == "a.txt was changed here and on node 0: the node's version is now a.node0.txt."
+    assert notices[0] == "a.txt was changed here and on node 0; the node's version was renamed to a.node0.txt."
 
 
 def test_excluded_files_are_untouched_on_both_sides(sides: Sides) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import skyward
 from skyward import SpecError, UsageError
-from skyward.functions.function import find_decorated
+from skyward.functions.decorator import find_decorated
 from skyward.functions.signature import is_generator
 from skyward.values.needs import NOTHING, Needs
 

@@ -15,7 +15,7 @@ from skyward.control.observe.snapshot import NodeView, PoolSnapshot
 from skyward.errors import TaskCancelledError
 from skyward.events.decisions import DecisionEvent
 from skyward.functions.pending import PendingFunction
-from skyward.pool.open_pools import observed
+from skyward.pool.hooks import observed
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState

@@ -12,8 +12,7 @@ from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import Outgoing
 from skyward.wire.protocol.messages import Payload
 from skyward.worker.cells.cell import CellResult
-from skyward.worker.cells.returned_state import ReturnedState
-from skyward.worker.cells.unreturned import Obstacle, Unreturned
+from skyward.worker.cells.returned_state import Obstacle, ReturnedState, Unreturned
 from skyward_jupyter.failures.presentation import for_cells
 from skyward_jupyter.running.notices import changes_not_returned, not_returned
 

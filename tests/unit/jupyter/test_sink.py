@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from skyward.worker.display.display import CLEAR_MIME
+from skyward.worker.display.publishing import CLEAR_MIME
 from skyward_jupyter.display.sink import CellSink
 
 pytestmark = pytest.mark.unit

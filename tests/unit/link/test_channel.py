@@ -1,6 +1,7 @@
 """The channel to a node: over a link that loses, duplicates and reorders, messages arrive once and in order."""
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -130,8 +131,7 @@ def test_node_silent_for_longer_than_its_grace_is_lost_once(talk: Talk) -> None:
         await asyncio.sleep(60)
         assert near.received == []
         (reason,) = near.lost
-        assert reason.startswith("it has not answered for 2")
-        assert reason.endswith(" s (no answer)")
+        assert re.fullmatch(r"no answer for 2\d s", reason)
         await near.channel.close()
 
     talk(scenario)

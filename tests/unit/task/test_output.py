@@ -14,7 +14,7 @@ import pytest
 
 import skyward
 from skyward import InstanceInfo, SpecError, silent, stderr, stdout
-from skyward.functions.function import SkyFunction
+from skyward.functions.decorator import SkyFunction
 from skyward.functions.signature import is_generator, stream_parameters
 from skyward.task.instance import set_instance_info
 from skyward.task.output import muted

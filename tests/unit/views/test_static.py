@@ -12,7 +12,7 @@ import skyward as sky
 from skyward.control.observe.snapshot import PoolReport
 from skyward.events.metrics import GPUMetrics, NodeMetrics
 from skyward.views import static
-from skyward.views.terminal import watch_here
+from skyward.views.live import watch_here
 from tests.terminal import Terminal
 from tests.unit.kernel.conftest import decision, node, snapshot
 

@@ -18,7 +18,7 @@ import pytest
 
 from skyward.wire.failures.failure import capture_failure
 from skyward.wire.failures.frames import FrameRecorder, FrameState, NodeValue
-from skyward.worker.cells import recorded_failures as failing
+from skyward.worker.cells import cell as cells
 
 pytestmark = pytest.mark.unit
 
@@ -279,10 +279,10 @@ def test_failures_are_equal_regardless_of_variables() -> None:
 
 
 def test_first_failures_of_each_cell_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failing, "_counts", type(failing._counts)())
-    found = [failing.recorder_for("run", {}, 0, "<cell>") is not None for _ in range(12)]
+    monkeypatch.setattr(cells, "_failures", type(cells._failures)())
+    found = [cells.recorder_for("run", {}, 0, "<cell>") is not None for _ in range(12)]
     assert found == [True] * 8 + [False] * 4
-    assert failing.recorder_for("another", {}, 0, "<cell>") is not None
+    assert cells.recorder_for("another", {}, 0, "<cell>") is not None
     for n in range(100):
-        failing.recorder_for(f"run {n}", {}, 0, "<cell>")
-    assert len(failing._counts) == 64
+        cells.recorder_for(f"run {n}", {}, 0, "<cell>")
+    assert len(cells._failures) == 64

@@ -100,7 +100,7 @@ def test_thread_outside_calls_cannot_unpickle_class_of_several_calls() -> None:
             calls.enter_context(decoding_for(CallScope()))
             assert on_thread() is first
             assert decode(payload, lambda _: b"") is not first
-            assert "on a thread that no task started" in str(on_thread())
+            assert "this thread belongs to none of them" in str(on_thread())
     finally:
         inner._DYNAMIC_CLASS_TRACKER_BY_ID.update(known)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skyward.wire.transport.proof import Steps, UnprovedError, call, prove_to_caller, prove_to_listener
 from skyward.worker.blobs import gate as gates
-from skyward.worker.blobs.gate import Gate, most_strangers
+from skyward.worker.blobs.gate import Gate, max_unproven
 
 pytestmark = pytest.mark.unit
 
@@ -195,7 +195,7 @@ def test_gate_drops_silent_connections_before_others() -> None:
 def test_gate_limits_unproved_connections_to_a_share_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     for soft, most in ((64, 16), (1024, 64), (65536, 1024), (resource.RLIM_INFINITY, 1024)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
-        assert most_strangers() == most
+        assert max_unproven() == most
 
 
 def test_gate_survives_failure_to_start_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skyward.wire.payloads.payload import encode_result
-from skyward.worker.tasks.ownership import is_ours
+from skyward.worker.runtime.agent import is_ours
 
 pytestmark = pytest.mark.unit
 

@@ -18,9 +18,9 @@ from skyward.wire.collections.requests import Request
 from skyward.wire.protocol.messages import (
     Clustered,
     CollectionsFilled,
+    CollectionsWritten,
     Fetched,
     Join,
-    Keep,
     Leave,
     Losses,
     LossReported,
@@ -201,7 +201,7 @@ class ClusterManager:
         """Record that the client writes to a collection. The nodes keep the record for clients that attach later."""
         if self._contents.write((name,)):
             for node in self._members:
-                node.tell(Keep((name,)))
+                node.tell(CollectionsWritten((name,)))
 
     def _on_change(self) -> None:
         self._changed.set()

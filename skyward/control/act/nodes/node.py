@@ -45,8 +45,8 @@ from skyward.wire.protocol.messages import (
     Shutdown,
     Submit,
 )
-from skyward.wire.transport.secrets import PASS_VARIABLE
-from skyward.wire.transport.trust import passes
+from skyward.wire.transport.secrets import SECRETS_VARIABLE
+from skyward.wire.transport.trust import issue_secrets
 
 if TYPE_CHECKING:
     from skyward.control.act.nodes.replication import Replicator  # circular: replication sends through nodes
@@ -167,8 +167,9 @@ class Node:
         # A local worker is never unreachable: a broken connection means that it is gone.
         silence, grace = (SILENCE, 0.0) if isinstance(access, LocalAccess) else (access.grace, access.grace)
         self.phase = self.startup.enter("worker" if isinstance(access, LocalAccess) else "connecting")
-        ours, theirs = await asyncio.to_thread(passes, self._purpose, self._seed)  # the first call loads a library
-        own = {"SKYWARD_NODE_ID": str(self.rank), PASS_VARIABLE: theirs.write()}
+        # On a thread: the first call loads a library.
+        ours, theirs = await asyncio.to_thread(issue_secrets, self._purpose, self._seed)
+        own = {"SKYWARD_NODE_ID": str(self.rank), SECRETS_VARIABLE: theirs.write()}
         if self.worker_entry is not None:
             self._worker = await attach_worker(access, self.worker_entry, min(within, ENTER_WITHIN))
         else:

@@ -8,6 +8,7 @@ from skyward.control.act.tasks.remote_results import RemoteResult
 from skyward.control.act.tasks.task import EncodedResult, Work
 from skyward.control.decide.tasks.messages import Settle, SettleOutcome
 from skyward.errors import (
+    RERUN,
     BudgetExhaustedError,
     KeptLostError,
     NodeLostError,
@@ -119,7 +120,7 @@ def _error(
             return KeptLostError(
                 f"uses {names}, which was lost with its node: {reason}.",
                 subject=name,
-                fix="Rerun the code that made it.",
+                fix=RERUN,
             )
         case "infeasible":
             return NoGroupFitsError(f"asks for {reason}.", subject=name)

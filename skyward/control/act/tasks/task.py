@@ -17,6 +17,7 @@ from skyward.control.act.tasks.streams import Feeder, StreamBuffer
 from skyward.control.observe.costs import FREE, SlotPrice
 from skyward.control.observe.origin import Origin
 from skyward.errors import RemoteError, TaskCancelledError, UsageError
+from skyward.formatting import WORK_ENDED
 from skyward.kept.handles import Kept
 from skyward.process import background
 from skyward.process.blocked_threads import Blocked
@@ -226,7 +227,7 @@ class TaskFuture[T](Future[T]):
             wait([self], stopping.GRACE)
         if not self.done():
             return f"{self.name} was asked to stop, and has not confirmed it yet"
-        return str(self._cancelled_error()).rstrip(".") if self.cancelled() else "the work had ended"
+        return str(self._cancelled_error()).rstrip(".") if self.cancelled() else WORK_ENDED
 
     def _give(self, arrived: object, *, own: bool = False) -> T:
         """Return the value of a result, or raise the error of decoding it. `own`: no other task takes the result."""

@@ -12,7 +12,7 @@ import pytest
 from ipywidgets import widgets  # type: ignore[import-untyped]  # it has no types
 
 from skyward.wire.protocol.messages import Display, Event
-from skyward.worker.display import display
+from skyward.worker.display import publishing
 from skyward.worker.display.represent import represent
 from skyward.worker.events.context import TaskContext, running
 from tests.unit.jupyter.cells.conftest import Notebook
@@ -87,7 +87,7 @@ def test_ipython_display_method_is_called(
     notebook: Notebook, screen: Screen, capsys: pytest.CaptureFixture[str], shown: str
 ) -> None:
     notebook.sky(
-        "from skyward.worker.display.display import update_display\n"
+        "from skyward.worker.display.publishing import update_display\n"
         "class R:\n    def _ipython_display_(self): print('ipd')\n"
         f"    def _repr_html_(self): return 'html'\nr = R()\n{shown}"
     )
@@ -116,13 +116,13 @@ class OfLibrary:
 
 
 def test_library_object_is_displayed_by_its_rich_representation(screen: Screen) -> None:
-    display.display(OfLibrary())
+    publishing.display(OfLibrary())
     ((data, *_),) = screen.shown
     assert data == {"text/plain": "plain", "text/html": "html"}
 
 
 def test_display_outside_a_task_prints_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
-    display.display({"a": 1})
+    publishing.display({"a": 1})
     assert capsys.readouterr().out == "{'a': 1}\n"
 
 
@@ -206,10 +206,10 @@ class TestRepresentations:
 
 class TestDisplayFunctions:
     def test_handle_updates_its_display(self, screen: Screen) -> None:
-        handle = display.display("a", display_id=True)
+        handle = publishing.display("a", display_id=True)
         assert handle is not None
         handle.update("b")
-        display.update_display("c", display_id=handle.display_id)
+        publishing.update_display("c", display_id=handle.display_id)
         assert [(data["text/plain"], name, update) for data, _, name, update in screen.shown] == [
             ("'a'", handle.display_id, False),
             ("'b'", handle.display_id, True),
@@ -217,19 +217,19 @@ class TestDisplayFunctions:
         ]
 
     def test_raw_data_and_metadata_are_sent(self, screen: Screen) -> None:
-        display.display({"text/html": "<i>"}, raw=True, metadata={"x": 1}, display_id="me")
-        display.publish_display_data({"text/plain": "p"}, transient={"display_id": "me"}, update=True)
+        publishing.display({"text/html": "<i>"}, raw=True, metadata={"x": 1}, display_id="me")
+        publishing.publish_display_data({"text/plain": "p"}, transient={"display_id": "me"}, update=True)
         assert screen.shown == [
             ({"text/html": "<i>"}, {"x": 1}, "me", False),
             ({"text/plain": "p"}, {}, "me", True),
         ]
 
     def test_clear_output_is_sent(self, screen: Screen) -> None:
-        display.clear_output(wait=True)
-        display.display(1, clear=True)
+        publishing.clear_output(wait=True)
+        publishing.display(1, clear=True)
         assert [data for data, *_ in screen.shown] == [
-            {display.CLEAR_MIME: {"wait": True}},
-            {display.CLEAR_MIME: {"wait": True}},
+            {publishing.CLEAR_MIME: {"wait": True}},
+            {publishing.CLEAR_MIME: {"wait": True}},
             {"text/plain": "1"},
         ]
 
@@ -277,7 +277,7 @@ def test_display_functions_of_ipython_display_in_the_cell(before: str) -> None:
         "printed",
         "text/html text/plain <IPython.core.display.HTML object> False",
         "text/plain 2 True",
-        f"{display.CLEAR_MIME} None False",
+        f"{publishing.CLEAR_MIME} None False",
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import UsageError
-from skyward.worker.code.magics import duration_text
+from skyward.worker.code.magics import timeit_duration
 from tests.unit.jupyter.cells.conftest import Notebook
 
 pytestmark = pytest.mark.unit
@@ -128,4 +128,4 @@ def test_display_magics_are_ignored_below_time(notebook: Notebook) -> None:
     ],
 )
 def test_durations_are_human_readable(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
+    assert timeit_duration(seconds) == text

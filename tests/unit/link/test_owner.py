@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skyward.link.connection.connection_owner import is_of_this_user
+from skyward.link.connection.owner import is_of_this_user
 
 pytestmark = [pytest.mark.unit, pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux")]
 

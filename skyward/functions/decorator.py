@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Self, TypedDict, Unpack, overload
 
 from skyward.errors import OperatorError, SpecError
 from skyward.functions.pending import PendingFunction, PendingFunctionGroup, Unknown, check_timeout, gather
@@ -188,70 +188,34 @@ class _Decorator:
         return SkyFunction(fn, self._timeout, self._needs, self._retries)
 
 
+class FunctionOptions(TypedDict, total=False):
+    """Keywords of `@sky.function`."""
+
+    timeout: float | None
+    resources: Resources | None
+    capabilities: Iterable[str]
+    retries: int
+    retry_on: RetryOn | None
+
+
 @overload
-def function[**P](
-    fn: Callable[P, Unknown],
-    /,
-    *,
-    timeout: float | None = None,
-    resources: Resources | None = None,
-    capabilities: Iterable[str] = (),
-    retries: int = 0,
-    retry_on: RetryOn | None = None,
-) -> SkyFunction[P, Any]: ...
+def function[**P](fn: Callable[P, Unknown], /, **options: Unpack[FunctionOptions]) -> SkyFunction[P, Any]: ...
 @overload
 def function[**P, Y](
-    fn: Callable[P, Generator[Y, Any, Any]],
-    /,
-    *,
-    timeout: float | None = None,
-    resources: Resources | None = None,
-    capabilities: Iterable[str] = (),
-    retries: int = 0,
-    retry_on: RetryOn | None = None,
+    fn: Callable[P, Generator[Y, Any, Any]], /, **options: Unpack[FunctionOptions]
 ) -> SkyFunction[P, Iterator[Y]]: ...
 @overload
 def function[**P, Y](
-    fn: Callable[P, AsyncIterator[Y]],
-    /,
-    *,
-    timeout: float | None = None,
-    resources: Resources | None = None,
-    capabilities: Iterable[str] = (),
-    retries: int = 0,
-    retry_on: RetryOn | None = None,
+    fn: Callable[P, AsyncIterator[Y]], /, **options: Unpack[FunctionOptions]
 ) -> SkyFunction[P, Iterator[Y]]: ...
 @overload
 def function[**P, T](
-    fn: Callable[P, Coroutine[Any, Any, T]],
-    /,
-    *,
-    timeout: float | None = None,
-    resources: Resources | None = None,
-    capabilities: Iterable[str] = (),
-    retries: int = 0,
-    retry_on: RetryOn | None = None,
+    fn: Callable[P, Coroutine[Any, Any, T]], /, **options: Unpack[FunctionOptions]
 ) -> SkyFunction[P, T]: ...
 @overload
-def function[**P, T](
-    fn: Callable[P, T],
-    /,
-    *,
-    timeout: float | None = None,
-    resources: Resources | None = None,
-    capabilities: Iterable[str] = (),
-    retries: int = 0,
-    retry_on: RetryOn | None = None,
-) -> SkyFunction[P, T]: ...
+def function[**P, T](fn: Callable[P, T], /, **options: Unpack[FunctionOptions]) -> SkyFunction[P, T]: ...
 @overload
-def function(
-    *,
-    timeout: float | None = None,
-    resources: Resources | None = None,
-    capabilities: Iterable[str] = (),
-    retries: int = 0,
-    retry_on: RetryOn | None = None,
-) -> _Decorator: ...
+def function(**options: Unpack[FunctionOptions]) -> _Decorator: ...
 def function(
     *fns: Any,
     timeout: float | None = None,

@@ -1,18 +1,22 @@
-"""Registry of the open pools of this process, which are closed at exit. A notebook kernel observes them."""
+"""Registry of the open pools of this process, which are closed at exit, and hooks of a notebook kernel.
+
+A kernel observes the pools that are opened, and shows the progress of a group while its caller waits.
+"""
 
 import atexit
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skyward.reporting.screen import notify
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute  # circular: a pool registers itself
 
-__all__ = ["Observer", "observe_with", "observed", "opened"]
+__all__ = ["MIN_TASKS", "Observer", "Watcher", "observe_with", "observed", "opened", "watch_with", "watched"]
 
 opened: "weakref.WeakSet[Compute]" = weakref.WeakSet()
 
@@ -50,3 +54,23 @@ def _close_all() -> None:
             pool.close()
         except Exception as error:
             notify(str(error))
+
+
+MIN_TASKS = 10
+"""Minimum number of tasks of a group with a progress bar."""
+
+type Watcher = Callable[[Sequence[Future[Any]]], AbstractContextManager[object]]
+"""Function that returns a context which shows how many of the futures are done."""
+
+_watcher: Watcher | None = None
+
+
+def watch_with(watcher: Watcher | None) -> None:
+    """Set the watcher of groups; None for none."""
+    global _watcher
+    _watcher = watcher
+
+
+def watched(futures: Sequence[Future[Any]]) -> AbstractContextManager[object]:
+    """Return a context in which to wait for a group."""
+    return nullcontext() if _watcher is None or len(futures) < MIN_TASKS else _watcher(futures)
