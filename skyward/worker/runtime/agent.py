@@ -11,7 +11,7 @@ from threading import Thread  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING
 
 from skyward.errors import CollectionUnavailableError
-from skyward.kept.keep import set_store
+from skyward.kept.keep import KeptStore
 from skyward.process.clock import clock
 from skyward.task.instance import InstanceInfo, set_instance_info
 from skyward.wire.protocol.messages import (
@@ -97,6 +97,7 @@ class Agent:
 
     Attributes:
         replies: answers the client.
+        kept: the value store of `sky.keep` in tasks.
         drain: waits briefly until output in the descriptors of the process has been sent.
     """
 
@@ -119,7 +120,7 @@ class Agent:
         self._codes: dict[bytes, Code] = {}
         self._recent = RecentTasks()
         self._values = ValueStore(node, self.emit)
-        set_store(NoValueStore() if processes else self._values)
+        self.kept: KeptStore = NoValueStore() if processes else self._values
         self._functions = Functions(lambda blob: self.store.read(blob.key))
         self.replies = Replies(loop, backlog, self._report)
         self._outbox = self.replies.outbox
