@@ -11,7 +11,6 @@ from threading import Thread  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING
 
 from skyward.errors import CollectionUnavailableError
-from skyward.kept.keep import KeptStore
 from skyward.process.clock import clock
 from skyward.task.instance import InstanceInfo, set_instance_info
 from skyward.wire.protocol.messages import (
@@ -63,6 +62,8 @@ from skyward.worker.tasks.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from skyward.kept.keep import KeptStore
 
 __all__ = ["RESTART", "Agent"]
 
