@@ -107,7 +107,7 @@ def _reap(given: argparse.Namespace) -> int:
         done = reap(given.names)
         lines = [describe_orphan(each) for each in done]
         failed = any(each.error for each in done)
-    sys.stdout.write("\n".join(lines or ["Nothing is left behind."]) + "\n")
+    sys.stdout.write("\n".join(lines or ["No orphaned machines."]) + "\n")
     return int(failed)
 
 

@@ -10,7 +10,7 @@ from skyward.config.pools import configured_values
 from skyward.functions.target import current_pool
 from skyward.pool.compute import Compute
 from skyward.specs import Image, Nodes
-from skyward_jupyter.magics.magics import SkyMagics
+from skyward_jupyter.magics.sky_magics import SkyMagics
 from skyward_jupyter.options.parsers import PLACES
 from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager

@@ -160,7 +160,7 @@ def test_task_of_a_removed_node_ends_with_the_request_that_removed_it() -> None:
     assert world.reasons[task] == f"node 1 is gone (caused by #{resized}: resized to 1): it is no longer needed"
 
 
-def test_removed_node_names_the_request_to_drain_it_and_not_the_end_of_its_last_task() -> None:
+def test_drained_node_reports_drain_request_as_cause() -> None:
     world = World(Group("default", 2, 2)).open()
     world.submit(2)
     world.tell(Resize({"default": (1, 1)}))

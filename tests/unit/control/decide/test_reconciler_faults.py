@@ -256,7 +256,7 @@ def test_failures_of_concurrent_requests_count_once() -> None:
     assert backoff.ready_at(place) == 2.0
 
 
-def test_success_takes_back_one_failure_and_another_source_is_used_meanwhile() -> None:
+def test_success_decrements_backoff_and_launches_use_another_source_meanwhile() -> None:
     (first, second), backoff = PLACES["a"], Backoff()
     backoff.failed(first, 0.0, 0.0)
     backoff.failed(first, 1.0, 1.0)
