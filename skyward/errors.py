@@ -3,11 +3,11 @@
 SkywardError
 ├── UsageError                    the call itself is wrong; nothing was sent
 │   ├── SpecError                 a value of a spec, option or argument is not allowed (also a ValueError)
-│   ├── NoGroupFitsError          a task, or a floor, needs more than any node can have (also a ValueError)
+│   ├── NoGroupFitsError          a task, or a floor, needs more than any node can have (also a TaskError, ValueError)
 │   ├── OperatorError             an operator was applied to the wrong thing (also a TypeError)
 │   ├── NoPoolError               no pool is in scope (also a RuntimeError)
 │   ├── PoolClosedError           the pool is closed, or was never opened (also a RuntimeError)
-│   ├── SlotsHeldError            a task can never start, because streams that wait for it hold the slots
+│   ├── SlotsHeldError            a task can never start, because streams hold the slots (also a TaskError)
 │   ├── NoClusterError            collections need a cluster, and the nodes form none (also a RuntimeError)
 │   ├── NotOnNodeError            the call works only in a task on a node (also a RuntimeError)
 │   ├── OnNodeError               the call works only on the client, not on a node (also a RuntimeError)
@@ -94,16 +94,8 @@ class UsageError(SkywardError):
     """The call itself is wrong. Nothing was sent and nothing was changed."""
 
 
-class SlotsHeldError(UsageError):
-    """A task can never start: streams hold all slots, and the thread that reads them waits for the task."""
-
-
 class SpecError(UsageError, ValueError):
     """A value of a spec, an option or an argument is not allowed."""
-
-
-class NoGroupFitsError(UsageError, ValueError):
-    """A task, or a floor, needs more than any node of the pool can have. The message lists what the nodes have."""
 
 
 class OperatorError(UsageError, TypeError):
@@ -221,6 +213,14 @@ class TaskError(SkywardError):
         super().__init__(*((text,) if text else ()))
         self.subject = subject
         self.fix = fix
+
+
+class NoGroupFitsError(UsageError, TaskError, ValueError):
+    """A task, or a floor, needs more than any node of the pool can have. The message lists what the nodes have."""
+
+
+class SlotsHeldError(UsageError, TaskError):
+    """A task can never start: streams hold all slots, and the thread that reads them waits for the task."""
 
 
 class TaskTimeoutError(TaskError, TimeoutError):

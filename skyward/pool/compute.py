@@ -196,8 +196,8 @@ class Compute(RightSide):
             else:
                 record.end()
             raise
-        self._pool, self._dispatch = pool, Dispatcher(pool, self._options)
-        pool.kept_values.start_with(self.start)
+        self._pool, self._dispatch = pool, Dispatcher(pool.tasks, self._options)
+        pool.tasks.kept_values.start_with(self.start)
         self._shared = None if pool.clustering is None else CollectionFactory(pool.clustering)
         opened.add(self)
         opening = background.run(pool.open(earlier))
@@ -317,7 +317,7 @@ class Compute(RightSide):
     @property
     def recovered(self) -> "Sequence[RecoveredTask]":
         """Tasks of the previous client, for a pool from `sky.attach`; see there."""
-        return () if self._pool is None else tuple(self._pool.recovered)
+        return () if self._pool is None else tuple(self._pool.tasks.recovered)
 
     def decisions(self) -> list[DecisionEvent]:
         """Return the latest scaling decisions, oldest first, with their inputs and reasons."""
@@ -342,19 +342,19 @@ class Compute(RightSide):
         pool = self._pool
         if pool is None or not pool.is_known:
             return PoolReport(self.snapshot())
-        record = pool.task_record
+        history = pool.tasks.history
 
         def read() -> PoolReport:
             decided = tuple(event for event in pool.decisions() if event.number > decisions_after)
-            printed = record.output(output_after)
-            return PoolReport(pool.snapshot(), decided, record.tasks(tasks), printed, record.cells())
+            printed = history.output(output_after)
+            return PoolReport(pool.snapshot(), decided, history.tasks(tasks), printed, history.cells())
 
         return background.call(read)
 
     @property
     def revision(self) -> int:
         """Counter that increases with every change of the pool. Cheap to read."""
-        return 0 if self._pool is None else self._pool.task_record.revision
+        return 0 if self._pool is None else self._pool.tasks.history.revision
 
     def cancel(self, tasks: int | Iterable[int] = (), *, cell: int | None = None) -> int:
         """Cancel tasks, by their numbers in `report()`, or all tasks of a cell; return how many had not ended yet.
@@ -368,7 +368,8 @@ class Compute(RightSide):
             numbers = [index(task) for task in (tasks if isinstance(tasks, Iterable) else (tasks,))]
         except TypeError:
             raise UsageError(f"cancel takes task numbers, such as `[5, 6]`, but got {shown(tasks)}.") from None
-        return background.call(lambda: pool.cancel_numbers(numbers if cell is None else pool.task_record.of_cell(cell)))
+        sent = pool.tasks
+        return background.call(lambda: sent.cancel_numbers(numbers if cell is None else sent.history.of_cell(cell)))
 
     def drain(self, node: int) -> None:
         """Drain the node of a rank: remove it after its tasks. The pool then has one node less.
@@ -395,7 +396,7 @@ class Compute(RightSide):
             PoolClosedError: the pool is not open.
         """
         pool = self._ready()
-        found = background.call(lambda: pool.kept_values.named(name))
+        found = background.call(lambda: pool.tasks.kept_values.named(name))
         if not found:
             known = {view.name for view in self.kept()}
             raise UsageError(f"No node of pool {self.name!r} keeps a value named {name!r}; {closest(name, known)}")
@@ -431,7 +432,7 @@ class Compute(RightSide):
             UsageError: there is no such stream, or `since` is given without a single stream.
         """
         wanted = OutputFilter.checked(task, node, stream, since)
-        return Logs() if self._pool is None else background.call(partial(self._pool.log.read, wanted, tail))
+        return Logs() if self._pool is None else background.call(partial(self._pool.tasks.log.read, wanted, tail))
 
     def follow(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from skyward.control.act.pool import Pool
+from skyward.control.act.pool_tasks import PoolTasks
 from skyward.control.act.tasks.inputs import TaskInputs
 from skyward.control.act.tasks.run import Run, follow
 from skyward.control.act.tasks.stopping import stop_all
@@ -30,8 +30,8 @@ __all__ = ["Dispatcher"]
 class Dispatcher:
     """Dispatcher of pending functions to one pool."""
 
-    def __init__(self, pool: Pool, options: Options) -> None:
-        self._pool = pool
+    def __init__(self, tasks: PoolTasks, options: Options) -> None:
+        self._tasks = tasks
         self._options = options
 
     def start(
@@ -58,10 +58,10 @@ class Dispatcher:
         works = [self._work(pending, sink, codes, waits=waits) for pending in pendings]
         for work in works:
             work.target = target
-        runs += [follow(self._pool, work) for work in works]
-        background.call_soon(self._pool.submit, works)
+        runs += [follow(self._tasks, work) for work in works]
+        background.call_soon(self._tasks.submit, works)
         if within is not None and works:
-            background.call_soon(self._pool.limit, works, within)
+            background.call_soon(self._tasks.limit, works, within)
 
     def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode], *, waits: bool) -> Work:
         function = pending.fn
@@ -119,7 +119,7 @@ class Dispatcher:
         if stream_parameters(pending.fn):
             raise SpecError("An iterator cannot be broadcast: each element would reach only one node. Pass a list.")
         template = self._work(pending, sink, {}, waits=waits)
-        pool = self._pool
+        tasks = self._tasks
         future: TaskFuture[list[Any]] = TaskFuture()
         members: dict[int, Work] = {}
 
@@ -128,7 +128,7 @@ class Dispatcher:
             work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
             work.retries, work.origin, work.inputs = template.retries, template.origin, template.inputs
             work.is_member, work.grace, work.as_is = True, template.grace, template.as_is
-            work.future.stop_with(lambda: background.call_soon(pool.cancel, [work]))
+            work.future.stop_with(lambda: background.call_soon(tasks.cancel, [work]))
             return work
 
         broadcast = BroadcastWork(
@@ -144,11 +144,11 @@ class Dispatcher:
             template.kept,
         )
         future.name = template.future.name
-        future.stop_with(lambda: background.call_soon(pool.cancel_broadcast, broadcast))
+        future.stop_with(lambda: background.call_soon(tasks.cancel_broadcast, broadcast))
         future.parts = lambda: [work.future for work in tuple(members.values())]
         future.runs_while(lambda: any(work.running for work in tuple(members.values())))
         runs.append(Run(future, lambda: [members[rank] for rank in sorted(members)], None))
-        background.call_soon(pool.broadcast, broadcast)
+        background.call_soon(tasks.broadcast, broadcast)
 
     def gathered(self, runs: Sequence[Run[Any]]) -> TaskFuture[tuple[Any, ...]]:
         """Return a future of the results of `runs`; the first error stops the others. Streams are not awaited."""

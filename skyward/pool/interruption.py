@@ -5,8 +5,8 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import Any
 
+from skyward.control.act.tasks import stopping as task_stopping
 from skyward.control.act.tasks.run import Run
-from skyward.control.act.tasks.stopping import GRACE, stop_all
 from skyward.formatting import asked_to_stop, nodes_text
 
 __all__ = ["stopping"]
@@ -25,7 +25,7 @@ def stopping(runs: list[Run[Any]]) -> Iterator[None]:
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_stop(runs)) from None
     except BaseException:
-        stop_all(runs)
+        task_stopping.stop_all(runs)
         raise
     finally:
         runs.clear()
@@ -33,10 +33,10 @@ def stopping(runs: list[Run[Any]]) -> Iterator[None]:
 
 def _stop(runs: Sequence[Run[Any]]) -> str:
     """Stop unfinished runs, wait briefly for the nodes to confirm, and return a sentence about the outcome."""
-    asked = stop_all(runs)
+    asked = task_stopping.stop_all(runs)
     try:
         running = asked.result()
-        wait([run.future for run in running], GRACE)
+        wait([run.future for run in running], task_stopping.GRACE)
     except KeyboardInterrupt:
         running = [run for run in runs if not run.future.done() or run.future.cancelled()]
     if not running and any(run.nodes for run in runs):

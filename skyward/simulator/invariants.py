@@ -1,4 +1,4 @@
-"""Invariants of a pool (design section 3), checked against the simulated world after every step."""
+"""Invariants of a pool checked against the simulated world after every step."""
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping

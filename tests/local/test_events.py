@@ -108,7 +108,7 @@ def test_event_of_a_task_names_the_error_that_its_caller_gets(monkeypatch: pytes
     with sky.Compute(nodes=1) as pool:
         stream = pool.events(ev.TaskFailed, ev.TaskTimedOut, ev.TaskCancelled)
         with pytest.raises(sky.TaskTimeoutError):
-            sky.gather(sleep(60), tasks.add(1, 1), sleep(61)).with_timeout(0.5) >> pool
+            sky.gather(sleep(60), sleep(61), sleep(62)).with_timeout(0.5) >> pool
         late = [stream.get(30) for _ in range(3)]
         assert {type(event) for event in late} == {ev.TaskTimedOut}
         with pytest.raises(sky.SlotsHeldError) as refused:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.control.act import pool as pool_module
+from skyward.control.act import pool_tasks
 from skyward.control.act.nodes import node as node_module
 from skyward.control.act.tasks.task import Work
 from tests.local import tasks
@@ -37,14 +37,17 @@ class Broken(Exception):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("settle", r"^The result of doomed\(\) was lost, because of an error in Skyward itself: Broken: oops\.$"),
+        (
+            "settle",
+            r"^doomed\(\) ended, but its result was lost, because of an error in Skyward itself: Broken: oops\.$",
+        ),
         ("submit", r"^doomed\(\) was not sent, because of an error in Skyward itself: Broken: oops\.$"),
     ],
 )
 def test_failing_effect_ends_only_its_task(
     one: sky.Compute, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
-    place: Any = pool_module if name == "settle" else node_module.Node
+    place: Any = pool_tasks if name == "settle" else node_module.Node
     original = getattr(place, name)
     failed: list[Work] = []
 
@@ -58,8 +61,9 @@ def test_failing_effect_ends_only_its_task(
     monkeypatch.setattr(place, name, fails_once)
     futures = [doomed() > one, *(tasks.add(number, 1) > one for number in range(5))]
     assert [future.result(30) for future in futures[1:]] == [1, 2, 3, 4, 5]
-    with pytest.raises(sky.RemoteError, match=message):
+    with pytest.raises(sky.RemoteError, match=message) as lost:
         futures[0].result(30)
+    assert lost.value.subject == "doomed()", "a cell replaces it"
     wait_for(lambda: not one.snapshot().running, "the node to be free")
     assert doomed() >> one == 1
 

@@ -128,7 +128,7 @@ def test_stream_that_fails_later_is_not_retried(each_executor: sky.Compute, tmp_
     go.touch()
     with pytest.raises(OSError, match="^broken") as caught:
         next(stream)
-    assert caught.value.__notes__ == ["numbers() was not run again: part of its stream had been delivered."]
+    assert caught.value.__notes__ == ["It was not run again: part of its stream had been delivered."]
     assert len(log.read_text()) == 1
 
 

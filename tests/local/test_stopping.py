@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -19,6 +19,7 @@ from skyward.control.act.tasks import stopping
 from skyward.control.act.tasks.run import Run
 from skyward.control.act.tasks.task import TaskFuture
 from skyward.process import background
+from skyward_jupyter.running.stopping import stop_runs
 from tests.local import tasks
 from tests.waiting import interrupt_when, wait_for
 
@@ -242,7 +243,7 @@ def beats(path: str, seconds: float) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize(
+any_call = pytest.mark.parametrize(
     "send",
     [
         lambda pool, path: tasks.heartbeat(path, 60) >> pool,
@@ -255,6 +256,9 @@ def beats(path: str, seconds: float) -> Iterator[None]:
     ],
     ids=["run", "submit", "broadcast", "group", "submitted group", "streamed group", "stream"],
 )
+
+
+@any_call
 def test_interrupt_just_after_sending_stops_the_task(
     pool: sky.Compute,
     tmp_path: Path,
@@ -294,18 +298,48 @@ def test_interrupt_reports_what_a_node_has_not_confirmed(tmp_path: Path, monkeyp
             ignores_interrupts(str(begun)) >> pool
 
 
-def test_interrupt_before_anything_is_sent_says_so(pool: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "GRACE", 0.5)
+@contextlib.contextmanager
+def interrupted_before_submission(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Interrupt the caller in the block after it has made its futures, and before the pool gets the tasks."""
+    monkeypatch.setattr(stopping, "GRACE", 600.0)  # no node confirms what none has got
     tell = background.call_soon
 
     def interrupted(call: Callable[..., object], *args: object) -> None:
-        if call.__name__ == "submit":
+        if call.__name__ in {"submit", "broadcast"}:
             raise KeyboardInterrupt
         tell(call, *args)
 
-    monkeypatch.setattr(background, "call_soon", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="^the work was not started$"):
-        sky.gather(*(tasks.add(1, number) for number in range(100))) >> pool
+    with monkeypatch.context() as patch:
+        patch.setattr(background, "call_soon", interrupted)
+        yield
+
+
+@any_call
+@pytest.mark.timeout(60)
+def test_interrupt_before_submission_ends_without_waiting_for_a_node(
+    pool: sky.Compute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, send: Callable[[sky.Compute, str], object]
+) -> None:
+    beat = tmp_path / "beat"
+    with (
+        interrupted_before_submission(monkeypatch),
+        pytest.raises(KeyboardInterrupt, match="^the work was not started$"),
+    ):
+        send(pool, str(beat))
+    assert tasks.add(1, 2) >> pool == 3
+    assert not beat.exists()
+
+
+@pytest.mark.parametrize("on", ["one", "all"])
+@pytest.mark.timeout(60)
+def test_cell_interrupted_before_submission_ends_without_waiting_for_a_node(
+    pool: sky.Compute, monkeypatch: pytest.MonkeyPatch, on: Literal["one", "all"]
+) -> None:
+    runs: list[Run[Any]] = []
+    with interrupted_before_submission(monkeypatch), pytest.raises(KeyboardInterrupt):
+        pool.start(tasks.sleep(60), on=on, runs=runs)
+    stopped = stop_runs(runs, 600.0, contextlib.nullcontext())
+    assert stopped.text() == "the work had not started on any node."
+    assert runs[0].state == "cancelled"
 
 
 def test_closing_the_pool_ends_running_tasks(tmp_path: Path) -> None:

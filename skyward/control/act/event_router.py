@@ -63,12 +63,6 @@ class RoutingPool(Protocol):
     def tell(self, message: plane.PlaneMessage) -> None:
         """Send a message to the control plane."""
 
-    def delivered(self, task: int) -> None:
-        """Record that part of a task's stream has arrived."""
-
-    def withhold(self, node: "Node", work: Work, result: RemoteResult) -> None:
-        """Hold a task back that was not sent, because `result`, one of its inputs, was lost."""
-
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> object:
         """Run a coroutine for as long as the pool is open."""
 
@@ -82,6 +76,7 @@ class EventRouter:
         history: takes printed output.
         results: takes large results that stay on their nodes.
         kept_values: takes new kept values.
+        withhold: holds a task back that was not sent, because an input of it, the result, was lost.
 
     Attributes:
         arrived: results of tasks that are about to end, by number.
@@ -97,6 +92,7 @@ class EventRouter:
         history: TaskHistory,
         results: RemoteResults,
         kept_values: KeptValues,
+        withhold: "Callable[[Node, Work, RemoteResult], None]",
     ) -> None:
         self.works = works
         self.arrived: dict[int, EncodedResult | RemoteResult] = {}
@@ -108,6 +104,7 @@ class EventRouter:
         self._history = history
         self._results = results
         self._kept_values = kept_values
+        self._withhold = withhold
 
     def handle(self, node: "Node", event: Event) -> None:
         """Handle an event of a node. From a node that is leaving, only output is handled."""
@@ -138,9 +135,11 @@ class EventRouter:
                 sink = self.sink if work is None else work.sink
                 self._show(sink, lambda: sink.output(node.rank, stream, text))
             case Yielded(_, items) if work is not None and work.stream is not None:
+                is_first = not work.yielded
                 work.yielded += len(items)
                 work.stream.arrive(items)
-                self._pool.delivered(event.task)
+                if is_first:
+                    self._pool.tell(tasks.Delivered(event.task))
             case PartialResultPending() if work is not None:
                 work.is_leaving = True
             case Paused(_, credited) if work is not None and work.stream is not None:
@@ -166,7 +165,7 @@ class EventRouter:
     def not_sent(self, node: "Node", work: Work, error: Exception) -> None:
         """Handle a task that did not reach its node."""
         if isinstance(error, ResultLostError):
-            self._pool.withhold(node, work, error.result)
+            self._withhold(node, work, error.result)
         elif isinstance(error, ConnectionError):
             self._pool.spawn(self._transfer_failed(node, work.task, 0.0))
         elif isinstance(error, NodeFullError):

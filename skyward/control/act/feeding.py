@@ -19,7 +19,6 @@ class Feeding:
     Args:
         node_of: returns the node that a task was last sent to.
         not_fed: called when elements did not reach their node, with the reason.
-        delivered: called with each task whose input was consumed.
         spawn: runs a coroutine for as long as the pool is open.
     """
 
@@ -27,12 +26,10 @@ class Feeding:
         self,
         node_of: Callable[[int], Node | None],
         not_fed: Callable[[Node, Work, ConnectionError | NodeFullError], None],
-        delivered: Callable[[int], None],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._node_of = node_of
         self._not_fed = not_fed
-        self._delivered = delivered
         self._spawn = spawn
 
     def begin(self, work: Work) -> None:
@@ -54,7 +51,6 @@ class Feeding:
             items, last, failure = feeder.take()
             if not items and not last:
                 return
-            self._delivered(work.task)
             sent = [*items, failure] if failure is not None else items
             blobs = {key: view for each in sent for key, view in each.blobs.items()}
             payloads = tuple(item.payload for item in items)

@@ -5,7 +5,7 @@ The policy's request is clamped to the bounds of the groups, the pool and the bu
 policy has requested fewer nodes all that time; the highest of those requests is used. Nodes that keep values for later
 tasks stay.
 
-Source: spec/ "Provision controllers", as design section 6 settles it.
+Source: spec/ "Provision controllers".
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,16 @@
 """Notices and errors of cells: advice follows from what an error carries, not from the text of its message."""
 
+from typing import Any
+
 import pytest
 
-from skyward.errors import KeptLostError, RemoteError, TaskCancelledError, TaskError, TaskTimeoutError
+from skyward.control.act.tasks.settle import settle
+from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.decide.tasks.messages import SettleOutcome
+from skyward.errors import KeptLostError, RemoteError, TaskCancelledError, TaskError, TaskTimeoutError, UsageError
+from skyward.wire.payloads.code import PreparedCode
+from skyward.wire.payloads.payload import Outgoing
+from skyward.wire.protocol.messages import Payload
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
 from skyward.worker.cells.unreturned import Obstacle, Unreturned
@@ -59,3 +67,22 @@ def test_task_error_names_the_cell_as_its_subject(error: TaskError, text: str) -
     assert for_cells(error) is error
     assert str(error) == text
     assert str(for_cells(error)) == text, "idempotent"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "text"),
+    [
+        ("infeasible", "3 GPU, which no node can have", "The cell asks for 3 GPU, which no node can have."),
+        ("stuck", "streams hold the slots", "The cell can never start: streams hold the slots."),
+    ],
+)
+def test_cell_that_can_never_run_is_the_subject_of_its_error(outcome: SettleOutcome, reason: str, text: str) -> None:
+    nothing = Outgoing(Payload(b""))
+    sink: Any = None
+    work = Work(PreparedCode(b"", nothing, "run_cell"), nothing, TaskFuture(), sink)
+    settle(work, outcome, reason)
+    error = work.future.exception(0)
+    assert isinstance(error, TaskError)
+    assert isinstance(error, UsageError)
+    assert str(error).startswith("run_cell() ")
+    assert str(for_cells(error)) == text

@@ -57,7 +57,7 @@ JSON = st.recursive(
 
 
 def test_typescript_types_are_generated_from_the_schema() -> None:
-    assert PATH.read_text() == typescript(), "run: .venv/bin/python scripts/panel_types.py"
+    assert PATH.read_text() == typescript(), "run: make panel"
 
 
 def test_every_request_has_an_example() -> None:

@@ -17,7 +17,7 @@ __all__ = ["Run", "Runner", "TaskOutcome", "follow"]
 
 
 class Runner(Protocol):
-    """Runner of tasks: a pool. Called on the library's loop, except for `fetch`."""
+    """Runner of tasks: those of a pool. Called on the library's loop, except for `fetch`."""
 
     def cancel(self, works: Iterable[Work]) -> None:
         """Stop tasks."""

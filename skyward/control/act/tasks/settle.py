@@ -122,9 +122,9 @@ def _error(
                 fix="Rerun the code that made it.",
             )
         case "infeasible":
-            return NoGroupFitsError(f"{name} asks for {reason}.")
+            return NoGroupFitsError(f"asks for {reason}.", subject=name)
         case "stuck":
-            return SlotsHeldError(f"{name} can never start: {reason}.")
+            return SlotsHeldError(f"can never start: {reason}.", subject=name)
         case "abandoned":
             return NodeStartError(reason)
         case "unfunded":
@@ -143,7 +143,7 @@ def _error(
 def _with_attempts(error: BaseException, work: Work) -> BaseException:
     """Add a note about the attempts of a task with retries."""
     if work.retries.times and work.stream is not None and work.yielded:
-        BaseException.add_note(error, f"{work.code.name}() was not run again: part of its stream had been delivered.")
+        BaseException.add_note(error, "It was not run again: part of its stream had been delivered.")
     elif work.retries.times and work.retried:
         BaseException.add_note(error, f"It was raised in the last of {work.retried + 1} attempts.")
     return error

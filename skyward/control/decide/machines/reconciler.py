@@ -5,7 +5,7 @@ A node is known by its rank, a machine by its number. Freed ranks are reused, lo
 launched twice; leaving nodes count neither as nodes nor as surplus.
 
 Machines follow Ray's lifecycle (`skyward.control.decide.machines.instance`). Source: spec/ "Provision controllers"
-and "Autoscaler v2"; defaults in reference/scaling.md.
+and "Autoscaler v2".
 """
 
 import itertools

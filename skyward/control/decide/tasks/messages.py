@@ -147,7 +147,7 @@ class StartedOnNode:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Report that part of a task's stream reached its caller, or part of its input was consumed."""
+    """Report that part of a task's stream reached its caller."""
 
     task: int
 

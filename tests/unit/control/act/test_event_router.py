@@ -10,7 +10,7 @@ import pytest
 
 from skyward.control.act.event_router import EventRouter
 from skyward.control.act.tasks.task import EncodedResult
-from skyward.control.decide.tasks.messages import Ended
+from skyward.control.decide.tasks.messages import Delivered, Ended
 from skyward.errors import RemoteError
 from skyward.link.bulk import NodeFullError
 from skyward.specs.retries import NO_RETRIES
@@ -33,7 +33,7 @@ OTHERS: Any = SimpleNamespace(wrote=nothing, leave=nothing, add=nothing)
 def pool_of(node: Any, to_plane: list[object] | None = None, spawn: Any = nothing) -> Any:
     """Return a pool whose only node is `node`, and which collects the messages to its control plane."""
     tell = nothing if to_plane is None else to_plane.append
-    return SimpleNamespace(node_at=lambda _: node, tell=tell, delivered=nothing, withhold=nothing, spawn=spawn)
+    return SimpleNamespace(node_at=lambda _: node, tell=tell, spawn=spawn)
 
 
 class Holder:
@@ -87,7 +87,7 @@ def messages_about(
 
         future = SimpleNamespace(is_lent=False)
         work: Any = SimpleNamespace(seconds=None, timeout=timeout, grace=grace, retries=NO_RETRIES, future=future)
-        router = EventRouter({7: work}, pool_of(node, to_plane, spawn), OTHERS, OTHERS, OTHERS)
+        router = EventRouter({7: work}, pool_of(node, to_plane, spawn), OTHERS, OTHERS, OTHERS, nothing)
         router.handle(node, Finished(7, outcome, Payload(BLOB), 1.0))
         await asyncio.gather(*spawned, return_exceptions=True)
         return router
@@ -146,15 +146,27 @@ def test_late_result_of_a_task_with_grace_is_kept_as_its_state() -> None:
 
 
 def router_of(to_plane: list[object], works: dict[int, Any]) -> EventRouter:
-    return EventRouter(works, pool_of(None, to_plane, asyncio.run), OTHERS, OTHERS, OTHERS)
+    return EventRouter(works, pool_of(None, to_plane, asyncio.run), OTHERS, OTHERS, OTHERS, nothing)
 
 
 def test_elements_of_an_ended_task_are_dropped_on_its_node() -> None:
     node: Any = Holder(ConnectionError())
-    router = EventRouter({}, pool_of(node), OTHERS, OTHERS, OTHERS)
+    router = EventRouter({}, pool_of(node), OTHERS, OTHERS, OTHERS, nothing)
     router.handle(node, Yielded(7, (Payload(BLOB), Payload(b"small"))))
     router.handle(node, Yielded(7, (Payload(b"small"),)))
     assert node.commands == [Drop((BLOB.key,))]
+
+
+def test_control_plane_is_told_once_that_elements_of_a_stream_were_delivered() -> None:
+    node: Any = Holder(ConnectionError())
+    to_plane: list[object] = []
+    received: list[object] = []
+    work: Any = SimpleNamespace(task=7, yielded=0, stream=SimpleNamespace(arrive=received.extend))
+    router = EventRouter({7: work}, pool_of(node, to_plane), OTHERS, OTHERS, OTHERS, nothing)
+    for _ in range(3):
+        router.handle(node, Yielded(7, (Payload(b"a"), Payload(b"b"))))
+    assert (work.yielded, len(received)) == (6, 6)
+    assert to_plane == [Delivered(7)]
 
 
 def test_task_whose_arguments_exceed_the_memory_of_a_node_ends_with_the_reason() -> None:
@@ -199,7 +211,7 @@ def test_task_whose_event_cannot_be_handled_ends_with_remote_error() -> None:
         raise LookupError("no such element")
 
     work: Any = SimpleNamespace(task=7, error="", yielded=0, stream=SimpleNamespace(arrive=fail))
-    router = EventRouter({7: work}, pool_of(node, to_plane), OTHERS, OTHERS, OTHERS)
+    router = EventRouter({7: work}, pool_of(node, to_plane), OTHERS, OTHERS, OTHERS, nothing)
     router.handle(node, Yielded(7, (Payload(b"small"),)))
     assert to_plane == [Ended(7, 0, "error", 0.0)]
     assert work.error == "RemoteError"
