@@ -16,8 +16,8 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.figures import draw_figures
     from skyward_jupyter.magics.completion import completer, register
-    from skyward_jupyter.magics.magics import SkyMagics
     from skyward_jupyter.magics.panel import connect
+    from skyward_jupyter.magics.sky_magics import SkyMagics
     from skyward_kernel.commands.pool_options import POOL_LABELS
     from skyward_kernel.pools import resident
 
@@ -42,7 +42,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.figures import leave_figures
     from skyward_jupyter.magics.completion import unregister
-    from skyward_jupyter.magics.magics import EXPRESSION
+    from skyward_jupyter.magics.sky_magics import EXPRESSION
     from skyward_kernel.pools import resident
 
     manager = shell.magics_manager

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["count_points", "has_ended", "kill_at", "kill_when_up"]
+__all__ = ["count_points", "has_ended", "kill_at", "kill_at_work", "kill_when_up"]
 
 ROOT = str(Path(__file__).parents[1])
 
@@ -21,6 +21,13 @@ UP = r"""
 import time
 print("\nup\n", end="", flush=True)  # in one piece, as a line of its own, whatever the tasks have printed
 time.sleep(1000)
+"""
+
+AT_WORK = """
+import skyward as sky
+{tasks}
+pool = sky.Compute(provider={provider}, {options}).open()
+{start}
 """
 
 SCRIPT = """
@@ -55,6 +62,21 @@ def kill_when_up(script: str) -> None:
             assert "up\n" in client.stdout, "the client exited before it was up; see its output"
         finally:
             client.kill()
+
+
+def kill_at_work(tasks: str, start: str, provider: str, options: str, printed: str = "") -> None:
+    """Kill a client whose tasks run.
+
+    Args:
+        tasks: source of the tasks.
+        start: source that starts them on `pool`.
+        provider: source of the provider of the pool.
+        options: source of the other arguments of the pool.
+        printed: text that a task must have printed before.
+    """
+    if printed:
+        start += f"\nnext(entry for entry in pool.follow() if {printed!r} in entry.text)"
+    kill_when_up(AT_WORK.format(tasks=tasks, provider=provider, options=options, start=start))
 
 
 def count_points(options: str, env: Mapping[str, str]) -> int:

@@ -14,7 +14,7 @@ from traitlets.config import Config
 import skyward as sky
 from skyward.functions.target import current_pool
 from skyward.pool.hooks import observe_with
-from skyward_jupyter.magics.magics import SkyMagics
+from skyward_jupyter.magics.sky_magics import SkyMagics
 from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 

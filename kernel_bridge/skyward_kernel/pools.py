@@ -38,7 +38,7 @@ _OPTIONS = OptionFields.__optional_keys__
 type Asked = Mapping[str, Any]
 """Requested properties of a pool, by path, as `compute_fields` takes them."""
 
-type Shows = Callable[[Compute], AbstractContextManager[object]]
+type OpeningContext = Callable[[Compute], AbstractContextManager[object]]
 """Makes a context for a pool to open in, such as one that shows progress."""
 
 
@@ -83,8 +83,8 @@ class PoolManager:
         self._pools: dict[str, _Resident] = {}
         self._openings: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
-        self._shown: Shows = nullcontext
-        self._attaching: dict[str, Shows] = {}
+        self._shown: OpeningContext = nullcontext
+        self._attaching: dict[str, OpeningContext] = {}
 
     @classmethod
     def of(cls, compute: "Compute") -> "PoolManager":
@@ -93,7 +93,7 @@ class PoolManager:
         manager._put(compute.name, _Resident(compute, {}, by_code=True))
         return manager
 
-    def observe(self, shown: Shows = nullcontext) -> None:
+    def observe(self, shown: OpeningContext = nullcontext) -> None:
         """Register the pools of this process that code opens, or already has open.
 
         Args:
@@ -206,7 +206,7 @@ class PoolManager:
         name: str = DEFAULT_POOL,
         asked: Asked | None = None,
         *,
-        opening: Shows = nullcontext,
+        opening: OpeningContext = nullcontext,
     ) -> "Compute":
         """Return the pool with a name; open it if necessary, and replace it if it failed.
 
@@ -240,7 +240,7 @@ class PoolManager:
                     raise
             return compute
 
-    def attach(self, name: str = DEFAULT_POOL, *, opening: Shows = nullcontext) -> "Compute":
+    def attach(self, name: str = DEFAULT_POOL, *, opening: OpeningContext = nullcontext) -> "Compute":
         """Attach to an orphaned pool of another kernel, or of this one before a restart, and return it.
 
         Args:

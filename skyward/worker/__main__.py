@@ -33,6 +33,7 @@ from typing import Literal
 
 from casty import ActorSystem, Cluster, Runtime
 
+from skyward.kept.keep import set_store
 from skyward.process.background import new_event_loop
 from skyward.process.clock import clock
 from skyward.process.switch_interval import short_switch_interval
@@ -197,6 +198,7 @@ def main() -> None:
     loop = new_event_loop()
     backlog = Backlog(settings.backlog, settings.scratch)
     agent = Agent(loop, settings.node, settings.slots, backlog, processes=settings.processes)
+    set_store(agent.kept)
     install_collections(agent.cluster, current_task_number)
     bind_threads()
     track_classes_by_call()

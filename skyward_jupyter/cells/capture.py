@@ -29,7 +29,7 @@ from skyward.frontends.pools import KEEP_FOR, PendingFunction
 from skyward.frontends.views import size_text
 from skyward_jupyter.cells.cell import CellCode
 from skyward_jupyter.cells.collector import Collector
-from skyward_jupyter.cells.manifest import Entry, Manifest
+from skyward_jupyter.cells.manifest import Manifest, ManifestEntry
 from skyward_jupyter.cells.name_checks import elements_of, no_such_name, refuse_binding
 from skyward_jupyter.cells.originals import Originals, not_shared
 
@@ -132,7 +132,7 @@ def capture(
     if map_name is not None:
         values = _elements(map_name, code, collector.scope)
         each = (map_name, tuple(collector.pack(f"{map_name}[{i}]", value) for i, value in enumerate(values)))
-        collector.entries.append(Entry(map_name, f"{len(values)} elements", each[1], "one for each run"))
+        collector.entries.append(ManifestEntry(map_name, f"{len(values)} elements", each[1], "one for each run"))
         code = code.narrow(without=(map_name,))
     collector.names(code, frozenset() if map_name is None else frozenset({map_name}))
     sources = source_bundle(sorted({*code.imports, *collector.local, *collector.uses}))

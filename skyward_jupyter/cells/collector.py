@@ -1,5 +1,6 @@
 """Collection of the values that a cell needs: those that it reads, and those that they use in turn."""
 
+import re
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,14 +23,16 @@ from skyward.frontends.cells import (
 )
 from skyward.frontends.pools import Kept
 from skyward_jupyter.cells.cell import CellCode
-from skyward_jupyter.cells.history import HISTORY
 from skyward_jupyter.cells.lookups import Lookups, lookups_of, texts_in, words_in
-from skyward_jupyter.cells.manifest import Entry
+from skyward_jupyter.cells.manifest import ManifestEntry
 from skyward_jupyter.cells.name_checks import check_unbound
 from skyward_jupyter.cells.parts import NOTHING, CapturedPart, CapturedValue, pack_parts, sharing_memory
 from skyward_jupyter.cells.placeholders import LazyModule, PackedValue
 
-__all__ = ["Collector"]
+__all__ = ["HISTORY", "Collector"]
+
+HISTORY = re.compile(r"_+|_i+|_i?\d+|In|Out|_[iod]h")
+"""Names under which IPython keeps its inputs and outputs, which cells do not capture."""
 
 
 @dataclass
@@ -48,7 +51,7 @@ class Collector:
 
     user_ns: dict[str, Any]
     variables: Mapping[str, Any]
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ManifestEntry] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
     local: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
@@ -137,10 +140,10 @@ class Collector:
         others = (name for name, value in self.user_ns.items() if name not in there and not _is_machinery(name, value))
         if all(name.startswith("_") or HISTORY.fullmatch(name) for name in others):
             return
-        for blind in (each for lookups in (code.lookups, *self._lookups) for each in lookups.blind):
-            if not blind.unless or any(texts_in(self.scope.get(name)) is None for name in blind.unless):
+        for lookup in (each for lookups in (code.lookups, *self._lookups) for each in lookups.unresolved):
+            if not lookup.unless or any(texts_in(self.scope.get(name)) is None for name in lookup.unless):
                 yield (
-                    f"{blind.what} finds only those variables of the notebook that the cell reads or names in a "
+                    f"{lookup.what} finds only those variables of the notebook that the cell reads or names in a "
                     "string. List all the names that it needs with `-i NAMES`."
                 )
                 return

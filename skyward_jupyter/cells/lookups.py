@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import CodeType, FunctionType
 
-__all__ = ["NO_LOOKUPS", "Blind", "Lookups", "find_lookups", "lookups_of", "texts_in", "words_in"]
+__all__ = ["NO_LOOKUPS", "Lookups", "UnresolvedLookup", "find_lookups", "lookups_of", "texts_in", "words_in"]
 
 _LOCAL = frozenset({"locals", "vars", "dir"})
 """Functions that return the notebook's variables only if they are called outside any function."""
@@ -29,12 +29,12 @@ _LONGEST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Blind:
+class UnresolvedLookup:
     """A lookup of names that do not occur in the code.
 
     Attributes:
         what: the call and its line: `line 3: dir()`.
-        unless: names of the notebook; not blind if all of them are bound to strings. Empty if it always is.
+        unless: names of the notebook; resolved if all of them are bound to strings. Empty if it never is.
     """
 
     what: str
@@ -50,14 +50,14 @@ class Lookups:
         in_namespace: it uses the namespace, as `globals()` and `eval` do, possibly for names from its arguments.
         by_method: it calls a method that may look up names.
         arguments: variables that are passed to these methods.
-        blind: lookups of names that do not occur in the code.
+        unresolved: lookups of names that do not occur in the code.
     """
 
     words: frozenset[str] = frozenset()
     in_namespace: bool = False
     by_method: bool = False
     arguments: frozenset[str] = frozenset()
-    blind: tuple[Blind, ...] = ()
+    unresolved: tuple[UnresolvedLookup, ...] = ()
 
 
 NO_LOOKUPS = Lookups()
@@ -91,17 +91,17 @@ def lookups_of(function: FunctionType) -> Lookups:
     in_namespace = any(not {"globals", *_RUNNERS}.isdisjoint(code.co_names) for code in codes)
     by_method = any(not _METHODS.isdisjoint(code.co_names) and _calls_method(code) for code in codes)
     words = {word for code in codes for text in _constants(code) for word in words_in(text)}
-    blind = _blind_in(function) if in_namespace else ()
-    return Lookups(frozenset(words), in_namespace, by_method, blind=blind)
+    unresolved = _unresolved_in(function) if in_namespace else ()
+    return Lookups(frozenset(words), in_namespace, by_method, unresolved=unresolved)
 
 
-def _blind_in(function: FunctionType) -> tuple[Blind, ...]:
-    """Find the blind lookups in `function`, if its source is known."""
+def _unresolved_in(function: FunctionType) -> tuple[UnresolvedLookup, ...]:
+    """Find the unresolved lookups in `function`, if its source is known."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError, TypeError):
         return ()
-    return tuple(replace(each, what=f"{function.__name__}, {each.what}") for each in find_lookups([tree]).blind)
+    return tuple(replace(each, what=f"{function.__name__}, {each.what}") for each in find_lookups([tree]).unresolved)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -141,13 +141,13 @@ class _Finder:
     _in_namespace: bool = False
     _by_method: bool = False
     _arguments: set[str] = field(default_factory=set)
-    _blind: list[Blind] = field(default_factory=list)
+    _unresolved: list[UnresolvedLookup] = field(default_factory=list)
     _parents: dict[int, ast.AST] = field(default_factory=dict)
     _origins: dict[str, list[ast.expr | None]] = field(default_factory=dict)
 
     def found(self) -> Lookups:
         words, arguments = frozenset(self._words), frozenset(self._arguments)
-        return Lookups(words, self._in_namespace, self._by_method, arguments, tuple(self._blind))
+        return Lookups(words, self._in_namespace, self._by_method, arguments, tuple(self._unresolved))
 
     def look(self, tree: ast.Module) -> None:
         nodes = list(_walk(tree, is_inner=False))
@@ -225,7 +225,7 @@ class _Finder:
         self._in_namespace = True
         unless = None if key is None else self._texts(key, is_inner, frozenset())
         if unless is None or unless:
-            self._blind.append(Blind(what, unless or frozenset()))
+            self._unresolved.append(UnresolvedLookup(what, unless or frozenset()))
 
     def _texts(self, node: ast.expr, is_inner: bool, seen: frozenset[str]) -> frozenset[str] | None:
         """Return the notebook's variables that determine the string `node`; None if it cannot be determined."""

@@ -9,7 +9,7 @@ from typing import Any
 from skyward.frontends.cells import Addresses, Packed
 from skyward.frontends.views import size_text
 
-__all__ = ["SHOWN_FROM", "Entry", "Manifest"]
+__all__ = ["SHOWN_FROM", "Manifest", "ManifestEntry"]
 
 SHOWN_FROM = 16 << 20
 """Bytes from which a manifest is shown without a request."""
@@ -18,7 +18,7 @@ type HolderLookup = Callable[[bytes], Collection[int]]
 
 
 @dataclass(frozen=True)
-class Entry:
+class ManifestEntry:
     """One captured value.
 
     Attributes:
@@ -72,7 +72,7 @@ class Manifest:
         nodes: ranks of the nodes of the pool.
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ManifestEntry, ...] = ()
     modules: tuple[tuple[str, str], ...] = ()
     sources: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -95,11 +95,11 @@ class Manifest:
         """True if the values are so large that the user should see the manifest."""
         return self.nbytes > SHOWN_FROM
 
-    def _is_everywhere(self, entry: Entry) -> bool:
+    def _is_everywhere(self, entry: ManifestEntry) -> bool:
         held = entry.held_by(self.holds)
         return bool(self.nodes) and held is not None and held >= set(self.nodes)
 
-    def _where(self, entry: Entry) -> str:
+    def _where(self, entry: ManifestEntry) -> str:
         held = entry.held_by(self.holds)
         if entry.where:
             return entry.where

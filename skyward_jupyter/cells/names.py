@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from skyward.frontends.cells import names_in_command
 from skyward_jupyter.cells.node_magics import Magic, magic_of
-from skyward_jupyter.cells.scopes import Inner, Key, inner_scopes
+from skyward_jupyter.cells.scopes import InnerScope, Key, inner_scopes
 
 __all__ = ["Names", "find_names"]
 
@@ -60,7 +60,7 @@ def find_names(tree: ast.Module, source: str, filename: str) -> Names:
 
 
 class _Walk(ast.NodeVisitor):
-    def __init__(self, inner: dict[Key, Inner]) -> None:
+    def __init__(self, inner: dict[Key, InnerScope]) -> None:
         self.names = Names()
         self.globals_bound: dict[str, None] = {}
         self.assigned: set[str] = set()
@@ -342,8 +342,8 @@ class _Walk(ast.NodeVisitor):
 
     # -- records
 
-    def _inside(self, name: str, line: int) -> Inner:
-        inner = self._inner.get((name, line), Inner(frozenset(), frozenset()))
+    def _inside(self, name: str, line: int) -> InnerScope:
+        inner = self._inner.get((name, line), InnerScope(frozenset(), frozenset()))
         for bound in sorted(inner.binds):
             self.globals_bound[bound] = None
         self.names.opaque |= not _OPAQUE.isdisjoint(inner.reads)

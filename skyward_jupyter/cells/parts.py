@@ -21,7 +21,7 @@ from skyward.frontends.cells import (
 )
 from skyward.frontends.pools import Kept
 from skyward.frontends.views import joined
-from skyward_jupyter.cells.manifest import Entry
+from skyward_jupyter.cells.manifest import ManifestEntry
 from skyward_jupyter.cells.placeholders import PackedValue
 
 __all__ = ["NOTHING", "CapturedPart", "CapturedValue", "pack_parts", "sharing_memory"]
@@ -91,13 +91,13 @@ class CapturedPart:
         return tuple(each.root for each in self.values)
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> ManifestEntry:
         """The line of the manifest for this part."""
         names = [", ".join(each.names) or getattr(each.value, "__qualname__", "") for each in self.values]
         kinds = dict.fromkeys(_kind(each.value) for each in self.values)
         reason = next((each.reason for each in self.values if each.reason), "") if len(self.values) == 1 else ""
         where = joined(each.value.where for each in self.values if isinstance(each.value, Kept))
-        return Entry(", ".join(names), ", ".join(kinds), (self.shared.packed,), reason, where)
+        return ManifestEntry(", ".join(names), ", ".join(kinds), (self.shared.packed,), reason, where)
 
 
 def _pack_values(values: Sequence[CapturedValue], side: CellEnd, views: Mapping[int, View]) -> Shared:

@@ -3,11 +3,11 @@
 import symtable
 from dataclasses import dataclass
 
-__all__ = ["Inner", "Key", "inner_scopes"]
+__all__ = ["InnerScope", "Key", "inner_scopes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class InnerScope:
     """Globals that a function, class or comprehension reads and binds, including the scopes inside it."""
 
     reads: frozenset[str]
@@ -18,11 +18,11 @@ type Key = tuple[str, int]
 """Name and line of a scope."""
 
 
-def inner_scopes(source: str, filename: str) -> dict[Key, Inner]:
+def inner_scopes(source: str, filename: str) -> dict[Key, InnerScope]:
     """Return the scopes inside the cell `source`, by name and line. Scopes with the same key are merged."""
-    found: dict[Key, Inner] = {}
+    found: dict[Key, InnerScope] = {}
 
-    def visit(table: symtable.SymbolTable) -> Inner:
+    def visit(table: symtable.SymbolTable) -> InnerScope:
         reads: set[str] = set()
         binds: set[str] = set()
         for symbol in table.get_symbols():
@@ -38,9 +38,9 @@ def inner_scopes(source: str, filename: str) -> dict[Key, Inner]:
             reads |= inside.reads
             binds |= inside.binds
         key = (table.get_name(), table.get_lineno())
-        before = found.get(key, Inner(frozenset(), frozenset()))
-        found[key] = Inner(before.reads | reads, before.binds | binds)
-        return Inner(frozenset(reads), frozenset(binds))
+        before = found.get(key, InnerScope(frozenset(), frozenset()))
+        found[key] = InnerScope(before.reads | reads, before.binds | binds)
+        return InnerScope(frozenset(reads), frozenset(binds))
 
     for child in symtable.symtable(source, filename, "exec").get_children():
         visit(child)

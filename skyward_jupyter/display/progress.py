@@ -77,7 +77,7 @@ class Progress:
             wait = _EVERY
 
 
-class Shows(Protocol):
+class ProgressSettings(Protocol):
     """The settings of progress lines: see `%config SkyMagics`."""
 
     @property
@@ -86,7 +86,9 @@ class Shows(Protocol):
     def progress_after(self) -> float: ...
 
 
-def opening(shell: "InteractiveShell", pool: "Compute", settings: Shows, *, enabled: bool = True) -> Progress:
+def opening(
+    shell: "InteractiveShell", pool: "Compute", settings: ProgressSettings, *, enabled: bool = True
+) -> Progress:
     """Return the progress line of a pool that opens; it stays hidden where the pool's own console shows progress."""
     started = time.monotonic()
 

@@ -116,7 +116,9 @@ class FileWriter:
             where = self._place(path)
             if (file := self._file_above(path)) is not None:
                 other = self._free(path, label, span.version, above=file)
-                self.problems.append(f"{file} is a file here, and a folder on node {node}: {path} is now {other} here.")
+                self.problems.append(
+                    f"{file} is a file here, and a folder on node {node}: {path} was written as {other}."
+                )
                 self._write(other, fetched, result)
                 self._note(where, span.version, is_here=True)  # moved here, so the node's file is to be removed
                 return

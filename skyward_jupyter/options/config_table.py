@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyward.frontends.configuration import USER_FILE, Options, Spec, field_paths
 from skyward.frontends.views import table
-from skyward_jupyter.options.settings import Sourced
+from skyward_jupyter.options.settings import SettingWithSource
 from skyward_kernel.commands.pool_options import POOL_LABELS
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _DEFAULTS = field_paths(
 
 
 def config_text(
-    settings: Mapping[str, Sourced],
+    settings: Mapping[str, SettingWithSource],
     config: "Config",
     pools: Iterable[str],
     asked: Mapping[str, Mapping[str, Any]],
@@ -47,15 +47,15 @@ def config_text(
     return "\n\n".join(parts)
 
 
-def _pool(config: "Config", name: str, asked: Mapping[str, Any]) -> dict[str, Sourced]:
+def _pool(config: "Config", name: str, asked: Mapping[str, Any]) -> dict[str, SettingWithSource]:
     """Return the settings of a pool, by path, as they are or would be if it were opened now."""
-    found = {path: Sourced(each.value, each.where) for path, each in config.pool(name).items()}
+    found = {path: SettingWithSource(each.value, each.where) for path, each in config.pool(name).items()}
     options = {
-        path: Sourced(value, OPTION)
+        path: SettingWithSource(value, OPTION)
         for path, value in asked.items()
         if path in found or path not in _DEFAULTS or value != _DEFAULTS[path]
     }
-    values = {path: Sourced(_DEFAULTS[path], "default") for path in POOL_LABELS}
+    values = {path: SettingWithSource(_DEFAULTS[path], "default") for path in POOL_LABELS}
     return {**values, **found, **options}
 
 
@@ -65,7 +65,7 @@ def _files(config: "Config") -> str:
     return "\n".join(f"read: {path}" for path in read) if read else none
 
 
-def _rows(title: str, values: Mapping[str, Sourced]) -> str:
+def _rows(title: str, values: Mapping[str, SettingWithSource]) -> str:
     rows = [
         (POOL_LABELS.get(path, path), shown_value(path, each.value) or "none", each.source)
         for path, each in values.items()

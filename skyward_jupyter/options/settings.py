@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from skyward.frontends.configuration import Config, ConfigValue
     from skyward.frontends.pools import On
 
-__all__ = ["NAMES", "Settings", "Sourced", "settings_from"]
+__all__ = ["NAMES", "CellSettings", "SettingWithSource", "settings_from"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CellSettings:
     """Settings of all cells. See the traits of `SkyMagics`."""
 
     pool: str = DEFAULT_POOL
@@ -41,19 +41,19 @@ class Settings:
         return {name: getattr(self, name) for name in ("pool", "on", "by_node", "quiet", "retries", "timeout")}
 
 
-NAMES = tuple(field.name for field in fields(Settings))
+NAMES = tuple(field.name for field in fields(CellSettings))
 """Names of the settings, which are those of the traits and of the keys of `[cells]`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sourced:
+class SettingWithSource:
     """A value and its source: `skyward.toml:7`, `c.SkyMagics.footer`, `default`."""
 
     value: Any
     source: str
 
 
-def settings_from(traits: Mapping[str, Any], given: Collection[str], config: "Config") -> dict[str, Sourced]:
+def settings_from(traits: Mapping[str, Any], given: Collection[str], config: "Config") -> dict[str, SettingWithSource]:
     """Return each setting with its source; traits that were set take precedence over files, files over defaults.
 
     Args:
@@ -68,23 +68,23 @@ def settings_from(traits: Mapping[str, Any], given: Collection[str], config: "Co
     settings = {}
     for name in NAMES:
         if name in given:
-            settings[name] = Sourced(traits[name], f"c.SkyMagics.{name}")
+            settings[name] = SettingWithSource(traits[name], f"c.SkyMagics.{name}")
         elif name in found:
             settings[name] = found[name]
         else:
-            settings[name] = Sourced(traits[name], "default")
+            settings[name] = SettingWithSource(traits[name], "default")
     if os.environ.get("SKYWARD_PROGRESS") == "off":
-        settings["show_progress"] = Sourced(False, "SKYWARD_PROGRESS")
+        settings["show_progress"] = SettingWithSource(False, "SKYWARD_PROGRESS")
     return settings
 
 
-def _read(name: str, found: "ConfigValue") -> Sourced:
+def _read(name: str, found: "ConfigValue") -> SettingWithSource:
     """Parse a setting of a file. Strings are parsed like the values of the option."""
     if name not in _READERS:
         raise found.wrong(f"cells have no such setting; {closest(name.replace('-', '_'), NAMES)}")
     takes, read = _READERS[name]
     try:
-        return Sourced(read(found.value), found.where)
+        return SettingWithSource(read(found.value), found.where)
     except SpecError as error:
         raise found.wrong(str(error)) from None
     except ValueError:

@@ -8,14 +8,14 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, val
 from skyward.errors import SkywardError
 from skyward.frontends.configuration import load
 from skyward_jupyter.options.parsers import PLACES, place
-from skyward_jupyter.options.settings import NAMES, Settings, Sourced, settings_from
+from skyward_jupyter.options.settings import NAMES, CellSettings, SettingWithSource, settings_from
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 __all__ = ["ConfiguredMagics"]
 
-_DEFAULT = Settings()
+_DEFAULT = CellSettings()
 
 
 class ConfiguredMagics(Magics):
@@ -62,7 +62,7 @@ class ConfiguredMagics(Magics):
         self._set_here.add(change["name"])
 
     @property
-    def sourced(self) -> dict[str, Sourced]:
+    def sourced(self) -> dict[str, SettingWithSource]:
         """Each setting with its source.
 
         Raises:
@@ -74,23 +74,23 @@ class ConfiguredMagics(Magics):
         return settings_from({**values, "on": place(str(self.on))}, given, load())
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> CellSettings:
         """The settings.
 
         Raises:
             SpecError: a configuration file is invalid.
         """
-        settings = Settings(**{name: each.value for name, each in self.sourced.items()})
+        settings = CellSettings(**{name: each.value for name, each in self.sourced.items()})
         self._pool_name = settings.pool
         return settings
 
     @property
-    def display_settings(self) -> Settings:
+    def display_settings(self) -> CellSettings:
         """Settings for display only: a configuration file that has become invalid must not keep code from running."""
         try:
             return self.settings
         except SkywardError:
-            return Settings(**{name: getattr(self, name) for name in NAMES})
+            return CellSettings(**{name: getattr(self, name) for name in NAMES})
 
     @property
     def default_pool(self) -> str:

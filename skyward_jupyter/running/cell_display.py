@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from skyward.frontends.pools import Run
-    from skyward_jupyter.options.settings import Settings
+    from skyward_jupyter.options.settings import CellSettings
 
 __all__ = ["CellDisplay"]
 
@@ -44,7 +44,7 @@ class CellDisplay:
                 self.publish(footer)
 
     def progress(
-        self, text: Callable[[], str], settings: "Settings", quiet: bool, last: Callable[[], str] | None = None
+        self, text: Callable[[], str], settings: "CellSettings", quiet: bool, last: Callable[[], str] | None = None
     ) -> Progress:
         enabled = settings.show_progress and not quiet
         return Progress(self._shell, text, last, after=settings.progress_after, enabled=enabled)

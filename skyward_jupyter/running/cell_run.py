@@ -12,8 +12,8 @@ from skyward_jupyter.cells.cell import Shape
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.failures.notes import note_node, note_other_failures
 from skyward_jupyter.failures.presentation import for_cells
-from skyward_jupyter.running.results import Outcome, apply_result, apply_results, stream_items
-from skyward_jupyter.running.stopping import Stop, bind_remains, returned_clause, stop_runs, was_cancelled
+from skyward_jupyter.running.results import AppliedCell, apply_result, apply_results, stream_items
+from skyward_jupyter.running.stopping import StopOutcome, bind_remains, returned_clause, stop_runs, was_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -119,13 +119,13 @@ class CellRun:
             self.notify(notice)
         return outcome.value
 
-    def stop(self, grace: float, shown: AbstractContextManager[object] | None = None) -> Stop:
+    def stop(self, grace: float, shown: AbstractContextManager[object] | None = None) -> StopOutcome:
         """Stop the work, and wait for its remains; see `stop_runs`."""
         stop = stop_runs(self.runs, grace, nullcontext() if shown is None else shown)
         self.finish()
         return stop
 
-    def bind_after_stop(self, stop: Stop) -> str:
+    def bind_after_stop(self, stop: StopOutcome) -> str:
         """Bind the remains of a stopped cell, and return a sentence on the outcome."""
         when = "at its end" if stop.was_over else "then"
         with self._using_originals():
@@ -167,7 +167,7 @@ class CellRun:
         self._write_files([each.value if isinstance(each.value, CellResult) else nothing for each in remains])
         return names
 
-    def _apply(self) -> Outcome:
+    def _apply(self) -> AppliedCell:
         try:
             results = self._results()
         except TaskError as error:

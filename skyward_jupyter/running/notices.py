@@ -40,10 +40,10 @@ def moved_to_node(result: CellResult) -> list[str]:
     """Return a sentence about values that a node keeps now, and to whose objects others here refer."""
     if not result.copied:
         return []
-    are, them, copies = ("is", "it", "a copy") if len(result.copied) == 1 else ("are", "them", "copies")
+    are, copies = ("is", "the copy") if len(result.copied) == 1 else ("are", "the copies")
     return [
-        f"{joined(result.copied)} {are} kept on {nodes_text([result.node])} from now on. Another object here refers "
-        f"to {them}, or to a part of {them}: it still has {copies} from before the cell."
+        f"{joined(result.copied)} {are} kept on {nodes_text([result.node])} from now on. Another notebook object still "
+        f"holds {copies} from before the cell."
     ]
 
 

@@ -145,14 +145,14 @@ class StreamHandle(CellHandle):
         self.result()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        notifier, position = ThreadEvent(), 0
+        changed, position = ThreadEvent(), 0
 
         def is_available() -> bool:
             return self._elements.is_over or self._elements.get(position) is not None
 
-        with self._elements.watched(notifier.notify):
+        with self._elements.watched(changed.notify):
             while True:
-                await notifier.wait_for(is_available)
+                await changed.wait_for(is_available)
                 if (found := self._elements.get(position)) is None:
                     break
                 self._notify_gap(position, found[0])

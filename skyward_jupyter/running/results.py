@@ -30,7 +30,7 @@ from skyward.frontends.cells import (
 )
 from skyward.frontends.pools import Kept, call, renew
 from skyward.frontends.views import joined
-from skyward_jupyter.cells.history import HISTORY
+from skyward_jupyter.cells.collector import HISTORY
 from skyward_jupyter.cells.originals import Originals, not_shared
 from skyward_jupyter.cells.placeholders import NotReturned, PackedValue, module_here, unpickle, unpickle_failure
 from skyward_jupyter.failures.frames import TracebackMaker
@@ -43,11 +43,11 @@ from skyward_jupyter.running.notices import (
     side_effects,
 )
 
-__all__ = ["Outcome", "apply_result", "apply_results", "stream_items"]
+__all__ = ["AppliedCell", "apply_result", "apply_results", "stream_items"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AppliedCell:
     """Notices and value of a cell whose names are bound.
 
     Attributes:
@@ -59,7 +59,7 @@ class Outcome:
     value: Any = None
 
 
-def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Originals) -> Outcome:
+def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Originals) -> AppliedCell:
     """Apply the changes of the cell to `user_ns`: bind, change and unbind names.
 
     Args:
@@ -101,10 +101,10 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     error = binder.error({*values, *result.state.modules, *changed})
     if error is not None:
         raise _with_notes(error, notices)
-    return Outcome(notices, value)
+    return AppliedCell(notices, value)
 
 
-def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joins: bool = False) -> Outcome:
+def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joins: bool = False) -> AppliedCell:
     """Bind the results of several runs of one cell: each name becomes the list of its values, in order of the runs.
 
     Imports, functions and classes are bound once. A failed run has its exception in the lists, and a run that did not
@@ -151,7 +151,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
         kept = f"; the values of the other {rest} are in the lists" if rest else ""
         notices.append(f"{len(failed)} of {len(results)} runs failed{kept}.")
         raise _with_notes(failed[0], notices)
-    return Outcome(notices, values if any(value is not None for value in values) else None)
+    return AppliedCell(notices, values if any(value is not None for value in values) else None)
 
 
 def stream_items(

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from skyward.frontends.configuration import Nodes
     from skyward.frontends.pools import Compute, PoolSnapshot, Run
     from skyward_jupyter.options.cell_options import CellOptions
-    from skyward_jupyter.options.settings import Settings
+    from skyward_jupyter.options.settings import CellSettings
     from skyward_kernel.pools import PoolManager
 
 __all__ = ["NO_LIMIT", "CellRunner"]
@@ -88,7 +88,7 @@ class CellRunner:
         self,
         raw: str,
         options: "CellOptions",
-        settings: "Settings",
+        settings: "CellSettings",
         *,
         returns_value: bool = False,
         local: Mapping[str, Any] = MappingProxyType({}),
@@ -132,7 +132,13 @@ class CellRunner:
         return self._send(compute, code, sent, options, settings, raw, transfer, returns_value=returns_value)
 
     def _run_here(
-        self, raw: str, options: "CellOptions", settings: "Settings", *, returns_value: bool, local: Mapping[str, Any]
+        self,
+        raw: str,
+        options: "CellOptions",
+        settings: "CellSettings",
+        *,
+        returns_value: bool,
+        local: Mapping[str, Any],
     ) -> Any:
         """Run a cell in the notebook's process."""
         started = time.monotonic()
@@ -173,7 +179,7 @@ class CellRunner:
         finally:
             self._display.remember(elements)
 
-    def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "Settings", *, quiet: bool) -> int:
+    def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "CellSettings", *, quiet: bool) -> int:
         """Wait until a pool has as many nodes as requested, and return their number.
 
         Raises:
@@ -234,7 +240,7 @@ class CellRunner:
                     f"pass the value as a variable, or open the pool with `--env {name}=...`."
                 )
 
-    def open(self, name: str, asked: Mapping[str, Any], settings: "Settings", *, quiet: bool = False) -> "Compute":
+    def open(self, name: str, asked: Mapping[str, Any], settings: "CellSettings", *, quiet: bool = False) -> "Compute":
         """Return the pool of that name; open it first if necessary, with a progress line.
 
         Raises:
@@ -254,7 +260,7 @@ class CellRunner:
             raise interrupted(f"pool {name!r} was not opened, and its machines were released.") from None
 
     def _capture(
-        self, code: CellCode, options: "CellOptions", settings: "Settings", local: Mapping[str, Any]
+        self, code: CellCode, options: "CellOptions", settings: "CellSettings", local: Mapping[str, Any]
     ) -> Capture:
         limit = options.capture_limit or settings.capture_limit
         pool = self.pools.find(options.pool)
@@ -296,7 +302,7 @@ class CellRunner:
         code: CellCode,
         sent: Capture,
         options: "CellOptions",
-        settings: "Settings",
+        settings: "CellSettings",
         raw: str,
         transfer: FileTransfer,
         *,
@@ -365,7 +371,7 @@ class CellRunner:
         self._display.remember(value)  # displayed before
         return None
 
-    def _stop(self, cell: CellRun, settings: "Settings", *, quiet: bool) -> Any:
+    def _stop(self, cell: CellRun, settings: "CellSettings", *, quiet: bool) -> Any:
         """Stop a cell that the user has interrupted; return its value if it has finished nevertheless.
 
         Raises:
@@ -408,7 +414,7 @@ class CellRunner:
         self,
         cell: CellRun,
         options: "CellOptions",
-        settings: "Settings",
+        settings: "CellSettings",
         raw: str,
         recorder: OutputRecorder | NodeSections | None,
         stream: ReadAhead | None,

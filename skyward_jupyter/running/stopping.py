@@ -17,7 +17,7 @@ from skyward_jupyter.running.results import apply_result, apply_results
 if TYPE_CHECKING:
     from skyward.frontends.pools import Run, TaskOutcome
 
-__all__ = ["Stop", "bind_remains", "returned_clause", "stop_runs", "stopping_text", "was_cancelled"]
+__all__ = ["StopOutcome", "bind_remains", "returned_clause", "stop_runs", "stopping_text", "was_cancelled"]
 
 _MARGIN = 1.0
 """Seconds beyond the grace of a cell for the message that it was killed."""
@@ -27,7 +27,7 @@ _POLL_INTERVAL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopOutcome:
     """The outcome of stopping the runs of a cell.
 
     Attributes:
@@ -74,7 +74,7 @@ class Stop:
         return f"{'; '.join(parts) or 'the work had not started on any node'}."
 
 
-def stop_runs(runs: "Sequence[Run[Any]]", grace: float, shown: AbstractContextManager[object]) -> Stop:
+def stop_runs(runs: "Sequence[Run[Any]]", grace: float, shown: AbstractContextManager[object]) -> StopOutcome:
     """Stop the runs, and wait up to `grace` seconds for the nodes to stop, and for their remains.
 
     Large values may take longer to arrive: they are waited for, unless the user interrupts again.
@@ -87,14 +87,14 @@ def stop_runs(runs: "Sequence[Run[Any]]", grace: float, shown: AbstractContextMa
     try:
         stopping = asked.result()
         if not stopping:
-            return Stop(was_over=True, ended=False)
+            return StopOutcome(was_over=True, ended=False)
         with shown:
             _wait_for(stopping, grace + _MARGIN if grace else 0.0)
     except KeyboardInterrupt:
         gave_up = True
     remains = [each for run in stopping for each in run.remains() if each.node is not None]
     waiting = _ranks(each for each in remains if not each.is_over)
-    return Stop(
+    return StopOutcome(
         was_over=False,
         ended=not waiting and not any(map(was_cancelled, runs)),
         stopped=tuple(rank for rank in _ranks(remains) if rank not in waiting),

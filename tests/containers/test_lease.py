@@ -12,15 +12,12 @@ from skyward.specs import Spec
 from skyward_providers import container
 from tests.containers.conftest import containers
 from tests.containers.engine import IMAGE, Engine
-from tests.killed_client import kill_when_up
+from tests.killed_client import kill_at_work
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(180)]
 
-CLIENT = """
-import sys, time
-import skyward as sky
-
+WORK = """
 @sky.function
 def work(seconds):
     import time
@@ -28,18 +25,13 @@ def work(seconds):
     time.sleep(seconds)
     print("slept", flush=True)
     return "done"
-
-pool = sky.Compute(name={name!r}, provider=sky.Container(image={image!r}, python={python!r}, grace=1, **{settings!r}),
-    nodes=1, ttl=0).open()
-run = pool.start(work(5))
-while "begun" not in pool.logs().text:
-    time.sleep(0.01)
 """
 
 
 def killed_client(engine: Engine, pool: str) -> str:
     """Start a client process and kill it while its task runs. Return the name of its container."""
-    kill_when_up(CLIENT.format(settings=engine.settings, image=IMAGE, python=sys.executable, name=pool))
+    provider = f"sky.Container(image={IMAGE!r}, python={sys.executable!r}, grace=1, **{engine.settings!r})"
+    kill_at_work(WORK, "run = pool.start(work(5))", provider, f"name={pool!r}, nodes=1, ttl=0", printed="begun")
     (name,) = engine.of(pool)
     return name
 

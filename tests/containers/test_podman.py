@@ -22,9 +22,9 @@ from tests.containers.test_pool import (
     test_closed_pool_leaves_nothing_on_the_engine,
     test_collections_are_shared_between_containers,
     test_containers_have_limits_and_labels_and_no_ports,
+    test_containers_know_the_addresses_of_their_peers,
     test_functions_run_in_containers,
-    test_nodes_know_the_addresses_of_their_peers,
-    test_output_is_shown_by_the_client,
+    test_output_of_containers_is_shown_by_the_client,
 )
 from tests.required import leave_out_for
 
@@ -35,14 +35,14 @@ __all__ = [
     "test_collections_are_shared_between_containers",
     "test_container_that_is_never_used_is_removed",
     "test_containers_have_limits_and_labels_and_no_ports",
+    "test_containers_know_the_addresses_of_their_peers",
     "test_foreign_containers_and_networks_are_left_alone",
     "test_frozen_container_is_replaced_after_the_grace",
     "test_functions_run_in_containers",
     "test_killed_container_is_replaced_and_its_task_is_retried",
     "test_machines_are_found_by_label_and_termination_is_idempotent",
     "test_missing_image_is_named",
-    "test_nodes_know_the_addresses_of_their_peers",
-    "test_output_is_shown_by_the_client",
+    "test_output_of_containers_is_shown_by_the_client",
 ]
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(180)]

@@ -37,7 +37,7 @@ def test_functions_run_in_containers(pool: sky.Compute, shared_engine: Engine) -
     assert sorted(hostname() @ pool) == sorted(ids)
 
 
-def test_output_is_shown_by_the_client(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_containers_is_shown_by_the_client(pool: sky.Compute, capsys: pytest.CaptureFixture[str]) -> None:
     hostname() @ pool
     output = capsys.readouterr().out
     assert "this is node 0" in output
@@ -49,7 +49,7 @@ def test_large_buffers_are_transferred_both_ways(pool: sky.Compute) -> None:
     assert np.array_equal(doubled(data) >> pool, data * 2)
 
 
-def test_inputs_and_outputs_are_streamed(pool: sky.Compute) -> None:
+def test_inputs_and_outputs_of_containers_are_streamed(pool: sky.Compute) -> None:
     assert list(count(10_000) >> pool) == list(range(10_000))
 
 
@@ -58,7 +58,7 @@ def test_collections_are_shared_between_containers(pool: sky.Compute) -> None:
     assert met() @ pool == [[("node 0", 0), ("node 1", 1)]] * 2
 
 
-def test_nodes_know_the_addresses_of_their_peers(pool: sky.Compute, shared_engine: Engine) -> None:
+def test_containers_know_the_addresses_of_their_peers(pool: sky.Compute, shared_engine: Engine) -> None:
     found = peers() @ pool
     of_engine = [
         next(iter(shared_engine.inspect(name)["NetworkSettings"]["Networks"].values()))["IPAddress"]

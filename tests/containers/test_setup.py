@@ -43,7 +43,7 @@ def seen() -> tuple[str, str, str | None, str | None]:
     return sys.executable, str(torchy.VERSION), os.environ.get("GREETING"), os.environ.get("OF_THE_IMAGE")
 
 
-def test_environment_of_nodes_has_the_contents_of_the_image(engine: Engine, options: list[str]) -> None:
+def test_environment_of_containers_has_the_contents_of_the_image(engine: Engine, options: list[str]) -> None:
     """In addition to the environment variables of the container's own image."""
     image = sky.Image(pip=["torchy"], env={"GREETING": "hello", **FROM_WHEELS})
     with sky.Compute(provider=containers(engine, python=None, options=options), nodes=1, image=image) as pool:
@@ -73,7 +73,7 @@ def test_volume_keeps_the_environment_for_later_containers(engine: Engine, optio
         engine.call("volume", "rm", "kept")
 
 
-def test_failing_phase_is_named(engine: Engine, options: list[str]) -> None:
+def test_failing_phase_in_a_container_is_named(engine: Engine, options: list[str]) -> None:
     assert "deps" in PHASES
     pool = sky.Compute(
         provider=containers(engine, python=None, options=options),

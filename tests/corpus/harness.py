@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from skyward.errors import SkywardError, TaskError
-from skyward_jupyter.magics.magics import SkyMagics
+from skyward_jupyter.magics.sky_magics import SkyMagics
 from skyward_kernel.pools import PoolManager
 from tests.corpus.compare import Difference, Names
 from tests.corpus.scenario import Scenario

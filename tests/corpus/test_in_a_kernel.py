@@ -84,7 +84,7 @@ def test_all_named_scenarios_exist() -> None:
 
 
 @pytest.mark.parametrize("scenario", _SOME, ids=lambda scenario: scenario.name)
-def test_same_state_as_in_the_notebook(scenario: Scenario, execute: Execute, tmp_path: Path) -> None:
+def test_same_state_in_a_kernel_as_in_the_notebook(scenario: Scenario, execute: Execute, tmp_path: Path) -> None:
     def inside(call: str) -> str:
         answer = execute(f"print(__import__('tests.corpus.inside').corpus.inside.{call}(globals(), {str(tmp_path)!r}))")
         assert answer.error is None, answer

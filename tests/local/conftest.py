@@ -7,6 +7,9 @@ from typing import Any, Literal
 import pytest
 
 import skyward as sky
+from skyward_kernel.pools import PoolManager
+from tests.local.fake_cloud import FakeCloud
+from tests.notebook import managed_pools
 
 
 class Recorder:
@@ -50,3 +53,17 @@ def each_executor(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
 def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the test a journal, and all other data of the user, of its own."""
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> FakeCloud:
+    """Cloud whose machines are processes here; other processes see it by its directory."""
+    return FakeCloud(str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[PoolManager]:
+    """Pools of the notebooks of a module."""
+    with managed_pools() as pools:
+        yield pools
+        assert pools.close_all()

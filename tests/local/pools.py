@@ -1,8 +1,10 @@
 """Conditions and measurements of pools of real nodes."""
 
+import psutil
+
 import skyward as sky
 
-__all__ = ["blob_bytes_sent", "wait_for_cluster"]
+__all__ = ["blob_bytes_sent", "processes_in", "wait_for_cluster"]
 
 
 @sky.function
@@ -21,3 +23,15 @@ def wait_for_cluster(pool: sky.Compute) -> None:
 def blob_bytes_sent(pool: sky.Compute) -> int:
     """Return the bytes of blobs that the client has sent to the current nodes."""
     return sum(node.sent for node in pool.snapshot().nodes)
+
+
+def processes_in(directory: str, command: str = "") -> list[psutil.Process]:
+    """Return the processes that run in a directory or below it, and whose command contains `command`."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd().startswith(directory) and command in " ".join(process.cmdline()):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found

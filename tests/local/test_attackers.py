@@ -16,6 +16,7 @@ import pytest
 
 import skyward as sky
 from tests.local import tasks
+from tests.remote_tasks import total
 
 FRAMES = int(os.environ.get("SKYWARD_STRANGER_FRAMES", "8000"))
 """Malformed frames that each of two attackers sends. By hand, 500,000 take about ten minutes."""
@@ -33,11 +34,6 @@ def noop() -> int:
 @sky.function
 def counted() -> int:
     return sky.counter("strangers").increment()
-
-
-@sky.function
-def total(data: np.ndarray) -> int:
-    return int(data.sum())
 
 
 def ports_of(process: int) -> list[str]:

@@ -65,7 +65,7 @@ def test_names_in_strings_are_found_on_the_node(kernel: Kernel) -> None:
     assert notice.count("\n") == 1
 
 
-def test_cell_without_code_does_nothing(kernel: Kernel) -> None:
+def test_cell_without_code_sends_nothing(kernel: Kernel) -> None:
     assert kernel("%%sky --pool never\n# off for now").outputs == []
     assert kernel("%%sky --pool never").outputs == []
     assert "never" not in kernel("%sky pools").text()

@@ -348,7 +348,7 @@ def test_keep_for_must_be_a_duration(nodes: sky.Compute) -> None:
     assert (keep_for(0) >> nodes).until <= time.time()
 
 
-def test_value_of_another_pool_is_refused(nodes: sky.Compute) -> None:
+def test_task_with_a_value_of_another_pool_is_refused(nodes: sky.Compute) -> None:
     model = load() >> nodes
     with (
         sky.Compute(nodes=1, name="other") as other,

@@ -12,7 +12,7 @@ import pytest
 import skyward as sky
 from skyward_kernel.pools import PoolManager
 from tests.local.kernel import started
-from tests.notebook import Notebook, managed_pools, new_notebook
+from tests.notebook import Notebook, new_notebook
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
@@ -29,13 +29,6 @@ class Net:
         self.w += helper(1)
         return self.w, self.scale
 """
-
-
-@pytest.fixture(scope="module")
-def pools() -> Iterator[PoolManager]:
-    with managed_pools() as pools:
-        yield pools
-        assert pools.close_all()
 
 
 @pytest.fixture
@@ -110,7 +103,7 @@ def test_class_defined_by_the_cell_is_the_notebooks_class(notebook: Notebook) ->
     assert notebook("%%sky\nprint(model.x, model.me())").out == "5 3\n"
 
 
-def test_objects_that_later_cells_store_in_it_are_of_the_notebooks_classes(notebook: Notebook) -> None:
+def test_kept_object_stores_instances_of_notebook_classes(notebook: Notebook) -> None:
     notebook("import enum\nclass Sub:\n    n = 1\n    def rate(self): return RATE")
     notebook("class Color(enum.Enum):\n    RED = 1\n    def rate(self): return self.value * RATE")
     notebook("%%sky --keep m\nm = {}")
@@ -210,10 +203,7 @@ def test_copy_of_a_kept_object_with_references_in_the_notebook_is_reported(noteb
     assert notebook("%%sky --keep alone\nalone.append(1)").err == ""
     ran = notebook("%%sky --keep data,outer\ndata.append(1)\nouter[0].append(1)")
     assert ran.err.startswith("data and outer are kept on node ")
-    assert ran.err.endswith(
-        " from now on. Another object here refers to them, or to a part of them: it still has copies from before the "
-        "cell.\n"
-    )
+    assert ran.err.endswith(" from now on. Another notebook object still holds the copies from before the cell.\n")
     assert notebook["same"] is notebook["data"]
     assert (notebook["holder"], notebook["inner"]) == ([[1]], [2])
 
@@ -396,7 +386,7 @@ def test_manifest_shows_the_node_of_a_kept_value(notebook: Notebook) -> None:
 
 
 def test_kept_values_are_listed_and_dropped(notebook: Notebook) -> None:
-    assert notebook("%sky kept").out.startswith("No node keeps anything.")
+    assert notebook("%sky kept").out.startswith("There are no kept values.")
     notebook("%%sky --on 1 --keep model,data\nmodel, data = Net(), bytes(1000)\nsame = data")
     rows = [line.split() for line in notebook("%sky kept").out.splitlines()]
     assert rows[0] == ["name", "type", "size", "pool", "node", "kept", "until", "variables"]
@@ -413,7 +403,7 @@ def test_kept_values_are_listed_and_dropped(notebook: Notebook) -> None:
     assert shown == "KeptLostError: model is no longer kept: it was dropped. Rerun the code that made it."
     assert notebook("%sky drop model").shown_error == "KeptLostError: model is no longer kept: it was dropped."
     assert notebook("%sky drop").shown_error.startswith("UsageError: %sky drop takes the names of kept values")
-    assert notebook("%sky drop data2").shown_error.startswith("UsageError: No node keeps anything called 'data2'")
+    assert notebook("%sky drop data2").shown_error.startswith("UsageError: No kept value named 'data2'")
 
 
 def test_value_deleted_in_the_notebook_is_freed_on_the_node(notebook: Notebook, pools: PoolManager) -> None:
@@ -438,7 +428,7 @@ def test_keep_for_sets_the_time(notebook: Notebook, pools: PoolManager) -> None:
     assert "--keep-for is how long" in notebook("%%sky --keep-for 1h\n1").shown_error
 
 
-def test_process_slots_cannot_keep_values(notebook: Notebook) -> None:
+def test_process_slots_cannot_keep_values_of_cells(notebook: Notebook) -> None:
     ran = notebook("%%sky --pool processes --executor process --keep model\nmodel = 1")
     assert ran.shown_error.startswith(
         "UsageError: --keep model: the tasks of pool 'processes' run in separate processes"

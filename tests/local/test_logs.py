@@ -82,7 +82,7 @@ def test_subprocesses_of_a_process_slot_belong_to_its_task() -> None:
             assert pool.logs(task=run.tasks[0]).text == "".join(f"{name} {number}\n" for number in range(20))
 
 
-def test_broadcast_output_names_its_node(pool: sky.Compute) -> None:
+def test_log_of_a_broadcast_names_its_nodes(pool: sky.Compute) -> None:
     run = pool.start(chatter("all", 1), on="all")
     run.future.result(60)
     assert sorted(pool.logs(task=task)[0].node for task in run.tasks) == [0, 1]

@@ -5,16 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from skyward_kernel.pools import PoolManager
-from tests.notebook import Notebook, managed_pools, new_notebook
+from tests.notebook import Notebook, new_notebook
 
 pytestmark = pytest.mark.local
-
-
-@pytest.fixture(scope="module")
-def pools() -> Iterator[PoolManager]:
-    with managed_pools() as pools:
-        yield pools
-        assert pools.close_all()
 
 
 @pytest.fixture
@@ -101,7 +94,7 @@ def test_handle_cancels_its_cell(notebook: Notebook) -> None:
     assert handle.status == "cancelled"
 
 
-def test_module_missing_on_the_node_is_explained(notebook: Notebook) -> None:
+def test_module_of_a_cell_missing_on_the_node_is_explained(notebook: Notebook) -> None:
     shown = notebook("%%sky\nimport a_module_that_is_nowhere").shown_error
     assert shown.startswith("MissingModuleError: ")
     assert "--pip" in shown

@@ -13,6 +13,7 @@ import pytest
 import skyward as sky
 from skyward.control.observe.origin import Origin, current_origin
 from skyward.journal import data_directory
+from tests.local.pools import processes_in
 from tests.waiting import wait_for
 
 pytestmark = [
@@ -133,18 +134,9 @@ def never(go: str) -> None:
         time.sleep(0.01)
 
 
-def workers() -> list[int]:
+def workers() -> list[psutil.Process]:
     """Return the workers on this machine that belong to the test's journal."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        if "skyward.worker" in " ".join(process.info["cmdline"] or ()):
-            try:
-                cwd = process.cwd()
-            except psutil.Error:
-                continue
-            if cwd.startswith(os.environ["TMPDIR"]):
-                found.append(process.pid)
-    return found
+    return processes_in(os.environ["TMPDIR"], "skyward.worker")
 
 
 def nothing_left() -> bool:
@@ -174,7 +166,7 @@ def test_task_without_a_client_ends_however_much_it_prints(tmp_path: Path) -> No
     client_that_dies(tmp_path / "go", TALKS)
     (tmp_path / "go").touch()
     wait_for((tmp_path / "go.done").exists, "the task to end without a client", within=100)
-    assert max(psutil.Process(worker).memory_info().rss for worker in workers()) < 200 * 1024**2
+    assert max(worker.memory_info().rss for worker in workers()) < 200 * 1024**2
     with sky.attach("left") as pool:
         (task,) = pool.recovered
         assert task.result(60) == "done all the same"

@@ -36,7 +36,7 @@ NO_CALL = r"^A pool runs a call of a `@sky.function`, such as `train\(10\)`, but
         (lambda pool: pool.request_resources([{"CPU": 1}]), sky.SpecError, "^A bundle must be amounts by name"),
     ],
 )
-def test_invalid_arguments_are_refused(
+def test_invalid_pool_arguments_are_refused(
     pool: sky.Compute, use: Callable[[Any], Any], error: type[Exception], message: str
 ) -> None:
     before = pool.snapshot().done

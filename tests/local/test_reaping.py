@@ -8,7 +8,6 @@ import time
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 
 import skyward as sky
@@ -17,6 +16,7 @@ from skyward.journal import data_directory
 from skyward.pool.reap import orphans
 from tests.killed_client import count_points, has_ended, kill_at
 from tests.local.fake_cloud import FakeCloud
+from tests.local.pools import processes_in
 from tests.scale import SCALE
 from tests.waiting import wait_for
 
@@ -58,28 +58,11 @@ POINTS = [
 ]
 
 
-@pytest.fixture
-def cloud(tmp_path: Path) -> FakeCloud:
-    return FakeCloud(str(tmp_path))
-
-
 def kill_client(cloud: FakeCloud, *, point: str = "", phase: str = "") -> None:
     """Run a client that opens and closes a pool of two nodes, and that dies at a point, or in a phase of a node."""
     env = {**os.environ, "PYTHONPATH": ROOT, "FAKE_CLOUD_KILL": point}
     client = subprocess.run([sys.executable, "-c", CLIENT, cloud.directory, phase], env=env, check=False)
     assert client.returncode == -signal.SIGKILL
-
-
-def workers(cloud: FakeCloud) -> list[psutil.Process]:
-    """Return the processes that run on the machines of a cloud."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd().startswith(cloud.directory):
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -88,7 +71,7 @@ def test_client_killed_at_a_call_of_the_cloud_leaves_nothing(cloud: FakeCloud, p
     (done,) = sky.reap()
     assert (done.orphan.name, done.error) == ("doomed", "")
     assert cloud.left == []
-    wait_for(lambda: not workers(cloud), "the workers to end")
+    wait_for(lambda: not processes_in(cloud.directory), "the workers to end")
     assert sky.reap() == []
 
 
@@ -99,7 +82,7 @@ def test_client_killed_while_a_node_starts_leaves_nothing(cloud: FakeCloud, phas
     assert orphan.machines == 2
     assert [done.error for done in sky.reap()] == [""]
     assert cloud.left == []
-    wait_for(lambda: not workers(cloud), "the workers to end")
+    wait_for(lambda: not processes_in(cloud.directory), "the workers to end")
 
 
 def test_only_pools_past_their_lease_are_reaped_automatically(cloud: FakeCloud) -> None:

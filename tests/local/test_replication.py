@@ -18,6 +18,7 @@ from benchmarks.kernel import bytes_sent
 from skyward.control.act.tasks.run import Run
 from tests.local import tasks
 from tests.local.pools import blob_bytes_sent, wait_for_cluster
+from tests.remote_tasks import crc
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]
@@ -29,11 +30,6 @@ TWO = sky.Worker(concurrency=2)
 """One slot for the task that waits for its blob, and one for a probe."""
 SLACK = 1_000_000
 """Bytes of all other messages meanwhile."""
-
-
-@sky.function
-def crc(array: Array) -> int:
-    return zlib.crc32(array)
 
 
 def fresh(seed: int, size: int = SIZE) -> Array:

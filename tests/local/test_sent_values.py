@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import skyward as sky
 from skyward.link.bulk import BulkLane
 from skyward.wire.protocol.messages import Blob
 from tests.local.kernel import started
+from tests.local.tasks import wait_for_file
 from tests.waiting import interrupt_when
 
 pytestmark = pytest.mark.local
@@ -32,12 +32,6 @@ def one() -> Iterator[sky.Compute]:
 @pytest.fixture(autouse=True)
 def _whole() -> None:
     ones[:] = 1
-
-
-@sky.function
-def wait_for_file(path: Path) -> None:
-    while not path.exists():
-        time.sleep(0.005)
 
 
 @sky.function
@@ -66,7 +60,7 @@ def test_array_changed_before_its_task_starts_arrives_as_it_was(one: sky.Compute
     def call() -> sky.PendingFunction[float]:
         return {"global": total_of_global(), "default": total_of_default(), "argument": total(ones)}[kind]
 
-    gate = wait_for_file(tmp_path / "go") > one
+    gate = wait_for_file(str(tmp_path / "go")) > one
     alone, group, everywhere = call() > one, sky.gather(call(), call()) > one, one.start(call(), on="all").future
     one_by_one = sky.gather(call(), call(), stream=True) >> one
     ones[:] = 0
@@ -79,7 +73,7 @@ def test_array_changed_before_its_task_starts_arrives_as_it_was(one: sky.Compute
 
 
 def test_stream_sees_the_array_as_it_was(one: sky.Compute, tmp_path: Path) -> None:
-    gate = wait_for_file(tmp_path / "go") > one
+    gate = wait_for_file(str(tmp_path / "go")) > one
     stream = totals(ones, 2) >> one
     ones[:] = 0
     (tmp_path / "go").touch()
@@ -89,7 +83,7 @@ def test_stream_sees_the_array_as_it_was(one: sky.Compute, tmp_path: Path) -> No
 
 def test_coroutine_that_continues_changes_nothing_for_the_task(one: sky.Compute, tmp_path: Path) -> None:
     async def ask() -> float:
-        gate = wait_for_file(tmp_path / "go") > one
+        gate = wait_for_file(str(tmp_path / "go")) > one
         asking = asyncio.ensure_future(_awaited(total(ones) > one))
         await asyncio.sleep(0)
         ones[:] = 0

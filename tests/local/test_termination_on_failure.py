@@ -18,11 +18,6 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal"), pytest.mark.timeout(120)]
 
 
-@pytest.fixture
-def cloud(tmp_path: Path) -> FakeCloud:
-    return FakeCloud(str(tmp_path))
-
-
 def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
     """Run it on a thread; return the error that it raised."""
     errors: list[BaseException] = []

@@ -51,6 +51,15 @@ def hosts(network: Network, *, grace: float = 30.0) -> sky.SSH:
     )
 
 
+def source_of_hosts(network: Network, *, grace: float = 30.0) -> str:
+    """Return the source of `hosts`, for a client that is another process."""
+    return (
+        f"sky.SSH(hosts={[machine.address for machine in network.machines]!r}, username='root', "
+        f"client_keys={str(network.key)!r}, known_hosts={str(network.known_hosts(*network.machines))!r}, "
+        f"config='none', grace={grace!r}, python={sys.executable!r})"
+    )
+
+
 @pytest.fixture(scope="module")
 def pool(shared_network: Network) -> Iterator[sky.Compute]:
     """Two nodes, each on a machine of its own."""

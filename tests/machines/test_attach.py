@@ -2,27 +2,25 @@
 
 import os
 import re
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import skyward as sky
-from tests.killed_client import count_points, has_ended, kill_at, kill_when_up
+from tests.killed_client import count_points, has_ended, kill_at, kill_at_work
 from tests.local.kernel import started
+from tests.machines.conftest import hosts, source_of_hosts
 from tests.machines.machine import Machine, Network
 from tests.scale import SCALE
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
 
-CLIENT = """
-import faulthandler, sys, time
+TASKS = """
+import faulthandler, time
 faulthandler.dump_traceback_later(90, exit=True)
 from collections.abc import Iterator
-import numpy
-import skyward as sky
 
 @sky.function
 def told(value):
@@ -72,10 +70,10 @@ def size(data):
 def never():
     yield 1
     time.sleep(1000)
+"""
 
-pool = sky.Compute(provider=sky.SSH(hosts={hosts!r}, username="root", client_keys={key!r}, known_hosts={known!r},
-    config="none", grace=5, python={python!r}), nodes=2, name="left", ttl=60, bootstrap_timeout=10,
-    worker=sky.Worker(concurrency=8, executor={executor!r})).open()
+START = """
+import numpy
 assert told(1) >> pool == 1
 data = numpy.zeros(3_000_000, dtype="u1")
 data.flags.writeable = False
@@ -90,11 +88,9 @@ told(2) @ pool  # so that what was sent before it has arrived
 
 def killed_client(network: Network, executor: str = "thread") -> None:
     """Start a client process, and kill it while its tasks run."""
-    script = CLIENT.format(
-        hosts=[machine.address for machine in network.machines], key=str(network.key), executor=executor,
-        known=str(network.known_hosts(*network.machines)), python=sys.executable,
-    )  # fmt: skip  # one value a line would hide them
-    kill_when_up(script)
+    options = "nodes=2, name='left', ttl=60, bootstrap_timeout=10, "
+    options += f"worker=sky.Worker(concurrency=8, executor={executor!r})"
+    kill_at_work(TASKS, START, source_of_hosts(network, grace=5), options)
 
 
 def let_go(machine: Machine) -> None:
@@ -138,9 +134,7 @@ def test_tasks_of_a_killed_client_are_recovered(network: Network, executor: str)
 
 OPEN = """
 import skyward as sky
-pool = sky.Compute(provider=sky.SSH(hosts={hosts!r}, username="root", client_keys={key!r}, known_hosts={known!r},
-    config="none", python={python!r}), nodes=1, name="train", ttl=60,
-    worker=sky.Worker(concurrency=2)).open()
+pool = sky.Compute(provider={provider}, nodes=1, name="train", ttl=60, worker=sky.Worker(concurrency=2)).open()
 
 @sky.function
 def train(go):
@@ -162,14 +156,7 @@ nothing() @ pool  # so that what was sent before it has arrived
 def test_restarted_kernel_attaches_to_its_pool(network: Network) -> None:
     machine = network.add()
     with started() as kernel:
-        opened = kernel(
-            OPEN.format(
-                hosts=[machine.address],
-                key=str(network.key),
-                known=str(network.known_hosts(machine)),
-                python=sys.executable,
-            )
-        )
+        opened = kernel(OPEN.format(provider=source_of_hosts(network)))
         assert "error" not in opened.types, opened.error
         kernel.kill_and_restart()
         let_go(machine)
@@ -181,7 +168,7 @@ def test_restarted_kernel_attaches_to_its_pool(network: Network) -> None:
         assert kernel("next(task for task in pool.recovered if task.name == 'train').result(20)").data == ["'trained'"]
         assert kernel("%%sky --pool train\nimport skyward as sky\nsky.instance_info().node").data == ["0"]
         assert "already" in "".join(kernel("%sky attach train").error[1])
-        assert kernel("%sky reap").text() == "Nothing is left behind.\n"
+        assert kernel("%sky reap").text() == "No orphaned machines.\n"
 
 
 def test_pool_of_a_killed_client_is_reaped(network: Network) -> None:
@@ -197,11 +184,7 @@ def test_pool_of_a_killed_client_is_reaped(network: Network) -> None:
 
 def test_pool_whose_client_dies_while_opening_leaves_nothing(network: Network) -> None:
     machine = network.add()
-    options = (
-        f"provider=sky.SSH(hosts={[machine.address]!r}, username='root', client_keys={str(network.key)!r}, "
-        f"known_hosts={str(network.known_hosts(machine))!r}, config='none', grace=5, python={sys.executable!r}), "
-        "nodes=1"
-    )
+    options = f"provider={source_of_hosts(network, grace=5)}, nodes=1"
     nodes = Path(f"/proc/{machine.pids()[0]}/root/opt/skyward/nodes")
     points, kills = count_points(options, {}), min(20, 2 * SCALE)
     for number in range(kills):
@@ -224,8 +207,6 @@ def test_attaching_recovers_the_remaining_nodes_after_the_loss_of_a_machine(netw
 
 def test_pool_with_a_living_owner_cannot_be_attached_to(network: Network) -> None:
     network.add()
-    from tests.machines.conftest import hosts
-
     with sky.Compute(provider=hosts(network), nodes=1, name="mine"):
         with pytest.raises(sky.UsageError, match=rf"belongs to process {os.getpid()} on .*, which is still running"):
             sky.attach("mine")

@@ -56,7 +56,7 @@ def test_wrong_host_key_is_refused(network: Network) -> None:
     assert "shows another host key" in refusal(provider)
 
 
-def test_new_host_key_is_logged_then_pinned(
+def test_new_host_key_is_logged_then_pinned_by_the_fallback(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine = network.add()

@@ -15,17 +15,11 @@ import pytest
 import skyward as sky
 from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network, command_line
+from tests.remote_tasks import total, where
 from tests.scale import FULL, SCALE
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
-
-
-@sky.function
-def where() -> tuple[str, int]:
-    import socket
-
-    return socket.gethostname(), os.getpid()
 
 
 @sky.function
@@ -41,11 +35,6 @@ def ticks(n: int, pause: float) -> Iterator[int]:
     for number in range(n):
         yield number
         time.sleep(pause)
-
-
-@sky.function
-def total(data: npt.NDArray[np.uint8]) -> int:
-    return int(data.sum())
 
 
 def lines(text: str) -> list[str]:
@@ -231,7 +220,7 @@ def watches(machine: Machine) -> list[int]:
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["the worker", "the shell that started it, too"])
-def test_worker_killed_while_it_starts_is_reported_at_once(network: Network, alone: bool) -> None:
+def test_remote_worker_killed_while_it_starts_is_reported_at_once(network: Network, alone: bool) -> None:
     machine = network.add()
     site = machine.disk / "opt/site"
     site.mkdir()

@@ -1,7 +1,6 @@
 """Impostors: another user of the client's machine takes over the ports of a pool's tunnels during an outage."""
 
 import contextlib
-import os
 import queue
 import signal
 import stat
@@ -21,21 +20,10 @@ from skyward.link.ssh import connect as ssh
 from skyward.wire.transport.trust import Authority
 from tests.machines.conftest import hosts
 from tests.machines.machine import Network
+from tests.remote_tasks import total, where
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
-
-
-@sky.function
-def where() -> tuple[str, int]:
-    import socket
-
-    return socket.gethostname(), os.getpid()
-
-
-@sky.function
-def total(data: np.ndarray) -> int:
-    return int(data.sum())
 
 
 class Impostor:

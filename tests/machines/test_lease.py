@@ -1,24 +1,20 @@
 """Leases of machines: without a client, a worker ends when its lease expires, after its tasks."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
 import skyward as sky
-from tests.killed_client import kill_when_up
-from tests.machines.conftest import hosts
+from tests.killed_client import kill_at_work
+from tests.machines.conftest import hosts, source_of_hosts
 from tests.machines.machine import Machine, Network, command_line
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
 
-CLIENT = """
-import sys, time
-import skyward as sky
-
+WORK = """
 @sky.function
 def work(mark, seconds):
     import subprocess, time
@@ -26,28 +22,19 @@ def work(mark, seconds):
     print("begun", flush=True)
     time.sleep(seconds)
     open(mark, "w").close()
-
-pool = sky.Compute(provider=sky.SSH(hosts=[{host!r}], username="root", client_keys={key!r}, known_hosts={known!r},
-    config="none", grace=1, python={python!r}), nodes=1, ttl=0).open()
-run = pool.start(work("/root/mark", {seconds}))
-while "begun" not in pool.logs().text:
-    time.sleep(0.01)
 """
 
 
-def killed_client(network: Network, machine: Machine, seconds: float) -> None:
+def killed_client(network: Network, seconds: float) -> None:
     """Start a client process, and kill it while its task runs."""
-    script = CLIENT.format(
-        host=machine.address, key=str(network.key), known=str(network.known_hosts(machine)), python=sys.executable,
-        seconds=seconds,
-    )  # fmt: skip  # one value a line would hide them
-    kill_when_up(script)
+    start = f"run = pool.start(work('/root/mark', {seconds}))"
+    kill_at_work(WORK, start, source_of_hosts(network, grace=1), "nodes=1, ttl=0", printed="begun")
 
 
 def test_worker_of_a_killed_client_ends_after_its_lease(network: Network) -> None:
     """The lease is 31 s: the grace of 1 s, and 30 s. Running tasks finish first."""
     machine = network.add()
-    killed_client(network, machine, 5)
+    killed_client(network, 5)
     (worker,) = machine.running("skyward.worker")
     root = Path(f"/proc/{machine.pids()[0]}/root")
     nodes = root / "opt/skyward/nodes"
@@ -63,7 +50,7 @@ def test_worker_of_a_killed_client_ends_after_its_lease(network: Network) -> Non
 def test_ssh_processes_of_a_killed_client_end(network: Network) -> None:
     """On both sides of the connection."""
     machine = network.add()
-    killed_client(network, machine, 0)
+    killed_client(network, 0)
     wait_for(lambda: not ssh_to(machine), "the ssh processes here to end")
     assert [done.error for done in sky.reap()] == [""]
 

@@ -10,16 +10,12 @@ import pytest
 import skyward as sky
 from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network
+from tests.remote_tasks import crc
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(240)]
 
 SIZE = 30_000_000
-
-
-@sky.function
-def crc(array: npt.NDArray[np.uint8]) -> int:
-    return zlib.crc32(array)
 
 
 @sky.function

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import skyward as sky
 from tests.machines.conftest import hosts
 from tests.machines.machine import Network
+from tests.remote_tasks import doubled
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(300)]
 
@@ -35,11 +35,6 @@ def speak(n: int) -> int:
 @sky.function
 def ticks(n: int) -> Iterator[int]:
     yield from range(n)
-
-
-@sky.function
-def doubled(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    return data * 2
 
 
 def test_latency_jitter_and_loss_neither_lose_nor_duplicate_output(

@@ -16,10 +16,11 @@ import nbformat
 import pytest
 
 from tests.free_port import free_port
-from tests.machines.conftest import new_network
-from tests.machines.machine import Network
+from tests.machines.conftest import network
 from tests.ui.lab import Lab
 from tests.ui.notebook7 import Notebook7
+
+__all__ = ["network"]
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LIMIT = 100.0
@@ -98,13 +99,6 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser
         browser.close()
-
-
-@pytest.fixture
-def network() -> Iterator[Network]:
-    """A network of machines; tests that need it are skipped if it cannot be set up."""
-    with new_network() as network:
-        yield network
 
 
 @pytest.fixture

@@ -37,7 +37,8 @@ if node == "2":
 """Source of a `sitecustomize` that delays the start of workers, and fails that of node 2 once the file `go` exists."""
 
 
-DEAF = 'get_ipython().magics_manager.registry["SkyMagics"].bridge._do = lambda command: None'
+DEAF = """for comm in get_ipython().magics_manager.registry["SkyMagics"].bridge._clients.values():
+    comm.on_msg(lambda message: None)"""
 """Code that makes the kernel ignore the panel's commands."""
 
 MANY = f"""import sys, threading, time

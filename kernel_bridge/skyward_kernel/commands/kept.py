@@ -26,7 +26,7 @@ def kept(context: Context, *, name: str | None = None) -> Outcome:
         return Outcome(value=_handle(context, name))
     rows = [(pool, view) for pool in context.pools.names for view in context.pools.get(pool).kept()]
     if not rows:
-        return Outcome("No node keeps anything. A cell with `%%sky --keep NAMES` has its node keep what it assigns.")
+        return Outcome("There are no kept values. A cell with `%%sky --keep NAMES` has its node keep what it assigns.")
     return Outcome(table=kept_table(rows, _variables(context)))
 
 
@@ -60,7 +60,7 @@ def _handle(context: Context, name: str) -> "Kept[Any]":
     if isinstance(value, Kept):
         raise KeptLostError(f"{name} is no longer kept: {value.lost}.")
     known = {view.name for pool in pools for view in pool.kept()}
-    raise UsageError(f"No node keeps anything called {name!r}; {closest(name, known)}")
+    raise UsageError(f"No kept value named {name!r}; {closest(name, known)}")
 
 
 def _variables(context: Context) -> dict[str, list[str]]:

@@ -40,6 +40,6 @@ def reap(context: Context, *, pools: tuple[str, ...] = ()) -> Outcome:
     if done:
         return Outcome("\n".join(f"{describe_orphan(each)}." for each in done), failed=any(each.error for each in done))
     if not pools:
-        return Outcome("Nothing is left behind.")
+        return Outcome("No orphaned machines.")
     has = f"Pool {pools[0]!r} has" if len(pools) == 1 else f"Pools {', '.join(map(repr, pools))} have"
     return Outcome(f"{has} no orphaned machines: they are gone, or a process owns them.", failed=True)

@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from skyward.errors import SkywardError
-from skyward.frontends.views import PoolTables, Row, project
+from skyward.frontends.views import OrphanRow, PoolTables, Row, Table, project
 from skyward_kernel.panel.encoding import changes, encode
-from skyward_kernel.panel.orphans import project_orphans
 from skyward_kernel.panel.protocol import Delta, FormField, Snapshot
 
 if TYPE_CHECKING:
     from skyward.frontends.pools import Compute, Orphan
 
-__all__ = ["FindOrphans", "Publisher", "Watched"]
+__all__ = ["FindOrphans", "Publisher", "Watched", "project_orphans"]
 
 type FindOrphans = Callable[[], "Iterable[Orphan]"]
 
@@ -230,3 +229,23 @@ def _works(state: PoolTables) -> bool:
 
 def _encoded(rows: Mapping[str, Mapping[str, Row]]) -> dict[str, dict[str, dict[str, Any]]]:
     return {table: {key: encode(row) for key, row in entries.items()} for table, entries in rows.items()}
+
+
+def project_orphans(orphans: "Iterable[Orphan]") -> PoolTables:
+    """Project orphaned pools to their rows, leaving out those that are due to be reaped."""
+    rows: Table = {
+        orphan.id: OrphanRow(
+            id=orphan.id,
+            name=orphan.name,
+            host=orphan.host,
+            pid=orphan.pid,
+            machines=orphan.machines,
+            per_hour=orphan.per_hour,
+            seen_at=orphan.seen,
+            ends_at=orphan.seen + orphan.lease,
+            attachable=orphan.attachable,
+        )
+        for orphan in orphans
+        if orphan.machines and not orphan.due
+    }
+    return PoolTables({"orphans": rows})

@@ -13,7 +13,6 @@ from threading import Thread  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import CollectionUnavailableError
-from skyward.kept.keep import set_store
 from skyward.process.clock import clock
 from skyward.task.instance import InstanceInfo, set_instance_info
 from skyward.wire.protocol.messages import (
@@ -65,6 +64,8 @@ from skyward.worker.tasks.slots import ProcessSlot, ThreadSlot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from skyward.kept.keep import KeptStore
+
 __all__ = ["RESTART", "Agent", "is_ours"]
 
 TICK = 0.02
@@ -98,6 +99,7 @@ class Agent:
 
     Attributes:
         replies: answers the client.
+        kept: the value store of `sky.keep` in tasks.
         drain: waits briefly until output in the descriptors of the process has been sent.
     """
 
@@ -120,7 +122,7 @@ class Agent:
         self._codes: dict[bytes, Code] = {}
         self._recent = RecentTasks()
         self._values = ValueStore(node, self.emit)
-        set_store(NoValueStore() if processes else self._values)
+        self.kept: KeptStore = NoValueStore() if processes else self._values
         self._functions = Functions(lambda blob: self.store.read(blob.key))
         self.replies = Replies(loop, backlog, self._report)
         self._outbox = self.replies.outbox

@@ -39,7 +39,7 @@ def test_each_slot_has_its_own_directory(start: Path) -> None:
         assert first.submit(os.getcwd).result(10) == str(start)
 
 
-def test_without_per_thread_directories_only_cells_of_one_folder_run_together(
+def test_cells_of_other_folders_are_refused_without_per_thread_directories(
     start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: int) -> None:

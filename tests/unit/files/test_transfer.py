@@ -319,7 +319,7 @@ def test_files_of_folder_that_is_a_local_file_get_another_folder(sides: Sides) -
     notices = sides.cell(writes(sides, ("out/a", "1"), ("out/b", "2")), fetch=("out",))
     assert contents(sides.here) == {"out": "mine", "out.node0/a": "1", "out.node0/b": "2"}
     assert notices[:2] == [
-        f"out is a file here, and a folder on node 0: out/{name} is now out.node0/{name} here." for name in "ab"
+        f"out is a file here, and a folder on node 0: out/{name} was written as out.node0/{name}." for name in "ab"
     ]
 
 

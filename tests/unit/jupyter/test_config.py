@@ -10,7 +10,7 @@ from skyward.config.pools import configured_values
 from skyward.functions.target import current_pool
 from skyward.pool.compute import Compute
 from skyward.specs import Image, Nodes
-from skyward_jupyter.magics.magics import SkyMagics
+from skyward_jupyter.magics.sky_magics import SkyMagics
 from skyward_jupyter.options.parsers import PLACES
 from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
@@ -179,7 +179,7 @@ def test_config_of_an_attached_pool_shows_no_secret(
     notebook: Notebook, compute: Pools, project: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = Compute(name="left", nodes=2, image=Image(env={"TOKEN": "secret"}, pip=["numpy"]), budget=5)
-    monkeypatch.setattr("skyward.pool.attach.attach", lambda _: left)
+    monkeypatch.setattr("skyward.frontends.pools.attach", lambda _: left)
     notebook("pool = %sky attach left")
     rows = [line.split(None, 2) for line in notebook("%sky config left").out.splitlines()]
     for row in (["--nodes", "2"], ["--env", "TOKEN"], ["--pip", "numpy"], ["--budget", "5"]):

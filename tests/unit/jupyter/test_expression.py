@@ -45,7 +45,7 @@ def test_missing_name_is_a_name_error(notebook: Notebook) -> None:
         ("yield 1", "%sky! returns one value, so its code cannot yield: use a %%sky cell."),
     ],
 )
-def test_usage_error_is_one_line_and_opens_no_pool(
+def test_usage_error_in_an_expression_is_one_line_and_opens_no_pool(
     notebook: Notebook, compute: type[FakeCompute], line: str, message: str
 ) -> None:
     assert notebook(f"%sky! {line}").shown_error == f"UsageError: {message}"

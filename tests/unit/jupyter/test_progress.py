@@ -8,7 +8,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from skyward_jupyter.display.progress import Progress, meter, opening
-from skyward_jupyter.options.settings import Settings
+from skyward_jupyter.options.settings import CellSettings
 from tests.terminal import Terminal
 from tests.unit.jupyter.conftest import FakeCompute
 from tests.waiting import wait_for
@@ -101,7 +101,7 @@ def test_opening_pool_is_shown_unless_its_own_console_shows_it(
     shell: InteractiveShell, kernel: list[Any], compute: type[FakeCompute], console: Any, shown: bool
 ) -> None:
     pool: Any = compute(name="p", nodes=2, console=console)
-    with opening(shell, pool, Settings(progress_after=0.0)):
+    with opening(shell, pool, CellSettings(progress_after=0.0)):
         if shown:
             wait_for(lambda: kernel, "the first drawing")
         pool.open()
@@ -115,7 +115,7 @@ def test_pool_that_was_not_opened_says_so(
     shell: InteractiveShell, kernel: list[Any], compute: type[FakeCompute]
 ) -> None:
     pool: Any = compute(name="p")
-    with pytest.raises(KeyboardInterrupt), opening(shell, pool, Settings(progress_after=0.0)):
+    with pytest.raises(KeyboardInterrupt), opening(shell, pool, CellSettings(progress_after=0.0)):
         wait_for(lambda: kernel, "the first drawing")
         raise KeyboardInterrupt
     assert kernel[-1][0].startswith("Pool 'p' was not opened; gave up after 0.")

@@ -11,7 +11,7 @@ import pytest
 from skyward.control.act.tasks.run import TaskOutcome
 from skyward.errors import NodeLostError, TaskCancelledError
 from skyward_jupyter.running import cell_run as sent
-from skyward_jupyter.running.stopping import Stop, returned_clause, stop_runs, stopping_text, was_cancelled
+from skyward_jupyter.running.stopping import StopOutcome, returned_clause, stop_runs, stopping_text, was_cancelled
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook
 
 pytestmark = pytest.mark.unit
@@ -70,7 +70,7 @@ def test_interrupt_after_the_cell_ended_keeps_its_variables(notebook: Notebook, 
     notebook("%sky up")
     interrupt_after_sending(compute.made[0])
     assert notebook("%%sky\nloss = 0.5").shown_error == (
-        "Interrupted: the work had already finished; loss was returned as it was at its end."
+        "Interrupted: the work had ended; loss was returned as it was at its end."
     )
     assert notebook["loss"] == 0.5
 
@@ -79,7 +79,7 @@ def test_interrupt_after_the_cell_failed_reports_its_exception(notebook: Noteboo
     notebook("%sky up")
     interrupt_after_sending(compute.made[0])
     ran = notebook("%%sky\nloss = 0.5\n1 / 0")
-    assert ran.shown_error.startswith("Interrupted: the work had already finished; loss was returned")
+    assert ran.shown_error.startswith("Interrupted: the work had ended; loss was returned")
     assert ran.err == "The cell had raised ZeroDivisionError: division by zero\n"
 
 
@@ -90,7 +90,7 @@ def test_interrupt_after_a_stream_ended_keeps_its_variables(notebook: Notebook, 
     notebook("%sky up")
     notebook.magics._runner._display.show = interrupted  # type: ignore[method-assign]
     ran = notebook("%%sky\nfor loss in (3, 2, 1):\n    yield loss")
-    assert ran.shown_error == "Interrupted: the work had already finished; loss was returned as it was at its end."
+    assert ran.shown_error == "Interrupted: the work had ended; loss was returned as it was at its end."
     assert notebook["loss"] == 1
 
 
@@ -175,7 +175,7 @@ class Run:
         return [TaskOutcome(3, self.future.done(), is_lost=self.future.done())]
 
 
-def stop(run: Run, grace: float = 0.0) -> Stop:
+def stop(run: Run, grace: float = 0.0) -> StopOutcome:
     return stop_runs([run], grace, contextlib.nullcontext())  # type: ignore[list-item]  # a fake run
 
 
@@ -185,7 +185,7 @@ def test_nodes_that_do_not_confirm_in_time_are_named(notebook: Notebook) -> None
         "node 3 was asked to stop the work, and has not confirmed it yet: the cell's variables there were discarded."
     )
     assert outcome.text(is_final=False) == "node 3 was asked to stop the work, and has not confirmed it yet."
-    assert Stop(False, False, waiting=(0, 1), within="within 5 s").text() == (
+    assert StopOutcome(False, False, waiting=(0, 1), within="within 5 s").text() == (
         "nodes 0 and 1 were asked to stop the work, and have not confirmed it within 5 s: "
         "the cell's variables there were discarded."
     )
@@ -225,8 +225,8 @@ def test_second_interrupt_abandons_variables_in_transfer() -> None:
 
 
 def test_message_distinguishes_unstarted_and_finished_work() -> None:
-    assert Stop(False, False).text() == "the work had not started on any node."
-    assert stop_runs([], 0.0, contextlib.nullcontext()).text() == "the work had already finished."
+    assert StopOutcome(False, False).text() == "the work had not started on any node."
+    assert stop_runs([], 0.0, contextlib.nullcontext()).text() == "the work had ended."
 
 
 def test_status_shows_the_grace_and_then_the_transfer() -> None:

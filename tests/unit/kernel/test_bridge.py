@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import skyward.pool.reap
+import skyward.frontends.pools
 from skyward.errors import PoolClosedError
 from skyward.events.output import LogEntry
 from skyward.pool.reap import Orphan, Reaped
@@ -182,7 +182,7 @@ def test_orphans_are_listed_and_can_be_attached_or_reaped(
         pool.recovered = (SimpleNamespace(origin=None, name="train", node=0, state="running", printed=5),)
         return pool  # type: ignore[no-any-return]  # the pool that the fixture's factory makes
 
-    monkeypatch.setattr(skyward.pool.reap, "reap", reap)
+    monkeypatch.setattr(skyward.frontends.pools, "reap", reap)
     monkeypatch.setattr(pools, "attach", attach)
     left += [orphan("train"), orphan("old", due=True), orphan("never", machines=0), orphan("other")]
     comm = kernel.connect()

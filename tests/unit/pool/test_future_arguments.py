@@ -144,7 +144,7 @@ def test_future_of_a_group_becomes_a_tuple_of_its_members() -> None:
     assert taken.futures == [a, b]
 
 
-def test_future_of_a_stream_is_refused() -> None:
+def test_future_of_a_stream_is_refused_as_an_argument() -> None:
     future: TaskFuture[Any] = TaskFuture()
     future.set_result(RemoteIterator(buffer := StreamBuffer()))
     buffer.connect(lambda _: None, lambda _: Future(), lambda _: None, lambda: None)

@@ -40,7 +40,7 @@ def script(folder: Path, name: str, text: str) -> str:
         ({"hourly_price": -1}, "hourly_price must be"),
     ],
 )
-def test_invalid_settings_are_refused(given: dict[str, object], message: str) -> None:
+def test_invalid_settings_of_containers_are_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(sky.SpecError) as caught:
         sky.Container(**given)  # type: ignore[arg-type]
     assert message in str(caught.value)

@@ -72,7 +72,7 @@ def test_launch_without_any_machine_reports_a_simulated_failure() -> None:
         ({"outlives": "yes"}, "outlives must be True or False, but got 'yes'."),
     ],
 )
-def test_invalid_settings_are_refused(fields: dict[str, object], message: str) -> None:
+def test_invalid_settings_of_local_nodes_are_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(SpecError) as refused:
         Local(**fields)  # type: ignore[arg-type]  # that is the point
     assert message in str(refused.value)

@@ -71,7 +71,7 @@ def test_malformed_hosts_are_refused(text: str) -> None:
         ({"hosts": ["a"], "client_keys": [1]}, "client_keys must hold paths of private keys, but it holds a int."),
     ],
 )
-def test_invalid_settings_are_refused(given: dict[str, Any], message: str) -> None:
+def test_invalid_settings_of_ssh_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(sky.SpecError) as caught:
         sky.SSH(**given)
     assert str(caught.value) == message

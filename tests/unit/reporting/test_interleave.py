@@ -13,17 +13,9 @@ from skyward.events.output import StreamName
 from skyward.reporting.interleave import LabelledLines, Piece, last_version
 from skyward.reporting.task_output import ConsoleSink
 from tests.terminal import Terminal
+from tests.unit.reporting.clock import ManualClock
 
 pytestmark = pytest.mark.unit
-
-
-class Clock:
-    """Manual clock."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
@@ -57,7 +49,7 @@ def screen(written: str) -> str:
 def test_terminal_ends_up_with_the_lines_of_each_node_in_order(
     written: list[tuple[int, StreamName, str, float]], width: int
 ) -> None:
-    clock = Clock()
+    clock = ManualClock()
     lines = LabelledLines(clock)
     pieces: list[Piece] = []
     expected: dict[int, list[str]] = {0: [], 1: [], 2: []}
@@ -82,7 +74,7 @@ def test_terminal_ends_up_with_the_lines_of_each_node_in_order(
 
 
 def test_the_bar_of_the_lowest_node_is_live() -> None:
-    clock = Clock()
+    clock = ManualClock()
     lines = LabelledLines(clock)
     assert lines.add(1, "stderr", "\r 10%", columns=wide) == [("stderr", "[node 1]  10%")]
     clock.now += 1
@@ -94,7 +86,7 @@ def test_the_bar_of_the_lowest_node_is_live() -> None:
 
 
 def test_bar_on_one_stream_is_erased_before_lines_on_the_other() -> None:
-    clock = Clock()
+    clock = ManualClock()
     lines = LabelledLines(clock)
     bar = lines.add(0, "stderr", "\r 88%", columns=wide)
     ended = lines.add(1, "stdout", "end\n", columns=wide)
@@ -113,14 +105,14 @@ def test_bar_on_one_stream_is_erased_before_lines_on_the_other() -> None:
 
 
 def test_stream_without_terminal_has_no_live_line() -> None:
-    lines = LabelledLines(Clock())
+    lines = LabelledLines(ManualClock())
     only_stdout = {"stdout": 80, "stderr": 0}.__getitem__
     assert lines.add(0, "stderr", "\r 10%", columns=only_stdout) == []
     assert lines.add(0, "stdout", "a\nb", columns=only_stdout) == [("stdout", "[node 0] a\n[node 0] b")]
 
 
 def test_open_lines_keep_their_order() -> None:
-    lines = LabelledLines(Clock())
+    lines = LabelledLines(ManualClock())
     lines.add(1, "stdout", "third")
     lines.add(0, "stdout", "first")
     lines.add(0, "stderr", "second")
@@ -132,7 +124,7 @@ def test_open_lines_keep_their_order() -> None:
 
 
 def test_open_line_is_bounded() -> None:
-    lines = LabelledLines(Clock())
+    lines = LabelledLines(ManualClock())
     assert len(both(lines.add(0, "stdout", "x" * 100_000))) > 100_000
     assert lines.finish() == []
     for _ in range(100):

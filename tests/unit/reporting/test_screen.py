@@ -9,17 +9,9 @@ from typing import Any
 import pytest
 
 from skyward.reporting.screen import _TOGETHER, BURST, PER_SECOND, REGAINED, ChangeLimit, Screen
+from tests.unit.reporting.clock import ManualClock
 
 pytestmark = pytest.mark.unit
-
-
-class Clock:
-    """Manual clock."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Sink:
@@ -96,7 +88,7 @@ def test_captured_output_is_written_at_once() -> None:
 
 
 def test_output_that_alternates_too_fast_keeps_its_order_after_a_notice() -> None:
-    clock = Clock()
+    clock = ManualClock()
     screen, sink, other = Screen(clock), Sink(), Sink()
     with notebook() as sent:
         for number in range(1000):
@@ -119,7 +111,7 @@ def test_output_that_alternates_too_fast_keeps_its_order_after_a_notice() -> Non
 
 
 def test_switches_are_regained_in_steps() -> None:
-    clock = Clock()
+    clock = ManualClock()
     limit = ChangeLimit(clock)
     assert all(limit.take() for _ in range(BURST))
     assert not limit.take()

@@ -231,7 +231,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_invalid_arguments_are_refused(case: str) -> None:
+def test_invalid_shard_arguments_are_refused(case: str) -> None:
     act, expected = REFUSED[case]
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         act()

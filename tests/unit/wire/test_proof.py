@@ -47,7 +47,7 @@ def run(*parts: Steps[None]) -> list[Exception | None]:
     return ends
 
 
-def test_ends_with_the_same_key_pass() -> None:
+def test_peers_with_the_same_key_authenticate() -> None:
     with connected() as (caller, listener):
         assert run(prove_to_listener(caller, KEY), prove_to_caller(listener, KEY)) == [None, None]
 

@@ -82,7 +82,7 @@ def stream_of(sent: list[Output]) -> TaskStream:
     return TaskStream("stdout", sent.append, lambda: 0, lambda: None)
 
 
-def test_text_that_a_replaced_stream_cannot_write_at_the_end_of_its_task_is_reported(in_task: int) -> None:
+def test_unwritable_text_of_replaced_stream_is_reported_at_task_end(in_task: int) -> None:
     sent: list[Output] = []
     stream = stream_of(sent)
     file = File()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from skyward.kept.keep import current_store
 from skyward.wire.protocol.messages import (
     Batch,
     Code,
@@ -87,6 +88,12 @@ def test_end_of_last_task_is_sent_without_another_thread(loop: asyncio.AbstractE
     agent.receive(client.exchange())
     agent._finished(Finished(1, "value", Payload(b""), 0.0))
     assert [event.task for batch in client.batches for event in batch.events] == [1]
+
+
+def test_agent_does_not_declare_its_process_a_node(loop: asyncio.AbstractEventLoop) -> None:
+    """Otherwise, cells that later tests run in this process would keep values on a loop that is closed."""
+    Agent(loop, 0, 1, Backlog(0, None), processes=False)
+    assert current_store() is None
 
 
 def test_ends_of_tasks_are_batched_while_other_tasks_wait(loop: asyncio.AbstractEventLoop) -> None:

@@ -35,7 +35,7 @@ def frames_of_cell(error: BaseException) -> list[traceback.FrameSummary]:
     return [frame for frame in stack if frame.filename.startswith("<")]
 
 
-class Notebook:
+class CellHarness:
     """A notebook: `local` runs a cell in it, `sky` runs one as on a node."""
 
     def __init__(self) -> None:
@@ -95,8 +95,8 @@ class Notebook:
 
 
 @pytest.fixture
-def notebook() -> Notebook:
-    return Notebook()
+def notebook() -> CellHarness:
+    return CellHarness()
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from skyward.wire.objects.mutability import is_fixed
-from tests.unit.jupyter.cells.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
 
@@ -57,7 +57,7 @@ show(B())
 """
 
 
-def test_cache_of_the_notebook_is_unchanged(notebook: Notebook) -> None:
+def test_cache_of_the_notebook_is_unchanged(notebook: CellHarness) -> None:
     notebook.local(FIB + "fib(10)")
     fib = notebook["fib"]
     before = fib.cache_info()
@@ -68,7 +68,7 @@ def test_cache_of_the_notebook_is_unchanged(notebook: Notebook) -> None:
     assert fib.cache_parameters() == {"maxsize": 64, "typed": True}
 
 
-def test_attributes_set_on_a_cached_function_are_returned(notebook: Notebook) -> None:
+def test_attributes_set_on_a_cached_function_are_returned(notebook: CellHarness) -> None:
     notebook.local(FIB)
     fib, wrapped = notebook["fib"], notebook["fib"].__wrapped__
     assert notebook.sky("fib.seen.append(fib(4))\nfib.limit = fib.seen\ndel fib.unit") == []
@@ -79,7 +79,7 @@ def test_attributes_set_on_a_cached_function_are_returned(notebook: Notebook) ->
     assert fib.seen == [3]
 
 
-def test_cached_function_runs_on_several_nodes(notebook: Notebook) -> None:
+def test_cached_function_runs_on_several_nodes(notebook: CellHarness) -> None:
     notebook.local(FIB)
     fib = notebook["fib"]
     assert notebook.sky("x = fib(10)", nodes=2) == []
@@ -88,13 +88,13 @@ def test_cached_function_runs_on_several_nodes(notebook: Notebook) -> None:
     assert fib.cache_info().currsize == 0
 
 
-def test_cached_function_of_a_module_is_not_replaced(notebook: Notebook) -> None:
+def test_cached_function_of_a_module_is_not_replaced(notebook: CellHarness) -> None:
     notebook.local(FIB + "import fnmatch\ncompiled = fnmatch._compile_pattern")
     assert is_fixed(notebook["compiled"])
     assert not is_fixed(notebook["fib"])
 
 
-def test_cached_methods_work_in_a_cell(notebook: Notebook) -> None:
+def test_cached_methods_work_in_a_cell(notebook: CellHarness) -> None:
     notebook.local(TABLE)
     table, kind = notebook["table"], notebook["Table"]
     methods = dict(vars(kind))
@@ -111,7 +111,7 @@ def test_cached_methods_work_in_a_cell(notebook: Notebook) -> None:
     assert table.total(2) == 14
 
 
-def test_class_with_cached_methods_is_returned(notebook: Notebook) -> None:
+def test_class_with_cached_methods_is_returned(notebook: CellHarness) -> None:
     notebook.local("pass")
     assert notebook.sky(TABLE + "n = table.total(2), table.size, Table.square(2), Table.named('?')") == []
     assert notebook["n"] == (6, 2, 4, "Table?")
@@ -120,7 +120,7 @@ def test_class_with_cached_methods_is_returned(notebook: Notebook) -> None:
     assert notebook["Table"]([7]).total() == 7
 
 
-def test_singledispatch_works_in_a_cell(notebook: Notebook) -> None:
+def test_singledispatch_works_in_a_cell(notebook: CellHarness) -> None:
     notebook.local(DISPATCH)
     show, dispatch = notebook["show"], notebook["show"].dispatch
     assert notebook.sky("out = show(B()), show(1), shown.show(1), shown.show('s')\nagain = show") == []
@@ -129,7 +129,7 @@ def test_singledispatch_works_in_a_cell(notebook: Notebook) -> None:
     assert dispatch(notebook["B"]) is notebook["of_a"]
 
 
-def test_singledispatch_registration_is_returned(notebook: Notebook) -> None:
+def test_singledispatch_registration_is_returned(notebook: CellHarness) -> None:
     notebook.local(DISPATCH + "before = show([1])")
     show = notebook["show"]
     assert notebook.sky("@show.register(list)\ndef of_list(x): return [show(each) for each in x]\nx = show([1])") == []
@@ -139,7 +139,7 @@ def test_singledispatch_registration_is_returned(notebook: Notebook) -> None:
     assert show.registry[str] is notebook["of_str"]
 
 
-def test_weak_collections_are_updated(notebook: Notebook) -> None:
+def test_weak_collections_are_updated(notebook: CellHarness) -> None:
     notebook.local(
         "import weakref\nclass A: pass\na, b = A(), A()\nby_key = weakref.WeakKeyDictionary({a: 1})\n"
         "by_value = weakref.WeakValueDictionary(a=a)\nall_of = weakref.WeakSet([a])\n"
@@ -156,7 +156,7 @@ def test_weak_collections_are_updated(notebook: Notebook) -> None:
     assert set(notebook["new"]) == {b}
 
 
-def test_mapping_proxy_reflects_changes_of_its_mapping(notebook: Notebook) -> None:
+def test_mapping_proxy_reflects_changes_of_its_mapping(notebook: CellHarness) -> None:
     notebook.local("import types\nd = {'a': 1}\nview = types.MappingProxyType(d)\nheld = [view]")
     view = notebook["view"]
     assert notebook.sky("d['b'] = 2\nn = len(view)\nother = types.MappingProxyType(d)") == []
@@ -166,13 +166,13 @@ def test_mapping_proxy_reflects_changes_of_its_mapping(notebook: Notebook) -> No
     assert view == notebook["other"] == {"a": 1, "b": 2, "c": 3}
 
 
-def test_vars_of_a_class_reflect_its_changes(notebook: Notebook) -> None:
+def test_vars_of_a_class_reflect_its_changes(notebook: CellHarness) -> None:
     notebook.local("class A:\n    __slots__ = ()\n    n = 1\nview = vars(A)\nxs = []")
     assert notebook.sky("xs.append(view['n'])\nA.n = 5") == []
     assert (notebook["xs"], notebook["A"].n) == ([1], 5)
 
 
-def test_cache_cleared_by_a_cell_is_cleared_in_the_notebook(notebook: Notebook) -> None:
+def test_cache_cleared_by_a_cell_is_cleared_in_the_notebook(notebook: CellHarness) -> None:
     notebook.local(
         "from functools import cache, lru_cache\nrate = 1\n"
         "@lru_cache\ndef price(x): return x * rate\n"
@@ -186,7 +186,7 @@ def test_cache_cleared_by_a_cell_is_cleared_in_the_notebook(notebook: Notebook) 
     assert notebook["other"](10) == 10
 
 
-def test_cached_function_defined_and_cleared_by_a_cell_is_returned(notebook: Notebook) -> None:
+def test_cached_function_defined_and_cleared_by_a_cell_is_returned(notebook: CellHarness) -> None:
     source = "from functools import cache\n@cache\ndef price(x): return x\nprice(1)\nprice.cache_clear()\nprice(2)"
     assert notebook.sky(source) == []
     assert notebook.sky("price.cache_clear()\nheld = [price]") == []

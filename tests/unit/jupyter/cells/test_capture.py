@@ -12,8 +12,8 @@ from skyward.errors import NotPicklableError, SkywardError, TooLargeError, Usage
 from skyward.formatting import size_text
 from skyward_jupyter.cells.capture import capture
 from skyward_jupyter.cells.cell import analyse
-from skyward_jupyter.cells.manifest import Entry, Manifest
-from tests.unit.jupyter.cells.conftest import Notebook
+from skyward_jupyter.cells.manifest import Manifest, ManifestEntry
+from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
 
@@ -115,7 +115,7 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_user_error_is_one_sentence_before_anything_is_sent(
-    notebook: Notebook, source: str, options: dict[str, Any], error: type[SkywardError], message: str
+    notebook: CellHarness, source: str, options: dict[str, Any], error: type[SkywardError], message: str
 ) -> None:
     notebook.names |= {
         "data": [1, 2],
@@ -134,52 +134,52 @@ def test_user_error_is_one_sentence_before_anything_is_sent(
     assert notebook.names == before
 
 
-def test_conditionally_read_name_is_checked_on_the_node(notebook: Notebook) -> None:
+def test_conditionally_read_name_is_checked_on_the_node(notebook: CellHarness) -> None:
     assert notebook.sky("if False: nothing\nx = 1") == []
     with pytest.raises(NameError, match="name 'nothing' is not defined"):
         notebook.sky("if True: nothing")
 
 
-def test_history_is_captured_on_request(notebook: Notebook) -> None:
+def test_history_is_captured_on_request(notebook: CellHarness) -> None:
     notebook.names["_"] = 3
     notebook.sky("x = _", inputs=["_"])
     assert notebook["x"] == 3
 
 
-def test_loop_over_underscore_does_not_capture_history(notebook: Notebook) -> None:
+def test_loop_over_underscore_does_not_capture_history(notebook: CellHarness) -> None:
     notebook.names["_"] = object
     assert "_" not in notebook.take("for _ in range(3): pass").captured
 
 
 @pytest.mark.parametrize("name", ["get_ipython", "exit", "quit", "open", "display"])
-def test_names_bound_by_ipython_are_not_captured(notebook: Notebook, name: str) -> None:
+def test_names_bound_by_ipython_are_not_captured(notebook: CellHarness, name: str) -> None:
     helper = types.FunctionType((lambda: None).__code__, {})
     helper.__module__ = "IPython.core.something"
     notebook.names[name] = helper
     assert not notebook.take(f"{name}").captured
 
 
-def test_rebound_builtin_is_captured(notebook: Notebook) -> None:
+def test_rebound_builtin_is_captured(notebook: CellHarness) -> None:
     notebook.local("def len(x): return 42")
     notebook.sky("x = len([])\ny = max(1, 2)")
     assert (notebook["x"], notebook["y"]) == (42, 2)
     assert "max" not in notebook.sent.captured
 
 
-def test_inputs_include_names_used_by_their_functions(notebook: Notebook) -> None:
+def test_inputs_include_names_used_by_their_functions(notebook: CellHarness) -> None:
     notebook.local("k = 1\ndef f(): return k")
     sent = notebook.take("x = f()", inputs=["f"])
     assert set(sent.captured) == {"f", "k"}
 
 
-def test_no_capture_captures_nothing(notebook: Notebook) -> None:
+def test_no_capture_captures_nothing(notebook: CellHarness) -> None:
     notebook.local("k = 1")
     notebook.sky("k = 2\nx = k", capture=False)
     assert notebook["x"] == 2
     assert not notebook.sent.captured
 
 
-def test_module_created_in_the_notebook_is_pickled_by_value(notebook: Notebook) -> None:
+def test_module_created_in_the_notebook_is_pickled_by_value(notebook: CellHarness) -> None:
     module = types.ModuleType("handmade")
     module.value = 3  # type: ignore[attr-defined]  # modules take any attribute
     notebook.names["handmade"] = module
@@ -187,7 +187,7 @@ def test_module_created_in_the_notebook_is_pickled_by_value(notebook: Notebook) 
     assert notebook["x"] == 3
 
 
-def test_map_makes_one_call_for_each_element(notebook: Notebook) -> None:
+def test_map_makes_one_call_for_each_element(notebook: CellHarness) -> None:
     notebook.local("xs = (i for i in range(3)); k = 1")
     sent = notebook.take("y = xs + k", map_name="xs")
     assert len(sent.pendings) == 3
@@ -195,7 +195,7 @@ def test_map_makes_one_call_for_each_element(notebook: Notebook) -> None:
     assert all(call.args[1][0] is sent.captured["k"] for call in sent.pendings)
 
 
-def test_cell_without_map_makes_one_call(notebook: Notebook) -> None:
+def test_cell_without_map_makes_one_call(notebook: CellHarness) -> None:
     sent = notebook.take("x = 1")
     assert sent.pendings == [sent.pending]
 
@@ -225,7 +225,7 @@ class TestManifest:
         assert bundle["text/plain"].startswith("name")
 
     def test_html_is_escaped(self) -> None:
-        manifest = Manifest((Entry("<a>", "<b>", ()),))
+        manifest = Manifest((ManifestEntry("<a>", "<b>", ()),))
         assert "&lt;a&gt;" in manifest._repr_html_()
         assert "<a>" not in manifest._repr_html_()
 

@@ -15,7 +15,7 @@ from skyward.wire.protocol.messages import Display, Event
 from skyward.worker.display import publishing
 from skyward.worker.display.represent import represent
 from skyward.worker.events.context import TaskContext, running
-from tests.unit.jupyter.cells.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
 
@@ -66,17 +66,17 @@ def screen() -> Iterator[Screen]:
         ("class A: pass\nA", ["__main__.A"]),
     ],
 )
-def test_last_expression_is_displayed(notebook: Notebook, screen: Screen, source: str, texts: list[str]) -> None:
+def test_last_expression_is_displayed(notebook: CellHarness, screen: Screen, source: str, texts: list[str]) -> None:
     notebook.sky(source)
     assert screen.texts == texts
 
 
-def test_streaming_cell_displays_its_last_expression(notebook: Notebook, screen: Screen) -> None:
+def test_streaming_cell_displays_its_last_expression(notebook: CellHarness, screen: Screen) -> None:
     assert list(notebook.stream("yield 1\n'end'")) == [1]
     assert screen.texts == ["'end'"]
 
 
-def test_failing_cell_displays_nothing_after_the_failure(notebook: Notebook, screen: Screen) -> None:
+def test_failing_cell_displays_nothing_after_the_failure(notebook: CellHarness, screen: Screen) -> None:
     with pytest.raises(ZeroDivisionError):
         notebook.sky("display(1)\n1 / 0")
     assert screen.texts == ["1"]
@@ -84,7 +84,7 @@ def test_failing_cell_displays_nothing_after_the_failure(notebook: Notebook, scr
 
 @pytest.mark.parametrize("shown", ["r", "display(r)", "display(1, r)", "update_display(r, display_id='a')"])
 def test_ipython_display_method_is_called(
-    notebook: Notebook, screen: Screen, capsys: pytest.CaptureFixture[str], shown: str
+    notebook: CellHarness, screen: Screen, capsys: pytest.CaptureFixture[str], shown: str
 ) -> None:
     notebook.sky(
         "from skyward.worker.display.publishing import update_display\n"
@@ -95,7 +95,7 @@ def test_ipython_display_method_is_called(
     assert screen.texts == (["1"] if "1" in shown else [])
 
 
-def test_repr_is_used_if_ipython_display_fails(notebook: Notebook, screen: Screen) -> None:
+def test_repr_is_used_if_ipython_display_fails(notebook: CellHarness, screen: Screen) -> None:
     notebook.sky(
         "class R:\n    def _ipython_display_(self): 1 / 0\n    def __repr__(self): return 'R'\ndisplay(R, R())"
     )

@@ -9,7 +9,7 @@ import pandas as pd  # type: ignore[import-untyped]  # it has no types of its ow
 import pytest
 
 import skyward as sky
-from tests.unit.jupyter.cells.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
 
@@ -70,7 +70,7 @@ losses = []
         "try:\n    train(model)\n    1 / 0\nexcept ZeroDivisionError: pass",
     ],
 )
-def test_change_by_a_call_is_applied_however_its_value_is_used(notebook: Notebook, cell: str) -> None:
+def test_change_by_a_call_is_applied_however_its_value_is_used(notebook: CellHarness, cell: str) -> None:
     notebook.local(MODEL)
     model = notebook["model"]
     assert notebook.sky(cell) == []
@@ -79,13 +79,13 @@ def test_change_by_a_call_is_applied_however_its_value_is_used(notebook: Noteboo
     assert notebook["models"][0] is notebook["trainer"].m is model
 
 
-def test_change_by_a_streaming_cell_is_applied(notebook: Notebook) -> None:
+def test_change_by_a_streaming_cell_is_applied(notebook: CellHarness) -> None:
     notebook.local(MODEL)
     assert list(notebook.stream("yield train(model)\nyield train(model)")) == [1, 0.5]
     assert notebook["models"][0].w == 2
 
 
-def test_change_is_applied_before_the_error_is_raised(notebook: Notebook) -> None:
+def test_change_is_applied_before_the_error_is_raised(notebook: CellHarness) -> None:
     notebook.local(MODEL)
     with pytest.raises(ZeroDivisionError):
         notebook.sky("x = train(model)\n1 / 0")
@@ -126,7 +126,7 @@ def test_change_is_applied_before_the_error_is_raised(notebook: Notebook) -> Non
         ("x = iter([1, 2, 3]); y = [x]", "z = next(x)", "next(y[0]) == 2"),
     ],
 )
-def test_containers_are_updated_for_all_references(notebook: Notebook, before: str, cell: str, after: str) -> None:
+def test_containers_are_updated_for_all_references(notebook: CellHarness, before: str, cell: str, after: str) -> None:
     notebook.local(before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
@@ -180,7 +180,7 @@ def test_containers_are_updated_for_all_references(notebook: Notebook, before: s
         ),
     ],
 )
-def test_objects_are_updated_in_place(notebook: Notebook, before: str, cell: str, after: str) -> None:
+def test_objects_are_updated_in_place(notebook: CellHarness, before: str, cell: str, after: str) -> None:
     notebook.local(before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
@@ -214,7 +214,7 @@ def test_objects_are_updated_in_place(notebook: Notebook, before: str, cell: str
         ),
     ],
 )
-def test_functions_are_updated_in_place(notebook: Notebook, before: str, cell: str, after: str) -> None:
+def test_functions_are_updated_in_place(notebook: CellHarness, before: str, cell: str, after: str) -> None:
     notebook.local(before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
@@ -248,7 +248,7 @@ def test_functions_are_updated_in_place(notebook: Notebook, before: str, cell: s
     ],
 )
 def test_arrays_and_views_are_updated_in_place(
-    notebook: Notebook, size: int, before: str, cell: str, after: str
+    notebook: CellHarness, size: int, before: str, cell: str, after: str
 ) -> None:
     notebook.names |= {"np": np, "x": np.zeros(size)}
     notebook.local(before)
@@ -278,13 +278,13 @@ CLASS = "import functools\nclass A:\n    'one'\n    def __len__(self): return 1\
         ("f.note = 7", "kept[0].note == 7"),
     ],
 )
-def test_all_attributes_of_a_function_are_updated(notebook: Notebook, cell: str, after: str, more: str) -> None:
+def test_all_attributes_of_a_function_are_updated(notebook: CellHarness, cell: str, after: str, more: str) -> None:
     notebook.local(FUNCTIONS)
     assert notebook.sky(cell + more) == []
     assert eval(f"kept[0] is f and {after}", notebook.names)
 
 
-def test_unchanged_code_object_of_a_function_keeps_its_identity(notebook: Notebook) -> None:
+def test_unchanged_code_object_of_a_function_keeps_its_identity(notebook: CellHarness) -> None:
     notebook.local(FUNCTIONS)
     code = notebook["f"].__code__
     notebook.sky("f.note = 7")
@@ -306,7 +306,7 @@ def test_unchanged_code_object_of_a_function_keeps_its_identity(notebook: Notebo
         ("A.n = 2", "A.__doc__ == 'one' and A.__module__ == '__main__' and B.__doc__ is None"),
     ],
 )
-def test_all_attributes_of_a_class_are_updated(notebook: Notebook, cell: str, after: str, more: str) -> None:
+def test_all_attributes_of_a_class_are_updated(notebook: CellHarness, cell: str, after: str, more: str) -> None:
     notebook.local(CLASS)
     assert notebook.sky(cell + more) == []
     assert eval(f"type(x) is A and {after}", notebook.names)
@@ -336,7 +336,7 @@ def test_all_attributes_of_a_class_are_updated(notebook: Notebook, cell: str, af
     ],
 )
 def test_all_attributes_of_an_array_are_updated(
-    notebook: Notebook, size: int, before: str, cell: str, after: str, more: str
+    notebook: CellHarness, size: int, before: str, cell: str, after: str, more: str
 ) -> None:
     notebook.names |= {"np": np, "x": np.zeros(size)}
     notebook.local(f"y = [x]\n{before}")
@@ -344,7 +344,7 @@ def test_all_attributes_of_an_array_are_updated(
     assert eval(f"y[0] is x and {after}", notebook.names)
 
 
-def test_read_only_array_is_read_only_on_the_node(notebook: Notebook) -> None:
+def test_read_only_array_is_read_only_on_the_node(notebook: CellHarness) -> None:
     notebook.names["x"] = np.zeros(3)
     notebook.local("x.flags.writeable = False")
     with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
@@ -373,7 +373,7 @@ def test_read_only_array_is_read_only_on_the_node(notebook: Notebook) -> None:
     ],
 )
 def test_memory_shared_through_buffers_stays_shared(
-    notebook: Notebook, size: int, before: str, cell: str, after: str
+    notebook: CellHarness, size: int, before: str, cell: str, after: str
 ) -> None:
     notebook.names |= {"np": np, "x": np.zeros(size)}
     notebook.local(before)
@@ -393,7 +393,7 @@ def test_memory_shared_through_buffers_stays_shared(
     ],
 )
 def test_memory_that_cannot_be_shared_on_the_node_is_reported(
-    notebook: Notebook, before: str, cell: str, names: str
+    notebook: CellHarness, before: str, cell: str, names: str
 ) -> None:
     notebook.names |= {"np": np, "pd": pd, "x": np.zeros(6)}
     notebook.local(before)
@@ -402,14 +402,14 @@ def test_memory_that_cannot_be_shared_on_the_node_is_reported(
     assert notice.startswith(f"{names} share memory here, but not on the node")
 
 
-def test_arrays_over_a_bytearray_that_were_only_read_are_unchanged(notebook: Notebook) -> None:
+def test_arrays_over_a_bytearray_that_were_only_read_are_unchanged(notebook: CellHarness) -> None:
     notebook.names["np"] = np
     notebook.local("b = bytearray(16); x = np.frombuffer(b, 'u1')")
     assert notebook.sky("z = b[0] + x[0]", nodes=2) == []
 
 
 @pytest.mark.parametrize("value", ["memoryview(b)", "memoryview(b).toreadonly()"])
-def test_writable_memoryview_is_refused(notebook: Notebook, value: str) -> None:
+def test_writable_memoryview_is_refused(notebook: CellHarness, value: str) -> None:
     notebook.local(f"b = bytearray(4); m = {value}")
     with pytest.raises(sky.NotPicklableError, match="a memoryview of writable memory cannot share it with a node"):
         notebook.sky("x = m[0]")
@@ -430,14 +430,14 @@ def test_writable_memoryview_is_refused(notebook: Notebook, value: str) -> None:
         ("y = df.index", "df.index = ['p', 'q']", "list(df.index) == ['p', 'q'] and list(y) == [0, 1]"),
     ],
 )
-def test_data_frames_are_updated_in_place(notebook: Notebook, before: str, cell: str, after: str) -> None:
+def test_data_frames_are_updated_in_place(notebook: CellHarness, before: str, cell: str, after: str) -> None:
     notebook.names |= {"df": pd.DataFrame({"a": [1, 2], "b": ["u", "v"]})}
     notebook.local(before)
     assert notebook.sky(cell) == []
     assert eval(after, notebook.names)
 
 
-def test_figures_and_axes_are_updated_in_place(notebook: Notebook) -> None:
+def test_figures_and_axes_are_updated_in_place(notebook: CellHarness) -> None:
     notebook.local("from matplotlib.figure import Figure\nfig = Figure(); ax = fig.subplots()")
     axes = notebook["ax"]
     assert notebook.sky("line, = ax.plot([1, 2])\nsame = ax.figure is fig") == []
@@ -447,7 +447,7 @@ def test_figures_and_axes_are_updated_in_place(notebook: Notebook) -> None:
     assert axes.lines[0] is notebook["line"]
 
 
-def test_values_that_were_only_read_are_unchanged(notebook: Notebook) -> None:
+def test_values_that_were_only_read_are_unchanged(notebook: CellHarness) -> None:
     values: dict[str, Any] = {
         "a": np.arange(10),
         "d": {"k": ["a", "b"], "s": {"x", "y"}},
@@ -464,7 +464,7 @@ def test_values_that_were_only_read_are_unchanged(notebook: Notebook) -> None:
     assert result.state.graph.replaced == ()
 
 
-def test_changes_by_several_runs_stay_in_copies_and_are_reported(notebook: Notebook) -> None:
+def test_changes_by_several_runs_stay_in_copies_and_are_reported(notebook: CellHarness) -> None:
     notebook.local(MODEL)
     assert notebook.sky("loss = train(model)", nodes=2) == [
         "model changed on node 0, in a separate copy for each run; here it is unchanged. "
@@ -477,7 +477,7 @@ def test_changes_by_several_runs_stay_in_copies_and_are_reported(notebook: Noteb
     assert notebook["copy"][0] is not notebook["model"]
 
 
-def test_change_that_cannot_be_returned_is_reported(notebook: Notebook) -> None:
+def test_change_that_cannot_be_returned_is_reported(notebook: CellHarness) -> None:
     notebook.local(MODEL)
     assert notebook.sky("import threading\nmodel.lock = threading.Lock()\nx = 1") == [
         "model was changed on node 0, but the change was not returned: model.lock is of type _thread.lock, which "
@@ -488,7 +488,7 @@ def test_change_that_cannot_be_returned_is_reported(notebook: Notebook) -> None:
     assert notebook["x"] == 1
 
 
-def test_change_over_the_limit_is_reported(notebook: Notebook) -> None:
+def test_change_over_the_limit_is_reported(notebook: CellHarness) -> None:
     notebook.names |= {"x": [1], "y": [2]}
     assert notebook.sky("x.append(bytes(3 << 20)); y.append(3)", limit=1 << 20) == [
         "x was changed on node 0, but the change was not returned: the 3.0 MiB are over the limit of 1.0 MiB for "
@@ -498,7 +498,7 @@ def test_change_over_the_limit_is_reported(notebook: Notebook) -> None:
     assert notebook["y"] == [2, 3]
 
 
-def test_only_requested_names_change(notebook: Notebook) -> None:
+def test_only_requested_names_change(notebook: CellHarness) -> None:
     notebook.local("x = [1]; y = [2]; z = [x, y]")
     assert notebook.sky("x.append(3); y.append(4)", outputs=["x"]) == []
     assert notebook["z"] == [[1, 3], [2]]
@@ -513,11 +513,11 @@ def test_only_requested_names_change(notebook: Notebook) -> None:
         "import threading\nfor lock in [threading.Lock()]: pass",
     ],
 )
-def test_incidental_name_that_cannot_be_returned_is_not_reported(notebook: Notebook, cell: str) -> None:
+def test_incidental_name_that_cannot_be_returned_is_not_reported(notebook: CellHarness, cell: str) -> None:
     assert notebook.sky(cell) == []
 
 
-def test_value_that_several_nodes_cannot_return_is_reported_once(notebook: Notebook) -> None:
+def test_value_that_several_nodes_cannot_return_is_reported_once(notebook: CellHarness) -> None:
     sent = notebook.take("import threading\nlock = threading.Lock()", in_place=False)
     from dataclasses import replace
 
@@ -554,7 +554,7 @@ def test_value_that_several_nodes_cannot_return_is_reported_once(notebook: Noteb
     ],
 )
 def test_side_effects_of_class_creation_are_not_repeated(
-    notebook: Notebook, before: str, cell: str, after: str
+    notebook: CellHarness, before: str, cell: str, after: str
 ) -> None:
     notebook.local(before)
     assert notebook.sky(cell) == []
@@ -562,7 +562,7 @@ def test_side_effects_of_class_creation_are_not_repeated(
 
 
 @pytest.mark.parametrize("more", ["", "    kept = []\n"])
-def test_class_that_was_only_used_is_unchanged(notebook: Notebook, more: str) -> None:
+def test_class_that_was_only_used_is_unchanged(notebook: CellHarness, more: str) -> None:
     notebook.local(
         "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int\n"
         f"{more}    @property\n    def twice(self): return 2 * self.x"

@@ -23,7 +23,7 @@ from skyward.wire.payloads import modules
 from skyward.wire.payloads.modules import is_local, local_modules, travelling_by_value
 from skyward.wire.payloads.payload import pack
 from skyward.wire.payloads.sources import ModuleSource, source_bundle
-from tests.unit.jupyter.cells.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
 
@@ -118,7 +118,8 @@ class TestSourceBundle:
 
     def test_editable_install_of_skyward_is_not_bundled(self, write: Write) -> None:
         write(
-            "mine_h.py", "import skyward, skyward_jupyter.magics.magics, skyward_kernel.pools, skyward_providers.local"
+            "mine_h.py",
+            "import skyward, skyward_jupyter.magics.sky_magics, skyward_kernel.pools, skyward_providers.local",
         )
         assert list(source_bundle(["mine_h"])) == ["mine_h"]
 
@@ -132,7 +133,7 @@ class TestSourceBundle:
 
 
 class TestManifest:
-    def test_manifest_names_the_sources(self, notebook: Notebook, write: Write) -> None:
+    def test_manifest_names_the_sources(self, notebook: CellHarness, write: Write) -> None:
         write("mine_f.py", "import mine_g\nclass A: pass\ndef f(): return 1")
         write("mine_g.py", "")
         assert notebook.take("import mine_f").manifest.sources == ("mine_f", "mine_g")
@@ -157,7 +158,7 @@ for line in sys.stdin.buffer:
 class Node:
     """A process without the notebook's modules."""
 
-    def __init__(self, notebook: Notebook) -> None:
+    def __init__(self, notebook: CellHarness) -> None:
         self._notebook = notebook
         self.notices: list[str] = []
         self._process = subprocess.Popen(
@@ -190,14 +191,14 @@ class Node:
 
 
 @pytest.fixture
-def node(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+def node(notebook: CellHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(skyward.__file__)))
     node = Node(notebook)
     yield node
     node.close()
 
 
-def test_cells_import_local_modules_and_their_edits(notebook: Notebook, node: Node, write: Write) -> None:
+def test_cells_import_local_modules_and_their_edits(notebook: CellHarness, node: Node, write: Write) -> None:
     write("lib_a/__init__.py", "from .core import Thing, value")
     write("lib_a/core.py", "class Thing:\n    def who(self): return value\nvalue = 1")
     notebook.local("from lib_a import Thing\nimport lib_a\nthing = Thing()")
@@ -207,7 +208,7 @@ def test_cells_import_local_modules_and_their_edits(notebook: Notebook, node: No
     assert node.sky("import lib_a.core\nprint(thing.who(), lib_a.core.value, lib_a.value)") == "20 2 2"
 
 
-def test_edited_module_is_imported_again_with_a_notice(notebook: Notebook, node: Node, write: Write) -> None:
+def test_edited_module_is_imported_again_with_a_notice(notebook: CellHarness, node: Node, write: Write) -> None:
     write("lib_w.py", "import lib_x\nst = []")
     write("lib_x.py", "z = 1")
     node.sky("import lib_w\nlib_w.st.append(1)")
@@ -222,7 +223,7 @@ def test_edited_module_is_imported_again_with_a_notice(notebook: Notebook, node:
     assert node.notices == []
 
 
-def test_traceback_shows_lines_of_a_local_module(notebook: Notebook, node: Node, write: Write) -> None:
+def test_traceback_shows_lines_of_a_local_module(notebook: CellHarness, node: Node, write: Write) -> None:
     write("lib_b.py", "def fail():\n    raise KeyError('lines')")
     trace = node.sky("import lib_b\nlib_b.fail()")
     assert "lib_b.py\", line 2, in fail\n    raise KeyError('lines')" in trace
@@ -259,7 +260,7 @@ def test_import_by_another_thread_does_not_disturb_calls(monkeypatch: pytest.Mon
 
 
 def test_copies_of_local_module_objects_are_not_finalized_on_the_node(
-    notebook: Notebook, write: Write, tmp_path: Path
+    notebook: CellHarness, write: Write, tmp_path: Path
 ) -> None:
     write(
         "mine_final.py",
@@ -296,7 +297,9 @@ def test_copies_of_local_module_objects_are_not_finalized_on_the_node(
         ("", "import lib_over\nx = lib_over.draw()"),
     ],
 )
-def test_random_numbers_continue_for_all_generators(notebook: Notebook, write: Write, before: str, cell: str) -> None:
+def test_random_numbers_continue_for_all_generators(
+    notebook: CellHarness, write: Write, before: str, cell: str
+) -> None:
     write(
         "lib_rand.py",
         "def draw():\n    import random\n    return random.random()\nclass Dice:\n    roll = staticmethod(draw)",
@@ -313,7 +316,7 @@ def test_random_numbers_continue_for_all_generators(notebook: Notebook, write: W
     assert not taken()
 
 
-def test_random_numbers_of_a_function_continue(notebook: Notebook, node: Node) -> None:
+def test_random_numbers_of_a_function_continue(notebook: CellHarness, node: Node) -> None:
     notebook.local("import random\nrandom.seed(1)\ndef f():\n    import random\n    return random.random()")
     drawn = []
     for _ in range(2):
@@ -386,7 +389,7 @@ def f(): return 1
 )
 @pytest.mark.parametrize("is_known", [False, True])
 def test_changes_in_a_local_module_are_reported(
-    notebook: Notebook, write: Write, cell: str, changed: str, is_known: bool
+    notebook: CellHarness, write: Write, cell: str, changed: str, is_known: bool
 ) -> None:
     name = f"lib_s{next(NUMBERS)}"
     write(f"{name}.py", STATE)
@@ -396,7 +399,7 @@ def test_changes_in_a_local_module_are_reported(
     assert notebook.sky(f"import {name}\n{cell}".replace("lib_s.", f"{name}.")) == expected
 
 
-def test_use_of_a_local_module_is_not_reported(notebook: Notebook, write: Write) -> None:
+def test_use_of_a_local_module_is_not_reported(notebook: CellHarness, write: Write) -> None:
     write("lib_u.py", STATE)
     notebook.local("import lib_u")
     cell = "lib_u.log.warning(lib_u.frame.sum()); x = lib_u.frame.a[1] + lib_u.large.sum() + len(lib_u.cfg)"
@@ -404,7 +407,7 @@ def test_use_of_a_local_module_is_not_reported(notebook: Notebook, write: Write)
         assert notebook.sky(f"{cell}; lib_u.f(); y = lib_u.frame.index.is_unique, lib_u.Conn().n") == []
 
 
-def test_change_of_a_captured_logger_is_reported(notebook: Notebook) -> None:
+def test_change_of_a_captured_logger_is_reported(notebook: CellHarness) -> None:
     notebook.local("import logging\nlg = logging.getLogger('test_of_cells')")
     try:
         expected = ["The cell changed the logger 'test_of_cells' on node 0; here it is unchanged."]
@@ -420,7 +423,7 @@ def test_change_of_a_captured_logger_is_reported(notebook: Notebook) -> None:
     "before", ["import os\ndef f(): os.environ['OF_CELLS'] = str(len(os.environ['OF_CELLS']))", "import lib_env"]
 )
 def test_environment_variable_set_by_a_function_is_reported(
-    notebook: Notebook, write: Write, monkeypatch: pytest.MonkeyPatch, before: str
+    notebook: CellHarness, write: Write, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
     monkeypatch.setenv("OF_CELLS", "a")
     write("lib_env.py", "import os\ndef f(): os.environ['OF_CELLS'] = 'x'")
@@ -429,7 +432,7 @@ def test_environment_variable_set_by_a_function_is_reported(
 
 
 def test_settings_of_a_library_not_imported_in_the_notebook_are_reported(
-    notebook: Notebook, node: Node, monkeypatch: pytest.MonkeyPatch
+    notebook: CellHarness, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyward_jupyter.cells.collector.settings_used_by", lambda _: ())
     node.sky("import pandas\npandas.set_option('display.max_rows', 7)")

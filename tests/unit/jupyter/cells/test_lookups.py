@@ -4,7 +4,7 @@ import linecache
 
 import pytest
 
-from tests.unit.jupyter.cells.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
 
@@ -52,7 +52,7 @@ def g(): return gv
         ("class C: v = eval('gv')\nC.v", 7),
     ],
 )
-def test_names_in_strings_are_captured(notebook: Notebook, source: str, value: object) -> None:
+def test_names_in_strings_are_captured(notebook: CellHarness, source: str, value: object) -> None:
     notebook.local(GIVEN)
     assert notebook.sky(source) == []
     assert notebook.value == value
@@ -72,13 +72,15 @@ def test_names_in_strings_are_captured(notebook: Notebook, source: str, value: o
         ("def f(): return [globals()[k] for k in ('gv', 'thr')]", "f()", [7, 1]),
     ],
 )
-def test_names_in_strings_of_functions_are_captured(notebook: Notebook, given: str, source: str, value: object) -> None:
+def test_names_in_strings_of_functions_are_captured(
+    notebook: CellHarness, given: str, source: str, value: object
+) -> None:
     notebook.local(GIVEN + given)
     assert notebook.sky(source) == []
     assert notebook.value == value
 
 
-def test_counter_stored_by_name_continues(notebook: Notebook) -> None:
+def test_counter_stored_by_name_continues(notebook: CellHarness) -> None:
     for count in (1, 2):
         notebook.sky("counter = globals().get('counter', 0) + 1")
         assert notebook["counter"] == count
@@ -88,7 +90,7 @@ def test_counter_stored_by_name_continues(notebook: Notebook) -> None:
     assert "counter" not in notebook
 
 
-def test_guard_by_name_in_globals_works(notebook: Notebook) -> None:
+def test_guard_by_name_in_globals_works(notebook: CellHarness) -> None:
     source = "if 'model' not in globals(): model = []\nmodel.append(1)"
     assert notebook.sky(source) == []
     first = notebook["model"]
@@ -97,7 +99,7 @@ def test_guard_by_name_in_globals_works(notebook: Notebook) -> None:
     assert first == [1, 1]
 
 
-def test_value_bound_to_a_computed_name_is_returned(notebook: Notebook) -> None:
+def test_value_bound_to_a_computed_name_is_returned(notebook: CellHarness) -> None:
     assert notebook.sky("for i in range(2): globals()[f'part_{i}'] = i\nglobals().update(other=3)") == []
     assert (notebook["part_0"], notebook["part_1"], notebook["other"]) == (0, 1, 3)
 
@@ -115,7 +117,7 @@ def test_value_bound_to_a_computed_name_is_returned(notebook: Notebook) -> None:
         "def h():\n    'gv of a docstring'\n    return globals()['thr']\nh()",
     ],
 )
-def test_strings_without_lookups_capture_nothing(notebook: Notebook, source: str) -> None:
+def test_strings_without_lookups_capture_nothing(notebook: CellHarness, source: str) -> None:
     notebook.local("class Model:\n    def eval(self): return self\nmodel = Model(); gv = 7; thr = 1")
     notebook.local("def f(a):\n    'gv'\n    return model.eval() and dict(gv=1)")
     assert "gv" not in notebook.take(source).captured
@@ -136,7 +138,7 @@ def test_strings_without_lookups_capture_nothing(notebook: Notebook, source: str
         ("def f(): return sorted(globals())\nf()", "line 1: globals()"),
     ],
 )
-def test_lookup_of_unknown_names_is_reported_once(notebook: Notebook, source: str, what: str) -> None:
+def test_lookup_of_unknown_names_is_reported_once(notebook: CellHarness, source: str, what: str) -> None:
     notebook.local("number = 1; other = 2")
     code = f"try:\n    {source.replace(chr(10), chr(10) + '    ')}\nexcept NameError: pass"
     notebook.take(code)
@@ -148,7 +150,7 @@ def test_lookup_of_unknown_names_is_reported_once(notebook: Notebook, source: st
     )
 
 
-def test_lookup_is_not_reported_without_other_names_or_with_explicit_inputs(notebook: Notebook) -> None:
+def test_lookup_is_not_reported_without_other_names_or_with_explicit_inputs(notebook: CellHarness) -> None:
     assert notebook.take("sorted(globals())").notices == ()
     notebook.local("a = b = 1")
     assert notebook.take("sorted(globals())", inputs=["a"]).notices == ()
@@ -157,7 +159,7 @@ def test_lookup_is_not_reported_without_other_names_or_with_explicit_inputs(note
     assert notebook.sent.captured == {}
 
 
-def test_lookup_in_a_function_of_the_notebook_is_reported(notebook: Notebook) -> None:
+def test_lookup_in_a_function_of_the_notebook_is_reported(notebook: CellHarness) -> None:
     source = "def names(): return sorted(globals())\nother = 1\n"
     linecache.cache["<cell of names>"] = (len(source), None, source.splitlines(keepends=True), "<cell of names>")
     exec(compile(source, "<cell of names>", "exec"), notebook.names)
@@ -165,7 +167,7 @@ def test_lookup_in_a_function_of_the_notebook_is_reported(notebook: Notebook) ->
     assert notice.startswith("names, line 1: globals() finds only those variables")
 
 
-def test_name_in_a_string_that_cannot_be_sent_is_reported(notebook: Notebook) -> None:
+def test_name_in_a_string_that_cannot_be_sent_is_reported(notebook: CellHarness) -> None:
     notebook.local("import threading\nlock = threading.Lock()\ndef use(): return lock\nn = 1")
     assert notebook.sky("found = [k in globals() for k in ('lock', 'use', 'n')]") == []
     notices = notebook.sent.notices
@@ -177,7 +179,7 @@ def test_name_in_a_string_that_cannot_be_sent_is_reported(notebook: Notebook) ->
     assert "thread.lock" in notices[0]
 
 
-def test_history_is_not_captured_by_lookups(notebook: Notebook) -> None:
+def test_history_is_not_captured_by_lookups(notebook: CellHarness) -> None:
     notebook.local("In, _1, _ = [], 2, 3")
     assert notebook.sky("found = ['In' in globals(), '_1' in globals()]") == []
     assert notebook["found"] == [False, False]

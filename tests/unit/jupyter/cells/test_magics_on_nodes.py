@@ -10,7 +10,7 @@ import pytest
 
 from skyward.errors import UsageError
 from skyward.worker.code.magics import timeit_duration
-from tests.unit.jupyter.cells.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +26,7 @@ def _same_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def test_time_binds_names_returns_the_value_and_prints_the_duration(
-    notebook: Notebook, capsys: pytest.CaptureFixture[str]
+    notebook: CellHarness, capsys: pytest.CaptureFixture[str]
 ) -> None:
     notebook.local("def f(n): return n + 1\nn = 1")
     notebook.sky("%time x = f(n)")
@@ -39,7 +39,7 @@ def test_time_binds_names_returns_the_value_and_prints_the_duration(
 
 
 def test_cell_time_binds_names_and_displays_the_last_expression(
-    notebook: Notebook, capsys: pytest.CaptureFixture[str]
+    notebook: CellHarness, capsys: pytest.CaptureFixture[str]
 ) -> None:
     notebook.local("d = {}; same = d")
     notebook.sky("%%time\nd['a'] = 1\nz = [i for i in range(3)]\nlen(z)")
@@ -50,7 +50,7 @@ def test_cell_time_binds_names_and_displays_the_last_expression(
 
 
 def test_time_prints_the_duration_until_an_error_and_keeps_bindings(
-    notebook: Notebook, capsys: pytest.CaptureFixture[str]
+    notebook: CellHarness, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ZeroDivisionError):
         notebook.sky("%%time\nz = 1\n1 / 0")
@@ -58,7 +58,7 @@ def test_time_prints_the_duration_until_an_error_and_keeps_bindings(
     assert TIMES.fullmatch(capsys.readouterr().out)
 
 
-def test_timeit_binds_nothing(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+def test_timeit_binds_nothing(notebook: CellHarness, capsys: pytest.CaptureFixture[str]) -> None:
     notebook.local("def f(n): return n\nn = 1")
     notebook.sky("%timeit -n 10 -r2 x = f(n)")
     assert LOOPS.fullmatch(capsys.readouterr().out)
@@ -69,7 +69,7 @@ def test_timeit_binds_nothing(notebook: Notebook, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == ""
 
 
-def test_bash_runs_a_script_with_its_arguments(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_runs_a_script_with_its_arguments(notebook: CellHarness, capsys: pytest.CaptureFixture[str]) -> None:
     notebook.local("who = 'me'")
     notebook.sky("%%bash -s {who} b\nfor i in 1 2; do echo $i $1 $2; done\necho late >&2")
     assert capsys.readouterr() == ("1 me b\n2 me b\n", "late\n")
@@ -78,12 +78,14 @@ def test_bash_runs_a_script_with_its_arguments(notebook: Notebook, capsys: pytes
     assert (caught.value.returncode, caught.value.cmd) == (3, b"exit 3\n")
 
 
-def test_command_writes_errors_to_stdout(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_writes_errors_to_stdout(notebook: CellHarness, capsys: pytest.CaptureFixture[str]) -> None:
     notebook.sky("!echo a; echo b >&2")
     assert capsys.readouterr() == ("a\nb\n", "")
 
 
-def test_writefile_writes_and_appends(notebook: Notebook, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_writefile_writes_and_appends(
+    notebook: CellHarness, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     notebook.local("name = 'a'")
     notebook.sky("%%writefile {name}.txt\none {name}")
     notebook.sky("%%writefile -a a.txt\ntwo")
@@ -95,7 +97,7 @@ def test_writefile_writes_and_appends(notebook: Notebook, capsys: pytest.Capture
         notebook.sky("%%writefile a b\nx")
 
 
-def test_cd_and_env_change_the_node(notebook: Notebook, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_cd_and_env_change_the_node(notebook: CellHarness, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     notebook.local("value = 5")
     notebook.sky("%cd sub\nhere = %pwd")
@@ -108,7 +110,7 @@ def test_cd_and_env_change_the_node(notebook: Notebook, capsys: pytest.CaptureFi
         notebook.sky("%env SKYWARD_NONE")
 
 
-def test_display_magics_are_ignored_below_time(notebook: Notebook) -> None:
+def test_display_magics_are_ignored_below_time(notebook: CellHarness) -> None:
     notebook.sky("%%time\n%matplotlib inline\nx = 1")
     assert notebook["x"] == 1
 

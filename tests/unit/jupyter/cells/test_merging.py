@@ -18,7 +18,7 @@ from skyward.wire.protocol.messages import Blob
 from skyward.worker.blobs.store import BlobStore
 from skyward_jupyter.failures.presentation import short_errors
 from skyward_jupyter.running.results import apply_result
-from tests.unit.jupyter.cells.conftest import Notebook, travel
+from tests.unit.jupyter.cells.conftest import CellHarness, travel
 
 pytestmark = [
     pytest.mark.unit,
@@ -84,7 +84,7 @@ k = K(1)
     ],
 )
 def test_changes_in_different_places_are_merged(
-    notebook: Notebook, before: str, cell: str, meanwhile: str, after: str
+    notebook: CellHarness, before: str, cell: str, meanwhile: str, after: str
 ) -> None:
     notebook.local(before)
     assert notebook.sky(cell, meanwhile=meanwhile) == []
@@ -111,7 +111,7 @@ def test_changes_in_different_places_are_merged(
     ],
 )
 def test_conflicting_changes_are_reported(
-    notebook: Notebook, before: str, cell: str, meanwhile: str, after: str
+    notebook: CellHarness, before: str, cell: str, meanwhile: str, after: str
 ) -> None:
     notebook.local(before)
     assert notebook.sky(cell, meanwhile=meanwhile) == [
@@ -136,7 +136,7 @@ def test_conflicting_changes_are_reported(
         ("import logging; ms = logging.getLogger('x')", ""),
     ],
 )
-def test_changes_by_the_cell_alone_are_not_reported(notebook: Notebook, before: str, meanwhile: str) -> None:
+def test_changes_by_the_cell_alone_are_not_reported(notebook: CellHarness, before: str, meanwhile: str) -> None:
     notebook.local(before + "\nheld = [ms, {'ms': ms}, (ms,)]")
     assert notebook.sky("held.append(ms)\nheld[1]['new'] = 1\ndel held[2]", meanwhile=meanwhile) == []
     ms = notebook["ms"]
@@ -145,7 +145,7 @@ def test_changes_by_the_cell_alone_are_not_reported(notebook: Notebook, before: 
 
 
 @pytest.mark.parametrize("size", [4, 1000, 600_000])
-def test_changes_to_elements_of_one_array_are_merged(notebook: Notebook, size: int) -> None:
+def test_changes_to_elements_of_one_array_are_merged(notebook: CellHarness, size: int) -> None:
     notebook.names["a"] = np.zeros(size, "f4")
     half = size // 2
     first, second = (notebook.take(f"a[{part}] += {n}") for n, part in ((1, f":{half}"), (2, f"{half}:")))
@@ -159,7 +159,7 @@ def test_changes_to_elements_of_one_array_are_merged(notebook: Notebook, size: i
         assert notebook["a"].tolist() == [1] * half + [2] * (size - half)
 
 
-def test_conflicting_changes_to_array_elements_are_reported(notebook: Notebook) -> None:
+def test_conflicting_changes_to_array_elements_are_reported(notebook: CellHarness) -> None:
     notebook.names |= {"a": np.zeros(4, int), "np": np}
     assert notebook.sky("a[2:] = 2", meanwhile="a[2] = 1")[0].startswith("a was also changed here")
     assert notebook["a"].tolist() == [0, 0, 2, 2]
@@ -168,13 +168,13 @@ def test_conflicting_changes_to_array_elements_are_reported(notebook: Notebook) 
     assert notebook["a"].tolist() == [5, 6, 2, 7]
 
 
-def test_conflicting_changes_to_a_data_frame_are_reported(notebook: Notebook) -> None:
+def test_conflicting_changes_to_a_data_frame_are_reported(notebook: CellHarness) -> None:
     notebook.names["df"] = pd.DataFrame({"a": [1, 2]})
     assert len(notices := notebook.sky("df.loc[0, 'a'] = 5", meanwhile="df.loc[1, 'a'] = 7")) == 1
     assert notices[0].startswith("df was also changed here")
 
 
-def test_rebound_name_is_not_unbound(notebook: Notebook) -> None:
+def test_rebound_name_is_not_unbound(notebook: CellHarness) -> None:
     notebook.local("x = 1")
     assert notebook.sky("del x", meanwhile="x = 'precious'") == [
         "The cell deleted x, but x was rebound here after the cell was sent: it was kept."
@@ -201,7 +201,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Any:
     return library.Conn()
 
 
-def test_unchanged_object_is_left_alone(notebook: Notebook, connection: Any) -> None:
+def test_unchanged_object_is_left_alone(notebook: CellHarness, connection: Any) -> None:
     connection.cache["k"] = 1
     before = dict(vars(connection))
     notebook.names["cfg"] = [connection, []]
@@ -211,7 +211,7 @@ def test_unchanged_object_is_left_alone(notebook: Notebook, connection: Any) -> 
     assert connection.cache == {"k": 1}
 
 
-def test_unpickled_state_survives_a_change_of_its_object(notebook: Notebook, connection: Any) -> None:
+def test_unpickled_state_survives_a_change_of_its_object(notebook: CellHarness, connection: Any) -> None:
     lock, sock = connection.lock, connection.sock
     notebook.names["conn"] = connection
     assert notebook.sky("conn.v = 3") == []
@@ -237,7 +237,7 @@ def test_unpickled_state_survives_a_change_of_its_object(notebook: Notebook, con
     ],
 )
 def test_containers_find_keys_whose_hash_changed(
-    notebook: Notebook, key: str, before: str, cell: str, after: str
+    notebook: CellHarness, key: str, before: str, cell: str, after: str
 ) -> None:
     notebook.local(key + before)
     assert notebook.sky(cell) == []
@@ -281,14 +281,14 @@ def test_dict_is_unchanged_if_hashing_a_key_fails(value: Any) -> None:
         ),
     ],
 )
-def test_object_is_updated_in_place(notebook: Notebook, before: str, cell: str, after: str) -> None:
+def test_object_is_updated_in_place(notebook: CellHarness, before: str, cell: str, after: str) -> None:
     notebook.local(before + "\ncs = [c]")
     assert notebook.sky(cell) == []
     assert notebook["cs"][0] is notebook["c"]
     assert eval(after, notebook.names)
 
 
-def test_object_that_cannot_be_updated_is_replaced(notebook: Notebook) -> None:
+def test_object_that_cannot_be_updated_is_replaced(notebook: CellHarness) -> None:
     notebook.local("from itertools import count\nc = count(); d = c; cs = [c]; t = (c, 1); deep = {'t': t}")
     assert notebook.sky("next(c); cs.append(1); deep['n'] = 1") == []
     c = notebook["c"]
@@ -297,14 +297,14 @@ def test_object_that_cannot_be_updated_is_replaced(notebook: Notebook) -> None:
     assert next(c) == 1
 
 
-def test_replacement_is_bound_to_all_names_of_the_original(notebook: Notebook) -> None:
+def test_replacement_is_bound_to_all_names_of_the_original(notebook: CellHarness) -> None:
     notebook.local("from itertools import count\nc = count()")
     assert notebook.sky("next(c)", meanwhile="d = c; c = e = [1]") == []
     assert notebook["c"] is notebook["e"] == [1]
     assert next(notebook["d"]) == 1
 
 
-def test_remaining_reference_to_a_replaced_object_is_reported(notebook: Notebook) -> None:
+def test_remaining_reference_to_a_replaced_object_is_reported(notebook: CellHarness) -> None:
     notebook.local("from itertools import count\nc = count(); cs = [c]")
     assert notebook.sky("next(c)") == [
         "c is now a new count with the changes of the cell; a list here still refers to the old one. "
@@ -314,7 +314,7 @@ def test_remaining_reference_to_a_replaced_object_is_reported(notebook: Notebook
     assert notebook.sky("next(c)") == []
 
 
-def test_history_of_the_notebook_is_unchanged(notebook: Notebook) -> None:
+def test_history_of_the_notebook_is_unchanged(notebook: CellHarness) -> None:
     it = itertools.count()
     notebook.names |= {"it": it, "other": it, "_": it, "__": it, "_3": it}
     assert notebook.sky("next(it)") == []
@@ -322,7 +322,7 @@ def test_history_of_the_notebook_is_unchanged(notebook: Notebook) -> None:
     assert notebook["_"] is notebook["__"] is notebook["_3"] is it
 
 
-def test_displayed_error_keeps_no_value_alive(notebook: Notebook) -> None:
+def test_displayed_error_keeps_no_value_alive(notebook: CellHarness) -> None:
     class Value:
         def __reduce__(self) -> Any:
             raise TypeError("not this one")
@@ -353,7 +353,7 @@ def _frames(error: BaseException | None) -> Iterator[Any]:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="a second map of a file would keep a descriptor")
-def test_changes_to_elements_of_a_large_mapped_array_are_merged(notebook: Notebook) -> None:
+def test_changes_to_elements_of_a_large_mapped_array_are_merged(notebook: CellHarness) -> None:
     store = BlobStore()
 
     def mapped(value: Any) -> Any:
@@ -392,7 +392,7 @@ def test_changes_to_elements_of_a_large_mapped_array_are_merged(notebook: Notebo
         "    def __setstate__(self, state): self.__dict__.update(state)",
     ],
 )
-def test_object_with_custom_pickling_counts_as_unchanged_here(notebook: Notebook, kind: str) -> None:
+def test_object_with_custom_pickling_counts_as_unchanged_here(notebook: CellHarness, kind: str) -> None:
     notebook.local(f"{kind}\nc = C(); cs = [c]")
     assert notebook.sky("c.log.append(1); c.new = 2") == []
     notebook.local("found = cs[0] is c, c.log")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.jupyter.cells.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
 
@@ -121,7 +121,7 @@ def _parts(value: Any) -> Iterator[tuple[object, Any]]:
         yield from ((name, getattr(value, name, "not there")) for name in names)
 
 
-def run(notebook: Notebook, source: str, *, sky: bool) -> str:
+def run(notebook: CellHarness, source: str, *, sky: bool) -> str:
     try:
         if sky:
             assert notebook.sky(source) == []
@@ -135,7 +135,7 @@ def run(notebook: Notebook, source: str, *, sky: bool) -> str:
 @settings(max_examples=200)
 @given(st.lists(st.lists(_statements, min_size=1, max_size=5), min_size=1, max_size=3))
 def test_cell_leaves_the_same_graph_as_in_the_notebook(cells: list[list[str]]) -> None:
-    here, there = Notebook(), Notebook()
+    here, there = CellHarness(), CellHarness()
     for notebook in (here, there):
         notebook.names["array"] = np.arange(10)
         notebook.local(SETUP)
@@ -147,7 +147,7 @@ def test_cell_leaves_the_same_graph_as_in_the_notebook(cells: list[list[str]]) -
 
 @pytest.mark.parametrize("change", ["b = dict(b)", "g = g.copy()", "a = list(a)", "d.part = Node()"])
 def test_comparison_detects_identities(change: str) -> None:
-    notebook = Notebook()
+    notebook = CellHarness()
     notebook.names["array"] = np.arange(10)
     notebook.local(SETUP)
     before = shape(notebook.names)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.jupyter.cells.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
 
@@ -89,7 +89,7 @@ def _outcome(function: Any, value: int) -> Any:
         return repr(error)
 
 
-def run_here(notebook: Notebook, source: str) -> str:
+def run_here(notebook: CellHarness, source: str) -> str:
     try:
         notebook.local(source)
     except Exception as error:
@@ -97,7 +97,7 @@ def run_here(notebook: Notebook, source: str) -> str:
     return ""
 
 
-def run_there(notebook: Notebook, source: str) -> str:
+def run_there(notebook: CellHarness, source: str) -> str:
     try:
         notebook.sky(source)
     except Exception as error:
@@ -108,7 +108,7 @@ def run_there(notebook: Notebook, source: str) -> str:
 @settings(max_examples=150)
 @given(st.lists(st.lists(statements(), min_size=1, max_size=5), min_size=1, max_size=3))
 def test_program_in_cells_leaves_the_same_state_as_in_the_notebook(cells: list[list[str]]) -> None:
-    here, there = Notebook(), Notebook()
+    here, there = CellHarness(), CellHarness()
     here.local(SETUP)
     there.local(SETUP)
     for cell in cells:
@@ -118,7 +118,7 @@ def test_program_in_cells_leaves_the_same_state_as_in_the_notebook(cells: list[l
 
 
 def test_comparison_detects_differences() -> None:
-    here = Notebook()
+    here = CellHarness()
     here.local(SETUP)
     seen = copy.deepcopy(observable(here.names))
     here.local("xs = [1, 2]")

@@ -10,19 +10,19 @@ import pytest
 
 from skyward.errors import UsageError
 from skyward.worker.code.shell import Lines, NodeShell, _start, expand_command, names_in_command
-from tests.unit.jupyter.cells.conftest import Notebook
+from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
 
 
-def test_output_is_printed_and_exit_code_bound(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_is_printed_and_exit_code_bound(notebook: CellHarness, capsys: pytest.CaptureFixture[str]) -> None:
     notebook.local("who = 'you'")
     notebook.sky("!echo hi {who.upper()} $who; echo oops >&2; exit 3")
     assert capsys.readouterr().out == "hi YOU you\noops\n"
     assert notebook["_exit_code"] == 3
 
 
-def test_output_can_be_assigned(notebook: Notebook) -> None:
+def test_output_can_be_assigned(notebook: CellHarness) -> None:
     notebook.sky("x = !printf 'a\\nb\\n'\ny = x[0] + x.n + x.s")
     assert notebook["x"] == Lines(["a", "b"])
     assert notebook["y"] == "aa\nba b"
@@ -121,7 +121,7 @@ def test_names_in_placeholders_are_found() -> None:
     assert list(names_in_command("echo $a {b.c + d[0]} $$e {{f}} {1 +}")) == ["a", "b", "d"]
 
 
-def test_unsupported_magics_and_attributes_are_refused(notebook: Notebook) -> None:
+def test_unsupported_magics_and_attributes_are_refused(notebook: CellHarness) -> None:
     with pytest.raises(UsageError, match=r"^%x is not available on nodes; run it in a cell"):
         NodeShell({}).run_line_magic("x", "")
     with pytest.raises(AttributeError) as caught:

@@ -9,7 +9,7 @@ import pytest
 
 from skyward.errors import NotPicklableError, PayloadError
 from skyward_jupyter.running.results import apply_result
-from tests.unit.jupyter.cells.conftest import Notebook, travel
+from tests.unit.jupyter.cells.conftest import CellHarness, travel
 
 pytestmark = pytest.mark.unit
 
@@ -64,15 +64,15 @@ attributes.lr = 2; attributes.new = 3
 """
 
 
-def test_containers_with_overridden_methods_arrive_unchanged(notebook: Notebook) -> None:
+def test_containers_with_overridden_methods_arrive_unchanged(notebook: CellHarness) -> None:
     notebook.local(CONTAINERS + "here = show()")
     assert notebook.sky("there = show()") == []
     assert notebook["there"] == notebook["here"]
 
 
-def test_containers_with_overridden_methods_are_returned_unchanged(notebook: Notebook) -> None:
+def test_containers_with_overridden_methods_are_returned_unchanged(notebook: CellHarness) -> None:
     notebook.local(CONTAINERS)
-    plain = Notebook()
+    plain = CellHarness()
     plain.local(CONTAINERS + CHANGE + "there = show()")
     before = {name: notebook[name] for name in notebook["everything"]}
 
@@ -87,14 +87,14 @@ def test_containers_with_overridden_methods_are_returned_unchanged(notebook: Not
     assert notebook["attributes"]["later"] == 4
 
 
-def test_container_created_by_the_cell_is_returned_unchanged(notebook: Notebook) -> None:
+def test_container_created_by_the_cell_is_returned_unchanged(notebook: CellHarness) -> None:
     assert notebook.sky(CONTAINERS) == []
-    plain = Notebook()
+    plain = CellHarness()
     plain.local(CONTAINERS)
     assert notebook["show"]() == plain["show"]()
 
 
-def test_container_with_custom_reduce_is_pickled_by_it(notebook: Notebook) -> None:
+def test_container_with_custom_reduce_is_pickled_by_it(notebook: CellHarness) -> None:
     notebook.local("""
 class Own(dict):
     def __setitem__(self, key, value): super().__setitem__(key, value * 2)
@@ -142,17 +142,17 @@ def show():
 """
 
 
-def test_members_of_an_enum_keep_state_set_by_its_methods(notebook: Notebook) -> None:
+def test_members_of_an_enum_keep_state_set_by_its_methods(notebook: CellHarness) -> None:
     notebook.local(ENUMS + "here = show()")
     assert notebook.sky("there = show()\nfound = earth is Planet.EARTH, Permission.RW is Permission(6)") == []
     assert notebook["there"] == notebook["here"]
     assert notebook["found"] == (True, True)
-    other = Notebook()
+    other = CellHarness()
     assert other.sky(ENUMS) == []
     assert other["show"]() == notebook["here"]
 
 
-def test_changes_of_an_enum_are_applied(notebook: Notebook) -> None:
+def test_changes_of_an_enum_are_applied(notebook: CellHarness) -> None:
     notebook.local(ENUMS + "kept = [Planet.EARTH]\nPlanet.MARS.moons = 2")
     source = "Planet.note = 5\nearth.mass = 7\nearth.radius.append(1)\nearth.extra = 'hi'\ndel Planet.MARS.moons\n"
     assert notebook.sky(source + "def area(self): return 3\nPlanet.area = area") == []
@@ -163,7 +163,7 @@ def test_changes_of_an_enum_are_applied(notebook: Notebook) -> None:
     assert not hasattr(planet.MARS, "moons")
 
 
-def test_abc_registration_is_returned(notebook: Notebook) -> None:
+def test_abc_registration_is_returned(notebook: CellHarness) -> None:
     notebook.local("import abc\nclass Shape(abc.ABC): pass\nclass Square: pass\nsquare = Square()")
     assert notebook.sky("Shape.register(Square)\nShape.register(list)\nfound = isinstance(square, Shape)") == []
     assert notebook["found"] is True
@@ -173,7 +173,7 @@ def test_abc_registration_is_returned(notebook: Notebook) -> None:
     assert notebook["again"] == (True, False)
 
 
-def test_renamed_class_and_new_annotations_are_returned(notebook: Notebook) -> None:
+def test_renamed_class_and_new_annotations_are_returned(notebook: CellHarness) -> None:
     notebook.local("class A:\n    x: int = 1\nclass B: pass\nb = B()\nannotations = A.__annotations__")
     assert notebook.sky("A.__name__ = A.__qualname__ = 'C'\nA.__annotations__['y'] = str\nB.__name__ = 'D'") == []
     assert (notebook["A"].__name__, notebook["A"].__qualname__) == ("C", "C")
@@ -182,7 +182,7 @@ def test_renamed_class_and_new_annotations_are_returned(notebook: Notebook) -> N
     assert type(notebook["b"]).__name__ == "D"
 
 
-def test_new_bases_of_a_class_are_returned(notebook: Notebook) -> None:
+def test_new_bases_of_a_class_are_returned(notebook: CellHarness) -> None:
     notebook.local("class One: x = 1\nclass Two: x = 2\nclass Child(One): pass\nchild = Child()")
     assert notebook.sky("Child.__bases__ = (Two,)\nthere = child.x") == []
     assert notebook["there"] == notebook["child"].x == 2
@@ -215,7 +215,7 @@ def _finalized(path: Path) -> list[str]:
 
 
 @pytest.fixture
-def finalized(notebook: Notebook, tmp_path: Path) -> Callable[[], list[str]]:
+def finalized(notebook: CellHarness, tmp_path: Path) -> Callable[[], list[str]]:
     """Define classes with finalizers; return a function that returns the names finalized since its last call."""
     path = tmp_path / "finalized"
     notebook.names["path"] = str(path)
@@ -229,7 +229,7 @@ def finalized(notebook: Notebook, tmp_path: Path) -> Callable[[], list[str]]:
 
 
 def test_copies_of_captured_objects_are_not_finalized_on_the_node(
-    notebook: Notebook, finalized: Callable[[], list[str]]
+    notebook: CellHarness, finalized: Callable[[], list[str]]
 ) -> None:
     notebook.local("t, s, d, w = Temporary('t'), Slotted('s'), Derived('d'), Watched('w')\nheld = [t, s, d, w]")
     assert notebook.sky("t.n += 1\nd.append(1)\nn = len(held), s.name, w.name") == []
@@ -247,7 +247,9 @@ def test_copies_of_captured_objects_are_not_finalized_on_the_node(
     assert finalized() == ["d", "s", "t", "w"]
 
 
-def test_returned_objects_are_not_finalized_on_the_node(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
+def test_returned_objects_are_not_finalized_on_the_node(
+    notebook: CellHarness, finalized: Callable[[], list[str]]
+) -> None:
     notebook.local("held = [Temporary('old')]")
     source = (
         "new, other = Temporary('new'), Slotted('other')\nheld[0].more.append(Temporary('inside'))\nw = Watched('w')"
@@ -259,7 +261,9 @@ def test_returned_objects_are_not_finalized_on_the_node(notebook: Notebook, fina
     assert finalized() == ["inside", "new", "old"]
 
 
-def test_yielded_elements_are_not_finalized_on_the_node(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
+def test_yielded_elements_are_not_finalized_on_the_node(
+    notebook: CellHarness, finalized: Callable[[], list[str]]
+) -> None:
     elements = list(notebook.stream("for i in range(2):\n    yield Temporary(f'e{i}')\ndel i\nTemporary('dropped')"))
     assert finalized() == ["dropped"]
     elements.clear()
@@ -267,7 +271,7 @@ def test_yielded_elements_are_not_finalized_on_the_node(notebook: Notebook, fina
 
 
 def test_temporary_objects_of_a_cell_are_finalized_on_the_node(
-    notebook: Notebook, finalized: Callable[[], list[str]]
+    notebook: CellHarness, finalized: Callable[[], list[str]]
 ) -> None:
     notebook.local("t = Temporary('t')")
     assert notebook.sky("t.n += 1\nTemporary('dropped')\nx = Temporary('x')\ndel x\nWatched('w')\nt.n += 1") == []
@@ -275,14 +279,14 @@ def test_temporary_objects_of_a_cell_are_finalized_on_the_node(
 
 
 def test_captured_object_dropped_by_the_cell_is_finalized_in_the_notebook(
-    notebook: Notebook, finalized: Callable[[], list[str]]
+    notebook: CellHarness, finalized: Callable[[], list[str]]
 ) -> None:
     notebook.local("held = [Temporary('t'), Temporary('u')]")
     assert notebook.sky("held.pop()\ngc.collect()") == []
     assert finalized() == ["u"]
 
 
-def test_guarded_finalizer_does_not_change_its_class(notebook: Notebook, finalized: Callable[[], list[str]]) -> None:
+def test_guarded_finalizer_does_not_change_its_class(notebook: CellHarness, finalized: Callable[[], list[str]]) -> None:
     notebook.local("t = Temporary('t')\nkind = Temporary\nbefore = Temporary.__del__")
     assert notebook.sky("t.n += 1") == []
     assert notebook.sky("Temporary.note = 1\nclass Other(Temporary): pass\no = Other('o')\no.n = t.n") == []
@@ -292,7 +296,7 @@ def test_guarded_finalizer_does_not_change_its_class(notebook: Notebook, finaliz
 
 
 def test_value_that_cannot_be_unpickled_on_the_node_finalizes_nothing(
-    notebook: Notebook, finalized: Callable[[], list[str]]
+    notebook: CellHarness, finalized: Callable[[], list[str]]
 ) -> None:
     notebook.local(
         "class Broken:\n    def __setstate__(self, state): raise OSError('not there')\n"
@@ -303,14 +307,14 @@ def test_value_that_cannot_be_unpickled_on_the_node_finalizes_nothing(
     assert finalized() == []
 
 
-def test_returned_temporary_folder_still_exists(notebook: Notebook) -> None:
+def test_returned_temporary_folder_still_exists(notebook: CellHarness) -> None:
     assert notebook.sky("import tempfile\nfolder = tempfile.TemporaryDirectory()\npath = folder.name") == []
     gc.collect()
     assert Path(notebook["path"]).is_dir()
     Path(notebook["path"]).rmdir()
 
 
-def test_nan_keeps_its_identity(notebook: Notebook) -> None:
+def test_nan_keeps_its_identity(notebook: CellHarness) -> None:
     notebook.local(
         "import math\nimport numpy as np\nlabels = {np.nan: 'missing', math.nan: 'm'}\nxs = [1.0, np.nan]\n"
         "own = float('nan')\nby_own = {own: 1}\ninside = [own]\nmixed = np.array(['a', np.nan], dtype=object)"
@@ -328,13 +332,13 @@ def test_nan_keeps_its_identity(notebook: Notebook) -> None:
     assert notebook["own"] is notebook["inside"][0]
 
 
-def test_very_many_nan_lose_their_identities(notebook: Notebook) -> None:
+def test_very_many_nan_lose_their_identities(notebook: CellHarness) -> None:
     notebook.local("xs = [float('nan') for _ in range(1000)]\nnan = float('nan')\nxs.append(1.0)")
     assert notebook.sky("n = sum(x != x for x in xs)\nxs[-1] = 2.0\nfound = nan") == []
     assert (notebook["n"], notebook["xs"][-1]) == (1000, 2.0)
 
 
-def test_sentinels_of_modules_keep_their_identity(notebook: Notebook) -> None:
+def test_sentinels_of_modules_keep_their_identity(notebook: CellHarness) -> None:
     notebook.local(
         "import dataclasses, functools\nmissing = dataclasses.MISSING\nbare = functools._initial_missing\n"
         "mine = object()\nplaces = [mine, missing, bare]\n"
@@ -379,7 +383,7 @@ everything = [V, Pair, Tree, UserId, T, N, P, Ts, Stack, Box]
 """
 
 
-def test_aliases_and_type_variables_are_sent(notebook: Notebook) -> None:
+def test_aliases_and_type_variables_are_sent(notebook: CellHarness) -> None:
     notebook.local(TYPED + "here = show()")
     source = (
         "there = show()\nmine = [V, Pair, Tree, UserId, T, N, P, Ts, Stack, Box]\npair = Pair[int]\n"
@@ -394,21 +398,21 @@ def test_aliases_and_type_variables_are_sent(notebook: Notebook) -> None:
     assert notebook["pair"].__origin__ is notebook["Pair"]
 
 
-def test_aliases_and_type_variables_are_returned(notebook: Notebook) -> None:
+def test_aliases_and_type_variables_are_returned(notebook: CellHarness) -> None:
     assert notebook.sky(TYPED + "there = show()") == []
     assert notebook["show"]() == notebook["there"]
     assert notebook["everything"][0] is notebook["V"]
     assert notebook["everything"][3] is notebook["UserId"]
 
 
-def test_recursive_generic_alias_is_refused(notebook: Notebook) -> None:
+def test_recursive_generic_alias_is_refused(notebook: CellHarness) -> None:
     notebook.local("type Tree[T] = list[Tree[T]] | T\ntype J = list[J] | int")
     with pytest.raises(NotPicklableError, match="a generic type alias that refers to itself cannot be pickled"):
         notebook.sky("Tree")
     assert notebook.sky("x = J.__value__.__args__[1]") == []
 
 
-def test_source_of_a_function_is_available_on_the_node(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_of_a_function_is_available_on_the_node(notebook: CellHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "def f(x):\n    return x + 1\nclass A:\n    def g(self): return 2\n"
     file = "<cell with sources>"
     monkeypatch.setitem(linecache.cache, file, (len(source), None, source.splitlines(keepends=True), file))
@@ -421,7 +425,7 @@ def test_source_of_a_function_is_available_on_the_node(notebook: Notebook, monke
     assert notebook["r"] == ("def f(x):\n    return x + 1\n", "    def g(self): return 2\n")
 
 
-def test_very_long_sources_are_not_sent(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_long_sources_are_not_sent(notebook: CellHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     short, long = "def f(): return 1\n", "def g(): return 2\n" + "# more\n" * 50_000
     for file, source in (("<short>", short), ("<long>", long)):
         monkeypatch.setitem(linecache.cache, file, (len(source), None, source.splitlines(keepends=True), file))
@@ -429,7 +433,7 @@ def test_very_long_sources_are_not_sent(notebook: Notebook, monkeypatch: pytest.
     assert notebook.take("f(), g()").request.texts == {"<short>": short}
 
 
-def test_sources_of_installed_packages_are_not_sent(notebook: Notebook) -> None:
+def test_sources_of_installed_packages_are_not_sent(notebook: CellHarness) -> None:
     notebook.local("import contextlib\n@contextlib.contextmanager\ndef f(): yield 1")
     assert notebook.take("f()").request.texts == {}
 
@@ -461,12 +465,12 @@ def show():
 """
 
 
-def test_objects_with_any_attribute_are_copied(notebook: Notebook) -> None:
+def test_objects_with_any_attribute_are_copied(notebook: CellHarness) -> None:
     notebook.local(GREEDY)
     change = (
         "wrapper.append(2); anything.x = 2; record.data['b'] = 2; slotted.data['b'] = 2; items.b = 2; calls['b'] = 2\n"
     )
-    plain = Notebook()
+    plain = CellHarness()
     plain.local(GREEDY + "before = show()\n" + change + "there = show()")
 
     assert notebook.sky("before = show()\n" + change + "there = show()\nnew = [Wrapper([3]), Items(c=1)]") == []
@@ -478,7 +482,7 @@ def test_objects_with_any_attribute_are_copied(notebook: Notebook) -> None:
     assert notebook["new"][1].c == 1
 
 
-def test_getattr_that_fails_on_a_blank_copy_is_named(notebook: Notebook) -> None:
+def test_getattr_that_fails_on_a_blank_copy_is_named(notebook: CellHarness) -> None:
     notebook.local("class A:\n    def __setstate__(self, state): self.missing\na = A()\na.x = 1")
     with pytest.raises(PayloadError, match=r"^a cannot be read on node 0 \(AttributeError.*A.__setstate__ raised it"):
         notebook.sky("a")
