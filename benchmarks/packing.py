@@ -8,7 +8,7 @@ from benchmarks.figure import Aim, Figure, Peer, timed
 from benchmarks.floors.ray_scheduler import RayScheduler
 from benchmarks.settings import Settings
 from skyward.scaling import Counts, Demand, Group, Pressure, Snapshot
-from skyward.scaling.planner import Existing, NodeType, Plan, PlanRequest, plan
+from skyward.scaling.planner import Existing, NodeType, PlanRequest, ScalingPlan, plan
 
 __all__ = ["figures"]
 
@@ -50,7 +50,7 @@ def _kinds(count: int) -> list[str]:
     return [f"type-{number % len(TYPES)}" for number in range(count)]
 
 
-def _plan(demands: Sequence[Bundle], kinds: Sequence[str]) -> Plan:
+def _plan(demands: Sequence[Bundle], kinds: Sequence[str]) -> ScalingPlan:
     types = {name: NodeType(owned, 0, 10_000) for name, owned in TYPES.items()}
     existing = [Existing(str(number), kind) for number, kind in enumerate(kinds)]
     return plan(PlanRequest(types, existing, [(demand, 1) for demand in demands]))

@@ -86,7 +86,7 @@ def _work(number: int, cell: Origin) -> Work:
     """A running task."""
     nothing = encode_value(None)
     work = Work(PreparedCode(b"", nothing, "run_cell"), nothing, TaskFuture(), Mock(), origin=cell)
-    work.task, work.nodes, work.terms = number, [0], SlotPrice(hourly_price=PRICE, slots=SLOTS)
+    work.task, work.nodes, work.slot_price = number, [0], SlotPrice(hourly_price=PRICE, slots=SLOTS)
     work.sent_at = work.queued_at
     return work
 

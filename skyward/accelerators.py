@@ -394,7 +394,7 @@ class Described(NamedTuple):
 
     Attributes:
         model: the name in the catalogue; if it has none, the normalized text.
-        memory_gb: nominal memory of one in GB; None if unknown.
+        memory_gb: nominal memory of one in GB, as the vendor states it; None if unknown.
         form_factor: "SXM", "PCIe" or "NVL"; None if unknown.
     """
 

@@ -57,7 +57,7 @@ PROVIDERS_TO_COME = frozenset(
 
 
 def suggestion(name: str, public: Iterable[str]) -> str:
-    """Return a hint for `skyward.NAME`, which is not public; empty if no name is close."""
+    """Return a hint for a name that `skyward` does not have; empty if no name is close."""
     if name in OF_THE_MODULE:
         return OF_THE_MODULE[name]
     if name in PROVIDERS_TO_COME:

@@ -1,4 +1,4 @@
-"""Rules of the code base: rooms, allowed imports, sizes of files and folders, test folders, first words of docstrings.
+"""Rules of the code base: rooms, allowed imports, sizes of files and folders, test folders, docstrings, and names.
 
 Run as a script, it prints a report on the repository:
 
@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
+
+import skyward
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,6 +51,17 @@ BANNED_NAMES = frozenset(
     }
 )
 """Names that were replaced by the field's terms (`docs/glossary.md`): of modules, classes, functions and fields."""
+
+NOT_ROOMS = frozenset({"adapters", "pool", "time"})
+"""Names of rooms that are also names of variables in texts, or of a module of Python."""
+
+FILE_SUFFIXES = frozenset({"css", "io", "json", "lock", "md", "png", "py", "toml", "ts", "txt"})
+"""Last parts of dotted names that are files or hosts."""
+
+_DOTTED = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)+)(?:\([^`]*\))?`")
+_SECTION = re.compile(r"( *)(?:Args|Attributes):\s*")
+_ENTRY = re.compile(r"\s*((?:\*{0,2}\w+)(?:, \*{0,2}\w+)*):(?: |$)")
+"""Names of an entry in a section of a docstring."""
 
 _EXCUSED = re.compile(r"#.*\bcircular: \w+")
 _DOC_COMMENT = re.compile(r"/\*\*[\s*]*(.+?)(?:\*/|$)", re.MULTILINE)
@@ -300,6 +314,135 @@ def banned_names() -> list[str]:
     return found
 
 
+def documented_names(text: str) -> Iterator[str]:
+    """Yield the names in the sections `Args` and `Attributes` of a docstring."""
+    inside, indent = -1, 0
+    for line in text.splitlines():
+        depth = len(line) - len(line.lstrip())
+        if (section := _SECTION.fullmatch(line)) is not None:
+            inside, indent = len(section[1]), 0
+        elif inside < 0 or not line.strip() or depth <= inside:
+            inside = -1
+        elif depth == (indent := indent or depth):
+            entry = _ENTRY.match(line)
+            yield from [line.strip()] if entry is None else entry[1].replace("*", "").split(", ")
+
+
+def unknown_parameters() -> list[str]:
+    """Return names in the sections `Args` and `Attributes` that the function or the class does not have."""
+    found = []
+    for module, path in modules().items():
+        for node in ast.walk(_tree(path)):
+            match node:
+                case ast.ClassDef():
+                    known = _members(node) | {
+                        name for each in node.body if isinstance(each, ast.FunctionDef) for name in _parameters(each)
+                    }
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    known = _parameters(node)
+                case _:
+                    continue
+            names = documented_names(ast.get_docstring(node) or "")
+            found += [f"{module}, line {node.lineno}: {name}" for name in names if name not in known]
+    return found
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    return {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+
+
+def _members(node: ast.ClassDef) -> set[str]:
+    """Return the names of methods, fields, and attributes that methods assign."""
+    found = {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    for each in ast.walk(node):
+        match each:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                found.add(name)
+    return found
+
+
+@cache
+def _classes() -> Mapping[str, list[ast.ClassDef]]:
+    """Return the classes of the product, by name."""
+    found: dict[str, list[ast.ClassDef]] = {}
+    for path in modules().values():
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(node)
+    return found
+
+
+def _has_member(name: str, member: str) -> bool:
+    """Return whether a class of this name, or a base of one, has a member."""
+    return any(
+        member in _members(node)
+        or any(_has_member(each.id, member) for base in node.bases for each in ast.walk(base) if type(each) is ast.Name)
+        for node in _classes().get(name, ())
+    )
+
+
+@cache
+def _top_level_names(module: str) -> frozenset[str]:
+    """Return the names that a module defines or imports at its top level, and those in its `__all__`."""
+    found = {"__all__", *_exported(module)}
+    for node in _tree(modules()[module]).body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+            case ast.TypeAlias(name=ast.Name(id=name)) | ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.Assign(targets=targets):
+                found.update(each.id for each in targets if isinstance(each, ast.Name))
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found.update(each.asname or each.name for each in names)
+    return frozenset(found)
+
+
+def dotted_name_exists(name: str) -> bool:
+    """Return whether a dotted name exists: of a module from any room on, of a name in one, or of a class's member."""
+    head, _, rest = name.partition(".")
+    if head in _classes():
+        return _has_member(head, rest.partition(".")[0])
+    found = [module for module in modules() if f".{module}".endswith(f".{name}")]
+    parent, _, last = name.rpartition(".")
+    owners = [module for module in modules() if f".{module}".endswith(f".{parent}")]
+    if found or any(last in _top_level_names(module) for module in owners):
+        return True
+    parent, _, owner = parent.rpartition(".")
+    owners = [module for module in modules() if parent and f".{module}".endswith(f".{parent}")]
+    return any(owner in _top_level_names(module) for module in owners) and _has_member(owner, last)
+
+
+def _is_public(name: str) -> bool:
+    """Return whether `skyward` has this name, which may have dots itself."""
+    try:
+        attrgetter(name)(skyward)
+    except AttributeError:
+        return False
+    return True
+
+
+def unknown_dotted_names() -> list[str]:
+    """Return dotted names in backticks, in code and documents, that begin with a room or a class and do not exist."""
+    segments = {part for room in rooms() for part in room.split(".")} - NOT_ROOMS
+    files = [path for path in code_files() if path.suffix == ".py"]
+    files += [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    found = []
+    for path in files:
+        for match in _DOTTED.finditer(_text(path)):
+            name = match[1]
+            head, rest = name.split(".", 1)
+            if rest.rpartition(".")[2] in FILE_SUFFIXES:
+                continue
+            if head == "sky":
+                wrong = not _is_public(rest)
+            else:
+                wrong = (head in segments or head in _classes()) and not dotted_name_exists(name)
+            if wrong:
+                found.append(f"{path.relative_to(ROOT)}, line {_text(path).count('\n', 0, match.start()) + 1}: {name}")
+    return found
+
+
 def misplaced_test_folders() -> list[str]:
     """Return folders of `tests/unit` that mirror no folder of a package."""
     unit = ROOT / "tests" / "unit"
@@ -331,6 +474,8 @@ RULES: Mapping[str, Callable[[], list[str]]] = {
     "no test folders that mirror no room": misplaced_test_folders,
     "no docstrings that open with a banned word": banned_openings,
     "no names that the field's terms have replaced": banned_names,
+    "no sections of docstrings about names that the function or class does not have": unknown_parameters,
+    "no dotted names in backticks that do not exist": unknown_dotted_names,
 }
 """Each rule, and the function that returns its violations."""
 

@@ -79,8 +79,7 @@ class Plan:
         directory: directory on the node; "~/..." is below the home there. None is "/opt/skyward" for root, and
             "~/.skyward" for others.
         settings: environment variables of pip, uv and TLS for the bootstrap: where packages come from. They do not
-        change
-            the environment, so they are not part of its hash.
+            change the environment, so they are not part of its hash.
         timeout: seconds for the whole bootstrap.
         on_client: set for an environment on the client's machine; None for any other machine.
 

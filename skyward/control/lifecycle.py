@@ -78,19 +78,19 @@ class Lifecycle[S: str]:
     """State machine of one object: a current state that changes only along a table of transitions.
 
     Args:
-        what: name of the object in errors.
+        subject: name of the object in errors.
         table: legal next states of each state.
         start: initial state.
     """
 
-    __slots__ = ("_history", "_table", "_what", "state")
+    __slots__ = ("_history", "_subject", "_table", "state")
 
     state: S
     """The current state. Read-only: change it with `move`."""
 
-    def __init__(self, what: object, table: Mapping[S, frozenset[S]], start: S) -> None:
+    def __init__(self, subject: object, table: Mapping[S, frozenset[S]], start: S) -> None:
         self.state = start
-        self._what = what
+        self._subject = subject
         self._table = table
         self._history: tuple[tuple[float, S, S, str, int], ...] = ()
 
@@ -106,16 +106,19 @@ class Lifecycle[S: str]:
         """
         before = self.state
         if to not in self._table[before]:
-            raise IllegalTransitionError(f"{self._what} cannot go from {before} to {to}{_by(cause)}", self.history())
+            raise IllegalTransitionError(
+                f"{self._subject} cannot go from {before} to {to}{_cause_text(cause)}", self.history()
+            )
         self._history = (*self._history[1 - _HISTORY :], (now, before, to, why, cause))
         self.state = to
 
     def history(self) -> tuple[str, ...]:
         """Return the latest transitions, oldest first."""
         return tuple(
-            f"{at:.3f} {before} -> {to} {why}".rstrip() + _by(cause) for at, before, to, why, cause in self._history
+            f"{at:.3f} {before} -> {to} {why}".rstrip() + _cause_text(cause)
+            for at, before, to, why, cause in self._history
         )
 
 
-def _by(cause: int) -> str:
+def _cause_text(cause: int) -> str:
     return f" (#{cause})" if cause else ""

@@ -233,7 +233,7 @@ class NodeLost(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeFailed(NodeEvent):
-    """The node failed to come up.
+    """The node failed to start.
 
     Attributes:
         phase: phase in which it failed; "requested" if there was no machine for it.

@@ -1,5 +1,6 @@
 """Views of a pool: rows and tables, texts, and the console."""
 
+from skyward.events.output import StreamName
 from skyward.formatting import (
     asked_to_stop,
     count_text,
@@ -11,7 +12,7 @@ from skyward.formatting import (
     size_text,
 )
 from skyward.reporting.console import style_of
-from skyward.reporting.interleave import LabelledLines, StreamName
+from skyward.reporting.interleave import LabelledLines
 from skyward.reporting.screen import is_terminal, notify, screen
 from skyward.reporting.task_output import live_columns
 from skyward.views.drawing import table

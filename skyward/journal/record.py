@@ -88,9 +88,9 @@ class PoolRecord:
         """Return the durations of the phases of the latest starts of any pool, in seconds."""
         return self._journal.took(provider, image)
 
-    def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
+    def add_phase_seconds(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
         """Record the durations of the phases of a node's start; the last `keep` of each phase are kept."""
-        self._journal.add_took(provider, image, seconds, keep)
+        self._journal.add_phase_seconds(provider, image, seconds, keep)
 
     # Ownership.
 

@@ -171,7 +171,7 @@ class Journal:
         """Delete a machine that was terminated."""
         self._write("DELETE FROM machines WHERE cluster = ? AND id = ?", number, instance)
 
-    def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
+    def add_phase_seconds(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
         """Record the durations of the phases of a node's start. The last `keep` of each phase are kept."""
         of_phase = "provider = ? AND image = ? AND phase = ?"
         latest = f"SELECT rowid FROM took WHERE {of_phase} ORDER BY rowid DESC LIMIT ?"

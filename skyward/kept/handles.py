@@ -46,7 +46,7 @@ class Owner(Protocol):
         """Have the nodes forget values, without waiting."""
 
     def drop_kept_now(self, keys: Sequence[str]) -> None:
-        """Have the nodes forget values, and return once they are off the registry."""
+        """Drop values, and wait until the registry no longer lists them."""
 
     def run_for_kept(self, pending: "PendingFunction[Any]", node: int) -> Any:
         """Run a task on a node and return its result."""

@@ -116,7 +116,7 @@ class Channel:
     async def connect(self, *, resume: bool = False) -> None:
         """Connect to the node.
 
-        With `resume`, continue the numbering of another client; `on_event` gets `Reported` first.
+        With `resume`, continue the numbering of another client; `on_event` gets `NodeReport` first.
 
         Raises:
             NodeStartError: the node cannot be reached, or refuses the connection.

@@ -48,7 +48,7 @@ def _accelerator_memory(spec: Spec, offer: Offer) -> str:
     sold = _memory_of_one(asked, kind)
     if sold is None or sold >= asked.memory_gb * _MEMORY_TOLERANCE:
         return ""
-    return f"has accelerators of {sold:g}GB instead of {asked.memory_gb:g}GB"
+    return f"has accelerators of {sold:g} GB instead of {asked.memory_gb:g} GB"
 
 
 def _memory_of_one(asked: Accelerator, kind: InstanceType) -> float | None:

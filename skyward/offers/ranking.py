@@ -16,7 +16,7 @@ from skyward.providers.protocol import PROVIDER_FIELDS, Market, Offer
 from skyward.specs import Spec
 from skyward.specs.options import Selection
 
-__all__ = ["Candidate", "Excluded", "Ranking", "SpecOffers", "no_offer_fits", "rank"]
+__all__ = ["Excluded", "OfferCandidate", "Ranking", "SpecOffers", "no_offer_fits", "rank"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class SpecOffers:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class OfferCandidate:
     """An offer that fits a spec, in one market.
 
     Attributes:
@@ -68,7 +68,7 @@ class Excluded:
 class Ranking:
     """Offers that fit, best first, and offers that were excluded."""
 
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[OfferCandidate, ...] = ()
     excluded: tuple[Excluded, ...] = ()
 
 
@@ -79,13 +79,13 @@ def rank(asked: Sequence[SpecOffers], selection: Selection = "cheapest", *, pric
     with allocation "spot-if-available", every spot offer is before every on-demand offer. Offers with unknown prices
     come last; with `priced` they are excluded, since a budget could not be kept.
     """
-    candidates: list[Candidate] = []
+    candidates: list[OfferCandidate] = []
     excluded: list[Excluded] = []
     for position, each in enumerate(asked):
         for offer in each.offers:
             found, reasons = _markets(each, offer, priced=priced)
             candidates += [
-                Candidate(position, each.provider, offer, market, offer.hourly_price(market)) for market in found
+                OfferCandidate(position, each.provider, offer, market, offer.hourly_price(market)) for market in found
             ]
             if not found:
                 excluded.append(Excluded(position, each.provider, offer, reasons))
@@ -112,11 +112,11 @@ def _markets(asked: SpecOffers, offer: Offer, *, priced: bool) -> tuple[list[Mar
     return ([] if reasons else fitting), reasons
 
 
-def _price(candidate: Candidate) -> float:
+def _price(candidate: OfferCandidate) -> float:
     return inf if candidate.hourly_price is None else candidate.hourly_price
 
 
-def _order(candidate: Candidate) -> tuple[Any, ...]:
+def _order(candidate: OfferCandidate) -> tuple[Any, ...]:
     return (
         candidate.hourly_price is None,
         _price(candidate),
@@ -131,7 +131,7 @@ def _identity(provider: str, offer: Offer) -> tuple[str, ...]:
     return provider, offer.instance_type.name, offer.region, offer.id, repr(offer)
 
 
-def _spot_first(candidates: Sequence[Candidate], asked: Sequence[SpecOffers]) -> list[Candidate]:
+def _spot_first(candidates: Sequence[OfferCandidate], asked: Sequence[SpecOffers]) -> list[OfferCandidate]:
     """Order candidates that are sorted by price so that "spot-if-available" falls back on on-demand last.
 
     Specs with that allocation are merged with the others by price, so neither kind of spec waits for the other.

@@ -153,7 +153,8 @@ class InstanceType:
         accelerator: name of its accelerators in any common spelling, such as "NVIDIA A100-SXM4-80GB"; None for none,
             and "" for an unknown model.
         accelerator_count: number of accelerators; 0 if unknown. A fraction is a share of one.
-        accelerator_memory_gb: memory of one accelerator in GiB; None to take it from the name or the catalogue.
+        accelerator_memory_gb: nominal memory of one accelerator in GB, as the vendor states it; None to take it from
+            the name or the catalogue.
         architecture: architecture of the CPUs.
     """
 

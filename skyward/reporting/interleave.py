@@ -9,11 +9,10 @@ are written to the other.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
-__all__ = ["LabelledLines", "Piece", "StreamName", "last_version"]
+from skyward.events.output import StreamName
 
-type StreamName = Literal["stdout", "stderr"]
+__all__ = ["LabelledLines", "Piece", "last_version"]
 
 type Piece = tuple[StreamName, str]
 """A stream, and what to write to it."""

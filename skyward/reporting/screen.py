@@ -16,12 +16,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 from weakref import WeakSet
 
-__all__ = ["ChangeLimit", "Screen", "is_notebook", "is_terminal", "notify", "screen"]
+from skyward.events.output import StreamName
 
-type StreamName = Literal["stdout", "stderr"]
+__all__ = ["ChangeLimit", "Screen", "is_notebook", "is_terminal", "notify", "screen"]
 
 BURST = 500
 """Burst of switches to standard error that a notebook shows. Each costs two messages, there and back."""

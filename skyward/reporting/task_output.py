@@ -7,7 +7,8 @@ from contextvars import Context, copy_context
 from threading import Lock
 from typing import Any
 
-from skyward.reporting.interleave import LabelledLines, StreamName
+from skyward.events.output import StreamName
+from skyward.reporting.interleave import LabelledLines
 from skyward.reporting.screen import is_notebook, screen
 
 __all__ = ["ConsoleSink", "live_columns"]

@@ -5,7 +5,7 @@ from skyward.scaling.capability import Capability
 from skyward.scaling.fixed_elastic import FixedElastic
 from skyward.scaling.no import No
 from skyward.scaling.pressure import Pressure
-from skyward.scaling.snapshot import Counts, Decision, Demand, Group, NodeLoad, Policy, Snapshot, Staying
+from skyward.scaling.snapshot import Counts, Decision, Demand, Group, NodeLoad, Policy, RetainedNodes, Snapshot
 from skyward.scaling.vanilla import Vanilla
 from skyward.values.needs import Needs
 
@@ -22,7 +22,7 @@ __all__ = [
     "NodeLoad",
     "Policy",
     "Pressure",
+    "RetainedNodes",
     "Snapshot",
-    "Staying",
     "Vanilla",
 ]

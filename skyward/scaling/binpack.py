@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from skyward.scaling.bundles import bundle, free_of, node_type
 from skyward.scaling.fitting import never
-from skyward.scaling.planner import Existing, Gang, Plan, PlanRequest, plan
+from skyward.scaling.planner import Existing, Gang, PlanRequest, ScalingPlan, plan
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
 
 __all__ = ["Binpack"]
@@ -68,7 +68,7 @@ class Binpack:
         return replace(known, free=free_of(group, node.free, busy=node.busy), idle=node.idle_for)
 
 
-def _reason(snapshot: Snapshot, made: Plan, nodes: dict[int, NodeLoad]) -> str:
+def _reason(snapshot: Snapshot, made: ScalingPlan, nodes: dict[int, NodeLoad]) -> str:
     parts = []
     waiting = f"{snapshot.queued} queued"
     if snapshot.gangs:

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skyward.scaling.commands import (
-    Command,
-    Shutdown,
-    Start,
-    View,
+    ClusterState,
+    ScalerCommand,
+    ShutDownGroup,
+    StartGroup,
     WorkerGroup,
     check_ratios,
     least_queued,
@@ -17,7 +17,7 @@ from skyward.scaling.translation import decide
 
 __all__ = ["Capability", "CapabilityRule"]
 
-type Names = frozenset[str]
+type CapabilityNames = frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class CapabilityRule:
     up: float = 5
     down: float = 0.5
 
-    def commands(self, view: View) -> list[Command]:
+    def commands(self, view: ClusterState) -> list[ScalerCommand]:
         """Return a start for each set that needs one; if none does, a shutdown for each set that can spare one."""
-        workers: dict[Names, int] = {}
+        workers: dict[CapabilityNames, int] = {}
         for offered in view.static:
             workers[frozenset(offered)] = workers.get(frozenset(offered), 0) + 1
-        groups: dict[Names, list[WorkerGroup]] = {}
+        groups: dict[CapabilityNames, list[WorkerGroup]] = {}
         for group in view.groups:
             names = frozenset(group.capabilities)
             groups.setdefault(names, []).append(group)
@@ -40,14 +40,17 @@ class CapabilityRule:
         return list(self._starts(view, workers, groups)) or list(self._shutdowns(view, workers, groups))
 
     def _starts(
-        self, view: View, workers: Mapping[Names, int], groups: Mapping[Names, Sequence[WorkerGroup]]
-    ) -> Sequence[Command]:
-        asked: dict[Names, Start] = {}
+        self,
+        view: ClusterState,
+        workers: Mapping[CapabilityNames, int],
+        groups: Mapping[CapabilityNames, Sequence[WorkerGroup]],
+    ) -> Sequence[ScalerCommand]:
+        asked: dict[CapabilityNames, StartGroup] = {}
         for tasks in view.tasks:
             names = frozenset(tasks.capabilities)
             known = asked.get(names)
             if tasks.count:
-                asked[names] = Start(
+                asked[names] = StartGroup(
                     known.capabilities if known else tasks.capabilities,
                     tasks.count + (known.tasks if known else 0),
                     sum(count for offered, count in workers.items() if names <= offered),
@@ -61,8 +64,11 @@ class CapabilityRule:
         ]
 
     def _shutdowns(
-        self, view: View, workers: Mapping[Names, int], groups: Mapping[Names, Sequence[WorkerGroup]]
-    ) -> Sequence[Command]:
+        self,
+        view: ClusterState,
+        workers: Mapping[CapabilityNames, int],
+        groups: Mapping[CapabilityNames, Sequence[WorkerGroup]],
+    ) -> Sequence[ScalerCommand]:
         commands = []
         for names, members in groups.items():
             able = sum(count for offered, count in workers.items() if names <= offered)
@@ -73,7 +79,7 @@ class CapabilityRule:
             left = able - len(least.queued)
             if waiting / left > self.up if left else waiting:
                 continue  # it would be started again at once, or no worker could run the waiting tasks
-            commands.append(Shutdown(least.id, waiting, able))
+            commands.append(ShutDownGroup(least.id, waiting, able))
         return commands
 
 

@@ -7,7 +7,17 @@ from typing import Protocol
 from skyward.errors import SpecError
 from skyward.values.validation import number
 
-__all__ = ["Command", "Rule", "Shutdown", "Start", "Tasks", "View", "WorkerGroup", "check_ratios", "least_queued"]
+__all__ = [
+    "ClusterState",
+    "Rule",
+    "ScalerCommand",
+    "ShutDownGroup",
+    "StartGroup",
+    "Tasks",
+    "WorkerGroup",
+    "check_ratios",
+    "least_queued",
+]
 
 type Capabilities = Mapping[str, float]
 """Capabilities that a task requires or a worker offers. Only the names are compared."""
@@ -35,7 +45,7 @@ class WorkerGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ClusterState:
     """State of a cluster at one moment.
 
     Attributes:
@@ -66,7 +76,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartGroup:
     """Start one group with these capabilities. `tasks` and `workers` are the compared numbers."""
 
     capabilities: Capabilities
@@ -75,7 +85,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Shutdown:
+class ShutDownGroup:
     """Shut this group down. `tasks` and `workers` are the compared numbers."""
 
     group: str
@@ -83,13 +93,13 @@ class Shutdown:
     workers: int
 
 
-type Command = Start | Shutdown
+type ScalerCommand = StartGroup | ShutDownGroup
 
 
 class Rule(Protocol):
     """Rule that starts groups and shuts them down. May have state."""
 
-    def commands(self, view: View) -> list[Command]:
+    def commands(self, view: ClusterState) -> list[ScalerCommand]:
         """Return the commands for this moment."""
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from skyward.scaling.commands import Command, Start, View, check_ratios
+from skyward.scaling.commands import ClusterState, ScalerCommand, StartGroup, check_ratios
 from skyward.scaling.snapshot import Decision, Snapshot
 from skyward.scaling.translation import combine, decide
 from skyward.scaling.vanilla import VanillaRule
@@ -23,13 +23,13 @@ class FixedElasticRule:
         """True if the primary group was started."""
         return self._started
 
-    def commands(self, view: View) -> list[Command]:
+    def commands(self, view: ClusterState) -> list[ScalerCommand]:
         """Return at most one command."""
         rule = VanillaRule(self.up, self.down)
         if view.max_groups != 1:
             return rule.commands(view)
         wanted = rule.commands(replace(view, max_groups=len(view.groups) + 1))
-        if self._started or not wanted or not isinstance(wanted[0], Start):
+        if self._started or not wanted or not isinstance(wanted[0], StartGroup):
             return []
         self._started = True
         return wanted

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skyward.scaling.commands import Command, View
+from skyward.scaling.commands import ClusterState, ScalerCommand
 from skyward.scaling.snapshot import Decision, Snapshot
 from skyward.scaling.translation import decide
 
@@ -13,7 +13,7 @@ __all__ = ["No", "NoRule"]
 class NoRule:
     """Rule without commands."""
 
-    def commands(self, view: View) -> list[Command]:
+    def commands(self, view: ClusterState) -> list[ScalerCommand]:
         """Return no commands."""
         del view
         return []

@@ -12,7 +12,18 @@ from typing import NamedTuple
 
 from skyward.values.needs import Resources
 
-__all__ = ["Candidate", "Placed", "Room", "Rooms", "Score", "Shape", "fill", "largest_first", "score", "shapes_of"]
+__all__ = [
+    "EqualNodes",
+    "EqualRequests",
+    "Placed",
+    "Room",
+    "Rooms",
+    "Score",
+    "fill",
+    "largest_first",
+    "score",
+    "shapes_of",
+]
 
 CRUMB = 1e-9
 """Amounts below this count as zero, since sums of fractions are inexact."""
@@ -35,7 +46,7 @@ class Score(NamedTuple):
     mean: float
 
 
-class Shape(NamedTuple):
+class EqualRequests(NamedTuple):
     """Number of equal requests, each for these amounts."""
 
     bundle: Resources
@@ -85,7 +96,7 @@ class _Trial(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Candidate:
+class EqualNodes:
     """Equal nodes.
 
     Attributes:
@@ -114,25 +125,25 @@ class Candidate:
 class Placed(NamedTuple):
     """Placement on one node: the candidate, the position of the node, and its new room."""
 
-    candidate: Candidate
+    candidate: EqualNodes
     at: int
     room: Room
 
 
-def largest_first(shape: Shape) -> tuple[int, float, list[tuple[str, float]]]:
+def largest_first(shape: EqualRequests) -> tuple[int, float, list[tuple[str, float]]]:
     """Return the sort key of a shape, for descending order: number of resources, their sum, then names."""
     bundle = shape.bundle
     return len(bundle), sum(bundle.values()), sorted(bundle.items())
 
 
-def shapes_of(requests: Iterable[tuple[Resources, int]]) -> list[Shape]:
+def shapes_of(requests: Iterable[tuple[Resources, int]]) -> list[EqualRequests]:
     """Return the requests as shapes, equal ones merged, largest first."""
-    counts: dict[tuple[tuple[str, float], ...], Shape] = {}
+    counts: dict[tuple[tuple[str, float], ...], EqualRequests] = {}
     for bundle, number in requests:
         if number > 0:
             key = tuple(sorted(bundle.items()))
             known = counts.get(key)
-            counts[key] = Shape(bundle, number + (known.times if known else 0))
+            counts[key] = EqualRequests(bundle, number + (known.times if known else 0))
     return sorted(counts.values(), key=largest_first, reverse=True)
 
 
@@ -146,8 +157,13 @@ def score(total: Resources, requests: Sequence[Resources]) -> tuple[Score, list[
 
 
 def fill(
-    rooms: Rooms, candidates: Sequence[Candidate], shapes: Sequence[Shape], *, most: int | None = None, spread: bool
-) -> tuple[list[Placed], list[Shape]]:
+    rooms: Rooms,
+    candidates: Sequence[EqualNodes],
+    shapes: Sequence[EqualRequests],
+    *,
+    most: int | None = None,
+    spread: bool,
+) -> tuple[list[Placed], list[EqualRequests]]:
     """Place the shapes on the best candidate, the rest on the next best, and so on.
 
     Args:
@@ -162,17 +178,17 @@ def fill(
     counts = [shape.times for shape in shapes]
     remaining = sum(counts)
     done: list[Placed] = []
-    live: dict[Candidate, _Trial] = {}
-    best: list[tuple[float, float, float, float, int, int, Candidate, _Trial]] = []
-    by_shape: list[list[tuple[int, int, Candidate, _Trial]]] = [[] for _ in shapes]
+    live: dict[EqualNodes, _Trial] = {}
+    best: list[tuple[float, float, float, float, int, int, EqualNodes, _Trial]] = []
+    by_shape: list[list[tuple[int, int, EqualNodes, _Trial]]] = [[] for _ in shapes]
     known: dict[Room, _Trial] = {}
     serial = count()
 
-    def push(candidate: Candidate, trial: _Trial) -> None:
+    def push(candidate: EqualNodes, trial: _Trial) -> None:
         gpu_ok, kinds, least, mean = trial.score
         heappush(best, (-gpu_ok, -kinds, -least, -mean, candidate.at, next(serial), candidate, trial))
 
-    def retry(candidate: Candidate) -> None:
+    def retry(candidate: EqualNodes) -> None:
         trial = known.get(candidate.room)
         if trial is None or any(number > counts[index] for index, number in trial.placed):
             trial = known[candidate.room] = _try(rooms, candidate.room, wanted, counts, spread=spread)
@@ -204,7 +220,7 @@ def fill(
                 *_, other, old = heappop(stale)
                 if live.get(other) is old:
                     retry(other)
-    return done, [Shape(shape.bundle, left) for shape, left in zip(shapes, counts, strict=True) if left]
+    return done, [EqualRequests(shape.bundle, left) for shape, left in zip(shapes, counts, strict=True) if left]
 
 
 def _wanted(bundle: Resources) -> tuple[tuple[str, float], ...]:

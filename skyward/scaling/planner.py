@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal
 
-from skyward.scaling.packing import Candidate, Room, Rooms, Shape, fill, shapes_of
+from skyward.scaling.packing import EqualNodes, EqualRequests, Room, Rooms, fill, shapes_of
 from skyward.values.needs import Resources
 
-__all__ = ["Cause", "Existing", "Gang", "NodeType", "Plan", "PlanRequest", "plan"]
+__all__ = ["Existing", "Gang", "NodeType", "PlanRequest", "ScalingPlan", "TerminationCause", "plan"]
 
-type Cause = Literal["OUTDATED", "MAX_NUM_NODE_PER_TYPE", "MAX_NUM_NODES", "IDLE"]
+type TerminationCause = Literal["OUTDATED", "MAX_NUM_NODE_PER_TYPE", "MAX_NUM_NODES", "IDLE"]
 """Cause of a termination, in Ray's terms."""
 
-type Placement = Literal["none", "same_node", "different_nodes"]
+type GangPlacement = Literal["none", "same_node", "different_nodes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Gang:
     """Requests that are placed all or none: anywhere, all on one node, or each on a different node."""
 
     bundles: tuple[Resources, ...]
-    placement: Placement = "none"
+    placement: GangPlacement = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class PlanRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScalingPlan:
     """Changes to make.
 
     Attributes:
@@ -107,7 +107,7 @@ class Plan:
     """
 
     launch: Mapping[str, int]
-    terminate: tuple[tuple[str, Cause], ...] = ()
+    terminate: tuple[tuple[str, TerminationCause], ...] = ()
     infeasible: tuple[tuple[Resources, int], ...] = ()
     infeasible_gangs: tuple[Gang, ...] = ()
     floor_infeasible: bool = False
@@ -132,14 +132,14 @@ class _Node:
     floor_room: Room
     held: bool = False
     floored: bool = False
-    cause: Cause | None = None
+    cause: TerminationCause | None = None
 
     @property
     def head(self) -> bool:
         return self.given is not None and self.given.head
 
 
-def plan(request: PlanRequest) -> Plan:
+def plan(request: PlanRequest) -> ScalingPlan:
     """Return the plan for `request`. Time is about linear in the number of nodes and of distinct shapes."""
     return _Round(request).run()
 
@@ -154,7 +154,7 @@ class _Round:
         self._empty = {name: self._rooms.get(each.resources, each.resources) for name, each in request.types.items()}
         self._nodes: list[_Node] = []
 
-    def run(self) -> Plan:
+    def run(self) -> ScalingPlan:
         """Return the plan."""
         self._take_existing()
         self._add_minimums()
@@ -166,7 +166,7 @@ class _Round:
         infeasible = self._place(shapes_of(self._request.demands), floor=False)
         self._remove_idle()
         launch = _count(node.type for node in self._nodes if node.given is None)
-        return Plan(
+        return ScalingPlan(
             {name: launch[name] for name in self._types if name in launch},
             tuple((node.given.id, node.cause) for node in self._nodes if node.given and node.cause),
             tuple(infeasible),
@@ -238,16 +238,16 @@ class _Round:
             for bundle in gang.bundles:
                 for name, amount in bundle.items():
                     together[name] = together.get(name, 0.0) + amount
-            return self._place_whole([Shape(together, 1)] if gang.bundles else [])
+            return self._place_whole([EqualRequests(together, 1)] if gang.bundles else [])
         shapes = shapes_of((bundle, 1) for bundle in gang.bundles)
         return self._place_whole(shapes, spread=gang.placement == "different_nodes")
 
-    def _place_whole(self, shapes: Sequence[Shape], *, floor: bool = False, spread: bool = False) -> bool:
+    def _place_whole(self, shapes: Sequence[EqualRequests], *, floor: bool = False, spread: bool = False) -> bool:
         return not shapes or not self._place(shapes, floor=floor, spread=spread, whole=True)
 
     def _place(
-        self, shapes: Sequence[Shape], *, floor: bool, spread: bool = False, whole: bool = False
-    ) -> Sequence[Shape]:
+        self, shapes: Sequence[EqualRequests], *, floor: bool, spread: bool = False, whole: bool = False
+    ) -> Sequence[EqualRequests]:
         """Place the shapes on the nodes, then on new ones; return the rest. With `whole`, place all or nothing.
 
         Nodes to be removed get placements too: they count against the limits until they are gone, and their requests
@@ -258,14 +258,14 @@ class _Round:
         alike: dict[Room, list[int]] = {}
         for at, node in enumerate(self._nodes):
             alike.setdefault(node.floor_room if floor else node.room, []).append(at)
-        candidates = [Candidate(room, iter(places), len(places)) for room, places in alike.items()]
+        candidates = [EqualNodes(room, iter(places), len(places)) for room, places in alike.items()]
         used, left = fill(self._rooms, candidates, shapes, spread=spread)
         new: list[_Node] = []
         if left:
             current = _count(node.type for node in self._nodes)
             order = count()
             names = {
-                Candidate(self._empty[name], order, each.max - current.get(name, 0)): name
+                EqualNodes(self._empty[name], order, each.max - current.get(name, 0)): name
                 for name, each in self._types.items()
                 if each.max > current.get(name, 0)
             }
@@ -310,7 +310,7 @@ def _put(node: _Node, room: Room, floor: bool) -> None:
         node.room, node.held = room, True
 
 
-def _victims(nodes: list[_Node], number: int, cause: Cause) -> tuple[list[_Node], list[_Node]]:
+def _victims(nodes: list[_Node], number: int, cause: TerminationCause) -> tuple[list[_Node], list[_Node]]:
     """Mark `number` nodes for removal, not running, longest idle and emptiest first; return them and the rest."""
     ordered = sorted(nodes, key=_cheapest_loss)
     heads = [node for node in ordered if node.head]

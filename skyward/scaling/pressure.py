@@ -8,13 +8,13 @@ from skyward.scaling.fitting import at_once, cheapest
 from skyward.scaling.snapshot import Counts, Decision, Demand, Group, Snapshot
 from skyward.values.needs import Needs
 
-__all__ = ["LOW_UTILISATION", "Outcome", "Pressure", "desired_nodes"]
+__all__ = ["LOW_UTILISATION", "GroupDecision", "Pressure", "desired_nodes"]
 
 LOW_UTILISATION = 0.3
 """Share of busy slots below which nodes are removed."""
 
 
-class Outcome(NamedTuple):
+class GroupDecision(NamedTuple):
     """Desired number of nodes of one group.
 
     Attributes:
@@ -40,7 +40,7 @@ def desired_nodes(
     idle_timeout: float,
     capacity: int | None = None,
     worth: float | None = None,
-) -> Outcome:
+) -> GroupDecision:
     """Return the desired number of nodes of a group, by the first rule that applies.
 
     1. Tasks wait: the active nodes plus the nodes that the waiting tasks fill, up to `max`. Never fewer than decided
@@ -64,13 +64,15 @@ def desired_nodes(
         wanted = nodes + more
         aim = _within(wanted if wanted > desired else desired, min, max)
         if aim == desired:
-            return Outcome(aim)
+            return GroupDecision(aim)
         what = f"{queued} queued / {slots} slots" if worth is None else f"{queued} queued, {more} nodes' worth"
-        return Outcome(aim, f"{what} -> +{more}" + (f", capped at {max} by max" if aim < wanted else ""))
+        return GroupDecision(aim, f"{what} -> +{more}" + (f", capped at {max} by max" if aim < wanted else ""))
     kept = _within(desired, min, max)
     if inflight == 0:
         if idle_for > idle_timeout and min < kept:
-            return Outcome(min, f"idle for {idle_for:.0f} s, over {idle_timeout:g} s -> min of {min}", settled=True)
+            return GroupDecision(
+                min, f"idle for {idle_for:.0f} s, over {idle_timeout:g} s -> min of {min}", settled=True
+            )
     else:
         capacity = nodes * slots if capacity is None else capacity
         if capacity > 0 and inflight / capacity < LOW_UTILISATION:
@@ -78,10 +80,10 @@ def desired_nodes(
             aim = few if few > min else min
             if aim < kept:
                 floored = f", held at {min} by min" if aim > few else ""
-                return Outcome(aim, f"{inflight} of {capacity} slots busy, under 30 % -> {few}{floored}")
+                return GroupDecision(aim, f"{inflight} of {capacity} slots busy, under 30 % -> {few}{floored}")
     if kept != desired:
-        return Outcome(kept, f"{desired} is {'over max' if kept < desired else 'under min'} -> {kept}")
-    return Outcome(kept)
+        return GroupDecision(kept, f"{desired} is {'over max' if kept < desired else 'under min'} -> {kept}")
+    return GroupDecision(kept)
 
 
 def _within(count: int, least: int, most: int) -> int:
@@ -132,7 +134,7 @@ class _Queue:
 _NONE = _Queue()
 
 
-def _outcome(group: Group, queue: _Queue, snapshot: Snapshot) -> Outcome:
+def _outcome(group: Group, queue: _Queue, snapshot: Snapshot) -> GroupDecision:
     """Return the outcome for one group, regardless of the others."""
     counts = snapshot.counts[group.name]
     return desired_nodes(
@@ -149,7 +151,7 @@ def _outcome(group: Group, queue: _Queue, snapshot: Snapshot) -> Outcome:
     )
 
 
-def _remove_idle(outcomes: dict[str, Outcome], snapshot: Snapshot) -> dict[int, float]:
+def _remove_idle(outcomes: dict[str, GroupDecision], snapshot: Snapshot) -> dict[int, float]:
     """Reduce groups by nodes that were idle for the idle timeout; return the idle time of each idle node."""
     idle = {
         node.rank: node.idle_for for node in snapshot.nodes if node.rank and node.stage == "active" and node.idle_for
@@ -164,11 +166,11 @@ def _remove_idle(outcomes: dict[str, Outcome], snapshot: Snapshot) -> dict[int, 
         aim = max(group.min, needed, counts.active + counts.booting - long)
         if aim < outcome.desired:
             reason = f"{long} node{'s' * (long > 1)} idle for over {timeout:g} s -> {aim}"
-            outcomes[group.name] = Outcome(aim, reason, settled=True)
+            outcomes[group.name] = GroupDecision(aim, reason, settled=True)
     return idle
 
 
-def _cap(outcomes: dict[str, Outcome], snapshot: Snapshot, most: int) -> None:
+def _cap(outcomes: dict[str, GroupDecision], snapshot: Snapshot, most: int) -> None:
     """Limit growth to `most` nodes in total: minimums first, then groups in order."""
     owed = {group.name: max(group.min, snapshot.counts[group.name].desired) for group in snapshot.groups}
     room = most - sum(min(owed[name], each.desired) for name, each in outcomes.items())
@@ -178,7 +180,7 @@ def _cap(outcomes: dict[str, Outcome], snapshot: Snapshot, most: int) -> None:
         if more > given:
             changed = owed[name] + given != snapshot.counts[name].desired
             reason = f"{each.reason}, capped at {most} nodes in total" if changed else ""
-            outcomes[name] = Outcome(owed[name] + given, reason)
+            outcomes[name] = GroupDecision(owed[name] + given, reason)
         room -= given
 
 

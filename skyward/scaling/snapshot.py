@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from skyward.values.needs import NOTHING, Needs, Resources
 
-__all__ = ["Counts", "Decision", "Demand", "Group", "NodeLoad", "Policy", "Snapshot", "Staying"]
+__all__ = ["Counts", "Decision", "Demand", "Group", "NodeLoad", "Policy", "RetainedNodes", "Snapshot"]
 
 type NodeStage = Literal["booting", "active", "leaving"]
 
@@ -83,7 +83,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Staying:
+class RetainedNodes:
     """Number of nodes of a group that are not removed because they keep values, and the reason for users."""
 
     nodes: int
@@ -105,7 +105,7 @@ class Snapshot:
         idle_timeout: seconds that a node, or the pool, must be idle before it scales down.
         max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.
         boot_seconds, task_seconds: recent means, None while unknown.
-        staying: by group, nodes that keep values for later tasks.
+        retained: by group, nodes that keep values for later tasks.
         nodes: every node, by rank. May be computed on demand: read it only if needed.
     """
 
@@ -120,7 +120,7 @@ class Snapshot:
     max_nodes: int | None = None
     boot_seconds: float | None = None
     task_seconds: float | None = None
-    staying: Mapping[str, Staying] = field(default_factory=dict)
+    retained: Mapping[str, RetainedNodes] = field(default_factory=dict)
     nodes: Sequence[NodeLoad] = ()
 
     @property

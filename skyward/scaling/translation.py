@@ -6,7 +6,7 @@ boot would launch another node.
 
 from collections.abc import Mapping, Sequence
 
-from skyward.scaling.commands import Rule, Shutdown, Start, Tasks, View, WorkerGroup
+from skyward.scaling.commands import ClusterState, Rule, ShutDownGroup, StartGroup, Tasks, WorkerGroup
 from skyward.scaling.fitting import never
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
 from skyward.values.needs import Needs
@@ -27,14 +27,14 @@ def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = Non
     for command in rule.commands(_view(snapshot, groups)):
         ratio = f"{command.tasks} tasks / {command.workers} workers"
         match command:
-            case Start(capabilities=capabilities):
+            case StartGroup(capabilities=capabilities):
                 name = _group_with_room(snapshot, groups, nodes, frozenset(capabilities))
                 if name is None:
                     continue
                 nodes[name] += 1
                 desired[name] = max(desired[name], nodes[name])
                 reasons.append(f"{ratio} -> +1 {name}")
-            case Shutdown(group=rank):
+            case ShutDownGroup(group=rank):
                 name = group_of[rank]
                 nodes[name] -= 1
                 desired[name] = min(desired[name], nodes[name])
@@ -56,7 +56,7 @@ def combine(decisions: Sequence[Decision]) -> Decision:
     )
 
 
-def _view(snapshot: Snapshot, groups: Sequence[Group]) -> View:
+def _view(snapshot: Snapshot, groups: Sequence[Group]) -> ClusterState:
     """Return waiting and running tasks, and the nodes: removable ones as groups, the others as static workers."""
     spare = {group.name: _active_or_booting(snapshot, group) - group.min for group in groups}
     by_name = {group.name: group for group in snapshot.groups}
@@ -77,7 +77,7 @@ def _view(snapshot: Snapshot, groups: Sequence[Group]) -> View:
     room = sum(max(group.max - _active_or_booting(snapshot, group), 0) for group in groups)
     if snapshot.max_nodes is not None:
         room = min(room, snapshot.max_nodes - sum(_active_or_booting(snapshot, group) for group in snapshot.groups))
-    return View(tasks, elastic, static, len(elastic) + max(room, 0))
+    return ClusterState(tasks, elastic, static, len(elastic) + max(room, 0))
 
 
 def _active_or_booting(snapshot: Snapshot, group: Group) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from skyward.scaling.commands import Command, Shutdown, Start, View, check_ratios, least_queued
+from skyward.scaling.commands import ClusterState, ScalerCommand, ShutDownGroup, StartGroup, check_ratios, least_queued
 from skyward.scaling.snapshot import Decision, Snapshot
 from skyward.scaling.translation import decide
 
@@ -16,13 +16,13 @@ class VanillaRule:
     up: float = 10
     down: float = 1
 
-    def commands(self, view: View) -> list[Command]:
+    def commands(self, view: ClusterState) -> list[ScalerCommand]:
         """Return at most one command."""
         tasks, workers = view.task_count, view.worker_count
         if tasks / workers > self.up if workers else tasks:
-            return [] if view.full else [Start({}, tasks, workers)]
+            return [] if view.full else [StartGroup({}, tasks, workers)]
         if workers and tasks / workers < self.down and (least := least_queued(view.groups)):
-            return [Shutdown(least.id, tasks, workers)]
+            return [ShutDownGroup(least.id, tasks, workers)]
         return []
 
 

@@ -95,7 +95,7 @@ class Cloud:
         self.clock.after(API_SECONDS.draw(self.random), self._launch, request)
 
     def install(self, machine: int) -> None:
-        """Make a machine a node: answer `Joined` when it is up, `Failed` if it does not come up."""
+        """Make a machine a node: answer `Joined` when it is up, `Failed` if it does not start."""
         found = self.machines.get(machine)
         if found is not None and not found.installing:
             found.installing = True

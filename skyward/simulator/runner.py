@@ -161,7 +161,7 @@ class Simulation:
                     return
                 ticks = ticks + 1 if tick <= clock.now else 0
                 if ticks > SAME_MOMENT:
-                    endless = RuntimeError("the control plane asks for a tick at the same moment without end")
+                    endless = RuntimeError("the control plane requests ticks without advancing time")
                     raise endless if self._watcher is None else self._watcher.wrap(Tick(), endless, clock.now)
                 clock.wait(tick)
                 self.send(Tick())

@@ -41,7 +41,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorInfo:
-    """The accelerators of one node: type, count, and the memory of each in GiB (0 if unknown).
+    """The accelerators of one node: type, count, and the memory of each in GB, as the vendor states it (0 if unknown).
 
     Example:
         @sky.function

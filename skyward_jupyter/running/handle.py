@@ -89,10 +89,10 @@ class CellHandle:
         return self._over().__await__()
 
     async def _over(self) -> Any:
-        finished = ThreadEvent()
+        notifier = ThreadEvent()
         for run in self._sent.runs:
-            run.future.add_done_callback(finished.notify)
-        await finished.wait_for(self.done)
+            run.future.add_done_callback(notifier.notify)
+        await notifier.wait_for(self.done)
         return self.result()
 
     def cancel(self) -> str:

@@ -145,14 +145,14 @@ class StreamHandle(CellHandle):
         self.result()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        changed, position = ThreadEvent(), 0
+        notifier, position = ThreadEvent(), 0
 
         def is_available() -> bool:
             return self._elements.is_over or self._elements.get(position) is not None
 
-        with self._elements.watched(changed.notify):
+        with self._elements.watched(notifier.notify):
             while True:
-                await changed.wait_for(is_available)
+                await notifier.wait_for(is_available)
                 if (found := self._elements.get(position)) is None:
                     break
                 self._notify_gap(position, found[0])

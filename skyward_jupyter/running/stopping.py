@@ -117,8 +117,8 @@ def stopping_text(runs: "Sequence[Run[Any]]", grace: float) -> Callable[[], str]
 
     def text() -> str:
         if any(run.is_leaving for run in runs):
-            coming = sum(run.coming for run in runs)
-            size = f" ({size_text(coming)})" if coming else ""
+            bytes_in_transfer = sum(run.bytes_in_transfer for run in runs)
+            size = f" ({size_text(bytes_in_transfer)})" if bytes_in_transfer else ""
             return f"Fetching the variables of the cell{size}; interrupt again to skip this"
         return f"Stopping the work; the variables of the cell are returned if it ends within {grace:g} s"
 

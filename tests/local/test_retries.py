@@ -179,6 +179,6 @@ def test_output_of_an_attempt_is_not_delivered_to_the_next(pool: sky.Compute, tm
 
     run = pool.start(fail_at_length())
     wait_for(lambda: run.retries and run.state == "running", "the second attempt")
-    assert (run.is_leaving, run.coming) == (False, 0)
+    assert (run.is_leaving, run.bytes_in_transfer) == (False, 0)
     go.touch()
     assert run.future.result(30) is None

@@ -24,7 +24,7 @@ from skyward.control.decide.machines.messages import Desired, Drain, Launch
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.scaling.capability import CapabilityRule
-from skyward.scaling.commands import Rule, Shutdown, Start, Tasks, View, WorkerGroup
+from skyward.scaling.commands import ClusterState, Rule, ShutDownGroup, StartGroup, Tasks, WorkerGroup
 from skyward.scaling.fixed_elastic import FixedElasticRule
 from skyward.scaling.no import NoRule
 from skyward.scaling.packing import score
@@ -154,8 +154,8 @@ def _scaler_commands(given: Json) -> Answer:
     return {"commands_per_step": [[_command(each) for each in rule.commands(_view(step))] for step in given["steps"]]}
 
 
-def _view(step: Json) -> View:
-    return View(
+def _view(step: Json) -> ClusterState:
+    return ClusterState(
         [Tasks(tasks.get("count", 1), tasks.get("capabilities") or {}) for tasks in step.get("tasks") or ()],
         [
             WorkerGroup(group["id"], tuple(group.get("queued_per_worker") or ()), group.get("capabilities") or {})
@@ -170,11 +170,11 @@ def _view(step: Json) -> View:
     )
 
 
-def _command(command: Start | Shutdown) -> Json:
+def _command(command: StartGroup | ShutDownGroup) -> Json:
     match command:
-        case Start(capabilities=capabilities):
+        case StartGroup(capabilities=capabilities):
             return {"do": "start", "capabilities": dict(capabilities)}
-        case Shutdown(group=group):
+        case ShutDownGroup(group=group):
             return {"do": "shutdown", "group": group}
 
 

@@ -90,10 +90,10 @@ def test_termination_of_a_busy_node_is_detected(monkeypatch: pytest.MonkeyPatch)
 
     def take(plane: ControlPlane, message: PlaneMessage, effects: list[PlaneEffect]) -> list[PlaneEffect]:
         sent = named(effects, "Dispatch")
-        seat = plane.reconciler.table.assignments.get(sent[0].rank) if sent else None
-        held = plane.tasks.node(seat.machine.rank) if seat is not None else None
-        if type(message).__name__ == "Ended" and seat is not None and held is not None and len(held.tasks) > 1:
-            return [Terminate(seat.machine.id, "it is no longer needed"), *effects]
+        assignment = plane.reconciler.table.assignments.get(sent[0].rank) if sent else None
+        held = plane.tasks.node(assignment.machine.rank) if assignment is not None else None
+        if type(message).__name__ == "Ended" and assignment is not None and held is not None and len(held.tasks) > 1:
+            return [Terminate(assignment.machine.id, "it is no longer needed"), *effects]
         return effects
 
     broken(monkeypatch, take)

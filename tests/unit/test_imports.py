@@ -13,6 +13,8 @@ from tests.house import (
     RULES,
     Import,
     all_imports,
+    documented_names,
+    dotted_name_exists,
     modules,
 )
 
@@ -65,6 +67,39 @@ def fresh(program: str) -> str:
 def test_code_keeps_the_rule(rule: str) -> None:
     found = RULES[rule]()
     assert not found, listed(found)
+
+
+def test_names_in_sections_of_docstrings_are_found() -> None:
+    text = """A class.
+
+    Args:
+        first, second: two.
+            with: a second line.
+        *rest: others.
+
+    Attributes:
+        no entry
+
+    Raises:
+        OSError: never.
+    """
+    assert list(documented_names(text)) == ["first", "second", "rest", "no entry"]
+
+
+@pytest.mark.parametrize(
+    ("name", "exists"),
+    [
+        ("wire.protocol.messages", True),
+        ("skyward.wire.protocol.messages.Submit", True),
+        ("wire.protocol.messages.Submit.task", True),
+        ("Compute.events", True),
+        ("wire.messages", False),
+        ("wire.protocol.messages.NoMessage", False),
+        ("Compute.no_method", False),
+    ],
+)
+def test_dotted_names_are_those_of_modules_and_members(name: str, exists: bool) -> None:
+    assert dotted_name_exists(name) is exists
 
 
 def test_library_loads_few_packages() -> None:

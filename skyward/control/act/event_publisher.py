@@ -45,7 +45,7 @@ class EventPublisher:
         control: the control plane, read after each of its steps.
         works: unfinished tasks, by number.
         broadcasts: unfinished broadcasts, by number.
-        boots: startup tracker of the nodes.
+        startups: startup tracker of the nodes.
         offset: returns the difference between Unix time and the control plane's clock.
     """
 
@@ -117,7 +117,7 @@ class EventPublisher:
             case machines.Drain(rank, machine) if machine not in self._draining:
                 self._draining.add(machine)
                 self._emit(events.NodeDraining, rank, machine)
-            case plane.Unkept(rank, machine, entries, reason):
+            case plane.KeptValuesLost(rank, machine, entries, reason):
                 names = tuple(dict.fromkeys(entry.name for entry in entries))
                 self._emit(events.NodeValuesLost, rank, machine, names, _first(reason))
             case machines.NodeGone(departure="removed"):
@@ -171,9 +171,9 @@ class EventPublisher:
         for work in self._works.values():
             node = work.nodes[-1] if work.nodes else None
             self._emit(events.TaskFailed, work.task, work.code.name, node, work.seconds, "PoolClosedError", reason)
-        for rank, seat in sorted(self._table.assignments.items()):
-            if seat.machine.id in self._ranks:
-                self._emit(events.NodeRemoved, rank, seat.machine.id, "the pool is closed")
+        for rank, assignment in sorted(self._table.assignments.items()):
+            if assignment.machine.id in self._ranks:
+                self._emit(events.NodeRemoved, rank, assignment.machine.id, "the pool is closed")
 
     def publish_closed(self, now: float) -> None:
         """Publish that all machines were terminated, and the final cost."""
@@ -189,11 +189,11 @@ class EventPublisher:
             self._ranks[machine] = rank = self._table.machines[machine].rank
             self._emit(events.NodeRequested, rank, machine, group, kind, price)
 
-    def _phase(self, boot: NodeStartup, phase: str, elapsed: float | None) -> None:
+    def _phase(self, startup: NodeStartup, phase: str, elapsed: float | None) -> None:
         if elapsed is not None:
-            self._emit(events.NodePhaseCompleted, boot.rank, boot.machine, phase, elapsed)
+            self._emit(events.NodePhaseCompleted, startup.rank, startup.machine, phase, elapsed)
         elif phase != READY:
-            self._emit(events.NodePhaseStarted, boot.rank, boot.machine, phase)
+            self._emit(events.NodePhaseStarted, startup.rank, startup.machine, phase)
 
     def _activated(self, machine: int, rank: int) -> None:
         if machine in self._draining:

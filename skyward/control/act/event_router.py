@@ -191,7 +191,7 @@ class EventRouter:
         self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, type(failed).__name__), _failed(failed), work)
 
     async def _transfer_failed(self, node: "Node", task: int, seconds: float) -> None:
-        """Requeue a task whose data did not get through; on another node if its node is lost.
+        """Requeue a task after a failed transfer, once its node's loss is known or excluded.
 
         A broken transfer is the first sign of a lost node. Without this wait, tasks sent there before the loss is
         known would use up their attempts at once.
@@ -232,7 +232,7 @@ class EventRouter:
         else:
             blobs = blobs_of([payload])
             if work is not None:
-                work.coming = sum(blob.size for blob in blobs)
+                work.bytes_in_transfer = sum(blob.size for blob in blobs)
             self._pool.spawn(self._fetch_result(node, event, blobs))
 
     def _timed_out(self, node: "Node", event: Finished, work: Work) -> Finished:
@@ -256,7 +256,7 @@ class EventRouter:
                 fetched[blob.key] = await asyncio.wrap_future(node.fetch(blob))
         except ConnectionError:
             if (work := self.works.get(event.task)) is not None:
-                work.is_leaving, work.coming = False, 0
+                work.is_leaving, work.bytes_in_transfer = False, 0
             await self._transfer_failed(node, event.task, event.seconds)
             return
         except Exception as error:

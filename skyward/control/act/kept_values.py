@@ -65,9 +65,9 @@ class KeptValues:
         note(entry, self)
         self._tell(plane.KeptAdded(entry))
 
-    def execute(self, effect: plane.ForgetKept | plane.Unkept) -> None:
+    def execute(self, effect: plane.ForgetKept | plane.KeptValuesLost) -> None:
         """Have a node forget values, or mark them as lost."""
-        if isinstance(effect, plane.Unkept):
+        if isinstance(effect, plane.KeptValuesLost):
             forget(entry.key for entry in effect.entries)
             return
         forget(effect.keys)
@@ -148,12 +148,12 @@ class KeptValues:
     # Methods that handles call, from any thread.
 
     def drop_kept(self, keys: Sequence[str]) -> None:
-        """Have the nodes forget values."""
+        """Drop values."""
         if not (self._closed or is_forked()):
             background.call_soon(self._tell, plane.ReleaseKept(tuple(keys)))
 
     def drop_kept_now(self, keys: Sequence[str]) -> None:
-        """Have the nodes forget values, and return once they are off the record."""
+        """Drop values, and wait until the registry no longer lists them."""
         if not self._closed:
             background.call(lambda: self._tell(plane.ReleaseKept(tuple(keys))))
 

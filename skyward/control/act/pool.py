@@ -211,7 +211,7 @@ class Pool:
 
     @property
     def _entering(self) -> bool:
-        return self._fleet.entering > 0 or any(launcher.standing for launcher in self._launchers.values())
+        return self._fleet.entering > 0 or any(launcher.existing_machines for launcher in self._launchers.values())
 
     async def _renew_record(self) -> None:
         """Renew the pool's record periodically, as a heartbeat of this process."""
@@ -298,7 +298,7 @@ class Pool:
                 self.tasks.execute(effect, sent)
             case plane.ThresholdReached() | plane.Decided():
                 pass
-            case plane.ForgetKept() | plane.Unkept():
+            case plane.ForgetKept() | plane.KeptValuesLost():
                 self.tasks.kept_values.execute(effect)
             case machine_messages.Drain(rank) if rank in self._fleet.nodes:
                 self.tasks.results.clear(self._fleet.nodes[rank])
@@ -315,9 +315,9 @@ class Pool:
         Return the reason if it is refused, in which case nothing changes; else an empty string.
         """
         name = group if group is not None else next(iter(self._launchers))
-        staying = self.control.staying(_now()).get(name)
-        if staying is not None and wanted.ceiling < staying.nodes:
-            return f"{staying.why}, so {staying.nodes} nodes stay"
+        retained = self.control.retained(_now()).get(name)
+        if retained is not None and wanted.ceiling < retained.nodes:
+            return f"{retained.why}, so {retained.nodes} nodes stay"
         self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
         return ""
 
@@ -347,7 +347,7 @@ class Pool:
 
     def _use_node(self) -> str:
         """Request a node for the client's use of collections. Return the reason if there can be none; else empty."""
-        self.tell(plane.Use())
+        self.tell(plane.CollectionUsed())
         ready = self.control
         return f"pool {self.name!r} {ready.failure}" if ready.budget_exhausted or ready.cannot_start else ""
 

@@ -26,7 +26,7 @@ from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.task import BroadcastWork, EncodedResult, Work
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.decide.tasks.broadcast import chosen_ranks, no_node
+from skyward.control.decide.tasks.placement import chosen_ranks, no_node
 from skyward.errors import PoolClosedError, RemoteError, SkywardError
 from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, Blob, Credit, Drop, NodeReport
 
@@ -354,7 +354,7 @@ class PoolTasks:
             case tasks.Requeue(task, _, retries, reason):
                 again = self.works[task]
                 again.running, again.retried, again.retried_after = False, retries, reason
-                again.is_leaving, again.coming = False, 0
+                again.is_leaving, again.bytes_in_transfer = False, 0
                 self._arrived.pop(task, None)
                 asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
 
@@ -378,7 +378,7 @@ class PoolTasks:
 
     def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
         work.nodes.append(node.rank)
-        work.running, work.sent_at, work.terms = True, _now(), node.terms
+        work.running, work.sent_at, work.slot_price = True, _now(), node.slot_price
         node.submit(work, attempt, share, partial(self.router.not_sent, node, work))
         self._feeding.begin(work)
 
@@ -434,7 +434,7 @@ class PoolTasks:
             work = recovered.work
             self.works[work.task] = work
             work.nodes.append(node.rank)
-            work.sent_at, work.terms = _now(), node.terms
+            work.sent_at, work.slot_price = _now(), node.slot_price
         self.recovered += found
         self._tell(tasks.TasksFound(tuple(each.work.task for each in found), node.rank, report.last))
         for known in report.tasks:

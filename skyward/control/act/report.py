@@ -31,7 +31,7 @@ def view(
     over = state == "closed"
     if over:  # the table is stale: all machines were terminated and all tasks have ended
         table = MachineTable()
-    seated = {seat.machine.id: seat.life.state for _, seat in sorted(table.assignments.items())}
+    seated = {assignment.machine.id: assignment.life.state for _, assignment in sorted(table.assignments.items())}
     groups = plane.groups.values()
     order = [*(table.machines[number] for number in seated), *(m for m in table if m.id not in seated)]
     views = []
@@ -57,7 +57,7 @@ def view(
                 kind=str(machine.source) if machine.source is not None else "",
                 asked_at=machine.requested_at[0] + since if machine.requested_at else None,
                 access=None if node is None else node.instance.access,
-                phase_at=(machine.since if node is None else node.boot.since) + since if waits else None,
+                phase_at=(machine.since if node is None else node.startup.since) + since if waits else None,
                 usual=_usual(machine, node, startups) if waits and startups is not None else None,
                 kept=_kept(plane, machine.rank, since) if machine.id in seated else (),
             )
@@ -104,7 +104,7 @@ def _usual(machine: Machine, node: Node | None, startups: StartupTracker) -> flo
     """Return the usual duration of a machine's current phase in seconds; None if unknown."""
     if machine.source is None:
         return None
-    image = "" if node is None else node.boot.image
+    image = "" if node is None else node.startup.image
     return startups.usual.of(machine.source.provider, image, _phase(machine, node))
 
 

@@ -135,10 +135,10 @@ def _within_bounds(
     starting = bool(snapshot.queued) and not any(counts.active for counts in snapshot.counts.values())
     for group in snapshot.groups:
         name, counts, more = group.name, snapshot.counts[group.name], room.get(group.name)
-        staying = snapshot.staying.get(name)
+        retained = snapshot.retained.get(name)
         least = [(before[name] if starting else 0, "kept while tasks wait for the first node")]
         least.append((floor.get(name, 0), f"at least {floor.get(name, 0)} for request_resources"))
-        least += [(staying.nodes, staying.why)] if staying is not None else []
+        least += [(retained.nodes, retained.why)] if retained is not None else []
         most = [(group.max, f"capped at {group.max} by max")]
         if more is not None:
             affordable = max(before[name], counts.active + counts.booting + more)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import (
+    CollectionUsed,
     DrainNode,
     KeptAdded,
     Open,
@@ -19,8 +20,8 @@ from skyward.control.decide.messages import (
     Resize,
     SetBudget,
     SetFloor,
+    TaskMessage,
     Tick,
-    Use,
 )
 from skyward.control.decide.tasks import messages as tasks
 
@@ -95,7 +96,7 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
             return "request_resources was called"
         case SetBudget(budget):
             return "budget removed" if budget is None else f"budget set to ${budget:.2f}"
-        case Use():
+        case CollectionUsed():
             return "the client used a collection"
         case KeptAdded(entry):
             return f"node {entry.node} keeps {entry.name}"
@@ -116,13 +117,11 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
             return f"{_node(machine, rank_of)} lost: {_first_line(reason)}"
         case machines.Terminated(machine):
             return f"{_node(machine, rank_of)} terminated"
-        case tasks.Overdue(_, rank, reason):
-            return f"node {rank} lost: {_first_line(reason)}"
         case _:
             return _task_text(message)
 
 
-def _task_text(message: PlaneMessage) -> str:
+def _task_text(message: TaskMessage) -> str:
     """Return the text of a message about tasks."""
     match message:
         case tasks.Submitted(numbers):
@@ -139,8 +138,24 @@ def _task_text(message: PlaneMessage) -> str:
             return f"the worker of node {rank} is closing"
         case tasks.TasksFound(numbers, rank):
             return f"{_tasks(numbers)} recovered on node {rank}"
-        case _:
-            return f"{type(message).__name__} was reported"
+        case tasks.Overdue(_, rank, reason):
+            return f"node {rank} lost: {_first_line(reason)}"
+        case tasks.StartedOnNode(task):
+            return f"task {task} started"
+        case tasks.Delivered(task):
+            return f"elements of task {task} were delivered"
+        case tasks.Stored(rank):
+            return f"blobs were stored on node {rank}"
+        case tasks.Dropped(rank):
+            return f"node {rank} drops blobs"
+        case tasks.Withheld(task, rank):
+            return f"task {task} was withheld from node {rank}: an input was lost"
+        case tasks.Released(task):
+            return f"task {task} was released"
+        case tasks.UniqueResults(rank, count):
+            return f"results that only node {rank} has: {count}"
+        case tasks.Abandon(reason):
+            return f"waiting tasks were abandoned: {_first_line(reason)}"
 
 
 def _tasks(numbers: tuple[int, ...]) -> str:

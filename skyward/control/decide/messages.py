@@ -11,10 +11,12 @@ from skyward.kept.registry import KeptEntry
 from skyward.scaling.snapshot import Demand
 
 __all__ = [
+    "CollectionUsed",
     "Decided",
     "DrainNode",
     "ForgetKept",
     "KeptAdded",
+    "KeptValuesLost",
     "Open",
     "PlaneEffect",
     "PlaneMessage",
@@ -24,8 +26,6 @@ __all__ = [
     "SetFloor",
     "ThresholdReached",
     "Tick",
-    "Unkept",
-    "Use",
 ]
 
 # Messages.
@@ -65,7 +65,7 @@ class SetBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class CollectionUsed:
     """Report that the client uses data on the nodes: one node is needed, and the pool is not idle."""
 
 
@@ -115,7 +115,7 @@ type PlaneMessage = (
     | DrainNode
     | SetFloor
     | SetBudget
-    | Use
+    | CollectionUsed
     | KeptAdded
     | ReleaseKept
     | Tick
@@ -147,7 +147,7 @@ class ForgetKept(CausedEffect):
 
 
 @dataclass(frozen=True, slots=True)
-class Unkept(CausedEffect):
+class KeptValuesLost(CausedEffect):
     """Report that a node was lost or removed with the values that it kept."""
 
     rank: int
@@ -157,5 +157,5 @@ class Unkept(CausedEffect):
 
 
 type PlaneEffect = (
-    ThresholdReached | Decided | ForgetKept | Unkept | machines.ReconcilerEffect | tasks.TaskManagerEffect
+    ThresholdReached | Decided | ForgetKept | KeptValuesLost | machines.ReconcilerEffect | tasks.TaskManagerEffect
 )

@@ -9,16 +9,17 @@ from dataclasses import replace
 
 from skyward.control.decide.autoscaler import Autoscaler
 from skyward.control.decide.causes import Cause, CauseLog, describe
-from skyward.control.decide.load import PlaneView
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import DRAIN_RESERVE, TERMINATION_RESERVE, Ledger
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.messages import (
+    CollectionUsed,
     Decided,
     DrainNode,
     ForgetKept,
     KeptAdded,
+    KeptValuesLost,
     Open,
     PlaneEffect,
     PlaneMessage,
@@ -28,9 +29,8 @@ from skyward.control.decide.messages import (
     SetFloor,
     ThresholdReached,
     Tick,
-    Unkept,
-    Use,
 )
+from skyward.control.decide.plane_view import PlaneView
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
@@ -39,7 +39,7 @@ from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.formatting import money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
-from skyward.scaling.snapshot import Demand, Group, Policy, Snapshot, Staying
+from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["ControlPlane", "after_drain", "undrainable"]
@@ -144,7 +144,7 @@ class ControlPlane:
                 self._evaluate(now, effects)
             case SetBudget(budget):
                 self._set_budget(budget, now, effects)
-            case Use():
+            case CollectionUsed():
                 if not any(self.desired.values()):
                     self._wake(NOTHING, "the client uses a collection and the pool has no nodes", now, effects)
                 if self.tasks.idle_since is not None:
@@ -257,7 +257,7 @@ class ControlPlane:
             match effect:
                 case machines.NodeGone(rank, reason, _, machine):
                     if gone := self.kept.node_lost(rank, reason):
-                        effects.append(Unkept(rank, machine, gone, reason, cause=self.handled))
+                        effects.append(KeptValuesLost(rank, machine, gone, reason, cause=self.handled))
                 case machines.Activate(machine, rank, group):
                     self._draining.discard(rank)
                     self._joined(machine, rank, self.groups[group], now, effects)
@@ -322,8 +322,8 @@ class ControlPlane:
     @property
     def first(self) -> dict[str, int]:
         """Nodes that the pool starts with, by group."""
-        standing = self.settings.standing
-        return {g.name: max(g.min, self._threshold(g), standing.get(g.name, 0)) for g in self.groups.values()}
+        existing = self.settings.existing
+        return {g.name: max(g.min, self._threshold(g), existing.get(g.name, 0)) for g in self.groups.values()}
 
     @property
     def cannot_start(self) -> bool:
@@ -415,15 +415,15 @@ class ControlPlane:
         if verdict.changed:
             self._reconcile(machines.Desired(after, verdict.victims), now, effects)
 
-    def staying(self, now: float) -> dict[str, Staying]:
+    def retained(self, now: float) -> dict[str, RetainedNodes]:
         """Return the nodes that scaling down keeps, by group; the head stays while any node does."""
         texts: dict[str, dict[int, str]] = {}
         for rank, names in self.kept.busy_nodes(now).items():
-            if (seat := self.reconciler.table.assignments.get(rank)) is not None:
-                texts.setdefault(seat.machine.group, {})[rank] = f"node {rank} keeps {names}"
+            if (assignment := self.reconciler.table.assignments.get(rank)) is not None:
+                texts.setdefault(assignment.machine.group, {})[rank] = f"node {rank} keeps {names}"
         head = self.reconciler.table.assignments.get(0)
         return {
-            group: Staying(
+            group: RetainedNodes(
                 len({*ranks} | ({0} if head is not None and head.machine.group == group else set())),
                 ", ".join(ranks.values()),
             )
@@ -549,7 +549,7 @@ class ControlPlane:
             max_nodes=self.settings.max_nodes,
             boot_seconds=self._boot_seconds,
             task_seconds=self.tasks.task_seconds,
-            staying=self.staying(now),
+            retained=self.retained(now),
             nodes=self._view.nodes(now),
         )
 

@@ -65,7 +65,7 @@ class Charged(Protocol):
     @property
     def origin(self) -> Origin | None: ...
     @property
-    def terms(self) -> SlotPrice: ...
+    def slot_price(self) -> SlotPrice: ...
     @property
     def sent_at(self) -> float | None: ...
     @property
@@ -79,12 +79,12 @@ def cost_of(task: Charged, now: float) -> float:
 
     The duration is the one that its node reported; without a report it counts from when the task was sent.
     """
-    if not task.terms.hourly_price or task.sent_at is None:
+    if not task.slot_price.hourly_price or task.sent_at is None:
         return 0.0
     seconds = task.seconds
     if seconds is None:
         seconds = (now if task.ended_at is None else task.ended_at) - task.sent_at
-    return task.terms.cost(seconds)
+    return task.slot_price.cost(seconds)
 
 
 @dataclass(slots=True)

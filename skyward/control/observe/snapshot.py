@@ -92,7 +92,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class StartupFailureView:
-    """A node that failed to come up, and is retried or was given up.
+    """A node that failed to start, and is retried or was given up.
 
     Attributes:
         phase: phase in which it failed.
@@ -131,7 +131,7 @@ class PoolSnapshot:
         spent, per_hour, budget: USD; `budget` is None for no limit.
         at: Unix time of this snapshot.
         failure: why nodes cannot be launched, or paid; empty while they can.
-        troubles: nodes that failed to come up, the first few by rank.
+        startup_failures: nodes that failed to start, the first few by rank.
         accelerators: accelerators of its machines, such as "A100"; empty for none.
         lease: seconds that nodes keep running without this process; 0 if they do not.
         budget_exhausted: True if its budget is reached, and its nodes drain.

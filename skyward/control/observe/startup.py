@@ -37,7 +37,7 @@ class Durations(Protocol):
     def took(self, provider: str, image: str) -> Mapping[str, list[float]]:
         """Return the latest durations of each phase, in seconds."""
 
-    def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
+    def add_phase_seconds(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
         """Add the durations of the phases of one start, and keep the latest `keep`."""
 
 
@@ -75,7 +75,7 @@ class UsualTimes:
         if seconds and added < SAMPLES:
             self._added[provider, image] = added + 1
             with suppress(JournalError):
-                self._record.add_took(provider, image, seconds, SAMPLES)
+                self._record.add_phase_seconds(provider, image, seconds, SAMPLES)
 
 
 type OnPhase = Callable[["NodeStartup", str, float | None], object]

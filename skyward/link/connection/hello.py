@@ -17,7 +17,7 @@ class Hello:
         bulk: address of its bulk path from here: `host:port`, or the path of a Unix socket.
         pid: its process id, on its machine.
         machine: the address at which its machine was reached; "" for this machine.
-        bulk_there: `host:port` of its bulk path, as it sees it.
+        machine_bulk: `host:port` of its bulk path, as it sees it.
         directory: its directory, by which another process can attach to it; "" if none can.
         vcpus: CPUs of its machine; 0 where the provider knows them.
         memory_gb: memory of its machine, GiB; 0 where it is not known.

@@ -5,7 +5,8 @@ events until the client acknowledges them: every `Exchange` acknowledges the eve
 a broken connection loses and duplicates nothing: each end resends what the other has not acknowledged, and drops what
 it has seen.
 
-Bulk data is not sent here: a buffer over `INLINE_LIMIT` is a `Blob`, sent on its own connection (`wire.bulk`).
+Bulk data is not sent here: a buffer over `INLINE_LIMIT` is a `Blob`, sent on its own connection
+(`wire.transport.bulk`).
 """
 
 import pickle
@@ -369,10 +370,10 @@ class PartialResultPending:
 class Finished:
     """The last event of a task. `seconds` is how long it ran.
 
-    Outcome "error" has a pickled `wire.failure.Failure`, and in `error` the name of the exception's type; "timeout" and
-    "cancelled" have the state that the task left, or nothing if that is lost; "returned" means that it had not started;
-    "lost", that its process died. A "value" with an `error` is a result that includes the exception, such as a cell's:
-    its caller gets the result, and the task counts as failed.
+    Outcome "error" has a pickled `wire.failures.failure.Failure`, and in `error` the name of the exception's type;
+    "timeout" and "cancelled" have the state that the task left, or nothing if that is lost; "returned" means that it
+    had not started; "lost", that its process died. A "value" with an `error` is a result that includes the exception,
+    such as a cell's: its caller gets the result, and the task counts as failed.
     """
 
     task: int

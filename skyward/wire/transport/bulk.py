@@ -1,8 +1,8 @@
 """The bulk path: raw bytes of blobs over a connection of their own, so that they do not delay messages.
 
-Both ends prove themselves first (`wire.proof`). Then one request at a time: `verb (1) | key (32) | size (8)`, then for
-PUT the bytes, answered with `OK`, or with `FULL` if there is no memory for them; for GET answered with `OK | size (8)`
-and the bytes, or `MISSING`.
+Both ends prove themselves first (`wire.transport.proof`). Then one request at a time: `verb (1) | key (32) | size (8)`,
+then for PUT the bytes, answered with `OK`, or with `FULL` if there is no memory for them; for GET answered with
+`OK | size (8)` and the bytes, or `MISSING`.
 """
 
 import os

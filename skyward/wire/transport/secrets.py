@@ -6,7 +6,7 @@ import os
 __all__ = ["PASS_VARIABLE", "take"]
 
 PASS_VARIABLE = "SKYWARD_PASS"
-"""Environment variable with the worker's `wire.trust.Pass`."""
+"""Environment variable with the worker's `wire.transport.trust.Pass`."""
 
 
 def take(name: str) -> str:

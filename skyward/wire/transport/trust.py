@@ -37,7 +37,7 @@ class Pass:
 
     Attributes:
         credentials: for the engine, by TLS. The other end's are of the same authority, which is of this node alone.
-        key: 32 bytes, for the bulk path, where both ends prove that they have it (`wire.proof`).
+        key: 32 bytes, for the bulk path, where both ends prove that they have it (`wire.transport.proof`).
     """
 
     credentials: Credentials

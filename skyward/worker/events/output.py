@@ -20,7 +20,7 @@ from typing import Literal
 from skyward.process.clock import clock
 from skyward.wire.protocol.messages import Output
 
-__all__ = ["Descriptors", "Pump", "capture_descriptors", "unread"]
+__all__ = ["Descriptors", "Pump", "StreamName", "capture_descriptors", "unread"]
 
 type Emit = Callable[[Output], None]
 type StreamName = Literal["stdout", "stderr"]

@@ -14,17 +14,17 @@ import traceback
 from collections.abc import Buffer, Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 from skyward.task.output import muted
 from skyward.wire.protocol.messages import Output
 from skyward.wire.protocol.text import encodable
 from skyward.worker.events.context import current_task_number, running
+from skyward.worker.events.output import StreamName
 
 __all__ = ["NoKeyboard", "TaskStream", "end_task", "replace_streams"]
 
 type Emit = Callable[[Output], None]
-type StreamName = Literal["stdout", "stderr"]
 
 _DESCRIPTORS: dict[StreamName, int] = {"stdout": 1, "stderr": 2}
 _HOOKS = {"excepthook": sys.excepthook, "unraisablehook": sys.unraisablehook, "displayhook": sys.displayhook}

@@ -66,7 +66,7 @@ class NoRecord:
     def took(self, provider: str, image: str) -> Mapping[str, list[float]]:
         return {}
 
-    def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
+    def add_phase_seconds(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
         pass
 
 

@@ -189,8 +189,8 @@ def test_concurrent_writes_do_not_corrupt_the_journal(data: Path) -> None:
         "from skyward.journal import Journal\n"
         "for number in range(20):\n"
         "    with Journal() as one, Journal() as two:\n"
-        "        one.add_took('p', 'i', {str(number): 1.0}, 3)\n"
-        "        two.add_took('p', 'i', {str(number): 2.0}, 3)\n"
+        "        one.add_phase_seconds('p', 'i', {str(number): 1.0}, 3)\n"
+        "        two.add_phase_seconds('p', 'i', {str(number): 2.0}, 3)\n"
     )
     writing = [subprocess.Popen([sys.executable, "-c", write]) for _ in range(4)]
     assert [each.wait() for each in writing] == [0] * 4

@@ -88,7 +88,7 @@ class FakeRun:
     def is_stream(self) -> bool:
         return self._stream is not None
 
-    coming = 0
+    bytes_in_transfer = 0
     is_leaving = False
 
     def _returned(self) -> Any:

@@ -161,10 +161,10 @@ class Run:
 
     is_stream = False
 
-    def __init__(self, *, leaving: bool = False, coming: int = 0) -> None:
+    def __init__(self, *, leaving: bool = False, bytes_in_transfer: int = 0) -> None:
         self.future: Future[Any] = Future()
         self.is_leaving = leaving
-        self.coming = coming
+        self.bytes_in_transfer = bytes_in_transfer
         self.asked = threading.Event()
 
     def cancel(self) -> bool:
@@ -235,7 +235,7 @@ def test_status_shows_the_grace_and_then_the_transfer() -> None:
     assert text() == "Stopping the work; the variables of the cell are returned if it ends within 5 s"
     run.is_leaving = True
     assert text() == "Fetching the variables of the cell; interrupt again to skip this"
-    run.coming = 3 << 30
+    run.bytes_in_transfer = 3 << 30
     assert text() == "Fetching the variables of the cell (3.0 GiB); interrupt again to skip this"
 
 

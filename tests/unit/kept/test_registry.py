@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import DrainNode, ForgetKept, KeptAdded, ReleaseKept, SetBudget, Unkept
+from skyward.control.decide.messages import DrainNode, ForgetKept, KeptAdded, KeptValuesLost, ReleaseKept, SetBudget
 from skyward.control.decide.plane import undrainable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import KeptLostError, UsageError
@@ -177,7 +177,7 @@ class TestScalingDown:
         assert ranks(world) == []
         assert world.reasons_given[-1].endswith("; node 2 no longer keeps model")
         assert entry.lost == "node 2 is gone: it is no longer needed"
-        assert [effect.entries for effect in world.said if isinstance(effect, Unkept)] == [(entry,)]
+        assert [effect.entries for effect in world.said if isinstance(effect, KeptValuesLost)] == [(entry,)]
 
     def test_each_use_restarts_the_timer(self) -> None:
         world = pool(2)
@@ -252,7 +252,7 @@ class TestTasksWithKeptValues:
         effects = world.tell(machines.Lost(world.machine_of(2), "it died"))
         assert world.settled[running] == world.settled[waiting] == "unkept"
         assert plain not in world.settled
-        assert [effect.reason for effect in effects if isinstance(effect, Unkept)] == ["it died"]
+        assert [effect.reason for effect in effects if isinstance(effect, KeptValuesLost)] == ["it died"]
 
     def test_broadcast_to_nodes_with_the_value_excludes_later_nodes(self) -> None:
         world = pool(2)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import skyward as sky
 from skyward.accelerators import describe, names
 from skyward.control.act.nodes.offers import FoundOffers, find_offers
-from skyward.offers import Candidate, SpecOffers, excluded_by, no_offer_fits, rank
+from skyward.offers import OfferCandidate, SpecOffers, excluded_by, no_offer_fits, rank
 from skyward.providers.protocol import InstanceType, Offer, Provider
 from skyward.specs import Spec
 
@@ -302,7 +302,7 @@ ASKED = st.lists(st.builds(SpecOffers, SPECS, st.sampled_from(["p", "q"]), OFFER
 SELECTIONS = st.sampled_from(["cheapest", "first"])
 
 
-def price(one: Candidate) -> float:
+def price(one: OfferCandidate) -> float:
     return float("inf") if one.hourly_price is None else one.hourly_price
 
 
@@ -341,7 +341,7 @@ def test_earlier_specs_win_with_first(asked: list[SpecOffers]) -> None:
     assert positions == sorted(positions)
 
 
-def in_order(candidates: Sequence[Candidate]) -> bool:
+def in_order(candidates: Sequence[OfferCandidate]) -> bool:
     return [price(one) for one in candidates] == sorted(price(one) for one in candidates)
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.reporting.interleave import LabelledLines, Piece, StreamName, last_version
+from skyward.events.output import StreamName
+from skyward.reporting.interleave import LabelledLines, Piece, last_version
 from skyward.reporting.task_output import ConsoleSink
 from tests.terminal import Terminal
 from tests.unit.reporting.clock import ManualClock

@@ -69,17 +69,17 @@ def requests(draw: st.DrawFn) -> PlanRequest:
 def test_plan_keeps_every_limit(request: PlanRequest) -> None:
     made = plan(request)
     going = dict(made.terminate)
-    staying = [node for node in request.existing if node.id not in going]
+    retained = [node for node in request.existing if node.id not in going]
     assert all(not node.head for node in request.existing if node.id in going)
     assert len(going) == len(made.terminate)
-    counts = Counter(node.type for node in staying)
+    counts = Counter(node.type for node in retained)
     for name, each in request.types.items():
-        heads = sum(node.head for node in staying if node.type == name)
+        heads = sum(node.head for node in retained if node.type == name)
         assert counts[name] + made.launch.get(name, 0) <= max(each.max, heads)
         if request.max_nodes is None:
             assert counts[name] + made.launch.get(name, 0) >= each.min
     if request.max_nodes is not None:
-        assert len(staying) + sum(made.launch.values()) <= max(request.max_nodes, 1)
+        assert len(retained) + sum(made.launch.values()) <= max(request.max_nodes, 1)
     assert not {node for node, cause in made.terminate if cause == "IDLE"} & made.needed
 
 

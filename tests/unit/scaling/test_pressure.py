@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.scaling import Counts, Demand, Group, NodeLoad, Pressure, Snapshot
-from skyward.scaling.pressure import Outcome, desired_nodes
+from skyward.scaling.pressure import GroupDecision, desired_nodes
 from skyward.values.needs import Needs
 
 pytestmark = pytest.mark.unit
@@ -27,22 +27,22 @@ def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
 @pytest.mark.parametrize(
     ("report", "outcome"),
     [
-        ({"queued": 12, "inflight": 4}, Outcome(8, "12 queued / 2 slots -> +6")),
-        ({"queued": 13, "inflight": 4}, Outcome(8, "13 queued / 2 slots -> +7, capped at 8 by max")),
-        ({"queued": 12, "inflight": 4, "desired": 8}, Outcome(8)),
-        ({"idle_for": 61.4}, Outcome(1, "idle for 61 s, over 60 s -> min of 1", settled=True)),
-        ({"idle_for": 60}, Outcome(2)),
-        ({"nodes": 8, "desired": 8, "inflight": 3}, Outcome(3, "3 of 16 slots busy, under 30 % -> 3")),
+        ({"queued": 12, "inflight": 4}, GroupDecision(8, "12 queued / 2 slots -> +6")),
+        ({"queued": 13, "inflight": 4}, GroupDecision(8, "13 queued / 2 slots -> +7, capped at 8 by max")),
+        ({"queued": 12, "inflight": 4, "desired": 8}, GroupDecision(8)),
+        ({"idle_for": 61.4}, GroupDecision(1, "idle for 61 s, over 60 s -> min of 1", settled=True)),
+        ({"idle_for": 60}, GroupDecision(2)),
+        ({"nodes": 8, "desired": 8, "inflight": 3}, GroupDecision(3, "3 of 16 slots busy, under 30 % -> 3")),
         (
             {"nodes": 8, "desired": 8, "inflight": 1, "min": 4},
-            Outcome(4, "1 of 16 slots busy, under 30 % -> 2, held at 4 by min"),
+            GroupDecision(4, "1 of 16 slots busy, under 30 % -> 2, held at 4 by min"),
         ),
-        ({"nodes": 8, "desired": 8, "inflight": 5}, Outcome(8)),
-        ({"desired": 9, "inflight": 4}, Outcome(8, "9 is over max -> 8")),
-        ({"desired": 0, "nodes": 0}, Outcome(1, "0 is under min -> 1")),
+        ({"nodes": 8, "desired": 8, "inflight": 5}, GroupDecision(8)),
+        ({"desired": 9, "inflight": 4}, GroupDecision(8, "9 is over max -> 8")),
+        ({"desired": 0, "nodes": 0}, GroupDecision(1, "0 is under min -> 1")),
     ],
 )
-def test_pressure_follows_the_rules_of_the_table(report: dict[str, int], outcome: Outcome) -> None:
+def test_pressure_follows_the_rules_of_the_table(report: dict[str, int], outcome: GroupDecision) -> None:
     whole = {"queued": 0, "inflight": 0, "nodes": 2, "desired": 2, "min": 1, "max": 8, "slots": 2, "idle_for": 0}
     assert desired_nodes(**{**whole, **report}, idle_timeout=60) == outcome
 
@@ -74,7 +74,7 @@ def test_longer_queue_never_means_fewer_nodes(report: dict[str, int], more: int)
 @given(reports())
 def test_repeated_report_is_idempotent(report: dict[str, int]) -> None:
     first = desired_nodes(**report)
-    assert desired_nodes(**{**report, "desired": first.desired}) == Outcome(first.desired)
+    assert desired_nodes(**{**report, "desired": first.desired}) == GroupDecision(first.desired)
 
 
 @given(reports())

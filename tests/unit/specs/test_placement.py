@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from skyward.control.decide.machines.table import MachineTable
-from skyward.control.decide.tasks.broadcast import chosen_ranks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.tasks.messages import Broadcast, Member, RankJoined, RankRemoved, Settle
+from skyward.control.decide.tasks.placement import chosen_ranks
 from skyward.errors import UsageError
 from skyward.specs.placement import Several, target_of
 from skyward.values.needs import NOTHING, Needs

@@ -209,7 +209,7 @@ class ClusterManager:
         self._invite()
 
     async def leave(self, node: "Node") -> None:
-        """Let a node hand over its data before it leaves. One node at a time, and never while another joins.
+        """Remove a member after its data is copied to the others. One node at a time, and never while another joins.
 
         A node that is joining finishes that first: the others may have handed data to it already.
         """
@@ -238,7 +238,7 @@ class ClusterManager:
         return background.run(self._perform(request))
 
     async def _perform(self, request: Request) -> Any:
-        """Return the result of an operation; in a new cluster, if all nodes were lost meanwhile.
+        """Perform an operation; recreate the cluster first if all nodes were lost.
 
         Raises:
             CollectionLostError: the collection lost its content, and this is the first operation since.

@@ -49,7 +49,7 @@ class Fleet:
 
     Attributes:
         nodes: nodes that have a machine, by rank.
-        boots: startup tracker of the nodes.
+        startups: startup tracker of the nodes.
         entering, entered: number of nodes, started by another process, that are being attached, and were attached.
     """
 
@@ -129,7 +129,7 @@ class Fleet:
 
     def _end_stray(self, machine: int, node: Node) -> None:
         """End the worker of a closed node that was unreachable, as soon as its machine can be reached again."""
-        if node.stray:
+        if node.orphan_directory:
             self._strays.spawn(self._owners[machine].end_orphan(node))
 
     async def _end_strays(self) -> None:
@@ -167,7 +167,7 @@ class Fleet:
         self.nodes[rank] = self._brought_up[machine] = node
         node.on_overdue, node.on_blobs = self._on_overdue, self._on_blobs
         node.on_code = self._differences.look
-        is_attaching = node.standing is not None
+        is_attaching = node.worker_entry is not None
         self.entering += is_attaching
         try:
             await self._owners[machine].start(node)
@@ -230,5 +230,6 @@ class Fleet:
     def _on_lost(self, node: Node, reason: str) -> None:
         if self.clustering is not None:
             self.clustering.remove(node)
+        # The loss of a node that is not ready yet ends `Launcher.start` with an error: `_bring_up` reports `Failed`.
         if node.phase == "ready":
             self._tell(machines.Lost(node.machine, reason))

@@ -66,7 +66,7 @@ class Launcher:
     Attributes:
         provider_name: name of the provider of the preferred source.
         notes: notices about the spec, for the user.
-        boots: startup tracker of the pool's nodes.
+        startups: startup tracker of the pool's nodes.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Launcher:
         self._offers: dict[MachineSource, SourceOffer] = {}
         self._clusters: dict[MachineSource, Cluster] = {}
         self._entries: dict[MachineSource, int] = {}
-        self._standing: dict[MachineSource, list[Instance]] = {}
+        self._existing: dict[MachineSource, list[Instance]] = {}
         self._preparing: dict[MachineSource, asyncio.Lock] = {}
         self._workers: dict[str, WorkerEntry] = {}
         self._instances: dict[str, MachineSource] = {}
@@ -111,9 +111,9 @@ class Launcher:
         return connect + start + max(spec.image.bootstrap_timeout for spec in self._specs)
 
     @property
-    def standing(self) -> int:
+    def existing_machines(self) -> int:
         """Number of machines that exist before any is requested."""
-        return sum(map(len, self._standing.values()))
+        return sum(map(len, self._existing.values()))
 
     @property
     def accelerators(self) -> str:
@@ -152,7 +152,7 @@ class Launcher:
         )
 
     def adopt(self, earlier: Sequence[ClusterEntry]) -> None:
-        """Take over the machines that another process had in this group. This launcher is to terminate them."""
+        """Take over another process's machines of this group, which this launcher now terminates."""
         self._earlier = tuple(earlier)
         for entry in earlier:
             offered: SourceOffer = entry.offered
@@ -184,7 +184,7 @@ class Launcher:
         for offered in found.offered:
             self._offers.setdefault(offered.source, offered)
         for entry in self._earlier:
-            await self._find_standing(entry)
+            await self._find_existing(entry)
         failures = await self._prepare_preferred()
         preferred = next(iter(self._offers))
         self.provider_name = preferred.provider
@@ -214,20 +214,20 @@ class Launcher:
                 return notices
         raise next(iter(refusals.values()))
 
-    async def _find_standing(self, entry: ClusterEntry) -> None:
+    async def _find_existing(self, entry: ClusterEntry) -> None:
         """Find the machines of another process that still exist: `provision` hands these out first."""
         offered: SourceOffer = entry.offered
         source, cluster = offered.source, entry.cluster
         if cluster is None:
             return
-        standing = self._standing.setdefault(source, [])
+        existing = self._existing.setdefault(source, [])
         for machine in sorted(entry.machines, key=_by_rank):
             self._clusters[source], instance = await offered.provider.get_instance(cluster, machine.instance.id)
             if instance is None or instance.access is None:
                 self._record.gone(entry.number, machine.instance.id)
                 continue
             self._instances[instance.id] = source
-            standing.append(instance if machine.worker is None else machine.instance)
+            existing.append(instance if machine.worker is None else machine.instance)
             if machine.worker is not None:
                 self._workers[instance.id] = machine.worker
         self._unchecked.add(source)
@@ -251,8 +251,8 @@ class Launcher:
 
     async def provision(self, source: MachineSource, count: int) -> Sequence[Instance]:
         """Return up to `count` machines of a source: existing ones first, or else the result of one request."""
-        if standing := self._standing.get(source):
-            taken, standing[:] = standing[:count], standing[count:]
+        if existing := self._existing.get(source):
+            taken, existing[:] = existing[:count], existing[count:]
             return taken
         cluster, entry = await self._cluster(source), self._entries[source]
         token = self._record.asking(entry)
@@ -302,10 +302,10 @@ class Launcher:
 
     def node(self, rank: int, machine: int, instance: Instance, on_event: OnEvent, on_lost: OnLost) -> Node:
         """Return a new node for a machine; it is not started yet."""
-        standing = self._workers.pop(instance.id, None)
+        entry = self._workers.pop(instance.id, None)
         instance = replace(instance, access=self._with_options(instance.access))
-        node = Node(rank, machine, instance, on_event, on_lost, self._record.derive, standing)
-        node.terms = self._terms(instance)
+        node = Node(rank, machine, instance, on_event, on_lost, self._record.derive, entry)
+        node.slot_price = self._terms(instance)
         return node
 
     def _terms(self, instance: Instance) -> SlotPrice:
@@ -325,27 +325,27 @@ class Launcher:
         Raises:
             NodeStartError: the node did not start.
         """
-        self.startups.begin(node.boot)
-        was_standing = node.standing is not None
+        self.startups.begin(node.startup)
+        was_attached = node.worker_entry is not None
         try:
             await self._start(node)
         except Exception as error:
-            self.startups.failed(node.boot, error)
+            self.startups.failed(node.startup, error)
             raise
-        self.startups.completed(node.boot, self._instances[node.instance.id].provider, attached=was_standing)
+        self.startups.completed(node.startup, self._instances[node.instance.id].provider, attached=was_attached)
 
     async def _start(self, node: Node) -> None:
         timeout = self._options.bootstrap_timeout or START_TIMEOUT
         plan = await self._plan(node)
-        node.boot.image = "" if plan is None else plan.image_hash
+        node.startup.image = "" if plan is None else plan.image_hash
         variables = self._environment(node)
         if plan is not None:
             variables["SKYWARD_PIP"] = json.dumps(plan.pip)
-        elif node.standing is None:
+        elif node.worker_entry is None:
             variables |= await self._set_up_local(node)
         await node.start(variables, timeout, plan)
-        if node.standing is not None:
-            self._record.installed(self._entries[self._instances[node.instance.id]], node.instance, node.standing)
+        if node.worker_entry is not None:
+            self._record.installed(self._entries[self._instances[node.instance.id]], node.instance, node.worker_entry)
 
     async def _plan(self, node: Node) -> Plan | None:
         """Return the plan of the node's environment, shared by all nodes alike; None if the machine has one already."""
@@ -373,7 +373,7 @@ class Launcher:
         if image not in self._setups:
             self._setups[image] = SharedSetup(image, tuple(sys.path), ClientShell, _logger.warning)
         if has_own_environment(image):
-            node.boot.image = image.env_hash()
+            node.startup.image = image.env_hash()
         setup = await self._setups[image].get(node.report)
         if setup.made is not None:
             node.instance = replace(node.instance, access=replace(access, python=setup.made.python))
@@ -401,7 +401,7 @@ class Launcher:
         """Return a coroutine that ends a worker whose machine was unreachable, once that can be reached again."""
         access = node.instance.access
         assert isinstance(access, SSHAccess)
-        return end_orphan(access, node.stray, self._spec_of(node.instance).ttl)
+        return end_orphan(access, node.orphan_directory, self._spec_of(node.instance).ttl)
 
     async def terminate(self, instance: Instance) -> None:
         """Terminate one machine. Idempotent."""

@@ -88,11 +88,11 @@ class Node:
         instance: its machine, as the provider describes it.
         on_event, on_lost: called with the node and an event, or the reason why the node was lost.
         derive: derives a secret of the pool for a purpose.
-        standing: its worker, if another process started it.
+        worker_entry: its worker, if another process started it.
 
     Attributes:
-        boot: progress of its startup.
-        standing: its worker as another process can attach to it; None if that is not possible.
+        startup: progress of its startup.
+        worker_entry: its worker as another process can attach to it; None if that is not possible.
         received: bytes of blobs that the node received.
         sent: bytes of these that the client sent.
         replicator: replicator of large blobs; None if the client sends all of them.
@@ -101,8 +101,9 @@ class Node:
         on_overdue: called before `on_lost` with the overdue tasks of an unresponsive node, and the reason.
         measured: measured resources of its machine, if the provider does not know them.
         metrics: metrics of its machine, oldest first.
-        terms: price of its tasks.
-        stray: directory of its worker after closing, if the worker may still run: its machine was lent and unreachable.
+        slot_price: price of its tasks.
+        orphan_directory: directory of its worker after closing, if the worker may still run: its machine was lent and
+            unreachable.
     """
 
     def __init__(
@@ -113,13 +114,13 @@ class Node:
         on_event: "OnEvent",
         on_lost: "OnLost",
         derive: Callable[[str], bytes],
-        standing: WorkerEntry | None = None,
+        worker_entry: WorkerEntry | None = None,
     ) -> None:
         self.rank = rank
         self.machine = machine
         self.instance = instance
         self.address = ""
-        self.boot = NodeStartup(rank, machine)
+        self.startup = NodeStartup(rank, machine)
         self.phase = "requested"
         self.received = self.sent = 0
         self.replicator: Replicator | None = None
@@ -128,12 +129,12 @@ class Node:
         self.on_code: Callable[[Node, Work], None] | None = None
         self.on_overdue: Callable[[Node, tuple[int, ...], str], None] | None = None
         self.metrics: deque[NodeMetrics] = deque()
-        self.terms = FREE
-        self.stray = ""
+        self.slot_price = FREE
+        self.orphan_directory = ""
         self._on_event = on_event
         self._on_lost = on_lost
-        self.standing = standing
-        self._purpose = standing.purpose if standing is not None else f"node {secrets.token_hex(8)}"
+        self.worker_entry = worker_entry
+        self._purpose = worker_entry.purpose if worker_entry is not None else f"node {secrets.token_hex(8)}"
         self._seed = derive(self._purpose)
         self._codes: OrderedDict[bytes, None] = OrderedDict()
         self._holdings = BlobInventory(BLOB_BUDGET)
@@ -165,17 +166,17 @@ class Node:
             raise ValueError(f"instance {self.instance.id} is not running")
         # A local worker is never unreachable: a broken connection means that it is gone.
         silence, grace = (SILENCE, 0.0) if isinstance(access, LocalAccess) else (access.grace, access.grace)
-        self.phase = self.boot.enter("worker" if isinstance(access, LocalAccess) else "connecting")
+        self.phase = self.startup.enter("worker" if isinstance(access, LocalAccess) else "connecting")
         ours, theirs = await asyncio.to_thread(passes, self._purpose, self._seed)  # the first call loads a library
         own = {"SKYWARD_NODE_ID": str(self.rank), PASS_VARIABLE: theirs.write()}
-        if self.standing is not None:
-            self._worker = await attach_worker(access, self.standing, min(within, ENTER_WITHIN))
+        if self.worker_entry is not None:
+            self._worker = await attach_worker(access, self.worker_entry, min(within, ENTER_WITHIN))
         else:
             try:
                 self._worker = await start_worker(access, {**environment, **own}, within, plan, self.report)
             except OrphanWorkerError as error:
                 if isinstance(access, SSHAccess) and access.lent:
-                    self.stray = error.directory
+                    self.orphan_directory = error.directory
                 raise
         hello = self._worker.hello
         self.address = hello.address
@@ -183,22 +184,24 @@ class Node:
         self.measured = {"CPU": hello.vcpus, "memory": hello.memory_gb} if hello.vcpus else {}
         if hello.machine:
             self.instance = replace(self.instance, address=hello.machine)
-        self.phase = self.boot.enter("joining")
+        self.phase = self.startup.enter("joining")
         self._bulk = BulkPath(hello.bulk, ours.key, f"{self.instance.id}", grace)
         self._channel = Channel(
             hello.address, ours.credentials, silence, self._handle, self._lost, dial=self._worker.dial
         )
         self._watching = asyncio.get_running_loop().create_task(self._watch(self._worker))
-        if self.standing is not None:
+        if self.worker_entry is not None:
             self._buffered = []
             await self._channel.connect(resume=True)
-            if self._silent.is_set():
-                raise NodeStartError("connection lost while attaching")
         else:
             await self._channel.connect()
+        if self._silent.is_set():
+            raise NodeStartError(f"connection lost while {'starting' if self.worker_entry is None else 'attaching'}")
         if hello.directory:
-            self.standing = WorkerEntry(self.rank, self._purpose, hello.address, hello.machine_bulk, hello.directory)
-        self.phase = self.boot.enter("ready")
+            self.worker_entry = WorkerEntry(
+                self.rank, self._purpose, hello.address, hello.machine_bulk, hello.directory
+            )
+        self.phase = self.startup.enter("ready")
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -237,7 +240,7 @@ class Node:
 
     def report(self, event: PhaseEvent) -> None:
         """Record progress of the setup of the node's environment."""
-        self.phase = self.boot.on_phase_event(event)
+        self.phase = self.startup.on_phase_event(event)
 
     async def _watch(self, worker: WorkerProcess) -> None:
         self._lost(await worker.exited())
@@ -392,7 +395,7 @@ class Node:
 
     def _start_deadline(self, work: Work) -> None:
         if self._deadlines is None:
-            self._deadlines = Deadlines(self.terms.slots)
+            self._deadlines = Deadlines(self.slot_price.slots)
         self._deadlines.sent(work.task, work.timeout, time.monotonic(), work.grace)
         self._watch_deadlines()
 
@@ -415,7 +418,7 @@ class Node:
             machine_answers = await self._worker.answers()
             late = deadlines.overdue(time.monotonic())
             if machine_answers and late and self._channel.last_message_at == heard and self._closing is None:
-                reason = "it did not answer, and a task on it was past its timeout or told to stop"
+                reason = "no answer from the worker while a task was overdue"
                 if self.on_overdue is not None:
                     self.on_overdue(self, late, reason)
                 self._lost(reason)
@@ -489,7 +492,7 @@ class Node:
     async def _bring_unmodified(self, key: bytes, view: memoryview | RemoteBlob) -> None:
         await self._bring(key, view)
         if key in self._doubtful:
-            raise ConnectionError("its owner may have changed it during the transfer")
+            raise ConnectionError("the caller may have modified the buffer during the transfer")
 
     def _bring(self, key: bytes, view: memoryview | RemoteBlob) -> Awaitable[Any]:
         if (leaving := self._leaving.get(key)) is not None:
@@ -592,7 +595,7 @@ class Node:
         elif self._worker is not None and not await self._worker.stop():
             access = self.instance.access
             if isinstance(access, SSHAccess) and access.lent:
-                self.stray = self._worker.hello.directory
+                self.orphan_directory = self._worker.hello.directory
         if self._bulk is not None:
             try:
                 await asyncio.to_thread(self._bulk.join)

@@ -9,7 +9,7 @@ from typing import Any
 
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.errors import ProviderMissingError, SkywardError, SpecError
-from skyward.offers import Candidate, SpecOffers, ask, excluded_by, no_offer_fits, rank, reason_of
+from skyward.offers import OfferCandidate, SpecOffers, ask, excluded_by, no_offer_fits, rank, reason_of
 from skyward.providers.protocol import Offer, Provider, ProviderConfig, acts_on, find_provider, not_acted_on
 from skyward.specs import Spec
 from skyward.specs.options import Selection
@@ -162,7 +162,7 @@ def _left_out(config: ProviderConfig, reason: str) -> str:
     return f"Provider {config.name!r} is left out, because it did not list its offers: {reason}."
 
 
-def _places(answers: Sequence[_Answer], candidates: Iterable[Candidate]) -> Iterator[SourceOffer]:
+def _places(answers: Sequence[_Answer], candidates: Iterable[OfferCandidate]) -> Iterator[SourceOffer]:
     """Yield the distinct sources of `candidates`, at most `MOST_PLACES` of each provider and market."""
     configs = [answer.config for answer in answers]
     count: Counter[tuple[int, str]] = Counter()

@@ -42,7 +42,7 @@ _AT_THE_END_WITHIN = 10.0
 
 
 class RemoteResult:
-    """A result that was left on its node. Runs on the library's loop, except for `coming`.
+    """A result that was left on its node. Runs on the library's loop, except for `fetch_result`.
 
     Attributes:
         payload: the result without its blobs.
@@ -87,7 +87,7 @@ class RemoteResult:
             return self.home.blobs
         return {blob.key: RemoteBlob(blob, self) for blob in blobs_of([self.payload])}
 
-    def coming(self) -> Future[EncodedResult]:
+    def fetch_result(self) -> Future[EncodedResult]:
         """Return a future of the result in the client's memory, as a copy of the caller's own.
 
         It fails with the exception of the task's second run, or the reason why the result cannot be restored.
@@ -249,7 +249,7 @@ class RemoteResults:
         """Return the result in memory of its own; runs its task again if needed.
 
         Raises:
-            Exception: see `RemoteResult.coming`.
+            Exception: see `RemoteResult.fetch_result`.
         """
         while True:
             await self.restore(result)

@@ -126,12 +126,12 @@ class Run[T]:
     @property
     def is_leaving(self) -> bool:
         """True while its result, or the state it left, is being packed or transferred."""
-        return any((work.is_leaving or work.coming) and not work.future.done() for work in self._works())
+        return any((work.is_leaving or work.bytes_in_transfer) and not work.future.done() for work in self._works())
 
     @property
-    def coming(self) -> int:
+    def bytes_in_transfer(self) -> int:
         """Bytes of results that are being transferred to the client."""
-        return sum(work.coming for work in self._works() if not work.future.done())
+        return sum(work.bytes_in_transfer for work in self._works() if not work.future.done())
 
     def remains(self) -> list[TaskOutcome]:
         """Return the outcome of each of its tasks so far, by rank. Does not wait."""
@@ -180,7 +180,7 @@ class Run[T]:
     @property
     def hardware(self) -> list[str]:
         """Distinct kinds of nodes that it was sent to: accelerators, or a provider."""
-        return list(dict.fromkeys(work.terms.hardware for work in self._works() if work.terms.hardware))
+        return list(dict.fromkeys(work.slot_price.hardware for work in self._works() if work.slot_price.hardware))
 
     @property
     def elapsed(self) -> float | None:

@@ -88,7 +88,7 @@ class EncodedResult:
 class PendingResult(Protocol):
     """A result that is not on the client, and is fetched on request."""
 
-    def coming(self) -> "Future[EncodedResult]":
+    def fetch_result(self) -> "Future[EncodedResult]":
         """Fetch the result; return a future of it."""
 
 
@@ -191,8 +191,8 @@ class TaskFuture[T](Future[T]):
         try:
             self._wait(deadline)
             arrived: object = super().result(0)
-            if (away := self._away(arrived)) is not None:
-                return self._give(_bring(away.coming(), deadline), own=True)
+            if (pending := self._pending_result(arrived)) is not None:
+                return self._give(_bring(pending.fetch_result(), deadline), own=True)
         except CancelledError as error:
             if isinstance(error, TaskCancelledError):
                 raise
@@ -245,24 +245,24 @@ class TaskFuture[T](Future[T]):
         refuse_forked()
         self._asked = True
         if not self.done():
-            bell = ThreadEvent()
-            ended = bell.next_notification()
-            self.when_over(bell.notify)
+            notifier = ThreadEvent()
+            ended = notifier.next_notification()
+            self.when_over(notifier.notify)
             try:
                 yield from ended
             except asyncio.CancelledError:
                 self.cancel()
                 raise
         arrived = None if self.cancelled() or super().exception(0) is not None else super().result(0)
-        if (away := self._away(arrived)) is not None:
-            return self._give((yield from asyncio.wrap_future(away.coming())), own=True)
+        if (pending := self._pending_result(arrived)) is not None:
+            return self._give((yield from asyncio.wrap_future(pending.fetch_result())), own=True)
         return self.result(0)
 
     async def over(self) -> None:
         """Wait in a coroutine until the work has ended, without requesting the result."""
-        bell = ThreadEvent()
-        ended = bell.next_notification()
-        self.when_over(bell.notify)
+        notifier = ThreadEvent()
+        ended = notifier.next_notification()
+        self.when_over(notifier.notify)
         await ended
 
     def when_over(self, callback: Callable[[Future[T]], object]) -> None:
@@ -297,8 +297,8 @@ class TaskFuture[T](Future[T]):
         if error is not None:
             return error
         arrived: object = super().result(0)
-        if (away := self._away(arrived)) is not None:
-            coming = away.coming()
+        if (pending := self._pending_result(arrived)) is not None:
+            coming = pending.fetch_result()
             try:
                 self._decode(_bring(coming, deadline), own=True)
             except Exception as lost:
@@ -308,7 +308,7 @@ class TaskFuture[T](Future[T]):
         self._decode(arrived)
         return self._error
 
-    def _away(self, arrived: object) -> PendingResult | None:
+    def _pending_result(self, arrived: object) -> PendingResult | None:
         """Return a result that is still to be fetched; None for any other."""
         if isinstance(arrived, EncodedResult) or self._decoded:
             return None
@@ -419,14 +419,14 @@ class Work:
         running: True while a node has it.
         origin: the cell that sent it.
         queued_at, sent_at, ended_at: monotonic times of its creation, its latest dispatch, and its end.
-        terms: hardware and price of the node it was last sent to.
+        slot_price: hardware and price of the node it was last sent to.
         yielded: number of elements of its stream that have arrived.
         error: type name of the exception that it raised, or that its result carries.
         group_limit: timeout of its group in seconds, if that expired first.
         stuck: reason why it can never start, once that is certain.
-        grace: seconds to end by itself when it is stopped; see `wire.messages.Submit`.
+        grace: seconds to end by itself when it is stopped; see `wire.protocol.messages.Submit`.
         is_leaving: True if it was stopped, and the state it left is being packed or transferred.
-        coming: bytes of its result that are being transferred.
+        bytes_in_transfer: bytes of its result that are being transferred.
         left: the state it left when it was stopped.
         inputs: futures that it waits for before it can be sent.
         broken: error that it ends with, because an input failed or could not be fetched.
@@ -456,14 +456,14 @@ class Work:
     queued_at: float = field(default_factory=time.monotonic)
     sent_at: float | None = None
     ended_at: float | None = None
-    terms: SlotPrice = FREE
+    slot_price: SlotPrice = FREE
     yielded: int = 0
     error: str = ""
     group_limit: float | None = None
     stuck: str = ""
     grace: float = 0.0
     is_leaving: bool = False
-    coming: int = 0
+    bytes_in_transfer: int = 0
     left: EncodedResult | None = None
     inputs: TaskInputs | None = None
     broken: BaseException | None = None

@@ -173,7 +173,7 @@ class NodeGone(CausedEffect):
     Attributes:
         again: True if another node takes its rank.
         machine: the machine that it had.
-        departure: it died, did not come up, could not be launched, or was removed.
+        departure: it died, did not start, could not be launched, or was removed.
         origin: number of the message for which it was removed.
     """
 

@@ -89,8 +89,8 @@ class MachineTable:
 
     def machine_of(self, rank: int, *states: InstanceState) -> Machine | None:
         """Return the machine of a rank if it is in one of these states."""
-        seat = self.assignments.get(rank)
-        return seat.machine if seat is not None and seat.machine.state in states else None
+        assignment = self.assignments.get(rank)
+        return assignment.machine if assignment is not None and assignment.machine.state in states else None
 
     def add(self, group: str, rank: int, not_before: float, now: float) -> Machine:
         """Add a queued machine for this rank."""
@@ -99,7 +99,7 @@ class MachineTable:
         machine.cause = self.cause
         self.machines[number] = machine
         self._shift(machine, 1)
-        self._seat(machine, now)
+        self._assign(machine, now)
         return machine
 
     def move(self, machine: Machine, to: InstanceState, now: float, why: str = "") -> None:
@@ -108,11 +108,11 @@ class MachineTable:
         machine.life.move(to, now, why, cause=self.cause)
         machine.since = now
         self._shift(machine, 1)
-        seat = self.assignments.get(machine.rank)
-        if seat is not None and seat.machine is machine:
+        assignment = self.assignments.get(machine.rank)
+        if assignment is not None and assignment.machine is machine:
             node: NodeState | None = {"RUNNING": "active", "STOP_REQUESTED": "draining"}.get(to)  # type: ignore[assignment]  # of a literal dict
             if node is not None:
-                seat.life.move(node, now, why, cause=self.cause)
+                assignment.life.move(node, now, why, cause=self.cause)
 
     def mark_surplus(self, machine: Machine) -> None:
         """Mark a requested machine as surplus: it will not become a node."""
@@ -125,19 +125,19 @@ class MachineTable:
         self._shift(machine, -1)
         machine.wanted, machine.cause = True, self.cause
         self._shift(machine, 1)
-        self._seat(machine, now)
+        self._assign(machine, now)
 
-    def _seat(self, machine: Machine, now: float) -> None:
+    def _assign(self, machine: Machine, now: float) -> None:
         life = self._lives.setdefault(machine.rank, Lifecycle(f"node {machine.rank}", NODE, "vacant"))
         life.move("waiting", now, cause=self.cause)
         self.assignments[machine.rank] = RankAssignment(life, machine)
 
     def vacate(self, machine: Machine, now: float, why: str) -> bool:
         """Free the rank of a machine; return whether the machine still had it."""
-        seat = self.assignments.get(machine.rank)
-        if seat is None or seat.machine is not machine:
+        assignment = self.assignments.get(machine.rank)
+        if assignment is None or assignment.machine is not machine:
             return False
-        seat.life.move("vacant", now, why, cause=self.cause)
+        assignment.life.move("vacant", now, why, cause=self.cause)
         del self.assignments[machine.rank]
         return True
 

@@ -40,7 +40,7 @@ type Cost = Callable[[NodeSlots], int]
 
 
 class SlotTable:
-    """The nodes by rank. Free slots are assigned round robin; the turn moves on with each task sent."""
+    """The nodes by rank. Free slots are assigned round robin: each dispatch advances it."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, NodeSlots] = {}
@@ -63,7 +63,7 @@ class SlotTable:
     def join(
         self, rank: int, group: str, slots: int, resources: Resources, capabilities: frozenset[str], now: float
     ) -> None:
-        """Let a node take tasks, for the first time or again."""
+        """Admit a node to dispatch. Idempotent."""
         if rank not in self.nodes:
             self.nodes[rank] = NodeSlots(rank, group, slots, capabilities, dict(resources), quiet_since=now)
         if not self.takes(rank):
@@ -71,7 +71,7 @@ class SlotTable:
             self._reopen(self.nodes[rank])
 
     def retire(self, rank: int) -> None:
-        """Let a node take no more tasks; it keeps those it has."""
+        """Stop dispatching to a node; it keeps the tasks that it has."""
         if self.takes(rank):
             self._order.remove(rank)
             self._close(rank)

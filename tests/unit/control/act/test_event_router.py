@@ -142,7 +142,7 @@ def test_late_result_of_a_task_with_grace_is_kept_as_its_state() -> None:
     to_plane, router = messages_about(node, timeout=0.5, grace=5.0)
     assert to_plane == [Ended(7, 0, "timeout", 1.0)]
     assert arrived(router, 7).blobs == {BLOB.key: b"large"}
-    assert router.works[7].coming == BLOB.size
+    assert router.works[7].bytes_in_transfer == BLOB.size
 
 
 def router_of(to_plane: list[object], works: dict[int, Any]) -> EventRouter:

@@ -129,21 +129,21 @@ def test_cancel_while_the_result_is_set_has_no_effect() -> None:
 
 
 def test_thread_event_ends_a_wait_once_its_condition_is_true_and_leaves_no_waiter() -> None:
-    bell = ThreadEvent()
+    notifier = ThreadEvent()
     seen: list[int] = []
 
     async def wait() -> None:
-        await bell.wait_for(lambda: True)
-        asking = asyncio.create_task(bell.wait_for(lambda: len(seen) == 2))
+        await notifier.wait_for(lambda: True)
+        asking = asyncio.create_task(notifier.wait_for(lambda: len(seen) == 2))
         for number in range(2):
             await asyncio.sleep(0)
             assert not asking.done()
             seen.append(number)
-            later(bell.notify).join()
+            later(notifier.notify).join()
         await asking
 
         asked = iter([False, True])
-        await bell.wait_for(lambda: next(asked))  # becomes true between the check and the wait
+        await notifier.wait_for(lambda: next(asked))  # becomes true between the check and the wait
         await asyncio.sleep(0)
         assert waking._awake[asyncio.get_running_loop()]._timer is None
 

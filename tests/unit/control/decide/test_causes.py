@@ -10,6 +10,7 @@ from skyward.control.decide.causes import KEPT, Cause, CauseLog, describe
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.messages import (
+    CollectionUsed,
     Decided,
     DrainNode,
     Open,
@@ -19,7 +20,6 @@ from skyward.control.decide.messages import (
     SetBudget,
     SetFloor,
     Tick,
-    Use,
 )
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import IllegalTransitionError
@@ -216,7 +216,7 @@ def test_log_keeps_the_latest_causes() -> None:
         (SetBudget(None), "budget removed"),
         (SetBudget(2.5), "budget set to $2.50"),
         (Tick(), "regular check"),
-        (Use(), "the client used a collection"),
+        (CollectionUsed(), "the client used a collection"),
         (machines.Allocated(7), "machine 7 of node 3 allocated"),
         (machines.Terminated(8), "machine 8 terminated"),
         (machines.Refused((7,), "quota:\n..."), "machine 7 of node 3 refused: quota"),
@@ -226,6 +226,11 @@ def test_log_keeps_the_latest_causes() -> None:
         (tasks.CancelTasks((5, 6)), "2 tasks, 5 to 6, cancelled"),
         (tasks.Broadcast(9), "broadcast 9 submitted"),
         (tasks.RankDraining(3), "the worker of node 3 is closing"),
+        (tasks.StartedOnNode(5), "task 5 started"),
+        (tasks.Delivered(5), "elements of task 5 were delivered"),
+        (tasks.Stored(3, (b"",)), "blobs were stored on node 3"),
+        (tasks.Withheld(5, 3), "task 5 was withheld from node 3: an input was lost"),
+        (tasks.Abandon("no budget\n..."), "waiting tasks were abandoned: no budget"),
     ],
 )
 def test_messages_have_a_text(message: PlaneMessage, text: str) -> None:
@@ -252,7 +257,7 @@ def test_limit_below_the_minimum_is_not_reported_as_holding_a_decision_back() ->
 
 def test_only_the_limit_that_sets_the_number_is_reported() -> None:
     policy: Any = Fewer()
-    world = World(Group("default", 0, 9), policy=policy, cooldown=0.0, standing={"default": 5}).open()
+    world = World(Group("default", 0, 9), policy=policy, cooldown=0.0, existing={"default": 5}).open()
     world.tell(SetFloor((Demand(5),)))
     assert world.reasons_given[-1] == "5 -> 5 nodes: none, at least 5 for request_resources (held back: " + (
         "at least 5 for request_resources)"

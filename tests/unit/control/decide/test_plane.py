@@ -189,7 +189,11 @@ def test_head_stays_while_any_node_is_desired() -> None:
 
 def test_tasks_are_dispatched_only_to_nodes_that_fit() -> None:
     world = World(Group("cpu", 1, 1, slots=4), Group("gpu", 1, 1, slots=4, resources={"GPU": 2})).open()
-    rank = next(rank for rank, seat in world.plane.reconciler.table.assignments.items() if seat.machine.group == "gpu")
+    rank = next(
+        rank
+        for rank, assignment in world.plane.reconciler.table.assignments.items()
+        if assignment.machine.group == "gpu"
+    )
     on_gpu = world.submit(3, GPU)
     assert [world.sent.get(task) for task in on_gpu] == [rank, rank, None], "two GPUs hold two tasks at a time"
     plain = world.submit(6)

@@ -191,8 +191,8 @@ class Cloud(RuleBasedStateMachine):
 
     @invariant()
     def no_rank_is_used_twice(self) -> None:
-        seated = [machine.rank for machine in self.reconciler.table if machine.stage in ("active", "booting")]
-        assert len(seated) == len(set(seated))
+        occupied = [machine.rank for machine in self.reconciler.table if machine.stage in ("active", "booting")]
+        assert len(occupied) == len(set(occupied))
         assert len(set(self.active.values())) == len(self.active)
 
     @invariant()

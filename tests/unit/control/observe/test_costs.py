@@ -23,7 +23,7 @@ def work(task: int = 1, **state: Any) -> Work:
     """Return a task on an expensive node, changed by `state`."""
     nothing = Outgoing(Payload(b""), {})
     work = Work(PreparedCode(b"", nothing, "train"), nothing, TaskFuture(), None, task=task)  # type: ignore[arg-type]  # it prints nothing
-    work.terms, work.sent_at, work.nodes = DEAR, 100.0, [0]
+    work.slot_price, work.sent_at, work.nodes = DEAR, 100.0, [0]
     for name, value in state.items():
         setattr(work, name, value)
     return work
@@ -36,7 +36,7 @@ def work(task: int = 1, **state: Any) -> Work:
         ({}, 5.0),  # running
         ({"ended_at": 104.0}, 1.0),  # without a report of its node
         ({"sent_at": None}, 0.0),  # pending
-        ({"terms": SlotPrice("local", 0.0, 4)}, 0.0),
+        ({"slot_price": SlotPrice("local", 0.0, 4)}, 0.0),
         ({"sent_at": 130.0}, 0.0),  # no negative costs when the clock goes back
     ],
 )

@@ -51,7 +51,7 @@ class _Unwritable:
     def took(self, provider: str, image: str) -> dict[str, list[float]]:
         raise JournalError("It cannot be read.")
 
-    def add_took(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
+    def add_phase_seconds(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
         raise JournalError("It cannot be written.")
 
 

@@ -1,4 +1,4 @@
-"""Targets of a broadcast."""
+"""Placement: the nodes that the caller selected."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,9 @@ def chosen_ranks(
         return where.ranks
     if where.group is None:
         return None
-    of_group = [rank for rank, seat in sorted(table.assignments.items()) if seat.machine.group == where.group]
+    of_group = [
+        rank for rank, assignment in sorted(table.assignments.items()) if assignment.machine.group == where.group
+    ]
     if not of_group:
         raise UsageError(
             f"Group {where.group!r} of pool {pool!r} has no node now: start one with "

@@ -53,8 +53,8 @@ class PlaneView:
         return _Nodes(lambda: tuple(self._load(machine, now) for machine in self._table))
 
     def _load(self, machine: Machine, now: float) -> NodeLoad:
-        seat = self._table.assignments.get(machine.rank)
-        node = self._tasks.node(machine.rank) if seat is not None and seat.machine is machine else None
+        assignment = self._table.assignments.get(machine.rank)
+        node = self._tasks.node(machine.rank) if assignment is not None and assignment.machine is machine else None
         if node is None:
             return NodeLoad(machine.rank, machine.group, machine.stage, free=self._groups[machine.group].resources)
         idle_for = 0.0 if node.tasks else now - node.quiet_since
