@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.errors import ProvisioningError, SpecError, UsageError
+from skyward.frontends.calls import is_forked, observe_with, opened
 from skyward.frontends.configuration import (
     Nodes,
     NodesLike,
@@ -21,7 +22,6 @@ from skyward.frontends.configuration import (
     configured_values,
     field_paths,
 )
-from skyward.frontends.pools import is_forked, observe_with, opened
 from skyward.frontends.views import notify
 from skyward_kernel.reaper import start_reaping
 

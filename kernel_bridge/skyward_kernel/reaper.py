@@ -16,7 +16,7 @@ _logger = logging.getLogger(__name__)
 
 def start_reaping(every: float = EVERY) -> Callable[[], object]:
     """Reap pools past their lease in the background, now and periodically; return a function that stops it."""
-    from skyward.frontends.pools import background
+    from skyward.frontends.calls import background
 
     return background.run(_reap_periodically(every)).cancel
 

@@ -10,6 +10,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from skyward.frontends.calls import KEEP_FOR, PendingFunction
+
 from skyward.errors import TooLargeError, UsageError
 from skyward.frontends.cells import (
     CellRequest,
@@ -25,7 +27,6 @@ from skyward.frontends.cells import (
     stream_cell,
 )
 from skyward.frontends.configuration import shown
-from skyward.frontends.pools import KEEP_FOR, PendingFunction
 from skyward.frontends.views import size_text
 from skyward_jupyter.cells.cell import CellCode
 from skyward_jupyter.cells.collector import Collector

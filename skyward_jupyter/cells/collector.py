@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any
 
+from skyward.frontends.calls import Kept
+
 from skyward.errors import NotPicklableError, UsageError
 from skyward.frontends.cells import (
     PROVIDED,
@@ -21,7 +23,6 @@ from skyward.frontends.cells import (
     settings_used_by,
     title_of,
 )
-from skyward.frontends.pools import Kept
 from skyward_jupyter.cells.cell import CellCode
 from skyward_jupyter.cells.lookups import Lookups, lookups_of, texts_in, words_in
 from skyward_jupyter.cells.manifest import ManifestEntry

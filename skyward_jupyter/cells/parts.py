@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from skyward.frontends.calls import Kept
+
 from skyward.errors import NotPicklableError
 from skyward.frontends.cells import (
     CellEnd,
@@ -19,7 +21,6 @@ from skyward.frontends.cells import (
     shared_views,
     view_in_bytes,
 )
-from skyward.frontends.pools import Kept
 from skyward.frontends.views import joined
 from skyward_jupyter.cells.manifest import ManifestEntry
 from skyward_jupyter.cells.placeholders import PackedValue

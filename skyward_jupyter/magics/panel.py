@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from skyward.frontends.pools import Origin, current_origin
+from skyward.frontends.calls import Origin, current_origin
 from skyward_kernel.panel.bridge import PanelBridge
 
 if TYPE_CHECKING:

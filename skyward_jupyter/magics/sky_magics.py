@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.frontends.pools import Compute, Target
+    from skyward.frontends.calls import Target
+    from skyward.frontends.pools import Compute
     from skyward_kernel.panel.bridge import PanelBridge
     from skyward_kernel.pools import PoolManager
 
@@ -56,7 +57,7 @@ class SkyMagics(ConfiguredMagics):
 
     def put_in_scope(self, *_: object) -> None:
         """Make the default pool, while it is open, the target of `>> sky`. Called before each cell."""
-        from skyward.frontends.pools import current_pool
+        from skyward.frontends.calls import current_pool
 
         pool = self._pools.find(self._pool_name)
         if pool is not None or current_pool.get() is self._in_scope:

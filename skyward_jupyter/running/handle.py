@@ -4,7 +4,8 @@ from collections.abc import Generator
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.frontends.pools import ThreadEvent
+from skyward.frontends.calls import ThreadEvent
+
 from skyward_jupyter.failures.presentation import interrupted, short_errors
 
 if TYPE_CHECKING:

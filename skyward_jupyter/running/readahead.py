@@ -7,8 +7,8 @@ from contextvars import copy_context
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from skyward.frontends.calls import ThreadEvent
 from skyward.frontends.cells import CellEnd, CellResult, Packed
-from skyward.frontends.pools import ThreadEvent
 from skyward_jupyter.cells.placeholders import unpickle
 from skyward_jupyter.display.elements import Elements, counted, weight
 from skyward_jupyter.display.redraw import Redrawing

@@ -7,6 +7,8 @@ from pickle import Pickler
 from types import FrameType
 from typing import Any
 
+from skyward.frontends.calls import Kept, call, renew
+
 from skyward.frontends.cells import (
     VALUE,
     CellEnd,
@@ -28,7 +30,6 @@ from skyward.frontends.cells import (
     unpack_tracked,
     with_fix,
 )
-from skyward.frontends.pools import Kept, call, renew
 from skyward.frontends.views import joined
 from skyward_jupyter.cells.collector import HISTORY
 from skyward_jupyter.cells.originals import Originals, not_shared

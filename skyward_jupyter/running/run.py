@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from skyward.errors import ProvisioningError, UsageError
+from skyward.frontends.calls import KEEP_FOR, open_with, stop_all
 from skyward.frontends.cells import CellEnd, unpack_shared
 from skyward.frontends.configuration import FrozenMap, Retries, provider_config, target_of
-from skyward.frontends.pools import KEEP_FOR, open_with, stop_all
 from skyward.frontends.views import count_text, duration_text, screen
 from skyward_jupyter.cells.capture import Capture, capture
 from skyward_jupyter.cells.cell import CellCode, Shape, blank_lines

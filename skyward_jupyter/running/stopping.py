@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import TaskCancelledError
+from skyward.frontends.calls import stop_all
 from skyward.frontends.cells import CellResult, ReturnedState
-from skyward.frontends.pools import stop_all
 from skyward.frontends.views import WORK_ENDED, asked_to_stop, joined, nodes_text, size_text
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.running.results import apply_result, apply_results

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anywidget
 import traitlets
 
-from skyward.frontends.pools import background
+from skyward.frontends.calls import background
 from skyward.frontends.views import mime_bundle
 from skyward_jupyter.view.live import LiveView
 from skyward_kernel.panel.protocol import VIEW_TARGET

@@ -187,3 +187,16 @@ def test_internal_names_are_not_public() -> None:
     hidden = sorted(defined - set(skyward.__all__) - names - {"load_ipython_extension", "unload_ipython_extension"})
     assert hidden
     assert fresh(f"import skyward; print(*[name for name in {hidden!r} if hasattr(skyward, name)])") == ""
+
+
+def test_extension_loads_no_control_plane_and_no_connection() -> None:
+    """The first cell loads them, while its pool opens."""
+    loaded = fresh("""
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+import skyward_jupyter
+skyward_jupyter.load_ipython_extension(InteractiveShell.instance())
+print(*[name for name in sys.modules if name.startswith(("skyward.link.", "skyward.control.act.pool", "asyncssh", "rich"))])
+skyward_jupyter.unload_ipython_extension(InteractiveShell.instance())
+""")
+    assert loaded == ""

@@ -9,7 +9,7 @@ from skyward.frontends.views import kept_table, nodes_text
 from skyward_kernel.commands.context import Context
 
 if TYPE_CHECKING:
-    from skyward.frontends.pools import Kept
+    from skyward.frontends.calls import Kept
 
 __all__ = ["drop", "kept"]
 
@@ -48,7 +48,7 @@ def drop(context: Context, *, names: tuple[str, ...]) -> Outcome:
 
 def _handle(context: Context, name: str) -> "Kept[Any]":
     """Return the handle that a variable of the notebook holds, or else that of the value kept under the name."""
-    from skyward.frontends.pools import Kept
+    from skyward.frontends.calls import Kept
 
     value = context.variables.get(name)
     if isinstance(value, Kept) and not value.lost:
@@ -65,7 +65,7 @@ def _handle(context: Context, name: str) -> "Kept[Any]":
 
 def _variables(context: Context) -> dict[str, list[str]]:
     """Return the variables of the notebook that hold handles, by key of the kept value."""
-    from skyward.frontends.pools import Kept
+    from skyward.frontends.calls import Kept
 
     found: dict[str, list[str]] = {}
     for name, value in context.variables.items():

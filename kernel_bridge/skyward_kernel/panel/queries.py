@@ -82,8 +82,9 @@ class QueryHandler:
 
 
 def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
+    from skyward.frontends.calls import background
     from skyward.frontends.configuration import find_offers
-    from skyward.frontends.pools import Compute, background
+    from skyward.frontends.pools import Compute
 
     pool = Compute(name=name, **compute_fields(asked))  # never opened: it only resolves the options
     offers: list[OfferView] = []
