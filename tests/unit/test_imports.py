@@ -196,7 +196,8 @@ import sys
 from IPython.core.interactiveshell import InteractiveShell
 import skyward_jupyter
 skyward_jupyter.load_ipython_extension(InteractiveShell.instance())
-print(*[name for name in sys.modules if name.startswith(("skyward.link.", "skyward.control.act.pool", "asyncssh", "rich"))])
+heavy = ("skyward.link.", "skyward.control.act.pool", "asyncssh", "rich")
+print(*[name for name in sys.modules if name.startswith(heavy)])
 skyward_jupyter.unload_ipython_extension(InteractiveShell.instance())
 """)
     assert loaded == ""
