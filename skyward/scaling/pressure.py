@@ -19,7 +19,7 @@ class GroupDecision(NamedTuple):
 
     Attributes:
         reason: empty if nothing changes.
-        settled: True if it scales down after an idle timeout, so that no cooldown applies.
+        settled: True if it scales down after an idle timeout: it applies once the cooldown of the last change is over.
     """
 
     desired: int

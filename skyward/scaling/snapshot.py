@@ -152,7 +152,8 @@ class Decision:
         desired: number of nodes by group; an omitted group does not change.
         reason: reason for users, with the numbers: "12 queued / 2 slots -> +6".
         victims: ranks to remove first; the rest is removed by highest rank.
-        settled: True if a decision to scale down is already based on an idle time, so that no cooldown applies.
+        settled: True if a decision to scale down is based on an idle time: it applies once the cooldown of the last
+            change is over; others must also have been wanted for a cooldown.
         infeasible: waiting shapes that no group can hold.
     """
 

@@ -52,7 +52,7 @@ STATE_COMM = "skyward.state"
 """Id of the comm that the kernel writes to. It is never opened: the panel listens for its messages."""
 
 COMMAND_TARGET = "skyward.command"
-"""Target of the comm that the panel writes to. The kernel never answers on it: see reference/jupyter.md."""
+"""Target of the comm that the panel writes to. The kernel never answers on it."""
 
 VIEW_TARGET = "skyward.view"
 """Target of the comm that the live view of a pool writes to, in front ends that support subshells."""

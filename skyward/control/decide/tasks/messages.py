@@ -131,7 +131,7 @@ class Overdue:
 
 @dataclass(frozen=True, slots=True)
 class RankRemoved:
-    """Report that a rank has no node for now: it was scaled down, cannot be launched, or is over the budget."""
+    """Report that a rank has no node for now; tasks that need this very node end. Others are requeued."""
 
     rank: int
     reason: str
