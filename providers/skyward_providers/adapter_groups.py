@@ -29,7 +29,7 @@ _REMEMBERED = 1000
 
 _REASON = 1000
 
-type Command = StartWorkerGroup | ShutdownWorkerGroup | UnknownCommand
+type GroupCommand = StartWorkerGroup | ShutdownWorkerGroup | UnknownCommand
 
 
 class Groups:
@@ -70,7 +70,7 @@ class Groups:
         """True if there is a cluster to tear down."""
         return self._cluster is not None
 
-    async def obey(self, command: Command, answer: Callable[[Answer], None]) -> None:
+    async def obey(self, command: GroupCommand, answer: Callable[[Answer], None]) -> None:
         """Execute a command, and answer it. A repeated command is ignored meanwhile, and gets the same answer later."""
         request = command.request
         if request in self._answers:
@@ -89,7 +89,7 @@ class Groups:
                 self._answers.popitem(last=False)
         return answer
 
-    async def _do(self, command: Command) -> Answer:
+    async def _do(self, command: GroupCommand) -> Answer:
         match command:
             case StartWorkerGroup(request, _, capabilities):
                 return await self._start(request, capabilities)

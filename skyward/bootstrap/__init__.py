@@ -10,24 +10,24 @@ from skyward.bootstrap.events import PHASES, Facts, Phase, PhaseEvent, Ready, re
 from skyward.bootstrap.includes import Includes, check_includes, collect
 from skyward.bootstrap.local import SharedSetup
 from skyward.bootstrap.plan import Plan, PluginStep, client_settings
-from skyward.bootstrap.runner import BootstrapError, Executor, bootstrap, worker_environment
+from skyward.bootstrap.runner import BootstrapError, ScriptExecutor, bootstrap, worker_environment
 from skyward.bootstrap.script import script
-from skyward.bootstrap.source import Source, find_source
+from skyward.bootstrap.source import PackageSource, find_source
 
 __all__ = [
     "PHASES",
     "BootstrapError",
-    "Executor",
     "Facts",
     "Includes",
     "Mismatches",
+    "PackageSource",
     "Phase",
     "PhaseEvent",
     "Plan",
     "PluginStep",
     "Ready",
+    "ScriptExecutor",
     "SharedSetup",
-    "Source",
     "bootstrap",
     "check_includes",
     "check_requirements",

@@ -22,8 +22,8 @@ from skyward.bootstrap.compare import Mismatches
 from skyward.bootstrap.events import PhaseEvent
 from skyward.bootstrap.layer import package_folders
 from skyward.bootstrap.plan import OnClient, Plan
-from skyward.bootstrap.runner import BootstrapError, Executor, bootstrap, worker_environment
-from skyward.bootstrap.source import Source, find_source, worker_requirements
+from skyward.bootstrap.runner import BootstrapError, ScriptExecutor, bootstrap, worker_environment
+from skyward.bootstrap.source import PackageSource, find_source, worker_requirements
 from skyward.errors import SpecError
 from skyward.specs.image import Image
 
@@ -117,7 +117,7 @@ def client_plan(image: Image, computed: Mapping[str, str]) -> Plan:
     digest = hashlib.sha256(json.dumps(inputs).encode(errors="surrogateescape")).hexdigest()
     return Plan(
         python=platform.python_version() if layered else image.resolved_python,
-        source=Source("", worker_requirements()) if layered else find_source("local"),
+        source=PackageSource("", worker_requirements()) if layered else find_source("local"),
         pip=pip,
         pip_indexes=image.pip_indexes,
         directory=str(cache_directory()),
@@ -198,7 +198,7 @@ def _absolute(place: str) -> str:
 async def make_client_environment(
     image: Image,
     computed: Mapping[str, str],
-    shell: Callable[[Mapping[str, str]], Executor],
+    shell: Callable[[Mapping[str, str]], ScriptExecutor],
     report: Callable[[PhaseEvent], None],
 ) -> ClientEnvironment:
     """Make the environment of `image`, or check that it exists; `report` gets the phase events.

@@ -18,7 +18,7 @@ from pathlib import Path
 from skyward.bootstrap.client_environment import ClientEnvironment, has_own_environment, make_client_environment
 from skyward.bootstrap.events import PhaseEvent
 from skyward.bootstrap.includes import Includes, collect
-from skyward.bootstrap.runner import Executor
+from skyward.bootstrap.runner import ScriptExecutor
 from skyward.errors import NodeStartError
 from skyward.specs.image import Image
 from skyward.specs.variables import check_values
@@ -26,7 +26,7 @@ from skyward.specs.variables import check_values
 __all__ = ["LocalSetup", "SharedSetup", "set_up_local"]
 
 type Report = Callable[[PhaseEvent], None]
-type Shell = Callable[[Mapping[str, str]], Executor]
+type LocalShell = Callable[[Mapping[str, str]], ScriptExecutor]
 """Returns an executor on this machine, for an environment of variables."""
 
 _FOLDER = ".includes"
@@ -92,7 +92,7 @@ class SharedSetup:
     """
 
     def __init__(
-        self, image: Image, search_path: tuple[str, ...], shell: Shell, notify: Callable[[str], object]
+        self, image: Image, search_path: tuple[str, ...], shell: LocalShell, notify: Callable[[str], object]
     ) -> None:
         self._image = image
         self._search_path = search_path
@@ -136,7 +136,7 @@ def _has_failed(task: asyncio.Task[LocalSetup]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-async def set_up_local(image: Image, search_path: tuple[str, ...], shell: Shell, report: Report) -> LocalSetup:
+async def set_up_local(image: Image, search_path: tuple[str, ...], shell: LocalShell, report: Report) -> LocalSetup:
     """Read the files that `image` includes, run the commands of its `shell_vars`, and make its environment.
 
     Later edits of the files do not affect nodes of this pool.

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from skyward.bootstrap.includes import Includes, collect
-from skyward.bootstrap.source import Source, find_source
+from skyward.bootstrap.source import PackageSource, find_source
 from skyward.errors import SpecError
 from skyward.specs.image import Image, PipIndex
 
@@ -88,7 +88,7 @@ class Plan:
     """
 
     python: str
-    source: Source
+    source: PackageSource
     pip: tuple[str, ...] = ()
     pip_indexes: tuple[PipIndex, ...] = ()
     apt: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class Plan:
         directory: str | None = None,
         plugins: Sequence[PluginStep] = (),
         settings: Mapping[str, str] | None = None,
-        source: Source | None = None,
+        source: PackageSource | None = None,
         cwd: Path | None = None,
         search_path: Sequence[str] | None = None,
     ) -> "Plan":

@@ -11,7 +11,7 @@ from skyward.bootstrap.script import GRACE, command, limits, log_command, script
 from skyward.bootstrap.send import contents, packs, receive_command
 from skyward.errors import NodeStartError
 
-__all__ = ["BootstrapError", "Done", "Executor", "bootstrap", "worker_environment"]
+__all__ = ["BootstrapError", "Done", "ScriptExecutor", "bootstrap", "worker_environment"]
 
 _LACKING = 75
 """Status of a script that needs files from the client first."""
@@ -61,7 +61,7 @@ class Done(Protocol):
         """Output on standard error."""
 
 
-class Executor(Protocol):
+class ScriptExecutor(Protocol):
     """Interface that runs commands on the node."""
 
     async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Done:
@@ -74,7 +74,7 @@ class Executor(Protocol):
         """
 
 
-async def bootstrap(executor: Executor, plan: Plan, report: Callable[[PhaseEvent], None] | None = None) -> Ready:
+async def bootstrap(executor: ScriptExecutor, plan: Plan, report: Callable[[PhaseEvent], None] | None = None) -> Ready:
     """Make the environment of `plan`, and return its properties. `report` is called with each phase event.
 
     Idempotent: after a failure it continues where the last run was interrupted. If the environment exists already, it
@@ -102,7 +102,7 @@ def worker_environment(plan: Plan, ready: Ready) -> dict[str, str]:
 
 
 class _Bootstrap:
-    def __init__(self, executor: Executor, plan: Plan, report: Callable[[PhaseEvent], None]) -> None:
+    def __init__(self, executor: ScriptExecutor, plan: Plan, report: Callable[[PhaseEvent], None]) -> None:
         self._executor = executor
         self._plan = plan
         self._report = report

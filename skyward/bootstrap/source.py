@@ -16,7 +16,7 @@ from skyward.bootstrap.names import requirement_name
 from skyward.errors import SpecError
 from skyward.specs.image import SkywardSource
 
-__all__ = ["WORKER_PACKAGES", "Source", "find_source", "local_source", "worker_requirements"]
+__all__ = ["WORKER_PACKAGES", "PackageSource", "find_source", "local_source", "worker_requirements"]
 
 WORKER_PACKAGES = frozenset({"blake3", "casty", "cloudpickle", "uvloop"})
 """Dependencies of the distribution that a worker needs."""
@@ -29,7 +29,7 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Source:
+class PackageSource:
     """Skyward, in a form that can be sent to a node.
 
     Attributes:
@@ -48,7 +48,7 @@ class Source:
         return hashlib.sha256(self.wheel).hexdigest() if self.wheel else ""
 
 
-def find_source(kind: SkywardSource = "auto") -> Source:
+def find_source(kind: SkywardSource = "auto") -> PackageSource:
     """Return the source of Skyward for a node.
 
     "auto" is this copy if it is a development install, else the package index.
@@ -65,8 +65,8 @@ def find_source(kind: SkywardSource = "auto") -> Source:
         raise SpecError(f"skyward_source={kind!r} needs the version of Skyward, which is not installed; use 'local'.")
     dependencies = _for_worker(found.requires or ())
     if kind == "pypi":
-        return Source(f"{_NAME}=={found.version}", dependencies)
-    return Source(f"{_NAME} @ git+{_repository(found)}@v{found.version}", dependencies)
+        return PackageSource(f"{_NAME}=={found.version}", dependencies)
+    return PackageSource(f"{_NAME} @ git+{_repository(found)}@v{found.version}", dependencies)
 
 
 def worker_requirements() -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def worker_requirements() -> tuple[str, ...]:
     return _described(_PACKAGE)[1]
 
 
-def local_source(package: Path | None = None) -> Source:
+def local_source(package: Path | None = None) -> PackageSource:
     """Return a wheel of the package `skyward` as it is on disk now. Reproducible: equal files give equal bytes."""
     folder = package or _PACKAGE
     version, dependencies = _described(folder)
@@ -88,7 +88,7 @@ def local_source(package: Path | None = None) -> Source:
         content.update(f"{name}\0{hashlib.sha256(data).hexdigest()}\n".encode())
     version = f"{version}+local.{content.hexdigest()[:12]}"
     stem = f"{_NAME.replace('-', '_')}-{version}"
-    return Source(f"{stem}-py3-none-any.whl", dependencies, _wheel(files, stem, version, dependencies))
+    return PackageSource(f"{stem}-py3-none-any.whl", dependencies, _wheel(files, stem, version, dependencies))
 
 
 def _sources(folder: Path) -> list[Path]:

@@ -41,7 +41,7 @@ SETTLED = 2_000_000_000
 _TRIES = 3
 """Number of times that a file which changes during a read is read."""
 
-type Buffer = bytes | memoryview
+type FileBuffer = bytes | memoryview
 type Listing = dict[str, os.stat_result]
 """Files by their relative path."""
 
@@ -242,7 +242,7 @@ def _is_settled(status: os.stat_result) -> bool:
     return clock.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > SETTLED
 
 
-def write(target: str, pieces: Iterable[Buffer], modified: int, *, is_executable: bool) -> None:
+def write(target: str, pieces: Iterable[FileBuffer], modified: int, *, is_executable: bool) -> None:
     """Write a file atomically, replacing an existing one, and create its parent folders.
 
     Args:

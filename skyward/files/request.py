@@ -7,7 +7,7 @@ from skyward.files.disk import Content
 from skyward.files.patterns import Excludes, Glob, is_inside
 from skyward.wire.payloads.payload import Packed
 
-__all__ = ["SMALL", "FetchedFile", "FilesRequest", "FilesResult", "Packing", "Root", "Span", "pieces"]
+__all__ = ["SMALL", "FetchedFile", "FileSpan", "FilesRequest", "FilesResult", "FilesRoot", "Packing", "pieces"]
 
 SMALL = 256 * 1024
 """Bytes up to which a file shares a blob with others: each blob costs a round trip."""
@@ -17,7 +17,7 @@ _FULL = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class FileSpan:
     """One file and the position of its bytes: in the blobs from `first` on, from byte `offset` of that blob.
 
     Attributes:
@@ -43,7 +43,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class FilesRoot:
     """A folder that is synced between both sides.
 
     Attributes:
@@ -80,9 +80,9 @@ class FilesRequest:
     """
 
     folder: str
-    sent: tuple[Span, ...] = ()
+    sent: tuple[FileSpan, ...] = ()
     blobs: tuple[Packed, ...] = ()
-    roots: tuple[Root, ...] = ()
+    roots: tuple[FilesRoot, ...] = ()
     fetch: tuple[str, ...] = ()
     client_versions: Mapping[str, bytes] = field(default_factory=dict)
     taken: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class FetchedFile:
         is_written: True if the cell wrote it.
     """
 
-    span: Span
+    span: FileSpan
     may_replace: bool
     is_written: bool
 
@@ -161,14 +161,14 @@ class Packing:
         self._group: list[bytes] = []
         self._size = 0
 
-    def add(self, path: str, content: Content, modified: int) -> Span:
+    def add(self, path: str, content: Content, modified: int) -> FileSpan:
         """Add a file. Add the files of one folder one after the other, so that they share groups."""
         if content.size > SMALL:
             self._close()
-            span = Span(path, content.version, content.size, modified, len(self._blobs))
+            span = FileSpan(path, content.version, content.size, modified, len(self._blobs))
             self._blobs += map(Packed, content.chunks)
             return span
-        span = Span(path, content.version, content.size, modified, len(self._blobs), self._size)
+        span = FileSpan(path, content.version, content.size, modified, len(self._blobs), self._size)
         self._group += content.chunks
         self._size += content.size
         if self._size >= _FULL or (self._size >= SMALL and content.version[0] < 16):
@@ -186,7 +186,7 @@ class Packing:
         return tuple(self._blobs)
 
 
-def pieces(span: Span, blobs: Sequence[Packed]) -> Iterator[memoryview]:
+def pieces(span: FileSpan, blobs: Sequence[Packed]) -> Iterator[memoryview]:
     """Yield the bytes of a file, in order.
 
     Raises:

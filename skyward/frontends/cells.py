@@ -3,7 +3,7 @@
 from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.wire.failures.failure import Failure, Frame, capture_failure
 from skyward.wire.failures.frames import FrameState, NodeValue
-from skyward.wire.kinds.arrays import Extent, View, extent_of, is_inside_frame, shared_views, view_in_bytes
+from skyward.wire.kinds.arrays import ArrayView, Extent, extent_of, is_inside_frame, shared_views, view_in_bytes
 from skyward.wire.objects.array_changes import is_array_overwritten
 from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.objects.changes import Change, Location
@@ -44,6 +44,7 @@ __all__ = [
     "STREAM",
     "VALUE",
     "Addresses",
+    "ArrayView",
     "CellEnd",
     "CellRequest",
     "CellResult",
@@ -65,7 +66,6 @@ __all__ = [
     "Shared",
     "StandInComparison",
     "Unreturned",
-    "View",
     "build",
     "capture_failure",
     "digest_of",

@@ -12,7 +12,7 @@ from skyward.files.patterns import (
     version_name,
 )
 from skyward.files.plan import FileVersions, decide_landing, version_names
-from skyward.files.request import SMALL, FetchedFile, FilesRequest, FilesResult, Packing, Root, pieces
+from skyward.files.request import SMALL, FetchedFile, FilesRequest, FilesResult, FilesRoot, Packing, pieces
 
 __all__ = [
     "NEVER_SYNCED",
@@ -23,10 +23,10 @@ __all__ = [
     "FileVersions",
     "FilesRequest",
     "FilesResult",
+    "FilesRoot",
     "Glob",
     "Listing",
     "Packing",
-    "Root",
     "TooManyFilesError",
     "Versions",
     "decide_landing",

@@ -3,17 +3,17 @@
 from skyward.journal.claim import Claim, data_directory
 from skyward.journal.entries import ClusterEntry, MachineEntry, PoolEntry, WorkerEntry
 from skyward.journal.record import PoolRecord
-from skyward.journal.sealing import Seal
+from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
 
 __all__ = [
     "Claim",
     "ClusterEntry",
     "Journal",
+    "JournalSeal",
     "MachineEntry",
     "PoolEntry",
     "PoolRecord",
-    "Seal",
     "WorkerEntry",
     "data_directory",
 ]

@@ -9,7 +9,7 @@ from typing import Self
 
 from skyward.journal.claim import Claim
 from skyward.journal.entries import PoolEntry, WorkerEntry
-from skyward.journal.sealing import Seal
+from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
 from skyward.providers.protocol import Cluster, Instance
 
@@ -27,7 +27,7 @@ class PoolRecord:
         self.id = id
         self._journal = journal
         self._claim = claim
-        self._seal = Seal(claim.secrets_key)
+        self._seal = JournalSeal(claim.secrets_key)
         self._over = False
 
     @classmethod
@@ -121,7 +121,7 @@ class PoolRecord:
 def _packed(groups: Mapping[str, object], options: object, claim: Claim) -> bytes:
     """Return groups and options, pickled; empty if something in them cannot be pickled."""
     try:
-        return Seal(claim.secrets_key).pack((dict(groups), options))
+        return JournalSeal(claim.secrets_key).pack((dict(groups), options))
     except Exception:  # a user-defined policy may hold anything
         return b""
 

@@ -17,12 +17,12 @@ from skyward.values.validation import Secret
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
 
-__all__ = ["Seal"]
+__all__ = ["JournalSeal"]
 
 _HIDDEN = Secret("***")
 
 
-class Seal:
+class JournalSeal:
     """Encoder and decoder of such pickles. Without a `key` of 32 bytes, secrets are decoded as `***`."""
 
     def __init__(self, key: bytes | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Self
 from skyward.errors import JournalError
 from skyward.journal.claim import data_directory
 from skyward.journal.entries import ClusterEntry, MachineEntry, PoolEntry, WorkerEntry
-from skyward.journal.sealing import Seal
+from skyward.journal.sealing import JournalSeal
 from skyward.providers.protocol import Instance
 
 __all__ = ["Journal"]
@@ -206,9 +206,9 @@ class Journal:
         )
         return [_machine(*each) for each in found]
 
-    def clusters(self, pool: str, seal: Seal | None = None) -> list[ClusterEntry]:
+    def clusters(self, pool: str, seal: JournalSeal | None = None) -> list[ClusterEntry]:
         """Return the clusters of a pool; with its secrets, if the seal has the key."""
-        unpack = (seal or Seal()).unpack
+        unpack = (seal or JournalSeal()).unpack
         entries = []
         for number, group, offered, cluster in self._read(
             'SELECT number, "group", offered, cluster FROM clusters WHERE pool = ? ORDER BY number', pool

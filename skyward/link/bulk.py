@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 from skyward.wire.payloads.copies import allocate
 from skyward.wire.protocol.messages import Blob
-from skyward.wire.transport.bulk import GET, OK, PUT, SIZE, Request, read_exactly, read_into
+from skyward.wire.transport.bulk import GET, OK, PUT, SIZE, BulkRequest, read_exactly, read_into
 from skyward.wire.transport.proof import UnprovedError, call
 
 __all__ = ["BulkLane", "BulkPath", "NodeFullError"]
@@ -105,7 +105,7 @@ class BulkLane:
 
     def _exchange(self, verb: bytes, blob: Blob, view: memoryview | None) -> memoryview:
         connection = self._connect()
-        connection.sendall(Request(verb, blob.key, blob.size).write())
+        connection.sendall(BulkRequest(verb, blob.key, blob.size).write())
         if view is not None:
             connection.sendall(view)
             if read_exactly(connection, len(OK)) != OK:

@@ -18,13 +18,13 @@ from skyward.wire.protocol.messages import (
     BATCH_BYTES,
     Blob,
     Code,
-    Command,
     Commands,
-    Event,
     Exchange,
     Feed,
+    NodeCommand,
     Payload,
     Submit,
+    WorkerEvent,
 )
 from skyward.wire.transport.trust import Credentials, presented
 
@@ -78,7 +78,7 @@ class Channel:
         address: str,
         credentials: Credentials,
         grace: float,
-        on_event: Callable[[Event], None],
+        on_event: Callable[[WorkerEvent], None],
         on_lost: Callable[[str], None],
         dial: Callable[[str], str] = str,
     ) -> None:
@@ -91,8 +91,8 @@ class Channel:
         self._client: Client | None = None
         self._connected = False
         self._closed = False
-        self._outgoing: list[Command] = []
-        self._unconfirmed: deque[Command] = deque()
+        self._outgoing: list[NodeCommand] = []
+        self._unconfirmed: deque[NodeCommand] = deque()
         self._first = 1
         self._next = 1
         self._seen = 0
@@ -161,7 +161,7 @@ class Channel:
         for event in batch.events:
             self._on_event(event)
 
-    def send(self, command: Command) -> None:
+    def send(self, command: NodeCommand) -> None:
         """Send a command. Commands sent before the loop's next turn, or before `flush`, go as one message."""
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self.flush)
@@ -187,9 +187,9 @@ class Channel:
         self._tell(self._next, outgoing)
         self._next += len(outgoing)
 
-    def _tell(self, first: int, commands: list[Command]) -> None:
+    def _tell(self, first: int, commands: list[NodeCommand]) -> None:
         """Send commands in as few messages as their size allows, the last with an exchange."""
-        batch: list[Command] = []
+        batch: list[NodeCommand] = []
         size = 0
         for command in commands:
             grown = size + _size(command)
@@ -204,7 +204,7 @@ class Channel:
         else:
             self._ref.tell(Commands(first, tuple(batch)))
 
-    def _ask(self, commands: tuple[Command, ...], first: int = 0, *, again: bool = False) -> None:
+    def _ask(self, commands: tuple[NodeCommand, ...], first: int = 0, *, again: bool = False) -> None:
         exchange = Exchange(self._seen, again, first or self._next, commands)
         self._unanswered += 1
         # Eager, so that it is sent now: later commands must not overtake it.
@@ -308,7 +308,7 @@ def _end(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _size(command: Command) -> int:
+def _size(command: NodeCommand) -> int:
     match command:
         case Submit():
             return 160 + _payload_size(command.call)

@@ -10,7 +10,7 @@ from casty import Client
 from skyward.link.channel import engine_runtime
 from skyward.wire.collections.hub import LIMITS, Hub
 from skyward.wire.collections.lost import Name
-from skyward.wire.collections.requests import Request
+from skyward.wire.collections.requests import CollectionRequest
 from skyward.wire.transport.trust import Credentials, presented
 
 __all__ = ["ClusterClient"]
@@ -58,7 +58,7 @@ class ClusterClient:
             await client.__aenter__()
         self._client, self._hub = client, Hub(client, self._wrote)
 
-    async def perform(self, request: Request) -> Any:
+    async def perform(self, request: CollectionRequest) -> Any:
         """Perform an operation and return its result."""
         if self._hub is None:
             raise RuntimeError("the client is not connected to the cluster")

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from skyward.errors import UsageError
-from skyward.journal import Claim, Journal, PoolRecord, Seal
+from skyward.journal import Claim, Journal, JournalSeal, PoolRecord
 from skyward.values.validation import shown
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def attach(name: str) -> "Compute":
         entry, claim = _find(name, journal)
         stack.callback(claim.release)
         try:
-            seal = Seal(claim.secrets_key)
+            seal = JournalSeal(claim.secrets_key)
             clusters = journal.clusters(entry.id, seal)
             settings = seal.unpack(entry.settings) if entry.settings else None
         except Exception as error:

@@ -55,7 +55,7 @@ from skyward.pool.resource_requests import Bundle, request_resources
 from skyward.process import background
 from skyward.process.forked import is_forked, refuse_forked
 from skyward.published_names import OF_A_POOL
-from skyward.reporting import Console, report
+from skyward.reporting import PoolConsole, report
 from skyward.reporting.screen import notify
 from skyward.reporting.task_output import ConsoleSink
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
@@ -103,7 +103,7 @@ class Compute(RightSide):
         self._dispatch: Dispatcher | None = None
         self._shared: CollectionFactory | None = None
         self._bus = EventBus(self.name)
-        self._console: Console | None = None
+        self._console: PoolConsole | None = None
         self._opening, self._counting = threading.Lock(), threading.Lock()
         self._blocks = 0
         self._resized: dict[str, Nodes] = {}

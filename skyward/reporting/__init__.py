@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from skyward import events
 from skyward.errors import JournalError
-from skyward.reporting.console import Console, style_of
+from skyward.reporting.console import PoolConsole, style_of
 from skyward.reporting.log import EventLog, log_path
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from skyward.events.bus import EventBus
     from skyward.specs import Options
 
-__all__ = ["Console", "report"]
+__all__ = ["PoolConsole", "report"]
 
 
-def report(bus: "EventBus", options: "Options", snapshot: "Callable[[], PoolSnapshot | None]") -> Console:
+def report(bus: "EventBus", options: "Options", snapshot: "Callable[[], PoolSnapshot | None]") -> PoolConsole:
     """Report on a pool from before it opens until its last event, as its options say; return its console."""
-    console = Console(style_of(options.console), snapshot)
+    console = PoolConsole(style_of(options.console), snapshot)
     console.attach(bus)
     if options.logging or options.console == "log":
         try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from skyward.events.bus import EventBus
     from skyward.specs.options import Console as Option
 
-__all__ = ["Console", "style_of"]
+__all__ = ["PoolConsole", "style_of"]
 
 type Style = Literal["rich", "minimal", "notebook", "none"]
 
@@ -52,7 +52,7 @@ def _in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-class Console:
+class PoolConsole:
     """Console of one pool, from before it is opened until it is closed.
 
     Also a context manager for callers that wait for the pool: the style "rich" shows a status line meanwhile.

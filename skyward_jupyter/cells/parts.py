@@ -4,16 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from skyward.frontends.calls import Kept
-
 from skyward.errors import NotPicklableError
+from skyward.frontends.calls import Kept
 from skyward.frontends.cells import (
+    ArrayView,
     CellEnd,
     Extent,
     Packed,
     Root,
     Shared,
-    View,
     extent_of,
     is_plain,
     is_shared_visibly,
@@ -101,7 +100,7 @@ class CapturedPart:
         return ManifestEntry(", ".join(names), ", ".join(kinds), (self.shared.packed,), reason, where)
 
 
-def _pack_values(values: Sequence[CapturedValue], side: CellEnd, views: Mapping[int, View]) -> Shared:
+def _pack_values(values: Sequence[CapturedValue], side: CellEnd, views: Mapping[int, ArrayView]) -> Shared:
     value = values[0].value if len(values) == 1 else [each.value for each in values]
     name = next((name for each in values for name in each.names), "the value")
     return pack_shared(value, side, name, whole={each.key for each in values if each.key}, views=views)
@@ -155,7 +154,7 @@ def sharing_memory(values: Sequence[CapturedValue]) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def _group(values: Sequence[CapturedValue]) -> tuple[list[list[CapturedValue]], dict[int, View]]:
+def _group(values: Sequence[CapturedValue]) -> tuple[list[list[CapturedValue]], dict[int, ArrayView]]:
     """Return groups of values that share objects or memory, and the arrays that are views of shared memory."""
     leaders = list(range(len(values)))
 
@@ -174,7 +173,7 @@ def _group(values: Sequence[CapturedValue]) -> tuple[list[list[CapturedValue]], 
                 leaders[leader(number)] = leader(owner_of[key])
         if number != known[-1][0]:
             owner_of.update(dict.fromkeys(mine, number))
-    views: dict[int, View] = {}
+    views: dict[int, ArrayView] = {}
     arrays = {id(array): (number, array) for number, each in enumerate(values) for array in each.shared.arrays}
     for group in shared_views(array for _, array in arrays.values()):
         views |= group

@@ -12,9 +12,9 @@ from skyward.errors import TooLargeError, UsageError
 from skyward.frontends.files import (
     NEVER_SYNCED,
     Excludes,
+    FilesRoot,
     Glob,
     Listing,
-    Root,
     TooManyFilesError,
     is_inside,
     is_pattern,
@@ -23,7 +23,7 @@ from skyward.frontends.files import (
 )
 from skyward.frontends.views import option_text, size_text
 
-__all__ = ["FILE_LIMIT", "IGNORE_FILE", "Choice", "FileOptions", "choose", "sizes"]
+__all__ = ["FILE_LIMIT", "IGNORE_FILE", "FileChoice", "FileOptions", "choose", "sizes"]
 
 FILE_LIMIT = 1 << 30
 """Default limit on the bytes of files that a cell sends, and on those that it returns."""
@@ -58,7 +58,7 @@ class FileOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FileChoice:
     """The files to send and to return. Paths are relative to the notebook's folder.
 
     Attributes:
@@ -73,7 +73,7 @@ class Choice:
 
     folder: str
     files: Listing = field(default_factory=dict)
-    roots: tuple[Root, ...] = ()
+    roots: tuple[FilesRoot, ...] = ()
     synced: Listing = field(default_factory=dict)
     fetch: tuple[str, ...] = ()
     matching: Listing = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Choice:
         return sum(status.st_size for status in self.sent.values())
 
 
-def choose(asked: FileOptions, folder: str) -> Choice:
+def choose(asked: FileOptions, folder: str) -> FileChoice:
     """Resolve the options in the notebook's folder.
 
     Raises:
@@ -107,12 +107,12 @@ def choose(asked: FileOptions, folder: str) -> Choice:
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}.") from None
     own = {path: status for path, status in files.items() if path not in synced}
-    choice = Choice(folder, own, roots, synced, fetch, here, asked.limit or FILE_LIMIT)
+    choice = FileChoice(folder, own, roots, synced, fetch, here, asked.limit or FILE_LIMIT)
     _check_size(choice)
     return choice
 
 
-def _check_size(choice: Choice) -> None:
+def _check_size(choice: FileChoice) -> None:
     if choice.nbytes > choice.limit:
         largest, status = max(choice.sent.items(), key=lambda each: each[1].st_size)
         raise TooLargeError(
@@ -167,9 +167,9 @@ def _hint(path: str, folder: str) -> str:
     return f"Did you mean {' or '.join(close)}?"
 
 
-def _roots(asked: FileOptions, folder: str) -> tuple[Root, ...]:
+def _roots(asked: FileOptions, folder: str) -> tuple[FilesRoot, ...]:
     """Return the folders of `--sync`, without those inside another one."""
-    roots: dict[str, Root] = {}
+    roots: dict[str, FilesRoot] = {}
     for text in chain.from_iterable(_split(given, folder) for given in asked.sync):
         path = _relative("--sync", text, folder, whole=True)
         status = _status(folder, path)
@@ -182,7 +182,7 @@ def _roots(asked: FileOptions, folder: str) -> tuple[Root, ...]:
             raise UsageError(f"--sync {text}: it is a file, but --sync takes a folder: write {fix}.")
         _check_stays_inside("--sync", text, path, folder)
         ignored = _ignored(os.path.join(folder, path))
-        roots[path] = Root(path, Excludes((*NEVER_SYNCED, *ignored, *asked.excludes)))
+        roots[path] = FilesRoot(path, Excludes((*NEVER_SYNCED, *ignored, *asked.excludes)))
     return tuple(
         root for path, root in roots.items() if not any(path != each and is_inside(path, each) for each in roots)
     )
@@ -215,7 +215,7 @@ def _ignored(folder: str) -> tuple[str, ...]:
     return tuple(line.strip("/") for line in lines if line and not line.startswith("#"))
 
 
-def _below(folder: str, root: Root) -> Listing:
+def _below(folder: str, root: FilesRoot) -> Listing:
     try:
         return list_files(folder, root.path, root.excludes, _MOST)
     except TooManyFilesError:

@@ -9,7 +9,7 @@ from skyward.errors import UsageError
 from skyward.frontends.cells import remember_address
 from skyward.frontends.files import SMALL, Content, FilesRequest, Glob, Packing, Versions, is_pattern, list_files, read
 from skyward.frontends.views import encodable
-from skyward_jupyter.files.choice import Choice, FileOptions, choose, sizes
+from skyward_jupyter.files.choice import FileChoice, FileOptions, choose, sizes
 from skyward_jupyter.files.missing import missing_note
 from skyward_jupyter.files.writer import FileWriter
 
@@ -79,7 +79,7 @@ class FileTransfer:
     shape: "Shape"
     notify: Callable[[str], None]
     quiet: bool = False
-    choice: Choice = field(init=False)
+    choice: FileChoice = field(init=False)
     _request: FilesRequest = field(init=False)
     _results: "Sequence[CellResult]" = ()
 

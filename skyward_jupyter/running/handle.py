@@ -5,7 +5,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.frontends.calls import ThreadEvent
-
 from skyward_jupyter.failures.presentation import interrupted, short_errors
 
 if TYPE_CHECKING:
@@ -14,9 +13,9 @@ if TYPE_CHECKING:
     from skyward_jupyter.running.cell_run import CellRun
     from skyward_jupyter.running.status_line import StatusLine
 
-__all__ = ["CellHandle", "Status"]
+__all__ = ["CellHandle", "CellStatus"]
 
-type Status = Literal["queued", "running", "done", "failed", "cancelled"]
+type CellStatus = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
 class CellHandle:
@@ -115,7 +114,7 @@ class CellHandle:
         return ""
 
     @property
-    def status(self) -> Status:
+    def status(self) -> CellStatus:
         """The state of the cell."""
         states = {run.state for run in self._sent.runs}
         for state in ("running", "queued", "cancelled", "failed"):

@@ -9,7 +9,7 @@ import pytest
 
 import skyward as sky
 from skyward.control.act.nodes.launching import launchers_of
-from skyward.journal import Journal, Seal
+from skyward.journal import Journal, JournalSeal
 from skyward.process import background
 from tests.local import tasks
 from tests.local.fake_cloud import FakeCloud
@@ -104,7 +104,7 @@ def test_taking_over_one_group_leaves_another_its_machines(cloud: FakeCloud) -> 
         record = pool._pool._record
         machines = cloud.left
         with Journal() as journal:
-            entries = journal.clusters(record.id, Seal(record._claim.secrets_key))
+            entries = journal.clusters(record.id, JournalSeal(record._claim.secrets_key))
         taken = launchers_of(record, pool.groups, pool.options)
         for name, launcher in taken.items():
             launcher.adopt([entry for entry in entries if entry.group == name])

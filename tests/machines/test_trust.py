@@ -17,7 +17,7 @@ from skyward.link.channel import Channel
 from skyward.link.launch import start_worker
 from skyward.providers.protocol import Cluster, InstanceType, Offer
 from skyward.wire.protocol.messages import Shutdown
-from skyward.wire.transport.bulk import GET, MISSING, Request
+from skyward.wire.transport.bulk import GET, MISSING, BulkRequest
 from skyward.wire.transport.proof import UnprovedError, call
 from skyward.wire.transport.secrets import SECRETS_VARIABLE
 from skyward.wire.transport.trust import Authority, issue_secrets
@@ -197,5 +197,5 @@ def _bulk_answers(path: str, key: bytes) -> bytes:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         call(connection, key)
-        connection.sendall(Request(GET, b"k" * 32, 0).write())
+        connection.sendall(BulkRequest(GET, b"k" * 32, 0).write())
         return connection.recv(1)

@@ -29,7 +29,6 @@ from skyward.wire.protocol.messages import (
     Cancel,
     Display,
     Drop,
-    Event,
     Finished,
     Need,
     Output,
@@ -39,6 +38,7 @@ from skyward.wire.protocol.messages import (
     Started,
     ValueKept,
     WorkerClosing,
+    WorkerEvent,
     Yielded,
 )
 
@@ -106,7 +106,7 @@ class EventRouter:
         self._kept_values = kept_values
         self._withhold = withhold
 
-    def handle(self, node: "Node", event: Event) -> None:
+    def handle(self, node: "Node", event: WorkerEvent) -> None:
         """Handle an event of a node. From a node that is leaving, only output is handled."""
         if (self.closing or self._pool.node_at(node.rank) is not node) and not isinstance(event, Output | Display):
             return
@@ -116,7 +116,7 @@ class EventRouter:
         except Exception as error:  # later events belong to other tasks
             self._fail(node, event, error)
 
-    def _fail(self, node: "Node", event: Event, error: Exception) -> None:
+    def _fail(self, node: "Node", event: WorkerEvent, error: Exception) -> None:
         """End the task of an event that could not be handled, and stop it on its node."""
         _logger.error("could not handle the event %s of node %s", type(event).__name__, node.rank, exc_info=error)
         if (work := self.works.get(event.task)) is not None:
@@ -125,7 +125,7 @@ class EventRouter:
             self.arrived[event.task] = _fetch_failed(error)
             self._pool.tell(tasks.Ended(event.task, node.rank, "error", 0.0))
 
-    def _take(self, node: "Node", event: Event, work: Work | None) -> None:
+    def _take(self, node: "Node", event: WorkerEvent, work: Work | None) -> None:
         match event:
             case Finished():
                 self._on_finished(node, event, work)

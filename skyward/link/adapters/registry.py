@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from skyward.providers.protocol import Instance
 from skyward.values.needs import NOTHING, Needs, describe_resources
 from skyward.wire.protocol.adapter import (
+    AdapterMessage,
     Answer,
     Goodbye,
     Heartbeat,
     HeartbeatEcho,
-    Message,
     ShutdownWorkerGroup,
     StartWorkerGroup,
     UnknownCommand,
@@ -48,7 +48,7 @@ class SendFrame:
     """Send a message over a connection."""
 
     link: int
-    message: Message
+    message: AdapterMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class AdapterRegistry:
             adapter.link = None
         return []
 
-    def handle(self, link: int, message: Message | UnknownCommand, now: float) -> list[Effect]:
+    def handle(self, link: int, message: AdapterMessage | UnknownCommand, now: float) -> list[Effect]:
         """Handle a message. A message from a connection that has ended is ignored."""
         if link not in self._links:
             return []

@@ -18,11 +18,11 @@ from skyward.wire.protocol.adapter import (
     CODE_BYTES,
     GREETING_BYTES,
     LINE_BYTES,
+    AdapterMessage,
     Challenge,
     Goodbye,
     Heartbeat,
     Malformed,
-    Message,
     Proof,
     Seal,
     UnknownCommand,
@@ -58,7 +58,7 @@ class MessageStream:
         """Sign each sent line from now on, and accept none without a valid code: both ends are authenticated."""
         self._seals = ours, theirs
 
-    async def read(self) -> Message | UnknownCommand:
+    async def read(self) -> AdapterMessage | UnknownCommand:
         """Return the next message.
 
         Raises:
@@ -77,7 +77,7 @@ class MessageStream:
             raise Malformed(f"A line before authentication is longer than {GREETING_BYTES} bytes.")
         return decode(line)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: AdapterMessage) -> None:
         """Send a message, unless the connection is broken or the other end does not read."""
         line = encode(message)
         if self._seals is not None:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, ClassVar
 
 from skyward.errors import NoClusterError, NotOnNodeError, SpecError
-from skyward.wire.collections.requests import Backend, Consistency, Kind, Request
+from skyward.wire.collections.requests import Backend, CollectionKind, CollectionRequest, Consistency
 from skyward.wire.payloads.payload import dumps
 
 __all__ = [
@@ -114,7 +114,7 @@ def wait[T](future: Future[T]) -> T:
 class Collection:
     """A collection of a pool, known by its name: the same collection on every node and on the client."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[CollectionKind]
 
     def __init__(self, backend: Backend, name: str, consistency: Consistency | None = None) -> None:
         self._backend = backend
@@ -135,7 +135,9 @@ class Collection:
             )
 
     def _start(self, verb: str, *args: Any) -> Future[Any]:
-        started = self._backend.ask(Request(self.kind, self.name, verb, args, self._consistency, current_owner()))
+        started = self._backend.ask(
+            CollectionRequest(self.kind, self.name, verb, args, self._consistency, current_owner())
+        )
         if self._consistency is not None:
             started.add_done_callback(self._unsettle)
         return started

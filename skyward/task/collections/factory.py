@@ -10,7 +10,7 @@ from skyward.task.collections.barrier_lock import Barrier, Lock
 from skyward.task.collections.base import Collection, local_backend, refuse_standalone
 from skyward.task.collections.counter_queue import Counter, Queue
 from skyward.task.collections.dict_set import Dict, Set
-from skyward.wire.collections.requests import Backend, Consistency, Kind
+from skyward.wire.collections.requests import Backend, CollectionKind, Consistency
 
 __all__ = ["CollectionFactory", "current_factory", "reopened"]
 
@@ -21,7 +21,7 @@ class CollectionFactory:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._lock = threading.Lock()
-        self._open: dict[tuple[Kind, str], Collection] = {}
+        self._open: dict[tuple[CollectionKind, str], Collection] = {}
 
     def dict(self, name: str, *, consistency: Consistency | None = None) -> Dict:
         """Return a handle of a dict; arguments as those of `sky.dict`."""
@@ -92,7 +92,7 @@ def current_factory(what: str) -> Any:
     return pool
 
 
-def reopened(kind: Kind, name: str, setting: Any) -> Any:
+def reopened(kind: CollectionKind, name: str, setting: Any) -> Any:
     """Return the local handle of a collection that was pickled by its name."""
     if kind in ("dict", "set", "counter"):
         return getattr(current_factory(kind), kind)(name, consistency=setting)

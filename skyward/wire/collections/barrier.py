@@ -26,7 +26,7 @@ class Arrive(Askable[tuple[BarrierOutcome, int]]):
 
 
 @dataclass(frozen=True)
-class Withdraw(Askable[int]):
+class BarrierWithdraw(Askable[int]):
     """Stop waiting. The answer is the number of waiting parties, or 0 if all had already arrived."""
 
     id: bytes
@@ -51,7 +51,7 @@ class _Party:
 
 
 @actor(initial=BarrierState(), write="majority")
-async def barrier(ctx: Context[BarrierState, Arrive | Withdraw | Break]) -> None:
+async def barrier(ctx: Context[BarrierState, Arrive | BarrierWithdraw | Break]) -> None:
     """A reusable barrier."""
     waiting: dict[bytes, _Party] = {}
     parties = 0
@@ -74,7 +74,7 @@ async def barrier(ctx: Context[BarrierState, Arrive | Withdraw | Break]) -> None
                     for party in waiting.values():
                         party.reply.tell(("passed", 0))
                     waiting = {}
-            case Withdraw(id):
+            case BarrierWithdraw(id):
                 present = len(waiting)
                 waiting.pop(id, None)
                 message.reply_to.tell(0 if id in ctx.state.value.passed else max(1, present))
@@ -88,7 +88,7 @@ async def barrier(ctx: Context[BarrierState, Arrive | Withdraw | Break]) -> None
 class BarrierClient:
     """Client of a barrier, for one process in the cluster."""
 
-    def __init__(self, address: "Address[Arrive | Withdraw | Break]") -> None:
+    def __init__(self, address: "Address[Arrive | BarrierWithdraw | Break]") -> None:
         self._address = address
 
     async def wait(self, parties: int, within: float | None) -> tuple[BarrierOutcome, int]:
@@ -102,10 +102,10 @@ class BarrierClient:
             async with asyncio.timeout(within):
                 return await self._address.wait(Arrive(id, parties))
         except TimeoutError:
-            arrived = await self._address.ask(Withdraw(id))
+            arrived = await self._address.ask(BarrierWithdraw(id))
             return ("late", arrived) if arrived else ("passed", 0)
         except asyncio.CancelledError:
-            await self._address.withdraw(Withdraw(id))
+            await self._address.withdraw(BarrierWithdraw(id))
             raise
 
     async def reset(self) -> None:

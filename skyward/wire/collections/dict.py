@@ -19,7 +19,7 @@ _ADDRESSES = 4096
 
 
 @dataclass(frozen=True)
-class Entry:
+class DictEntry:
     """One key. `taken` is the last value removed and its taker, until the next write or a minute without messages."""
 
     value: bytes | None = None
@@ -38,7 +38,7 @@ class Has(Askable[bool]):
 
 
 @dataclass(frozen=True)
-class Put(Askable[None]):
+class DictPut(Askable[None]):
     """Set `value`, once."""
 
     id: bytes
@@ -46,16 +46,16 @@ class Put(Askable[None]):
 
 
 @dataclass(frozen=True)
-class Take(Askable[bytes | None]):
+class DictTake(Askable[bytes | None]):
     """Remove the value, once; the answer is that value."""
 
     id: bytes
 
 
-type Message = Get | Has | Put | Take
+type DictMessage = Get | Has | DictPut | DictTake
 
 
-async def _serve(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
+async def _serve(ctx: Context[DictEntry, Get | Has | DictPut | DictTake]) -> None:
     async for message in ctx.inbox:
         entry = ctx.state.value
         match message:
@@ -63,13 +63,13 @@ async def _serve(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
                 message.reply_to.tell(entry.value)
             case Has():
                 message.reply_to.tell(entry.value is not None)
-            case Put(id, value):
+            case DictPut(id, value):
                 if id not in entry.recent:
-                    await ctx.state.set(Entry(value, _with(entry, id)))
+                    await ctx.state.set(DictEntry(value, _with(entry, id)))
                 message.reply_to.tell(None)
-            case Take(id):
+            case DictTake(id):
                 if id not in entry.recent and entry.value is not None:
-                    entry = Entry(None, _with(entry, id), (id, entry.value))
+                    entry = DictEntry(None, _with(entry, id), (id, entry.value))
                     await ctx.state.set(entry)
                 message.reply_to.tell(entry.taken[1] if entry.taken is not None and entry.taken[0] == id else None)
     entry = ctx.state.value
@@ -79,18 +79,18 @@ async def _serve(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
         await ctx.state.set(replace(entry, taken=None))
 
 
-def _with(entry: Entry, id: bytes) -> tuple[bytes, ...]:
+def _with(entry: DictEntry, id: bytes) -> tuple[bytes, ...]:
     return (*entry.recent[1 - _RECENT :], id)
 
 
-@actor(initial=Entry(), write="majority")
-async def entry_strong(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
+@actor(initial=DictEntry(), write="majority")
+async def entry_strong(ctx: Context[DictEntry, Get | Has | DictPut | DictTake]) -> None:
     """A key whose writes are confirmed by a quorum of its copies."""
     await _serve(ctx)
 
 
-@actor(initial=Entry(), write="one")
-async def entry_eventual(ctx: Context[Entry, Get | Has | Put | Take]) -> None:
+@actor(initial=DictEntry(), write="one")
+async def entry_eventual(ctx: Context[DictEntry, Get | Has | DictPut | DictTake]) -> None:
     """A key whose writes are confirmed by one copy."""
     await _serve(ctx)
 
@@ -102,11 +102,11 @@ class DictClient:
         find: the actor of a key.
     """
 
-    def __init__(self, find: Callable[[bytes], Address[Message]]) -> None:
+    def __init__(self, find: Callable[[bytes], Address[DictMessage]]) -> None:
         self._find = find
-        self._addresses: OrderedDict[bytes, Address[Message]] = OrderedDict()
+        self._addresses: OrderedDict[bytes, Address[DictMessage]] = OrderedDict()
 
-    def _at(self, key: bytes) -> Address[Message]:
+    def _at(self, key: bytes) -> Address[DictMessage]:
         address = self._addresses.pop(key, None) or self._find(key)
         self._addresses[key] = address
         if len(self._addresses) > _ADDRESSES:
@@ -123,11 +123,11 @@ class DictClient:
 
     async def put(self, key: bytes, value: bytes) -> None:
         """Set the value of `key`."""
-        await self._at(key).ask(Put(fresh_id(), value))
+        await self._at(key).ask(DictPut(fresh_id(), value))
 
     async def take(self, key: bytes) -> bytes | None:
         """Remove `key` and return its value."""
-        return await self._at(key).ask(Take(fresh_id()))
+        return await self._at(key).ask(DictTake(fresh_id()))
 
     async def update(self, values: Mapping[bytes, bytes]) -> None:
         """Set the values of many keys, each independently."""

@@ -19,7 +19,7 @@ from skyward.wire.collections.dict import DictClient, entry_eventual, entry_stro
 from skyward.wire.collections.lock import LockClient, lock
 from skyward.wire.collections.lost import Name, name_of, writes
 from skyward.wire.collections.queue_client import QueueClient
-from skyward.wire.collections.requests import Consistency, Request
+from skyward.wire.collections.requests import CollectionRequest, Consistency
 
 __all__ = ["DEAD_AFTER", "HEARTBEAT", "LIMITS", "REMOVE_AFTER", "SUSPECT_AFTER", "Hub"]
 
@@ -62,7 +62,7 @@ class Hub:
         self._making: dict[tuple[str, str], asyncio.Lock] = {}
         self._background = BackgroundTasks()
 
-    async def perform(self, request: Request) -> Any:
+    async def perform(self, request: CollectionRequest) -> Any:
         """Execute `request` and return the answer.
 
         Raises:
@@ -77,7 +77,7 @@ class Hub:
         arguments = (*request.args, request.owner) if request.verb == "acquire" else request.args
         return await getattr(thing, request.verb)(*arguments)
 
-    async def _thing(self, request: Request) -> tuple[Consistency, _Thing]:
+    async def _thing(self, request: CollectionRequest) -> tuple[Consistency, _Thing]:
         key = (request.kind, request.name)
         if key not in self._things:
             async with self._making.setdefault(key, asyncio.Lock()):
@@ -92,7 +92,7 @@ class Hub:
             )
         return level, thing
 
-    async def _level(self, request: Request) -> Consistency:
+    async def _level(self, request: CollectionRequest) -> Consistency:
         """Return the consistency of a collection: the one requested at its first use."""
         if request.kind not in ("dict", "set", "counter"):
             return "strong"
@@ -107,7 +107,7 @@ class Hub:
 
         return "eventual" if await persist(_what(request), agree) == "eventual" else "strong"
 
-    def _make(self, request: Request, level: Consistency) -> _Thing:
+    def _make(self, request: CollectionRequest, level: Consistency) -> _Thing:
         what, name, system = _what(request), request.name, self._system
         eventual = level == "eventual"
         match request.kind:
@@ -193,5 +193,5 @@ class _Members:
         return await self._persist(lambda members: members.size())
 
 
-def _what(request: Request) -> str:
+def _what(request: CollectionRequest) -> str:
     return f"{request.kind} {request.name!r}"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from skyward.errors import CollectionLostError
-from skyward.wire.collections.requests import Request
+from skyward.wire.collections.requests import CollectionRequest
 
 __all__ = ["Loss", "Name", "name_of", "reads", "writes"]
 
@@ -41,16 +41,16 @@ class Loss:
         )
 
 
-def name_of(request: Request) -> Name:
+def name_of(request: CollectionRequest) -> Name:
     """Return the collection that an operation is for."""
     return request.kind, request.name
 
 
-def reads(request: Request) -> bool:
+def reads(request: CollectionRequest) -> bool:
     """Return whether an operation is read-only, so that it can be repeated after an error."""
     return (request.kind, request.verb) in _READS
 
 
-def writes(request: Request) -> bool:
+def writes(request: CollectionRequest) -> bool:
     """Return whether an operation adds content, which can then be lost."""
     return request.kind in _CONTENT and request.verb in _WRITES

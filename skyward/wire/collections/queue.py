@@ -13,7 +13,7 @@ from skyward.process.clock import clock
 from skyward.wire.collections.ask import REASK
 from skyward.wire.collections.counter import remember
 
-__all__ = ["Acknowledge", "Put", "QueueState", "Size", "Take", "Withdraw", "page", "queue"]
+__all__ = ["Acknowledge", "QueuePut", "QueueState", "QueueTake", "QueueWithdraw", "Size", "page", "queue"]
 
 PAGE = 16 * 1024
 """Bytes of items at either end, all of which each operation writes again."""
@@ -25,7 +25,7 @@ _GONE = 3 * REASK
 
 
 @dataclass(frozen=True)
-class Put(Askable[tuple[bool, ...]]):
+class QueuePut(Askable[tuple[bool, ...]]):
     """Append items, once, and acknowledge items that have arrived."""
 
     client: bytes
@@ -35,7 +35,7 @@ class Put(Askable[tuple[bool, ...]]):
 
 
 @dataclass(frozen=True)
-class Take(Askable[bytes | None]):
+class QueueTake(Askable[bytes | None]):
     """Take the next item; with `wait`, wait for one."""
 
     id: bytes
@@ -44,7 +44,7 @@ class Take(Askable[bytes | None]):
 
 
 @dataclass(frozen=True)
-class Withdraw(Askable[bytes | None]):
+class QueueWithdraw(Askable[bytes | None]):
     """Stop waiting. The answer is the item, if already handed over; with `back`, it goes to another taker."""
 
     id: bytes
@@ -128,23 +128,23 @@ class _Taker:
 class _QueueActor:
     """Transient state of the actor: its waiting takers, and since when each item has been unacknowledged."""
 
-    def __init__(self, ctx: "Context[QueueState, Put | Take | Withdraw | Acknowledge | Size]") -> None:
+    def __init__(self, ctx: "Context[QueueState, QueuePut | QueueTake | QueueWithdraw | Acknowledge | Size]") -> None:
         self._ctx = ctx
         self._waiting: dict[bytes, _Taker] = {}
         self._handed_over_at: dict[bytes, float] = dict.fromkeys(ctx.state.value.unacknowledged, clock.monotonic())
 
-    async def handle(self, message: Put | Take | Withdraw | Acknowledge | Size) -> None:
+    async def handle(self, message: QueuePut | QueueTake | QueueWithdraw | Acknowledge | Size) -> None:
         """Handle one message."""
         now = clock.monotonic()
         state = self._ctx.state.value
         match message:
-            case Put(client, number, items, acknowledged):
+            case QueuePut(client, number, items, acknowledged):
                 state = _without(state, acknowledged)
                 if state.seen.get(client, 0) < number:
                     state = replace(state, back=(*state.back, *items), seen=remember(state.seen, client, number))
                 await self._serve(state, now)
                 message.reply_to.tell((True,) * len(items))
-            case Take(id, wait, acknowledged):
+            case QueueTake(id, wait, acknowledged):
                 state = _without(state, acknowledged)
                 if id in state.unacknowledged:
                     self._handed_over_at[id] = now
@@ -154,7 +154,7 @@ class _QueueActor:
                 await self._serve(state, now)
                 if not wait and self._waiting.pop(id, None) is not None:
                     message.reply_to.tell(None)
-            case Withdraw(id, back):
+            case QueueWithdraw(id, back):
                 self._waiting.pop(id, None)
                 item = state.unacknowledged.get(id)
                 if item is not None and back:
@@ -217,7 +217,7 @@ def _bytes(items: tuple[bytes, ...]) -> int:
 
 
 @actor(initial=QueueState(), write="majority")
-async def queue(ctx: Context[QueueState, Put | Take | Withdraw | Acknowledge | Size]) -> None:
+async def queue(ctx: Context[QueueState, QueuePut | QueueTake | QueueWithdraw | Acknowledge | Size]) -> None:
     """A first-in, first-out queue."""
     queue_actor = _QueueActor(ctx)
     async for message in ctx.inbox:

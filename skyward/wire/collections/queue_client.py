@@ -6,7 +6,7 @@ from typing import Any
 
 from skyward.wire.collections.ask import Address, fresh_id
 from skyward.wire.collections.batches import Batches
-from skyward.wire.collections.queue import Acknowledge, Forget, Load, Put, Size, Take, Withdraw, Write
+from skyward.wire.collections.queue import Acknowledge, Forget, Load, QueuePut, QueueTake, QueueWithdraw, Size, Write
 
 __all__ = ["QueueClient"]
 
@@ -28,7 +28,7 @@ class QueueClient:
 
     def __init__(
         self,
-        address: "Address[Put | Take | Withdraw | Acknowledge | Size]",
+        address: "Address[QueuePut | QueueTake | QueueWithdraw | Acknowledge | Size]",
         page: "Callable[[str], Address[Write | Load | Forget]]",
         client: bytes,
         spawn: Callable[[Coroutine[Any, Any, Any]], object],
@@ -40,7 +40,7 @@ class QueueClient:
         self._loaded: dict[bytes, Address[Write | Load | Forget]] = {}
         self._acknowledging = False
         self._puts: Batches[bytes, bool] = Batches(
-            lambda number, items: address.ask(Put(client, number, items, self._take_unacknowledged())),
+            lambda number, items: address.ask(QueuePut(client, number, items, self._take_unacknowledged())),
             size=len,
             budget=_BATCH,
         )
@@ -75,14 +75,14 @@ class QueueClient:
         id = fresh_id()
         try:
             if within is not None and within <= 0:
-                item = await self._address.ask(Take(id, wait=False, acknowledged=self._take_unacknowledged()))
+                item = await self._address.ask(QueueTake(id, wait=False, acknowledged=self._take_unacknowledged()))
             else:
                 async with asyncio.timeout(within):
-                    item = await self._address.wait(Take(id, wait=True, acknowledged=self._take_unacknowledged()))
+                    item = await self._address.wait(QueueTake(id, wait=True, acknowledged=self._take_unacknowledged()))
         except TimeoutError:
-            item = await self._address.ask(Withdraw(id))
+            item = await self._address.ask(QueueWithdraw(id))
         except asyncio.CancelledError:
-            await self._address.withdraw(Withdraw(id, back=True))
+            await self._address.withdraw(QueueWithdraw(id, back=True))
             raise
         return None if item is None else (id, item)
 

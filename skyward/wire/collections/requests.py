@@ -4,17 +4,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-__all__ = ["Backend", "BarrierOutcome", "Consistency", "Kind", "Request"]
+__all__ = ["Backend", "BarrierOutcome", "CollectionKind", "CollectionRequest", "Consistency"]
 
 type Consistency = Literal["strong", "eventual"]
 type BarrierOutcome = Literal["passed", "late", "reset", "mismatch"]
 """Result of a wait at a barrier. "mismatch": the parties that wait already expect another number of parties."""
 
-type Kind = Literal["dict", "set", "counter", "queue", "barrier", "lock"]
+type CollectionKind = Literal["dict", "set", "counter", "queue", "barrier", "lock"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CollectionRequest:
     """One operation.
 
     Attributes:
@@ -25,7 +25,7 @@ class Request:
         owner: number of the calling task on a node; 0 outside a task.
     """
 
-    kind: Kind
+    kind: CollectionKind
     name: str
     verb: str
     args: tuple[Any, ...] = ()
@@ -36,5 +36,5 @@ class Request:
 class Backend(Protocol):
     """Executes requests."""
 
-    def ask(self, request: Request) -> Future[Any]:
+    def ask(self, request: CollectionRequest) -> Future[Any]:
         """Start a request and return the future of its answer. Cancelling it revokes what has not happened yet."""

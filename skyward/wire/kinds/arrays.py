@@ -8,7 +8,16 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 __all__ = [
-    *("Extent", "Memory", "View", "arrays_owned_by", "attributes_of_array", "extent_of", "extent_of_bytes", "is_array"),
+    *(
+        "Extent",
+        "ArrayMemory",
+        "ArrayView",
+        "arrays_owned_by",
+        "attributes_of_array",
+        "extent_of",
+        "extent_of_bytes",
+        "is_array",
+    ),
     *("is_derived_array", "is_inside_frame", "shared_views", "view_in", "view_in_bytes"),
 ]
 
@@ -104,17 +113,17 @@ def extent_of_bytes(memory: bytearray) -> Extent:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
+class ArrayMemory:
     """Memory that several arrays share."""
 
     buffer: Any
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Memory, (PickleBuffer(self.buffer),)
+        return ArrayMemory, (PickleBuffer(self.buffer),)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ArrayView:
     """An array as a view of the memory that it shares.
 
     Attributes:
@@ -134,7 +143,7 @@ class View:
         return _view, (self.memory, array.dtype, array.shape, array.strides, offset, array.flags.writeable)
 
 
-def shared_views(arrays: Iterable[Any]) -> list[dict[int, View]]:
+def shared_views(arrays: Iterable[Any]) -> list[dict[int, ArrayView]]:
     """Return the groups of arrays that share memory: for each, the views by identity of the array.
 
     An array whose own elements share memory is a group, too.
@@ -192,32 +201,32 @@ class _Span:
         return {"version": 3, "typestr": "|u1", "shape": (self.nbytes,), "data": (self.start, False)}
 
 
-def _group(members: list[tuple[Extent, Any]]) -> dict[int, View]:
+def _group(members: list[tuple[Extent, Any]]) -> dict[int, ArrayView]:
     start = members[0][0].start
     nbytes = max(extent.end for extent, _ in members) - start
-    memory = Memory(sys.modules["numpy"].asarray(_Span(start, nbytes, members[0][0].owner)))
-    return {id(array): View(memory, start, array) for _, array in members}
+    memory = ArrayMemory(sys.modules["numpy"].asarray(_Span(start, nbytes, members[0][0].owner)))
+    return {id(array): ArrayView(memory, start, array) for _, array in members}
 
 
-def view_in(array: Any, others: Iterable[Any]) -> View | None:
+def view_in(array: Any, others: Iterable[Any]) -> ArrayView | None:
     """Return `array` as a view of the first of `others`, contiguous arrays, that spans it; None if none does."""
     extent = extent_of(array)
     for other in others:
         spanned = extent_of(other)
         if spanned.start <= extent.start < extent.end <= spanned.end:
-            return View(other, spanned.start, array)
+            return ArrayView(other, spanned.start, array)
     return None
 
 
-def view_in_bytes(array: Any, memory: bytearray) -> View:
-    """Return `array`, a view of `memory`, as a `View`."""
-    return View(memory, extent_of_bytes(memory).start, array)
+def view_in_bytes(array: Any, memory: bytearray) -> ArrayView:
+    """Return `array`, a view of `memory`, as a `ArrayView`."""
+    return ArrayView(memory, extent_of_bytes(memory).start, array)
 
 
 def _view(memory: Any, dtype: Any, shape: Any, strides: Any, offset: int, is_writable: bool) -> Any:
     from numpy import ndarray
 
-    buffer = memory.buffer if isinstance(memory, Memory) else memory
+    buffer = memory.buffer if isinstance(memory, ArrayMemory) else memory
     if is_array(buffer):
         buffer = buffer.reshape(-1).view("uint8")
     array: Any = ndarray(shape, dtype, buffer, offset, strides)

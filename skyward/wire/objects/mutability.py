@@ -19,7 +19,7 @@ from cloudpickle import cloudpickle as inner
 
 from skyward.kept.handles import Kept
 from skyward.kept.keep import stand_in
-from skyward.wire.kinds.arrays import Memory
+from skyward.wire.kinds.arrays import ArrayMemory
 from skyward.wire.kinds.caches import is_found_by_name
 from skyward.wire.kinds.stateless import CACHED
 from skyward.wire.kinds.type_variables import TYPING
@@ -34,7 +34,7 @@ _ATOMS: frozenset[type] = frozenset(
     | {datetime.timedelta, datetime.timezone}
 )
 
-FIXED_KINDS = (pathlib.PurePath, enum.Enum, Memory)
+FIXED_KINDS = (pathlib.PurePath, enum.Enum, ArrayMemory)
 """Types that are fixed, with their subclasses."""
 
 _NUMPY_FIXED = frozenset({"dtype", "generic", "ufunc"})

@@ -26,7 +26,7 @@ from blake3 import blake3
 
 from skyward.kept.handles import recording_handles
 from skyward.kept.keep import CONTAINERS, keeps_containers, stand_in
-from skyward.wire.kinds.arrays import View, arrays_owned_by, attributes_of_array, is_array, is_derived_array
+from skyward.wire.kinds.arrays import ArrayView, arrays_owned_by, attributes_of_array, is_array, is_derived_array
 from skyward.wire.kinds.caches import reduce_cached, was_cleared
 from skyward.wire.kinds.identities import NanKeys, has_nan
 from skyward.wire.kinds.stateless import CACHED
@@ -57,7 +57,7 @@ from skyward.wire.payloads.unpicklable import not_picklable
 __all__ = ["Shared", "digest_of", "objects_used", "pack_shared"]
 
 
-_NO_VIEWS: Mapping[int, View] = MappingProxyType({})
+_NO_VIEWS: Mapping[int, ArrayView] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def pack_shared(
     name: str,
     *,
     whole: Collection[str] = (),
-    views: Mapping[int, View] = _NO_VIEWS,
+    views: Mapping[int, ArrayView] = _NO_VIEWS,
     seeds: Sequence[object] = (),
 ) -> Shared:
     """Pickle `value` on its own, its functions without their globals.
@@ -152,7 +152,12 @@ def pack_shared(
 
 
 def objects_used(
-    value: object, side: CellEnd, name: str, is_there: Callable[[Any], bool], *, views: Mapping[int, View] = _NO_VIEWS
+    value: object,
+    side: CellEnd,
+    name: str,
+    is_there: Callable[[Any], bool],
+    *,
+    views: Mapping[int, ArrayView] = _NO_VIEWS,
 ) -> list[object]:
     """Return the objects in `value` that the other end has, according to `is_there`: the `seeds` for `pack_shared`.
 
@@ -210,7 +215,7 @@ class _Pickler(Pickler):
         side: CellEnd,
         collect: Callable[[pickle.PickleBuffer], object],
         whole: Collection[str],
-        views: Mapping[int, View],
+        views: Mapping[int, ArrayView],
     ) -> None:
         super().__init__(sink, collect)
         self._side = side

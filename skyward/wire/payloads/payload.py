@@ -25,10 +25,10 @@ from skyward.wire.protocol.messages import INLINE_LIMIT, Blob, Payload
 if TYPE_CHECKING:
     from skyward.kept.handles import Kept
 
-__all__ = ["Addresses", "Fetch", "Outgoing", "Packed", "decode", "dumps", "encode", "pack"]
+__all__ = ["Addresses", "Outgoing", "Packed", "ReadBlob", "decode", "dumps", "encode", "pack"]
 
 type Buffer = bytes | bytearray | memoryview
-type Fetch = Callable[[Blob], Buffer]
+type ReadBlob = Callable[[Blob], Buffer]
 """Returns the bytes of a blob for `decode`."""
 
 _MAX_INLINE = 4 * INLINE_LIMIT
@@ -235,7 +235,7 @@ def outgoing(data: bytes, views: Sequence[memoryview], *, as_is: bool = False) -
     return Outgoing(Payload(place(memoryview(data), INLINE_LIMIT), tuple(place(view, limit) for view in views)), blobs)
 
 
-def decode(payload: Payload, fetch: Fetch) -> Any:
+def decode(payload: Payload, fetch: ReadBlob) -> Any:
     """Return the value of `payload`. Its arrays are writable if `fetch` returns writable blobs."""
     data = fetch(payload.data) if isinstance(payload.data, Blob) else payload.data
     if not payload.buffers:
@@ -243,7 +243,7 @@ def decode(payload: Payload, fetch: Fetch) -> Any:
     return pickle.loads(data, buffers=[_buffer(part, fetch) for part in payload.buffers])
 
 
-def _buffer(part: bytes | Blob, fetch: Fetch) -> Buffer:
+def _buffer(part: bytes | Blob, fetch: ReadBlob) -> Buffer:
     return fetch(part) if isinstance(part, Blob) else bytearray(part)
 
 

@@ -36,13 +36,13 @@ __all__ = [
     "GREETING_BYTES",
     "LINE_BYTES",
     "PROTOCOL",
+    "AdapterMessage",
     "Answer",
     "Challenge",
     "Goodbye",
     "Heartbeat",
     "HeartbeatEcho",
     "Malformed",
-    "Message",
     "Proof",
     "Seal",
     "ShutdownWorkerGroup",
@@ -131,7 +131,7 @@ _instance = record(
 type _Machine = Annotated[Instance, _instance]
 
 
-type Command = Literal["start", "shutdown", "unknown"]
+type AdapterCommand = Literal["start", "shutdown", "unknown"]
 type Status = Literal["success", "too_much", "id_not_specified", "id_not_found", "unknown_action", "group_shutdown"]
 
 
@@ -220,7 +220,7 @@ class Answer:
 
     request: _Name
     worker_group_id: _Text
-    command: Command
+    command: AdapterCommand
     status: Status
     worker_ids: tuple[_Name, ...] = ()
     capabilities: frozenset[_Name] = frozenset()
@@ -247,7 +247,7 @@ class UnknownCommand:
     request: str
 
 
-type Message = (
+type AdapterMessage = (
     Challenge | Proof | Welcome | Heartbeat | HeartbeatEcho | StartWorkerGroup | ShutdownWorkerGroup | Answer | Goodbye
 )
 
@@ -289,7 +289,7 @@ class Seal:
         return hmac.digest(self._key, content, "sha256").hex().encode()
 
 
-def encode(message: Message) -> bytes:
+def encode(message: AdapterMessage) -> bytes:
     """Return the message as a line.
 
     Raises:
@@ -326,7 +326,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def decode(line: bytes) -> Message | UnknownCommand:
+def decode(line: bytes) -> AdapterMessage | UnknownCommand:
     """Return the message of a line.
 
     Raises:
@@ -375,4 +375,4 @@ _TYPES: Mapping[str, type[Any]] = {
     "goodbye": Goodbye,
 }
 _NAMES: Mapping[type[Any], str] = {kind: name for name, kind in _TYPES.items()}
-_READERS: Mapping[str, Reader[Message]] = {name: record(kind) for name, kind in _TYPES.items()}
+_READERS: Mapping[str, Reader[AdapterMessage]] = {name: record(kind) for name, kind in _TYPES.items()}

@@ -20,12 +20,12 @@ LIMITS = Limits(message=256 * 1024 * 1024)
 Messages are far smaller, but a large display is one event and must arrive. A large message delays those behind it.
 """
 
-type Message = Commands | Exchange
+type MailboxMessage = Commands | Exchange
 
-_receive: Callable[[Message], None] | None = None
+_receive: Callable[[MailboxMessage], None] | None = None
 
 
-def receive_with(receive: Callable[[Message], None]) -> None:
+def receive_with(receive: Callable[[MailboxMessage], None]) -> None:
     """Set the receiver of this process's messages. It is called on the engine's loop."""
     global _receive
     _receive = receive

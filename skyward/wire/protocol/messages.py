@@ -33,12 +33,10 @@ __all__ = [
     "Code",
     "CollectionsFilled",
     "CollectionsWritten",
-    "Command",
     "Commands",
     "Credit",
     "Display",
     "Drop",
-    "Event",
     "Exchange",
     "Farewell",
     "Feed",
@@ -54,6 +52,7 @@ __all__ = [
     "Losses",
     "Metrics",
     "Need",
+    "NodeCommand",
     "NodeReport",
     "Output",
     "PartialResultPending",
@@ -67,6 +66,7 @@ __all__ = [
     "Topology",
     "ValueKept",
     "WorkerClosing",
+    "WorkerEvent",
     "Yielded",
 ]
 
@@ -298,7 +298,7 @@ ToNode = (
     | Shutdown
 )
 
-type Command = ToNode
+type NodeCommand = ToNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,7 +496,9 @@ OfNode = (
 )
 """Events that belong to no task."""
 
-type Event = Started | Output | Display | Yielded | Paused | Need | ValueKept | PartialResultPending | Finished | OfNode
+type WorkerEvent = (
+    Started | Output | Display | Yielded | Paused | Need | ValueKept | PartialResultPending | Finished | OfNode
+)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 
-__all__ = ["FULL", "GET", "MISSING", "OK", "PUT", "Request", "read_exactly", "read_into", "send_file"]
+__all__ = ["FULL", "GET", "MISSING", "OK", "PUT", "BulkRequest", "read_exactly", "read_into", "send_file"]
 
 PUT, GET = b"P", b"G"
 OK, MISSING, FULL = b"+", b"-", b"!"
@@ -19,7 +19,7 @@ SIZE = struct.Struct("!Q")
 _CHUNK = 8 * 1024 * 1024
 
 
-class Request:
+class BulkRequest:
     """The head of one request."""
 
     __slots__ = ("key", "size", "verb")
@@ -32,7 +32,7 @@ class Request:
         return _HEADER.pack(self.verb, self.key, self.size)
 
     @classmethod
-    def read(cls, connection: socket.socket) -> "Request | None":
+    def read(cls, connection: socket.socket) -> "BulkRequest | None":
         """Return the next request; None if the peer has closed the connection."""
         try:
             head = read_exactly(connection, _HEADER.size)

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Iterator
 
-from skyward.wire.transport.bulk import FULL, GET, MISSING, OK, PUT, SIZE, Request, send_file
+from skyward.wire.transport.bulk import FULL, GET, MISSING, OK, PUT, SIZE, BulkRequest, send_file
 from skyward.wire.transport.proof import prove_to_caller
 from skyward.worker.blobs.gate import Gate
 from skyward.worker.blobs.incoming import IncomingBlobs
@@ -32,7 +32,7 @@ class BulkServer:
     def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
-                while (request := Request.read(connection)) is not None:
+                while (request := BulkRequest.read(connection)) is not None:
                     if request.verb == PUT:
                         self._take(connection, request)
                     elif request.verb == GET:
@@ -40,7 +40,7 @@ class BulkServer:
             except (EOFError, OSError):
                 return
 
-    def _take(self, connection: socket.socket, request: Request) -> None:
+    def _take(self, connection: socket.socket, request: BulkRequest) -> None:
         parts = _receive(connection, request.size)
         try:
             with self._incoming.writing(request.key, request.size) as arrival:
@@ -57,7 +57,7 @@ class BulkServer:
         else:
             connection.sendall(OK)
 
-    def _give(self, connection: socket.socket, request: Request) -> None:
+    def _give(self, connection: socket.socket, request: BulkRequest) -> None:
         if (owned := self._store.owned(request.key)) is not None:
             connection.sendall(OK + SIZE.pack(owned.nbytes))
             connection.sendall(owned)

@@ -10,7 +10,7 @@ from threading import Condition, Thread  # tasks may replace the attributes of t
 from skyward.process.clock import clock
 from skyward.worker.blobs.store import BlobLocation, BlobStore, StoredBlob
 
-__all__ = ["Arrival", "IncomingBlobs", "Source"]
+__all__ = ["Arrival", "BlobSource", "IncomingBlobs"]
 
 KEEP = 60.0
 """Seconds that part of a blob is kept while no more bytes arrive."""
@@ -42,7 +42,7 @@ class Arrival:
                 self._changed.notify_all()
 
 
-class Source:
+class BlobSource:
     """A blob for a reader. `blob` exists as long as the source does."""
 
     def __init__(self, blob: StoredBlob, arrival: Arrival | None, changed: Condition) -> None:
@@ -148,7 +148,7 @@ class IncomingBlobs:
         return True
 
     @contextmanager
-    def reading(self, key: bytes, within: float) -> Iterator[Source | None]:
+    def reading(self, key: bytes, within: float) -> Iterator[BlobSource | None]:
         """Open a blob for reading, also one in transfer; None if no transfer starts `within` so many seconds."""
         self.has(key)  # may have to store the blob, which takes too long under the lock
         with self._changed:
@@ -156,10 +156,10 @@ class IncomingBlobs:
             source = self._source(key)
         yield source
 
-    def _source(self, key: bytes) -> Source | None:
+    def _source(self, key: bytes) -> BlobSource | None:
         if (arrival := self._transfers.get(key)) is not None:
-            return Source(arrival.blob, arrival, self._changed)
+            return BlobSource(arrival.blob, arrival, self._changed)
         try:
-            return Source(self._store.get(key), None, self._changed)
+            return BlobSource(self._store.get(key), None, self._changed)
         except KeyError:
             return None

@@ -18,7 +18,7 @@ from skyward.wire.transport.bulk import read_exactly, read_into
 from skyward.wire.transport.peers import BEAT, FRAME, LENGTH, REQUEST, SHARE, STREAM, contexts, handshake
 from skyward.wire.transport.trust import Credentials
 from skyward.worker.blobs.gate import Gate
-from skyward.worker.blobs.incoming import Arrival, IncomingBlobs, Source
+from skyward.worker.blobs.incoming import Arrival, BlobSource, IncomingBlobs
 from skyward.worker.blobs.store import BlobLocation
 
 __all__ = ["BlobFetch", "Peers", "share", "stream"]
@@ -119,7 +119,7 @@ class Peers:
             raise
 
 
-def share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
+def share(connection: ssl.SSLSocket, source: BlobSource, _: int) -> None:
     """Send the location of a blob, once it is complete; keep the blob until the other end has opened it."""
     while source.reached(source.blob.size - 1, BEAT) < source.blob.size:
         connection.sendall(LENGTH.pack(0))
@@ -128,7 +128,7 @@ def share(connection: ssl.SSLSocket, source: Source, _: int) -> None:
     connection.recv(1)
 
 
-def stream(connection: ssl.SSLSocket, source: Source, offset: int) -> None:
+def stream(connection: ssl.SSLSocket, source: BlobSource, offset: int) -> None:
     """Send the bytes that are here, and those that arrive."""
     blob = source.blob
     buffer = memoryview(bytearray(min(FRAME, blob.size)))

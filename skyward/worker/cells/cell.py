@@ -50,7 +50,7 @@ from skyward.worker.events.context import current_task
 from skyward.worker.tasks.exceptions import as_ordinary_error
 from skyward.worker.tasks.forked import leave_if_forked
 from skyward.worker.tasks.guard import Interrupted
-from skyward.worker.tasks.kept import Entry, keeping_for, noting_uses
+from skyward.worker.tasks.kept import StoredValue, keeping_for, noting_uses
 from skyward.worker.tasks.missing_modules import missing_module
 
 __all__ = ["CellRequest", "CellResult", "Root", "recorder_for", "run_cell", "stream_cell"]
@@ -201,7 +201,7 @@ class _Cell:
         self._last: Any = None
         self._snapshot: ProcessSnapshot | None = None
         self._is_prepared = False
-        self._used: list[Entry] = []
+        self._used: list[StoredValue] = []
         self._reimported = ReimportedModules()
 
     @contextmanager

@@ -11,7 +11,7 @@ from skyward.errors import PayloadError
 from skyward.files.disk import list_files, write
 from skyward.files.patterns import Excludes, literal, parents, version_name
 from skyward.files.plan import FilePlacement, decide_placement, decide_sync
-from skyward.files.request import FilesRequest, Span, pieces
+from skyward.files.request import FileSpan, FilesRequest, pieces
 from skyward.formatting import option_text
 from skyward.worker.cells.file_record import FolderRecord
 
@@ -82,7 +82,7 @@ class Placement:
                 steps[path] = decide_placement(here, there, base, taken) if is_first else "keep"
         return steps
 
-    def _write(self, span: Span, step: FilePlacement) -> None:
+    def _write(self, span: FileSpan, step: FilePlacement) -> None:
         path, is_synced = span.path, self._request.syncs(span.path)
         target = os.path.join(self._root, path)
         self._clear(path, is_synced=is_synced)

@@ -27,7 +27,7 @@ from skyward.wire.payloads.code import looked_up
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.captured import Part
 from skyward.worker.cells.returned_state import Unreturned
-from skyward.worker.tasks.kept import Entry, KeptOnNode, ValueStore
+from skyward.worker.tasks.kept import KeptOnNode, StoredValue, ValueStore
 
 __all__ = [
     "KeepingCell",
@@ -152,7 +152,7 @@ def keep_names(names: Collection[str], keep_for: float, side: CellEnd) -> tuple[
     return kept, failed
 
 
-def _kept_by_cells() -> list[tuple[Entry, KeepingCell]]:
+def _kept_by_cells() -> list[tuple[StoredValue, KeepingCell]]:
     here = current_store()
     entries = here.entries() if isinstance(here, ValueStore) else []
     return [(entry, entry.cell) for entry in entries if isinstance(entry.cell, KeepingCell)]
@@ -185,7 +185,7 @@ def share_classes(side: CellEnd, parts: Iterable[Part]) -> None:
                 _sent[key] = digest
 
 
-def after_open(side: CellEnd, used: Iterable[Entry]) -> None:
+def after_open(side: CellEnd, used: Iterable[StoredValue]) -> None:
     """Record the classes of a cell, and rebind names in the namespaces of cells that have kept values.
 
     A name that no longer exists in the notebook, say after a restart, is copied from the cell that kept the value.
@@ -203,7 +203,7 @@ def after_open(side: CellEnd, used: Iterable[Entry]) -> None:
                 side.namespace[name] = before[name]
 
 
-def inspect_kept(used: Iterable[Entry], side: CellEnd) -> tuple[tuple[KeptInfo, ...], dict[str, frozenset[int]]]:
+def inspect_kept(used: Iterable[StoredValue], side: CellEnd) -> tuple[tuple[KeptInfo, ...], dict[str, frozenset[int]]]:
     """Inspect kept values at the end of a cell: those that the cell has kept, and those that it has used.
 
     Returns:

@@ -11,7 +11,7 @@ from typing import Any
 
 from skyward.errors import NotPicklableError
 from skyward.kept.keep import stand_in
-from skyward.wire.kinds.arrays import View, extent_of, shared_views, view_in
+from skyward.wire.kinds.arrays import ArrayView, extent_of, shared_views, view_in
 from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.objects.changes import Change, Location, Opaque
 from skyward.wire.objects.mutability import is_fixed, is_plain, is_shared_visibly, parts_of
@@ -305,7 +305,7 @@ class ObjectGraph:
         parts = None if type(value) in CONTAINERS or is_fixed(value) else parts_of(value)
         return parts is None or all(map(self._keeps_itself, parts))
 
-    def _views(self) -> dict[int, View]:
+    def _views(self) -> dict[int, ArrayView]:
         """Return, by id, the arrays that are views of the notebook's arrays or of one another."""
         arrays = {id(array): array for each in self._bound for array in each.shared.arrays}
         for change in self._changed.values():
@@ -319,7 +319,7 @@ class ObjectGraph:
             for _, each in objects.arrays
             if self._is_in_notebook(each) and each.flags.c_contiguous and id(each) not in self._side.other_layout
         ]
-        found: dict[int, View] = {}
+        found: dict[int, ArrayView] = {}
         for array in new:
             view = view_in(array, owners)
             if view is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from skyward.process.scratch import ScratchFile
-from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Display, Event, Finished, Output
+from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Display, Finished, Output, WorkerEvent
 
 __all__ = ["TAIL", "Backlog", "StreamTails"]
 
@@ -75,7 +75,7 @@ class Backlog:
         """Tasks whose last event is in the file."""
         return [task for batch in self._batches for task in batch.ended]
 
-    def add(self, first: int, events: Sequence[Event], size: int) -> bool:
+    def add(self, first: int, events: Sequence[WorkerEvent], size: int) -> bool:
         """Append events, `first` being the number of the first; return False if the disk has no room for them."""
         try:
             if self._file is None:
@@ -92,11 +92,11 @@ class Backlog:
         self.size += size
         return True
 
-    def read(self, number: int) -> tuple[Event, ...]:
+    def read(self, number: int) -> tuple[WorkerEvent, ...]:
         """Return the events from `number` on that are sent as one message."""
         batch = next(each for each in self._batches if number < each.first + each.count)
         assert self._file is not None
-        events: tuple[Event, ...] = pickle.loads(self._file.read(batch.start, batch.length))
+        events: tuple[WorkerEvent, ...] = pickle.loads(self._file.read(batch.start, batch.length))
         return events[number - batch.first :]
 
     def forget(self, number: int) -> int:
@@ -143,7 +143,7 @@ class StreamTails:
     def __init__(self) -> None:
         self.streams: dict[tuple[int, Literal["stdout", "stderr"]], _Tail] = {}
 
-    def add_event(self, event: Event, start: int) -> bool:
+    def add_event(self, event: WorkerEvent, start: int) -> bool:
         """Keep output, which begins at `start` in its stream, or a display; return False for any other event."""
         match event:
             case Output(task, stream, text):
@@ -159,7 +159,7 @@ class StreamTails:
     def _tail(self, task: int, stream: Literal["stdout", "stderr"], start: int) -> _Tail:
         return self.streams.setdefault((task, stream), _Tail(start))
 
-    def drain(self, task: int | None = None) -> Iterator[Event]:
+    def drain(self, task: int | None = None) -> Iterator[WorkerEvent]:
         """Yield all of it, or that of one task; a stream with omissions begins with a line that says so."""
         for key in [each for each in self.streams if task is None or each[0] == task]:
             last = self.streams.pop(key)

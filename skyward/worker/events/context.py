@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 from skyward.errors import TooLargeError
 from skyward.formatting import size_text
 from skyward.task.variables import TaskVar
-from skyward.wire.protocol.messages import Display, Event, Payload
+from skyward.wire.protocol.messages import Display, Payload, WorkerEvent
 from skyward.wire.protocol.text import encodable, plain_json
 
 __all__ = ["Port", "Stoppable", "TaskContext", "current_task", "current_task_number", "running"]
@@ -21,7 +21,7 @@ _LARGEST = 64 * 1024 * 1024
 class Port(Protocol):
     """Interface through which a running task sends events and keeps buffers of its results."""
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: WorkerEvent) -> None:
         """Send `event` to the client; block while the client is too far behind."""
 
     def keep(self, views: list[memoryview]) -> list[bytes]:

@@ -17,12 +17,12 @@ from skyward.wire.protocol.messages import (
     UNKNOWN_OFFSET,
     Blob,
     Display,
-    Event,
     Finished,
     Metrics,
     OfNode,
     Output,
     Payload,
+    WorkerEvent,
     Yielded,
 )
 from skyward.wire.protocol.text import encodable, with_encodable_text
@@ -50,11 +50,11 @@ _STREAMS = 2048
 class _Entry:
     """An event that can still be extended: by text of the same stream, or by elements of the same task."""
 
-    event: Event
+    event: WorkerEvent
     more: list[str] | list[Payload]
     size: int
 
-    def close(self) -> Event:
+    def close(self) -> WorkerEvent:
         match self.event:
             case Output(task, stream, text, offset) if self.more:
                 return Output(task, stream, "".join((text, *self.more)), offset)
@@ -88,7 +88,7 @@ class Outbox:
         self._bytes = 0
         self._closed = False
 
-    def put(self, event: Event, *, urgent: bool, wait: bool) -> None:
+    def put(self, event: WorkerEvent, *, urgent: bool, wait: bool) -> None:
         """Queue `event`. With `wait`, first wait until a listening client has caught up."""
         if wait and isinstance(event, Output) and len(event.text) > _PIECE:
             for start in range(0, len(event.text), _PIECE):
@@ -109,7 +109,7 @@ class Outbox:
                 self._append(event, start)
         self._wake(urgent)
 
-    def _append(self, event: Event, start: int) -> None:
+    def _append(self, event: WorkerEvent, start: int) -> None:
         if isinstance(event, Output):
             event = Output(event.task, event.stream, event.text, start)
         size = _size(event)
@@ -163,7 +163,7 @@ class Outbox:
             self._forgotten = max(self._forgotten, oldest[0])
         return start
 
-    def _merge(self, event: Event) -> bool:
+    def _merge(self, event: WorkerEvent) -> bool:
         """Extend the last entry by `event`, if it has not been sent and is of the same kind. Return whether it did."""
         if not self._entries or self._first + len(self._entries) - 1 <= self._sent:
             return False
@@ -224,7 +224,7 @@ class Outbox:
         """Number of the first event that is not acknowledged, or of the next event."""
         return self._backlog.first if self._spilled and self._backlog else self._first
 
-    def take(self) -> tuple[int, tuple[Event, ...]]:
+    def take(self) -> tuple[int, tuple[WorkerEvent, ...]]:
         """Return the next events to send, up to `BATCH_BYTES` of them, and the number of the first."""
         with self._ready:
             if self._latest is not None:
@@ -237,9 +237,9 @@ class Outbox:
             self._sent += len(events)
             return start, events
 
-    def _message(self, start: int) -> tuple[list[Event], int]:
+    def _message(self, start: int) -> tuple[list[WorkerEvent], int]:
         """Return the next message from the events in memory, from `start` on, and its size."""
-        chosen: list[Event] = []
+        chosen: list[WorkerEvent] = []
         size = 0
         for index in range(start, len(self._entries)):
             entry = self._entries[index]
@@ -261,7 +261,7 @@ def _payload_size(payload: Payload) -> int:
     return _OVERHEAD + sum(len(part) for part in parts if not isinstance(part, Blob))
 
 
-def _size(event: Event) -> int:
+def _size(event: WorkerEvent) -> int:
     match event:
         case Output(text=text):
             return _OVERHEAD + len(text)

@@ -19,10 +19,9 @@ from threading import Condition, Thread  # tasks may replace the attributes of t
 from skyward.events.output import StreamName
 from skyward.process.clock import clock
 from skyward.wire.protocol.messages import Output
+from skyward.worker.events.streams import Emit
 
 __all__ = ["Descriptors", "Pump", "capture_descriptors", "unread"]
-
-type Emit = Callable[[Output], None]
 
 _DRAIN = 2.0
 """Longest wait, in seconds, until output of subprocesses is sent."""

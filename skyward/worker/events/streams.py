@@ -22,7 +22,7 @@ from skyward.wire.protocol.messages import Output
 from skyward.wire.protocol.text import encodable
 from skyward.worker.events.context import current_task_number, running
 
-__all__ = ["NoKeyboard", "TaskStream", "end_task", "replace_streams"]
+__all__ = ["Emit", "NoKeyboard", "TaskStream", "end_task", "replace_streams"]
 
 type Emit = Callable[[Output], None]
 

@@ -20,11 +20,9 @@ from skyward.wire.protocol.messages import (
     Cancel,
     Code,
     CollectionsWritten,
-    Command,
     Commands,
     Credit,
     Drop,
-    Event,
     Exchange,
     Farewell,
     Feed,
@@ -36,6 +34,7 @@ from skyward.wire.protocol.messages import (
     Losses,
     Metrics,
     Need,
+    NodeCommand,
     NodeReport,
     Output,
     Peering,
@@ -44,6 +43,7 @@ from skyward.wire.protocol.messages import (
     Submit,
     Topology,
     WorkerClosing,
+    WorkerEvent,
 )
 from skyward.worker.blobs.incoming import IncomingBlobs
 from skyward.worker.blobs.peers import Peers
@@ -55,7 +55,7 @@ from skyward.worker.runtime.recent_tasks import RecentTasks
 from skyward.worker.runtime.replies import Replies
 from skyward.worker.tasks.exceptions import failed
 from skyward.worker.tasks.execute import Functions, input_streams
-from skyward.worker.tasks.executor import Executor
+from skyward.worker.tasks.executor import TaskExecutor
 from skyward.worker.tasks.forked import is_forked, leave_if_forked, write
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.kept import NoValueStore, ValueStore
@@ -129,7 +129,9 @@ class Agent:
         self.cluster = Membership(loop, self.replies.put)
         self._peers = Peers(self.incoming, self.replies.put)
         self.drain: Callable[[], None] = lambda: None
-        self._executor = Executor(self._started, self._settle, self._finished, self._replace_slot, self._end_process)
+        self._executor = TaskExecutor(
+            self._started, self._settle, self._finished, self._replace_slot, self._end_process
+        )
         self._children: list[ProcessSlot] = []
         self._info = ""
         self._ticking = False
@@ -208,7 +210,7 @@ class Agent:
 
     # The `Port` of tasks.
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: WorkerEvent) -> None:
         """Queue an event of a running task; block while the client is too far behind."""
         if is_forked():
             write(event)
@@ -262,7 +264,7 @@ class Agent:
                 self._take(message.first, message.items)
                 self.replies.flush()
 
-    def _take(self, first: int, items: tuple[Command, ...]) -> None:
+    def _take(self, first: int, items: tuple[NodeCommand, ...]) -> None:
         if first > self.replies.received + 1:
             return  # commands before these were lost; the client sees that in the next batch and sends them all again
         for number, command in enumerate(items, first):
@@ -273,7 +275,7 @@ class Agent:
                 except Exception as error:  # the commands behind it belong to other tasks
                     self._failed(command, error)
 
-    def _failed(self, command: Command, error: Exception) -> None:
+    def _failed(self, command: NodeCommand, error: Exception) -> None:
         """Report a command that failed to the client; a task that could not be submitted has failed."""
         if isinstance(command, Submit):
             self.replies.put(failed(command.task, error, self._node))
@@ -281,7 +283,7 @@ class Agent:
             what = f"node {self._node} could not execute {type(command).__name__}: {type(error).__name__}: {error}"
             self.replies.put(Output(0, "stderr", f"{what}\n"))
 
-    def _apply(self, command: Command) -> None:
+    def _apply(self, command: NodeCommand) -> None:
         match command:
             case Submit():
                 self._submit(command)

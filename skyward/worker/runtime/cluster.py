@@ -17,7 +17,7 @@ from casty import ActorSystem, Cluster, Runtime
 from skyward.errors import CollectionUnavailableError
 from skyward.wire.collections.hub import DEAD_AFTER, HEARTBEAT, LIMITS, REMOVE_AFTER, SUSPECT_AFTER, Hub
 from skyward.wire.collections.lost import Loss, Name, name_of, reads
-from skyward.wire.collections.requests import Request
+from skyward.wire.collections.requests import CollectionRequest
 from skyward.wire.protocol.messages import (
     Clustered,
     CollectionsFilled,
@@ -66,14 +66,14 @@ class Membership:
 
     # For tasks.
 
-    def ask(self, request: Request) -> Future[Any]:
+    def ask(self, request: CollectionRequest) -> Future[Any]:
         """Start an operation; return a future of its result."""
         if is_forked():
             raise ForkedProcessError("a collection")
         self._with_requests.add(request.owner)
         return asyncio.run_coroutine_threadsafe(self.perform(request), self._loop)
 
-    async def perform(self, request: Request) -> Any:
+    async def perform(self, request: CollectionRequest) -> Any:
         """Run an operation and return its result.
 
         Raises:
@@ -91,7 +91,7 @@ class Membership:
             if not operations:
                 self._operations.pop(request.owner, None)
 
-    async def _perform(self, request: Request) -> Any:
+    async def _perform(self, request: CollectionRequest) -> Any:
         if not self._hub.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._hub), _MEMBER_WITHIN)
@@ -106,7 +106,7 @@ class Membership:
             self._raise_loss(request)
         return answer
 
-    def _raise_loss(self, request: Request) -> None:
+    def _raise_loss(self, request: CollectionRequest) -> None:
         if (loss := self._lost.pop(name_of(request), None)) is not None:
             self._tell(LossReported(loss.kind, loss.name))
             raise loss.error()

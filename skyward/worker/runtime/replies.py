@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from skyward.errors import PayloadError
 from skyward.process.clock import clock
-from skyward.wire.protocol.messages import Batch, Event, Exchange, Finished, NodeReport, Output
+from skyward.wire.protocol.messages import Batch, Exchange, Finished, NodeReport, Output, WorkerEvent
 from skyward.wire.protocol.text import with_encodable_text
 from skyward.worker.events.backlog import Backlog
 from skyward.worker.events.outbox import Outbox
@@ -82,16 +82,16 @@ class Replies:
             if len(self._waiting) > 2:
                 self._answer()
 
-    def put(self, event: Event) -> None:
+    def put(self, event: WorkerEvent) -> None:
         """Queue an event to be sent soon."""
         self.outbox.put(event, urgent=True, wait=False)
 
-    def say(self, event: Event) -> None:
+    def say(self, event: WorkerEvent) -> None:
         """Send an event now, from this thread. For threads that cannot be interrupted."""
         self.outbox.put(event, urgent=False, wait=False)
         self.flush()
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: WorkerEvent) -> None:
         """Queue an event of a running task; block while the client is too far behind."""
         self._emitted += 1
         self.outbox.put(event, urgent=not self._burst, wait=True)
@@ -144,7 +144,7 @@ class Replies:
                 self._answer()
 
 
-def _unsendable(event: Event, error: Exception) -> Event:
+def _unsendable(event: WorkerEvent, error: Exception) -> WorkerEvent:
     """Return the substitute for an event whose batch could not be sent."""
     reason = f"could not be sent to the client: {type(error).__name__}: {error!r}"
     if isinstance(event, Finished):

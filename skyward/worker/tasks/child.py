@@ -18,9 +18,9 @@ from typing import Any
 from skyward.kept.keep import set_store
 from skyward.task.collections.base import install_collections
 from skyward.task.instance import InstanceInfo, set_instance_info
-from skyward.wire.collections.requests import Request
+from skyward.wire.collections.requests import CollectionRequest
 from skyward.wire.payloads.pickler import track_classes_by_call
-from skyward.wire.protocol.messages import CODES, Blob, Code, Credit, Event, Feed, Output, Submit
+from skyward.wire.protocol.messages import CODES, Blob, Code, Credit, Feed, Output, Submit, WorkerEvent
 from skyward.worker.blobs.store import BlobLocation, BlobStore, read_place
 from skyward.worker.events.flush import run_exit_functions
 from skyward.worker.events.output import Descriptors
@@ -58,7 +58,7 @@ class Child:
         with self._guard.shielded(), self._send_lock:  # a partial message would break the connection
             self._connection.send(message)
 
-    def ask(self, request: Request) -> Future[Any]:
+    def ask(self, request: CollectionRequest) -> Future[Any]:
         """Start an operation on a collection, which the parent performs; return a future of its result."""
         if is_forked():
             raise ForkedProcessError("a collection")
@@ -90,7 +90,7 @@ class Child:
         """Number of the running job; 0 for none."""
         return self._job.submit.task if self._job is not None else 0
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: WorkerEvent) -> None:
         """Send an event to the parent; block while the client is behind."""
         if is_forked():
             write(event)

@@ -16,7 +16,7 @@ from skyward.task.instance import current_share
 from skyward.wire.failures.failure import Failure, Link, capture_failure
 from skyward.wire.kinds.stateless import survey
 from skyward.wire.payloads.arguments import arriving, arriving_results
-from skyward.wire.payloads.payload import Fetch, decode, encode_result
+from skyward.wire.payloads.payload import ReadBlob, decode, encode_result
 from skyward.wire.payloads.pickler import CallScope, decoding_for
 from skyward.wire.protocol.flow import cost
 from skyward.wire.protocol.messages import (
@@ -51,7 +51,7 @@ class Functions:
     A function that no call can change is decoded once. Any other is decoded for every call.
     """
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: ReadBlob) -> None:
         self._fetch = fetch
         self._functions: OrderedDict[bytes, tuple[Callable[..., Any], CallScope] | None] = OrderedDict()
         self._lock = Lock()
@@ -81,7 +81,7 @@ class Functions:
         return loaded
 
 
-def load(payload: Payload, fetch: Fetch) -> Any:
+def load(payload: Payload, fetch: ReadBlob) -> Any:
     """Return the value of `payload`.
 
     Raises:
@@ -93,7 +93,7 @@ def load(payload: Payload, fetch: Fetch) -> Any:
         raise missing_module(error) from error
 
 
-def execute(job: Job, port: Port, functions: Functions, fetch: Fetch, node: int, guard: Guard) -> Finished:
+def execute(job: Job, port: Port, functions: Functions, fetch: ReadBlob, node: int, guard: Guard) -> Finished:
     """Run `job` until it ends. `guard` opens and closes the time in which it may be interrupted.
 
     Always returns the last event of the task, whatever the task did.
@@ -161,7 +161,7 @@ def _unknown(error: BaseException, raised: BaseException, node: int) -> Failure:
     return Failure((Link((), f"{name}: {message}", "", None, name, message),), node)
 
 
-def _call(job: Job, port: Port, functions: Functions, fetch: Fetch, scope: CallScope, guard: Guard) -> Payload:
+def _call(job: Job, port: Port, functions: Functions, fetch: ReadBlob, scope: CallScope, guard: Guard) -> Payload:
     submit = job.submit
     function = functions.get(job.code, scope)
     args, kwargs = _arguments(job, fetch)
@@ -172,7 +172,7 @@ def _call(job: Job, port: Port, functions: Functions, fetch: Fetch, scope: CallS
     return _payload(returned, port, f"what {job.code.name}() returned")
 
 
-def _arguments(job: Job, fetch: Fetch) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(job: Job, fetch: ReadBlob) -> tuple[tuple[Any, ...], dict[str, Any]]:
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
     token = arriving.set(job.inputs)
     values = arriving_results.set([load(value, fetch) for value in job.submit.values])
@@ -258,7 +258,7 @@ def _payload(value: object, port: Port, name: str) -> Payload:
     return Payload(placed[0], tuple(placed[1:]), kept)
 
 
-def input_streams(job: Job, port: Port, fetch: Fetch) -> list[InputStream]:
+def input_streams(job: Job, port: Port, fetch: ReadBlob) -> list[InputStream]:
     """Return the input streams of `job`, still empty."""
     task = job.submit.task
     return [InputStream(task, index, lambda p: load(p, fetch), port.emit) for index in range(job.submit.inputs)]

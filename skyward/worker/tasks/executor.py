@@ -16,7 +16,7 @@ from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, PACKING_TIMEOUT, C
 from skyward.worker.tasks.guard import Reason
 from skyward.worker.tasks.jobs import Job
 
-__all__ = ["PATIENCE", "Executor", "Slot"]
+__all__ = ["PATIENCE", "Slot", "TaskExecutor"]
 
 PATIENCE = 0.8
 """Seconds that a task has to stop after a request."""
@@ -57,7 +57,7 @@ class _Run:
 
 
 @dataclass
-class Executor:
+class TaskExecutor:
     """Queue of jobs, and the slots that run them.
 
     Attributes:

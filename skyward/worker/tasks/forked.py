@@ -14,7 +14,7 @@ import traceback
 from typing import NoReturn
 
 from skyward.errors import SkywardError
-from skyward.wire.protocol.messages import Event, Output
+from skyward.wire.protocol.messages import Output, WorkerEvent
 
 __all__ = ["ForkedProcessError", "is_forked", "leave", "leave_if_forked", "write"]
 
@@ -78,7 +78,7 @@ def leave_if_forked(error: BaseException | None = None) -> None:
         leave(error)
 
 
-def write(event: Event) -> None:
+def write(event: WorkerEvent) -> None:
     """Write output of a forked process to its descriptors. Drop other events: only the task may send them."""
     if isinstance(event, Output):
         data = memoryview(event.text.encode("utf-8", "backslashreplace"))

@@ -15,12 +15,12 @@ from skyward.errors import RERUN, KeptLostError, UsageError
 from skyward.kept.handles import kept_value, record_handles
 from skyward.kept.keep import CONTAINERS, KeepingContext, KeptInfo
 from skyward.wire.payloads.payload import Packed, pack
-from skyward.wire.protocol.messages import Event, ValueKept
+from skyward.wire.protocol.messages import ValueKept, WorkerEvent
 from skyward.wire.protocol.text import encodable
 from skyward.worker.events.context import current_task_number
 from skyward.worker.tasks.forked import ForkedProcessError, is_forked
 
-__all__ = ["Entry", "KeptOnNode", "NoValueStore", "ValueStore", "keeping_for", "nbytes_of", "noting_uses"]
+__all__ = ["KeptOnNode", "NoValueStore", "StoredValue", "ValueStore", "keeping_for", "nbytes_of", "noting_uses"]
 
 _SHARED = (int, float, complex, str, bytes, type(None), type, BuiltinFunctionType, ModuleType)
 """Types whose equal values share one object, or that travel by themselves: such an object is not recognised by its
@@ -59,7 +59,7 @@ class KeptOnNode:
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class StoredValue:
     """A kept value.
 
     Attributes:
@@ -83,11 +83,11 @@ class ValueStore:
         emit: sends an event to the client.
     """
 
-    def __init__(self, node: int, emit: Callable[[Event], None]) -> None:
+    def __init__(self, node: int, emit: Callable[[WorkerEvent], None]) -> None:
         self._node = node
         self._emit = emit
         self._lock = Lock()
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, StoredValue] = {}
         self._keys: dict[int, list[str]] = {}
 
     def keep(self, value: object, name: str, keep_for: float, cell: KeepingContext | None = None) -> Any:
@@ -104,7 +104,7 @@ class ValueStore:
         needs = ((), ()) if cell is None else cell.needs(value)
         info = KeptInfo(key, encodable(name), kind, nbytes_of(value), keep_for, *needs)
         with self._lock:
-            self._entries[key] = Entry(info, value, (key,), cell)
+            self._entries[key] = StoredValue(info, value, (key,), cell)
             if not _is_shared(value):
                 self._keys.setdefault(id(value), []).append(key)
         self._emit(ValueKept(info, current_task_number()))
@@ -139,7 +139,7 @@ class ValueStore:
         finally:
             _whole.reset(token)
 
-    def _entry(self, keys: Iterable[str], name: str) -> Entry:
+    def _entry(self, keys: Iterable[str], name: str) -> StoredValue:
         with self._lock:
             for key in keys:
                 if (entry := self._entries.get(key)) is not None:
@@ -160,14 +160,14 @@ class ValueStore:
         with self._lock:
             return any(type(entry.value) in CONTAINERS for entry in self._entries.values())
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoredValue]:
         """Return the kept values, the oldest first."""
         with self._lock:
             return list(self._entries.values())
 
     def forget(self, keys: Iterable[str]) -> None:
         """Forget these values. They are freed on a thread of their own: a finalizer may be slow, and may raise."""
-        gone: list[Entry] = []
+        gone: list[StoredValue] = []
         with self._lock:
             for key in keys:
                 if (entry := self._entries.pop(key, None)) is not None:
@@ -235,13 +235,13 @@ def keeping_for(context: Callable[[], KeepingContext]) -> Iterator[None]:
         _cell.reset(token)
 
 
-_used: "ContextVar[dict[str, Entry] | None]" = ContextVar("skyward_used_values", default=None)
+_used: "ContextVar[dict[str, StoredValue] | None]" = ContextVar("skyward_used_values", default=None)
 
 
 @contextmanager
-def noting_uses() -> Iterator[dict[str, Entry]]:
+def noting_uses() -> Iterator[dict[str, StoredValue]]:
     """Record, by key, the values that are requested meanwhile."""
-    found: dict[str, Entry] = {}
+    found: dict[str, StoredValue] = {}
     token = _used.set(found)
     try:
         yield found

@@ -8,18 +8,18 @@ from threading import Lock  # tasks may replace the attributes of the module
 from typing import Any
 
 from skyward.process.clock import clock
-from skyward.wire.collections.requests import Request
+from skyward.wire.collections.requests import CollectionRequest
 from skyward.wire.payloads.payload import blobs_of
 from skyward.wire.protocol.messages import (
     CODES,
     Code,
     Credit,
-    Event,
     Feed,
     Finished,
     Output,
     PartialResultPending,
     Payload,
+    WorkerEvent,
 )
 from skyward.worker.blobs.store import BlobLocation, BlobStore
 from skyward.worker.events.context import Port
@@ -83,10 +83,10 @@ class ProcessSlot:
         self,
         node: int,
         worker: int,
-        emit: Callable[[Event], None],
+        emit: Callable[[WorkerEvent], None],
         store: BlobStore,
         info: Callable[[], str],
-        ask: Callable[[Request], Future[Any]],
+        ask: Callable[[CollectionRequest], Future[Any]],
     ) -> None:
         self._node = node
         self._worker = worker

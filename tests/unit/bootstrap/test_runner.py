@@ -12,10 +12,10 @@ from skyward.bootstrap import (
     BootstrapError,
     Facts,
     Includes,
+    PackageSource,
     PhaseEvent,
     Plan,
     Ready,
-    Source,
     bootstrap,
     read_events,
     runner,
@@ -24,7 +24,7 @@ from skyward.bootstrap import (
 from skyward.bootstrap.events import Missing, Waiting, read_event
 from skyward.errors import NodeStartError, ProvisioningError
 
-PLAN = Plan(python="3.13", source=Source("skyward.whl", (), b"a wheel"))
+PLAN = Plan(python="3.13", source=PackageSource("skyward.whl", (), b"a wheel"))
 FACTS = {"python": "3.13.1", "executable": "/x/bin/python", "packages": {"numpy": "2.0"}, "variables": {"A": "b"}}
 READY = json.dumps({"type": "ready", "directory": "/x", "facts": FACTS}, separators=(",", ":"))
 

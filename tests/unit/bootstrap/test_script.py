@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.bootstrap import PHASES, Plan, PluginStep, Source, client_settings, script
+from skyward.bootstrap import PHASES, PackageSource, Plan, PluginStep, client_settings, script
 from skyward.bootstrap.plan import _TAKEN, OnClient
 from skyward.bootstrap.script import command, limits
 from skyward.errors import SpecError
 from skyward.specs.image import PipIndex
 
-SOURCE = Source("skyward-jupyter==0.1.0", ("casty>=0.30", "cloudpickle>=3.1"))
+SOURCE = PackageSource("skyward-jupyter==0.1.0", ("casty>=0.30", "cloudpickle>=3.1"))
 
 
 def plan(directory: str | None = None, plugins: tuple[PluginStep, ...] = (), **given: object) -> Plan:
@@ -92,8 +92,8 @@ def test_image_hash_depends_on_the_environment_only() -> None:
         plan(shell_vars={"A": "1"}),
         plan(shell_vars={"A": "1", "B": "2"}),
         plan(shell_vars={"B": "2", "A": "1"}),
-        replace(base, source=Source("skyward-jupyter==0.2.0", SOURCE.dependencies)),
-        replace(base, source=Source(SOURCE.requirement, ("casty>=0.31",))),
+        replace(base, source=PackageSource("skyward-jupyter==0.2.0", SOURCE.dependencies)),
+        replace(base, source=PackageSource(SOURCE.requirement, ("casty>=0.31",))),
     ]
     hashes = {base.image_hash, *(each.image_hash for each in others)}
     assert len(hashes) == len(others) + 1

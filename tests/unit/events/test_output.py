@@ -14,7 +14,7 @@ from skyward.control.observe.log import _OVERHEAD, Log
 from skyward.errors import UsageError
 from skyward.events.output import WAITING, LogEntry, Logs, OutputFilter
 from skyward.link.channel import Channel
-from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Event, Output
+from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Output, WorkerEvent
 from tests.unit.link.lossy_link import NO_CREDENTIALS, Link, run
 
 pytestmark = pytest.mark.unit
@@ -153,7 +153,7 @@ def test_streams_are_complete_over_an_unreliable_link(
     written: dict[tuple[int, int, str], str] = defaultdict(str)
     log = Log()
 
-    def hear(event: Event) -> None:
+    def hear(event: WorkerEvent) -> None:
         assert isinstance(event, Output)
         assert event.offset != UNKNOWN_OFFSET
         log.add(0, 1, event, 0.0)

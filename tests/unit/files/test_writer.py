@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from skyward.files.disk import Content, Versions
-from skyward.files.request import FetchedFile, FilesRequest, FilesResult, Packing, Root
+from skyward.files.request import FetchedFile, FilesRequest, FilesResult, FilesRoot, Packing
 from skyward_jupyter.files.writer import FileWriter
 
 pytestmark = pytest.mark.unit
@@ -19,7 +19,7 @@ def write_results(
     spans = [packing.add(path, Content((b"1",), (b"",), b"v" * 32, 1), 10**18) for path in paths]
     files = tuple(FetchedFile(span, may_replace=True, is_written=True) for span in spans)
     result = FilesResult("/there", files=files, blobs=packing.blobs(), deleted=deleted)
-    roots = (Root("."),) if deleted else ()
+    roots = (FilesRoot("."),) if deleted else ()
     request = FilesRequest(str(folder), fetch=fetch, roots=roots, client_versions=dict.fromkeys(deleted, b"v"))
     writer = FileWriter(request, Versions(), lambda *_, **__: None, {})
     writer.write([(0, result)], "single")

@@ -14,7 +14,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import JournalError
-from skyward.journal import Claim, Journal, MachineEntry, PoolRecord, Seal, WorkerEntry
+from skyward.journal import Claim, Journal, JournalSeal, MachineEntry, PoolRecord, WorkerEntry
 from skyward.providers.protocol import Cluster, Instance, LocalAccess, Offer
 from skyward.providers.protocol import InstanceType as Type
 from skyward.specs import Spec
@@ -108,7 +108,7 @@ def test_secrets_are_readable_with_the_key_of_the_pool_only(data: Path) -> None:
         assert entry.offered.image.env == {"HF_TOKEN": "***"}, "reaping needs no key"
         claim = Claim.take(record.id)
         assert claim is not None
-        seal = Seal(claim.secrets_key)
+        seal = JournalSeal(claim.secrets_key)
         (entry,) = journal.clusters(record.id, seal)
         assert (entry.offered, entry.cluster) == (spec, cluster)
         assert "hf_of_nobody" not in repr(entry)

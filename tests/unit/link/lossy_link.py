@@ -12,7 +12,7 @@ import pytest
 
 from skyward.link import channel as channels
 from skyward.link.channel import Channel
-from skyward.wire.protocol.messages import Cancel, Command, Commands, Event, Exchange, Started
+from skyward.wire.protocol.messages import Cancel, Commands, Exchange, NodeCommand, Started, WorkerEvent
 from skyward.wire.transport.trust import Credentials
 from skyward.worker.events.backlog import Backlog
 from skyward.worker.runtime import replies
@@ -65,7 +65,7 @@ class FarEnd(Agent):
         super().__init__(loop, 0, 0, Backlog(0, None), processes=False)
         self.applied: list[int] = []
 
-    def _apply(self, command: Command) -> None:
+    def _apply(self, command: NodeCommand) -> None:
         assert isinstance(command, Cancel)
         self.applied.append(command.task)
 
@@ -142,7 +142,7 @@ class Near:
         self.lost: list[str] = []
         self.channel = Channel("node:1", NO_CREDENTIALS, grace, self._receive, self.lost.append)
 
-    def _receive(self, event: Event) -> None:
+    def _receive(self, event: WorkerEvent) -> None:
         assert isinstance(event, Started)
         self.received.append(event.task)
 

@@ -9,7 +9,7 @@ import pytest
 
 from skyward.link.bulk import BulkLane, NodeFullError
 from skyward.wire.protocol.messages import Blob
-from skyward.wire.transport.bulk import FULL, GET, OK, PUT, SIZE, Request, read_exactly
+from skyward.wire.transport.bulk import FULL, GET, OK, PUT, SIZE, BulkRequest, read_exactly
 from tests.mutual_proof import accept
 
 pytestmark = pytest.mark.unit
@@ -50,11 +50,11 @@ def test_blob_too_large_for_the_client_fails_and_next_one_is_transferred(
     with lane_to(listener) as lane:
         failed, moved = lane.move(GET, BLOB), lane.move(GET, BLOB)
         with accept(listener, KEY) as connection:
-            assert Request.read(connection)
+            assert BulkRequest.read(connection)
             connection.sendall(OK + SIZE.pack(NO_ROOM) + b"the rest of the blob")
             assert isinstance(failed.exception(20), MemoryError)
         with accept(listener, KEY) as connection:
-            assert Request.read(connection)
+            assert BulkRequest.read(connection)
             connection.sendall(OK + SIZE.pack(5) + b"bytes")
             assert bytes(moved.result(20)) == b"bytes"
 
@@ -64,7 +64,7 @@ def test_blob_too_large_for_the_node_fails_and_next_one_is_transferred(listener:
         failed, moved = (lane.move(PUT, BLOB, memoryview(b"bytes")) for _ in range(2))
         for answer in (FULL, OK):
             with accept(listener, KEY) as connection:
-                assert Request.read(connection)
+                assert BulkRequest.read(connection)
                 assert read_exactly(connection, 5) == b"bytes"
                 connection.sendall(answer)
                 if answer == FULL:
@@ -77,7 +77,7 @@ def test_queued_transfers_fail_on_close_without_connecting(listener: socket.sock
     with lane_to(listener) as lane:
         moves = [lane.move(GET, BLOB) for _ in range(3)]
         with accept(listener, KEY) as silent:
-            assert Request.read(silent), "the first transfer is in progress"
+            assert BulkRequest.read(silent), "the first transfer is in progress"
             lane.close()
             for move in moves:
                 assert isinstance(move.exception(20), ConnectionError)

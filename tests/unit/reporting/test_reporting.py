@@ -18,7 +18,7 @@ from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent, DecisionInputs
 from skyward.reporting import log
-from skyward.reporting.console import Console, style_of
+from skyward.reporting.console import PoolConsole, style_of
 from skyward.reporting.event_text import LOGGED, SHOWN, line_of
 from skyward.reporting.screen import Screen
 from tests.terminal import Terminal
@@ -97,7 +97,7 @@ def test_style_of_the_console_option(
 def shown(style: Any, *happened: ev.BaseEvent) -> list[str]:
     lines: list[str] = []
     bus = EventBus("p")
-    Console(style, lambda: None, lines.append).attach(bus)
+    PoolConsole(style, lambda: None, lines.append).attach(bus)
     for event in happened:
         own = [getattr(event, field.name) for field in fields(event)][3:]
         bus.emit(type(event), *own)
@@ -138,7 +138,7 @@ def test_status_line_is_shown_while_a_caller_waits_and_erased_before_other_outpu
     monkeypatch.setattr("skyward.reporting.console.SHARE", 1.0)
     screen, bus = Screen(), EventBus("p")
     pool = PoolSnapshot("p", "ready", "local", (), 3, 2, 10, 1, 1, 4, 4, per_hour=7.2, spent=0.5)
-    console = Console("rich", lambda: pool, None, screen)
+    console = PoolConsole("rich", lambda: pool, None, screen)
     console.attach(bus)
 
     async def wait_until(what: str) -> None:

@@ -13,7 +13,7 @@ from skyward.errors import SpecError
 from skyward.task.collections.barrier_lock import Barrier
 from skyward.task.collections.factory import CollectionFactory
 from skyward.wire.collections.hub import Hub
-from skyward.wire.collections.requests import Request
+from skyward.wire.collections.requests import CollectionRequest
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit
@@ -36,7 +36,7 @@ class LocalBackend:
             await self.ended.wait()
             hub.close()
 
-    def ask(self, request: Request) -> Future[Any]:
+    def ask(self, request: CollectionRequest) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(self.hub.result(20).perform(request), self.loop)
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ HEARTBEAT: dict[str, Any] = json.loads(encode(wire.Heartbeat("a", 2)))
 
 
 @given(messages)
-def test_message_round_trip(message: wire.Message) -> None:
+def test_message_round_trip(message: wire.AdapterMessage) -> None:
     line = encode(message)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -121,7 +121,7 @@ json_values = st.recursive(
 
 
 @given(message=messages, data=st.data())
-def test_message_with_replaced_field_is_refused_or_valid(message: wire.Message, data: Any) -> None:
+def test_message_with_replaced_field_is_refused_or_valid(message: wire.AdapterMessage, data: Any) -> None:
     """Replace each field in turn: the line is decoded as a valid message or refused."""
     words = json.loads(encode(message))
     spot = data.draw(st.sampled_from(sorted(words)))
@@ -133,7 +133,7 @@ def test_message_with_replaced_field_is_refused_or_valid(message: wire.Message, 
 
 
 @given(message=messages, data=st.data())
-def test_truncated_or_corrupted_message_is_refused_or_valid(message: wire.Message, data: Any) -> None:
+def test_truncated_or_corrupted_message_is_refused_or_valid(message: wire.AdapterMessage, data: Any) -> None:
     line = encode(message)
     at = data.draw(st.integers(0, len(line) - 2))
     assert refused(line[:at])

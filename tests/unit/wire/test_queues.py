@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from skyward.wire.collections.queue import Acknowledge, Forget, Load, Put, Take, Write
+from skyward.wire.collections.queue import Acknowledge, Forget, Load, QueuePut, QueueTake, Write
 from skyward.wire.collections.queue_client import QueueClient
 
 pytestmark = pytest.mark.unit
@@ -25,10 +25,10 @@ class FakeQueue:
 
     async def ask(self, message: Any) -> Any:
         match message:
-            case Put(_, _, items):
+            case QueuePut(_, _, items):
                 self.items += items
                 return (True,) * len(items)
-            case Take():
+            case QueueTake():
                 return self.items.pop(0) if self.items else None
             case Acknowledge():
                 self.messages.append(message)

@@ -7,7 +7,16 @@ from random import Random
 
 import pytest
 
-from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Display, Event, Finished, Output, Payload, Started, Yielded
+from skyward.wire.protocol.messages import (
+    UNKNOWN_OFFSET,
+    Display,
+    Finished,
+    Output,
+    Payload,
+    Started,
+    WorkerEvent,
+    Yielded,
+)
 from skyward.worker.events import outbox as rooms
 from skyward.worker.events.backlog import TAIL, Backlog
 from skyward.worker.events.outbox import Outbox
@@ -34,16 +43,16 @@ class Node:
         self.backlog = Backlog(limit, directory)
         self.outbox = Outbox(lambda urgent: None, lambda: self.listened, self.backlog)
 
-    def put(self, *events: Event) -> None:
+    def put(self, *events: WorkerEvent) -> None:
         for event in events:
             self.outbox.put(event, urgent=False, wait=True)
 
-    def receive(self) -> list[Event]:
+    def receive(self) -> list[WorkerEvent]:
         """Return all events, as a client receives them."""
         self.listened = True
         return list(self._batches())
 
-    def _batches(self) -> Iterator[Event]:
+    def _batches(self) -> Iterator[WorkerEvent]:
         self.outbox.acknowledge(self.outbox.first - 1)
         self.outbox.rewind()
         received = self.outbox.first
@@ -67,7 +76,7 @@ def lines(task: int, count: int) -> list[Output]:
 
 def test_writer_without_listening_client_neither_blocks_nor_loses_events(node: Node, tmp_path: Path) -> None:
     random = Random(0)
-    queued: list[Event] = []
+    queued: list[WorkerEvent] = []
     for number in range(3000):
         task = random.randint(1, 3)
         element, end = Yielded(task, (Payload(b"x" * 30),)), Finished(number, "value", END, 0)

@@ -15,12 +15,12 @@ from skyward.wire.protocol.messages import (
     UNKNOWN_OFFSET,
     Blob,
     Display,
-    Event,
     Finished,
     Metrics,
     Output,
     Payload,
     Started,
+    WorkerEvent,
     Yielded,
 )
 from skyward.worker.events.backlog import Backlog
@@ -37,7 +37,7 @@ def quiet() -> Outbox:
     return Outbox(lambda urgent: None, lambda: True, Backlog(0, None))
 
 
-def pieces(events: Iterable[Event]) -> list[object]:
+def pieces(events: Iterable[WorkerEvent]) -> list[object]:
     """Normalise events, whatever was merged: each element of a stream by itself, and adjacent text joined."""
     found: list[object] = []
     for event in events:
@@ -61,11 +61,11 @@ class Client(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.outbox = quiet()
-        self.put: list[Event] = []
-        self.received: list[Event] = []
+        self.put: list[WorkerEvent] = []
+        self.received: list[WorkerEvent] = []
         self.sent = 0
 
-    def add(self, event: Event) -> None:
+    def add(self, event: WorkerEvent) -> None:
         self.put.append(event)
         self.outbox.put(event, urgent=False, wait=False)
 
@@ -142,7 +142,7 @@ def outbox() -> Outbox:
     return quiet()
 
 
-def put(outbox: Outbox, *events: Event) -> None:
+def put(outbox: Outbox, *events: WorkerEvent) -> None:
     for event in events:
         outbox.put(event, urgent=False, wait=False)
 

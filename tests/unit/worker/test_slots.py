@@ -11,7 +11,7 @@ from skyward.process.clock import clock
 from skyward.task.instance import InstanceInfo
 from skyward.wire.failures.failure import Failure
 from skyward.wire.payloads.payload import dumps, encode
-from skyward.wire.protocol.messages import Blob, Code, Event, Finished, Payload, Submit
+from skyward.wire.protocol.messages import Blob, Code, Finished, Payload, Submit, WorkerEvent
 from skyward.worker.blobs.store import BlobStore
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.slots import ProcessSlot
@@ -24,7 +24,7 @@ DOUBLED = Code(b"doubled", encode(lambda number: 2 * number, "function").payload
 @contextlib.contextmanager
 def opened(info: str) -> Iterator[ProcessSlot]:
     """Open a slot of node 3, without blobs, whose process gets `info` about its pool."""
-    events: list[Event] = []
+    events: list[WorkerEvent] = []
     slot = ProcessSlot(3, 0, events.append, BlobStore(), lambda: info, lambda _: Future())
     try:
         yield slot

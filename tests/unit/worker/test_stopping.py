@@ -14,18 +14,18 @@ from skyward.wire.protocol.messages import (
     NO_PARTIAL_RESULT,
     PACKING_TIMEOUT,
     Code,
-    Event,
     Finished,
     Output,
     PartialResultPending,
     Payload,
     Submit,
+    WorkerEvent,
     Yielded,
 )
 from skyward.worker.events.context import current_task
 from skyward.worker.tasks import executor
 from skyward.worker.tasks.execute import Functions, execute
-from skyward.worker.tasks.executor import _LAST, PATIENCE, Executor
+from skyward.worker.tasks.executor import _LAST, PATIENCE, TaskExecutor
 from skyward.worker.tasks.guard import Interrupted, Reason
 from skyward.worker.tasks.jobs import Job
 
@@ -38,9 +38,9 @@ class Port:
     """Records the events of a task."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[WorkerEvent] = []
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: WorkerEvent) -> None:
         self.events.append(event)
 
     def keep(self, views: list[memoryview]) -> list[bytes]:
@@ -232,14 +232,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def running(clock: Clock) -> Iterator[Callable[[Job], tuple[Executor, Slot]]]:
+def running(clock: Clock) -> Iterator[Callable[[Job], tuple[TaskExecutor, Slot]]]:
     """Return a function that runs a job on an executor, on a thread that ends with the test."""
     slots: list[Slot] = []
     threads: list[threading.Thread] = []
-    executors: list[Executor] = []
+    executors: list[TaskExecutor] = []
 
-    def start(job: Job) -> tuple[Executor, Slot]:
-        run = Executor(nothing, nothing, nothing, nothing, lambda _: False)
+    def start(job: Job) -> tuple[TaskExecutor, Slot]:
+        run = TaskExecutor(nothing, nothing, nothing, nothing, lambda _: False)
         slot = Slot(clock)
         threads.append(threading.Thread(target=run.serve, args=(slot,)))
         threads[-1].start()
@@ -260,13 +260,13 @@ def nothing(*_: object) -> None:
     """Do nothing."""
 
 
-def tick_until(run: Executor, clock: Clock, seconds: float) -> None:
+def tick_until(run: TaskExecutor, clock: Clock, seconds: float) -> None:
     for tenths in range(round(10 * (clock.now - 100)) + 1, round(10 * seconds) + 1):
         clock.now = 100 + tenths / 10
         run.tick()
 
 
-type Start = Callable[[Job], tuple[Executor, Slot]]
+type Start = Callable[[Job], tuple[TaskExecutor, Slot]]
 
 
 def test_task_with_grace_is_interrupted_again_only_shortly_before_its_end(running: Start, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from skyward.errors import CollectionLostError, CollectionUnavailableError, Pool
 from skyward.process import background
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.wire.collections.lost import Loss, Name, name_of, reads
-from skyward.wire.collections.requests import Request
+from skyward.wire.collections.requests import CollectionRequest
 from skyward.wire.protocol.messages import (
     Clustered,
     CollectionsFilled,
@@ -233,11 +233,11 @@ class ClusterManager:
 
     # The client's connection.
 
-    def ask(self, request: Request) -> Future[Any]:
+    def ask(self, request: CollectionRequest) -> Future[Any]:
         """Return a future of the result of an operation on a collection."""
         return background.run(self._perform(request))
 
-    async def _perform(self, request: Request) -> Any:
+    async def _perform(self, request: CollectionRequest) -> Any:
         """Perform an operation; recreate the cluster first if all nodes were lost.
 
         Raises:
@@ -266,7 +266,7 @@ class ClusterManager:
         finally:
             self._users -= 1
 
-    def _raise_loss(self, request: Request) -> None:
+    def _raise_loss(self, request: CollectionRequest) -> None:
         if (loss := self._contents.take_loss(name_of(request))) is not None:
             self._tell_of_losses()
             raise loss.error()
@@ -284,7 +284,7 @@ class ClusterManager:
                 self._need_node()
         self._using = None
 
-    async def _entered(self, request: Request) -> "ClusterClient":
+    async def _entered(self, request: CollectionRequest) -> "ClusterClient":
         """Return the client's connection, which all operations share.
 
         Raises:

@@ -18,12 +18,12 @@ from skyward.process.background_tasks import BackgroundTasks
 from skyward.wire.protocol.messages import (
     Clustered,
     CollectionsFilled,
-    Event,
     Fetched,
     LossReported,
     NodeReport,
     Peered,
     Topology,
+    WorkerEvent,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Fleet:
         self,
         launchers: Mapping[str, Launcher],
         tell: Callable[[MachineMessage | Overdue | Stored | Dropped], None],
-        route: Callable[[Node, Event], None],
+        route: Callable[[Node, WorkerEvent], None],
         clustering: ClusterManager | None,
         reported: Callable[[Node, NodeReport], None],
     ) -> None:
@@ -208,7 +208,7 @@ class Fleet:
         self._owners.pop(machine, None)
         self._tell(machines.Terminated(machine))
 
-    def _on_event(self, node: Node, event: Event) -> None:
+    def _on_event(self, node: Node, event: WorkerEvent) -> None:
         if isinstance(event, NodeReport):
             self._reported(node, event)
         elif not isinstance(event, Clustered | CollectionsFilled | LossReported | Peered | Fetched):

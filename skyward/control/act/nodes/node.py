@@ -34,16 +34,16 @@ from skyward.wire.protocol.messages import (
     Blob,
     Cancel,
     Code,
-    Command,
     Drop,
-    Event,
     Farewell,
     Finished,
     Metrics,
+    NodeCommand,
     NodeReport,
     PartialResultPending,
     Shutdown,
     Submit,
+    WorkerEvent,
 )
 from skyward.wire.transport.secrets import SECRETS_VARIABLE
 from skyward.wire.transport.trust import issue_secrets
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOB_BUDGET", "Node", "OnEvent", "OnLost"]
 
-type OnEvent = Callable[[Node, Event], None]
+type OnEvent = Callable[[Node, WorkerEvent], None]
 type OnLost = Callable[[Node, str], None]
 
 BLOB_BUDGET = 4 * 1024**3
@@ -147,7 +147,7 @@ class Node:
         self._channel: Channel | None = None
         self._bulk: BulkPath | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._buffered: list[Event] | None = None
+        self._buffered: list[WorkerEvent] | None = None
         self._shipping = BackgroundTasks()
         self._closing: asyncio.Task[None] | None = None
         self._silent = asyncio.Event()
@@ -204,7 +204,7 @@ class Node:
             )
         self.phase = self.startup.enter("ready")
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: WorkerEvent) -> None:
         match event:
             case Metrics(now):
                 self._keep(replace(now, at=time.time()))
@@ -219,7 +219,7 @@ class Node:
             case _:
                 self._pass_on(event)
 
-    def _pass_on(self, event: Event) -> None:
+    def _pass_on(self, event: WorkerEvent) -> None:
         if self._buffered is None:
             self._on_event(self, event)
         else:
@@ -317,7 +317,7 @@ class Node:
         """Return the current local address for an address of the machine that was passed to `reach` before."""
         return address if self._worker is None else self._worker.dial(address)
 
-    def tell(self, command: Command) -> None:
+    def tell(self, command: NodeCommand) -> None:
         """Queue a command for the node."""
         if self._channel is not None:
             self._channel.send(command)

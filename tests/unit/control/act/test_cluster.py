@@ -10,13 +10,13 @@ from skyward.control.act.nodes import cluster as cluster_module
 from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.errors import CollectionLostError, CollectionUnavailableError
 from skyward.link import collections
-from skyward.wire.collections.requests import Request
-from skyward.wire.protocol.messages import Clustered, CollectionsFilled, Command, Join, Leave, Losses, LossReported
+from skyward.wire.collections.requests import CollectionRequest
+from skyward.wire.protocol.messages import Clustered, CollectionsFilled, Join, Leave, Losses, LossReported, NodeCommand
 from tests.waiting import wait_for_async
 
 pytestmark = pytest.mark.unit
 
-REQUEST = Request("counter", "c", "value")
+REQUEST = CollectionRequest("counter", "c", "value")
 
 
 class Member:
@@ -42,7 +42,7 @@ class Member:
     def dial(self, address: str) -> str:
         return address
 
-    def tell(self, command: Command) -> None:
+    def tell(self, command: NodeCommand) -> None:
         if isinstance(command, Losses):
             self.losses = [(loss.kind, loss.name) for loss in command.lost]
         if isinstance(command, Join | Leave):
@@ -251,7 +251,7 @@ class Client(collections.ClusterClient):
         self.made.append(self)
         self.seeds = seeds
 
-    async def perform(self, request: Request) -> str:
+    async def perform(self, request: CollectionRequest) -> str:
         return "answer"
 
     async def until_it_reaches(self, *members: Member) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ipywidgets import widgets  # type: ignore[import-untyped]  # it has no types
 
-from skyward.wire.protocol.messages import Display, Event
+from skyward.wire.protocol.messages import Display, WorkerEvent
 from skyward.worker.display import publishing
 from skyward.worker.display.represent import represent
 from skyward.worker.events.context import TaskContext, running
@@ -30,7 +30,7 @@ class Screen:
     def __init__(self) -> None:
         self.shown: list[Shown] = []
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: WorkerEvent) -> None:
         assert isinstance(event, Display)
         assert isinstance(event.payload.data, bytes)
         self.shown.append(pickle.loads(event.payload.data))
