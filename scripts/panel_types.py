@@ -53,7 +53,7 @@ def typescript() -> str:
         f"export const LOGS = [{', '.join(map(repr, LOGS))}] as const;\n",
         _labels(),
         *(_alias(kind) for kind in (*rows, *protocol.PARTS, *protocol.MESSAGES)),
-        *(_alias(kind) for kind in protocol.REQUESTS if kind is not protocol.Run),
+        *(_alias(kind) for kind in protocol.REQUESTS if kind is not protocol.RunCommand),
         f"/** The type of the rows of each table. */\nexport type RowTypes = {{\n{tables}}};\n\n"
         f"export const TABLES = [\n  {_names(ROWS)}\n] as const;\n",
         _TABLES,
@@ -90,7 +90,7 @@ def _commands() -> list[str]:
         "  [C in keyof CommandArguments]: { command: C; arguments: CommandArguments[C] };\n"
         "}[keyof CommandArguments];\n",
         f"/** A request to run a command, without its id. */\nexport type RunRequest =\n{sent.rstrip()};\n",
-        f"/** {_doc(protocol.Run)} */\nexport type Run = RunRequest & {{ id: string }};\n",
+        f"/** {_doc(protocol.RunCommand)} */\nexport type RunCommand = RunRequest & {{ id: string }};\n",
         "/** The line of a command: its positional arguments, in order, and the flags of the others. */\n"
         "export const COMMAND_WORDS: {\n"
         "  [C in keyof CommandArguments]: { words: string[]; flags: { [name: string]: string } };\n} "

@@ -297,6 +297,17 @@ def banned_openings() -> list[str]:
     ]
 
 
+def repeated_names() -> list[str]:
+    """Return public classes and type aliases of one name in two modules."""
+    found: dict[str, list[str]] = {}
+    for module, path in modules().items():
+        for node in _tree(path).body:
+            match node:
+                case ast.ClassDef(name=name) | ast.TypeAlias(name=ast.Name(id=name)) if name[0] != "_":
+                    found.setdefault(name, []).append(module)
+    return [f"{name}: {', '.join(where)}" for name, where in found.items() if len(where) > 1]
+
+
 def banned_names() -> list[str]:
     """Return definitions of modules, classes, functions and fields with a banned name."""
     found = [f"module {module}" for module in modules() if module.rpartition(".")[2] in BANNED_NAMES]
@@ -473,6 +484,7 @@ RULES: Mapping[str, Callable[[], list[str]]] = {
     "no circular imports": circular_imports,
     "no test folders that mirror no room": misplaced_test_folders,
     "no docstrings that open with a banned word": banned_openings,
+    "no two public classes or types of one name": repeated_names,
     "no names that the field's terms have replaced": banned_names,
     "no sections of docstrings about names that the function or class does not have": unknown_parameters,
     "no dotted names in backticks that do not exist": unknown_dotted_names,

@@ -229,7 +229,7 @@ export type OfferView = {
 };
 
 /** All rows. `session` is unique to the kernel process. */
-export type Snapshot = {
+export type PanelSnapshot = {
   session: string;
   seq: number;
   tables: Tables;
@@ -249,7 +249,7 @@ export type Delta = {
 };
 
 /** Reply to a request: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user. */
-export type Answer = {
+export type CommandReply = {
   id: string;
   state: 'heard' | 'done' | 'refused';
   text: string;
@@ -270,7 +270,7 @@ export type Price = {
 };
 
 /** Reply to `AskShell`: the folder of the terminal, and the command line to run in it; either may be empty. */
-export type Shell = {
+export type ShellReply = {
   id: string;
   folder: string;
   line: string;
@@ -309,7 +309,7 @@ export type AskPrice = {
   kind: 'ask-price';
 };
 
-/** Request the command that opens a terminal on a node. Answered with `Shell`. */
+/** Request the command that opens a terminal on a node. Answered with `ShellReply`. */
 export type AskShell = {
   id: string;
   pool: string;
@@ -370,11 +370,11 @@ export type Tables = { [T in TableName]?: { [key: string]: RowTypes[T] } };
 export type Keys = { [T in TableName]?: string[] };
 
 export type Message =
-  | Snapshot
+  | PanelSnapshot
   | Delta
-  | Answer
+  | CommandReply
   | Price
-  | Shell
+  | ShellReply
   | Printed
   | StartLog;
 
@@ -414,7 +414,7 @@ export type RunRequest =
   | { kind: 'run'; command: 'cancel'; arguments: { pool: string; task: number } | { cell: number } };
 
 /** Run a command of `%sky` with these arguments: see `skyward_kernel.commands.registry`. */
-export type Run = RunRequest & { id: string };
+export type RunCommand = RunRequest & { id: string };
 
 /** The line of a command: its positional arguments, in order, and the flags of the others. */
 export const COMMAND_WORDS: {
@@ -673,7 +673,7 @@ export const PALETTE: PaletteEntry[] = [
 
 export type Request =
   | Refresh
-  | Run
+  | RunCommand
   | AskPrice
   | AskShell
   | AskOutput

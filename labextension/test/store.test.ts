@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
 import { Store } from '../src/model/store';
-import { Delta, KEPT, Snapshot, VERSION } from '../src/protocol';
+import { Delta, KEPT, PanelSnapshot, VERSION } from '../src/protocol';
 
-function snapshot(seq: number, tables: object, session = 's'): Snapshot {
+function snapshot(seq: number, tables: object, session = 's'): PanelSnapshot {
   return { kind: 'snapshot', version: VERSION, session, seq, form: [], tables };
 }
 

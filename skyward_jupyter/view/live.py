@@ -12,7 +12,7 @@ from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.panel.decoding import decode
 from skyward_kernel.panel.encoding import changes, encode
 from skyward_kernel.panel.execution import answer, run_command
-from skyward_kernel.panel.protocol import Answer, Reply, Request, Run
+from skyward_kernel.panel.protocol import CommandReply, Reply, Request, RunCommand
 from skyward_kernel.panel.publisher import Publisher
 from skyward_kernel.pools import PoolManager, manager_of
 
@@ -106,9 +106,9 @@ class LiveView:
             self._validate(request)
         except SkywardError as error:
             given = message.get("id") if isinstance(message, Mapping) else None
-            self._answer(Answer(str(given)[:100], "refused", str(error)))
+            self._answer(CommandReply(str(given)[:100], "refused", str(error)))
             return
-        self._answer(Answer(request.id, "heard"))
+        self._answer(CommandReply(request.id, "heard"))
         # Terminating machines takes time, and must not delay the next cell.
         threading.Thread(target=self._do, args=(request,), name="skyward-command", daemon=True).start()
 
@@ -118,13 +118,13 @@ class LiveView:
         Raises:
             UsageError: it does not, or the command is about another pool.
         """
-        if not isinstance(request, Run):
+        if not isinstance(request, RunCommand):
             raise UsageError(f"This view has no request {request.kind}.")
         forms = [set(form.arguments) for form in sent_forms(COMMANDS[request.command], widget=True)]
         if set(request.arguments) not in forms or request.arguments.get("pool") != self._pool.name:
             raise UsageError(f"This view has no command {request.command}.")
 
-    def _do(self, request: Run) -> None:
+    def _do(self, request: RunCommand) -> None:
         # The manager of this kernel tracks the requested sizes of its pools.
         pools = manager_of(self._pool) or PoolManager.of(self._pool)
         self._answer(answer(request, lambda: run_command(Context(pools), request)))

@@ -21,12 +21,12 @@ from skyward_kernel.panel.form import form_fields
 from skyward_kernel.panel.protocol import (
     COMMAND_TARGET,
     STATE_COMM,
-    Answer,
     AskPrice,
+    CommandReply,
     Refresh,
     Reply,
     Request,
-    Run,
+    RunCommand,
 )
 from skyward_kernel.panel.publisher import FindOrphans, Publisher
 from skyward_kernel.panel.queries import QueryHandler
@@ -119,15 +119,15 @@ class PanelBridge:
         except SkywardError as error:
             given = data.get("id") if isinstance(data, Mapping) else None
             if isinstance(given, str):
-                self._answer(Answer(given[:100], "refused", str(error)))
+                self._answer(CommandReply(given[:100], "refused", str(error)))
             return
         match request:
             case Refresh(id):
                 self._publisher.start()
-                self._answer(Answer(id, "done"))
-            case Run(_, command) if COMMANDS[command].slow:
+                self._answer(CommandReply(id, "done"))
+            case RunCommand(_, command) if COMMANDS[command].slow:
                 self._start(request, lambda: run_command(self._context, request))
-            case Run():
+            case RunCommand():
                 self._answer(answer(request, lambda: run_command(self._context, request)))
             case AskPrice():
                 self._start(request, lambda: self._run_query(request))
@@ -139,10 +139,10 @@ class PanelBridge:
 
         def do() -> None:
             self._answer(answer(request, reply))
-            if isinstance(request, Run) and request.command in ("attach", "reap"):
+            if isinstance(request, RunCommand) and request.command in ("attach", "reap"):
                 self._publisher.refresh_orphans()
 
-        self._answer(Answer(request.id, "heard"))
+        self._answer(CommandReply(request.id, "heard"))
         threading.Thread(target=do, name="skyward-command", daemon=True).start()
 
     def _answer(self, answer: Reply) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from skyward.errors import UsageError
 from skyward.frontends.commands import Command, Json, Malformed, Reader, json_type, reader_of, record, sent_forms, wrong
 from skyward_kernel.commands.registry import COMMANDS
-from skyward_kernel.panel.protocol import REQUESTS, Request, Run
+from skyward_kernel.panel.protocol import REQUESTS, Request, RunCommand
 
 __all__ = ["decode"]
 
@@ -43,7 +43,7 @@ def decode(message: object) -> Request:
         raise UsageError(f"Unknown request {str(kind)[:40]!r}.")
     try:
         request = read(message, "the message")
-        if isinstance(request, Run):
+        if isinstance(request, RunCommand):
             command = COMMANDS.get(request.command)
             if command is None:
                 raise UsageError(f"Unknown command {request.command[:40]!r}.")

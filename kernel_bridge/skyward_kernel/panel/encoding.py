@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from skyward.frontends.views import LOGS, ROWS, PoolTables, Row
-from skyward_kernel.panel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, Reply, Snapshot
+from skyward_kernel.panel.protocol import MESSAGES, PARTS, REPLIES, Delta, FormField, PanelSnapshot, Reply
 
 __all__ = ["changes", "encode"]
 
@@ -38,7 +38,7 @@ def changes(
 _NAMES = {kind: tuple(each.name for each in fields(kind)) for kind in (*ROWS.values(), *MESSAGES, *PARTS)}
 
 
-def encode(value: Row | FormField | Snapshot | Delta | Reply) -> dict[str, Any]:
+def encode(value: Row | FormField | PanelSnapshot | Delta | Reply) -> dict[str, Any]:
     """Convert a row, or a message whose tables are encoded, to JSON values."""
     if isinstance(value, REPLIES):
         return asdict(value)

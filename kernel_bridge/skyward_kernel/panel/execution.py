@@ -7,14 +7,14 @@ from skyward.errors import SkywardError
 from skyward.frontends.commands import read_arguments
 from skyward_kernel.commands.context import Context
 from skyward_kernel.commands.registry import COMMANDS
-from skyward_kernel.panel.protocol import Answer, Reply, Request, Run
+from skyward_kernel.panel.protocol import CommandReply, Reply, Request, RunCommand
 
 __all__ = ["answer", "run_command"]
 
 _logger = logging.getLogger(__name__)
 
 
-def run_command(context: Context, request: Run) -> Answer:
+def run_command(context: Context, request: RunCommand) -> CommandReply:
     """Run a command and return its answer.
 
     Raises:
@@ -22,7 +22,7 @@ def run_command(context: Context, request: Run) -> Answer:
     """
     command = COMMANDS[request.command]
     outcome = command.run(context, read_arguments(command, request.arguments))
-    return Answer(request.id, "refused" if outcome.failed else "done", outcome.text)
+    return CommandReply(request.id, "refused" if outcome.failed else "done", outcome.text)
 
 
 def answer(request: Request, reply: Callable[[], Reply]) -> Reply:
@@ -30,7 +30,7 @@ def answer(request: Request, reply: Callable[[], Reply]) -> Reply:
     try:
         return reply()
     except SkywardError as error:
-        return Answer(request.id, "refused", str(error))
+        return CommandReply(request.id, "refused", str(error))
     except Exception as error:  # a bug: the user sees the message, the log has the traceback
         _logger.exception("the request %s failed", request.kind)
-        return Answer(request.id, "refused", f"{type(error).__name__}: {error}")
+        return CommandReply(request.id, "refused", f"{type(error).__name__}: {error}")

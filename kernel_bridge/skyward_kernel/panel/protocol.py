@@ -1,8 +1,8 @@
 """Schema of the messages between panel and kernel, from which `labextension/src/protocol.ts` is generated.
 
-Only the kernel writes to the state comm: a `Snapshot`, then `Delta` messages with consecutive numbers, and a reply to
-each request: an `Answer`, or the requested data. Only the panel writes to the command comm. A panel that misses a
-number sends `Refresh`.
+Only the kernel writes to the state comm: a `PanelSnapshot`, then `Delta` messages with consecutive numbers, and a reply
+to each request: a `CommandReply`, or the requested data. Only the panel writes to the command comm. A panel that misses
+a number sends `Refresh`.
 
 A panel ignores messages with another `version`, which is incremented with every incompatible change.
 """
@@ -24,27 +24,27 @@ __all__ = [
     "STATE_COMM",
     "VERSION",
     "VIEW_TARGET",
-    "Answer",
+    "ArgumentValue",
     "AskOutput",
     "AskPrice",
     "AskShell",
     "AskStartLog",
+    "CommandReply",
     "Delta",
     "FormField",
     "Keys",
     "OfferView",
+    "PanelSnapshot",
     "Price",
     "Printed",
     "Query",
     "Refresh",
     "Reply",
     "Request",
-    "Run",
-    "Shell",
-    "Snapshot",
+    "RunCommand",
+    "ShellReply",
     "StartLog",
     "Tables",
-    "Value",
 ]
 
 VERSION = 5
@@ -91,7 +91,7 @@ PARTS = (FormField, OfferView)
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PanelSnapshot:
     """All rows. `session` is unique to the kernel process."""
 
     session: str
@@ -115,7 +115,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandReply:
     """Reply to a request: received ("heard"), executed ("done") or failed ("refused"), with a sentence for the user."""
 
     id: str
@@ -140,7 +140,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Shell:
+class ShellReply:
     """Reply to `AskShell`: the folder of the terminal, and the command line to run in it; either may be empty."""
 
     id: str
@@ -171,13 +171,13 @@ class StartLog:
     kind: Literal["start-log"] = "start-log"
 
 
-type Reply = Answer | Price | Shell | Printed | StartLog
+type Reply = CommandReply | Price | ShellReply | Printed | StartLog
 
-REPLIES = (Answer, Price, Shell, Printed, StartLog)
+REPLIES = (CommandReply, Price, ShellReply, Printed, StartLog)
 
-MESSAGES = (Snapshot, Delta, *REPLIES)
+MESSAGES = (PanelSnapshot, Delta, *REPLIES)
 
-type Value = str | int | bool | tuple[str, ...] | Mapping[str, str]
+type ArgumentValue = str | int | bool | tuple[str, ...] | Mapping[str, str]
 """Value of an argument of a command."""
 
 # To the kernel. `id` is chosen by the panel, and repeated in the reply.
@@ -205,17 +205,17 @@ class Refresh(_Sent):
     kind: Literal["refresh"] = "refresh"
 
 
-def _mapping(value: object, name: str) -> Mapping[str, Value]:
+def _mapping(value: object, name: str) -> Mapping[str, ArgumentValue]:
     """Return a mapping, whose values are decoded as the command wants them."""
     return value if isinstance(value, Mapping) else wrong(name, "a mapping")
 
 
 @dataclass(frozen=True, slots=True)
-class Run(_Sent):
+class RunCommand(_Sent):
     """Run a command of `%sky` with these arguments: see `skyward_kernel.commands.registry`."""
 
     command: str
-    arguments: Annotated[Mapping[str, Value], _mapping]
+    arguments: Annotated[Mapping[str, ArgumentValue], _mapping]
     kind: Literal["run"] = "run"
 
 
@@ -230,7 +230,7 @@ class AskPrice(_Sent):
 
 @dataclass(frozen=True, slots=True)
 class AskShell(_OfNode):
-    """Request the command that opens a terminal on a node. Answered with `Shell`."""
+    """Request the command that opens a terminal on a node. Answered with `ShellReply`."""
 
     kind: Literal["ask-shell"] = "ask-shell"
 
@@ -256,6 +256,6 @@ type Query = AskPrice | AskShell | AskOutput | AskStartLog
 QUERIES = (AskPrice, AskShell, AskOutput, AskStartLog)
 """Requests for data, which change nothing."""
 
-type Request = Refresh | Run | Query
+type Request = Refresh | RunCommand | Query
 
-REQUESTS = (Refresh, Run, *QUERIES)
+REQUESTS = (Refresh, RunCommand, *QUERIES)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from skyward.errors import SkywardError
 from skyward.frontends.views import OrphanRow, PoolTables, Row, Table, project
 from skyward_kernel.panel.encoding import changes, encode
-from skyward_kernel.panel.protocol import Delta, FormField, Snapshot
+from skyward_kernel.panel.protocol import Delta, FormField, PanelSnapshot
 
 if TYPE_CHECKING:
     from skyward.frontends.pools import Compute, Orphan
@@ -214,7 +214,7 @@ class Publisher:
         if full:
             self._full_at = now
             everything = changes({}, self._states)[0]
-            self._send(encode(Snapshot(self._session, self._seq, _encoded(everything))) | {"form": self._form})
+            self._send(encode(PanelSnapshot(self._session, self._seq, _encoded(everything))) | {"form": self._form})
         else:
             self._send(encode(Delta(self._session, self._seq, _encoded(rows), gone)))
         return True

@@ -19,7 +19,7 @@ from skyward_kernel.panel.protocol import (
     Printed,
     Query,
     Reply,
-    Shell,
+    ShellReply,
     StartLog,
 )
 from skyward_kernel.pools import PoolManager, compute_fields
@@ -58,17 +58,17 @@ class QueryHandler:
                 waits = any(each.rank == node and each.state == "waiting" for each in compute.snapshot().nodes)
                 return StartLog(id, compute.start_log(node), not waits)
 
-    def _shell(self, id: str, pool: str, node: int) -> Shell:
+    def _shell(self, id: str, pool: str, node: int) -> ShellReply:
         from skyward.frontends.pools import login
 
         nodes = self._pools.get(pool).snapshot().nodes
         match next((each.access for each in nodes if each.rank == node and each.state != "stopping"), None):
             case LocalAccess(directory=folder):
-                return Shell(id, folder, "")
+                return ShellReply(id, folder, "")
             case SSHAccess() as access:
-                return Shell(id, "", shlex.join(login(access)))
+                return ShellReply(id, "", shlex.join(login(access)))
             case ExecAccess(terminal=words) if words:
-                return Shell(id, "", shlex.join(words))
+                return ShellReply(id, "", shlex.join(words))
             case _:
                 raise UsageError(f"Node {node} of pool {pool!r} has no terminal access.")
 

@@ -1,4 +1,4 @@
-import { Delta, KEPT, Keys, LOGS, RowTypes, Snapshot, TableName, TABLES, Tables, VERSION } from '../protocol';
+import { Delta, KEPT, Keys, LOGS, RowTypes, PanelSnapshot, TableName, TABLES, Tables, VERSION } from '../protocol';
 
 /** The tables of the panel, each by key. */
 export type Rows = { [T in TableName]: Map<string, RowTypes[T]> };
@@ -7,7 +7,7 @@ export type Rows = { [T in TableName]: Map<string, RowTypes[T]> };
 export type Applied = 'applied' | 'gap' | 'incompatible';
 
 /** All rows, or the new and changed rows and the keys of the removed ones. */
-export type StoreUpdate = Pick<Snapshot, 'kind' | 'tables'> | Pick<Delta, 'kind' | 'tables' | 'gone'>;
+export type StoreUpdate = Pick<PanelSnapshot, 'kind' | 'tables'> | Pick<Delta, 'kind' | 'tables' | 'gone'>;
 
 function empty(): Rows {
   return {
@@ -27,7 +27,7 @@ function empty(): Rows {
 /** The published state of a kernel's pools. */
 export class Store {
   rows: Rows = empty();
-  form: Snapshot['form'] = [];
+  form: PanelSnapshot['form'] = [];
 
   /** True if there was a snapshot, and no message has been missed since. */
   get isComplete(): boolean {
@@ -35,7 +35,7 @@ export class Store {
   }
 
   /** Apply a message of the kernel, if it is the next one. */
-  apply(message: Snapshot | Delta): Applied {
+  apply(message: PanelSnapshot | Delta): Applied {
     if (message.version !== VERSION) {
       return 'incompatible';
     }

@@ -4,7 +4,7 @@ import { Terminal } from '@jupyterlab/services';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
-import { Shell } from '../protocol';
+import { ShellReply } from '../protocol';
 import { INodeTerminals, INotebookPools } from '../tokens';
 
 const CREATE = 'terminal:create-new';
@@ -13,7 +13,7 @@ const CREATE = 'terminal:create-new';
 type TerminalTab = MainAreaWidget<Widget & { session: Terminal.ITerminalConnection }>;
 
 /** Open a JupyterLab terminal and run the line of `shell` in it, or go to its folder; `title` is the tab's caption. */
-async function startTerminal(app: JupyterFrontEnd, shell: Shell, title: string): Promise<void> {
+async function startTerminal(app: JupyterFrontEnd, shell: ShellReply, title: string): Promise<void> {
   // eslint-disable-next-line @typescript-eslint/consistent-type-assertions -- commands return `any`
   const main = (await app.commands.execute(CREATE)) as TerminalTab | undefined;
   if (!main) {

@@ -1,6 +1,6 @@
 import { StoreUpdate } from '../model/store';
 import { ISubshellComm, subshell } from '../kernel/subshell';
-import { Answer, Tables, VIEW_TARGET, RunRequest } from '../protocol';
+import { CommandReply, Tables, VIEW_TARGET, RunRequest } from '../protocol';
 
 /** Milliseconds after which an unacknowledged command is reported as waiting. */
 const ACK_TIMEOUT = 500;
@@ -20,7 +20,7 @@ interface IComm extends ISubshellComm {
 }
 
 /** A message of the kernel to a view. */
-type ViewMessage = StoreUpdate | Answer;
+type ViewMessage = StoreUpdate | CommandReply;
 
 /** The model that anywidget passes to a view. The features of `widget_manager` depend on the front end. */
 export interface AnyModel {

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
 import { StoreUpdate } from '../../src/model/store';
-import { Answer, PoolRow, VERSION } from '../../src/protocol';
+import { CommandReply, PoolRow, VERSION } from '../../src/protocol';
 import widget from '../../src/widget/index';
 import { AnyModel } from '../../src/widget/kernel';
 import { decisionRow, nodeRow, poolRow } from '../rows';
 
-type Call = (message: StoreUpdate | Answer) => void;
+type Call = (message: StoreUpdate | CommandReply) => void;
 
 /** The model of anywidget, whose kernel is the test. */
 class FakeModel {
@@ -36,7 +36,7 @@ class FakeModel {
     this.sent.push(message);
   }
 
-  deliver(message: StoreUpdate | Answer): void {
+  deliver(message: StoreUpdate | CommandReply): void {
     this.listeners.forEach(call => call(message));
   }
 

@@ -18,7 +18,7 @@ from skyward.wire.payloads.payload import Packed, pack
 
 __all__ = ["Failure", "Frame", "capture_failure"]
 
-type Packing = Callable[[object], Packed]
+type PackObject = Callable[[object], Packed]
 type Unpack = Callable[[Packed], Any]
 type MakeTraceback = Callable[[tuple["Frame", ...]], TracebackType | None]
 
@@ -177,7 +177,7 @@ def _set(error: BaseException, name: str, value: BaseException | TracebackType |
 
 
 def capture_failure(
-    error: BaseException, node: int | None = None, packing: Packing = pack, recorder: FrameRecorder | None = None
+    error: BaseException, node: int | None = None, packing: PackObject = pack, recorder: FrameRecorder | None = None
 ) -> Failure:
     """Serialize `error` and the exceptions that led to it, without the frames of the worker itself.
 
@@ -200,7 +200,7 @@ def capture_failure(
     return Failure(tuple(links[::-1]), node)
 
 
-def _link(error: BaseException, relation: str, packing: Packing, recorder: FrameRecorder | None) -> Link:
+def _link(error: BaseException, relation: str, packing: PackObject, recorder: FrameRecorder | None) -> Link:
     frames = _frames(error) if recorder is None else _recorded_frames(error, recorder)
     kind = type(error)
     name = (
@@ -213,7 +213,7 @@ def _link(error: BaseException, relation: str, packing: Packing, recorder: Frame
     return Link(frames, headline, relation, _packed(error, packing), name, _text(error), members)
 
 
-def _packed(error: BaseException, packing: Packing) -> Packed | None:
+def _packed(error: BaseException, packing: PackObject) -> Packed | None:
     """Return `error`, packed; without the parts that cannot be pickled, and with a note that names them."""
     try:
         if not isinstance(error, BaseExceptionGroup):
@@ -238,7 +238,7 @@ def _packed(error: BaseException, packing: Packing) -> Packed | None:
         return None
 
 
-def _sendable(values: dict[str, Any], packing: Packing, left: list[str]) -> dict[str, Any]:
+def _sendable(values: dict[str, Any], packing: PackObject, left: list[str]) -> dict[str, Any]:
     """Return the items of `values` that can be packed; add the names of the others to `left`."""
     found = {}
     for name, value in values.items():

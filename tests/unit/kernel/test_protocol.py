@@ -23,7 +23,7 @@ from skyward_kernel.panel.protocol import (
     AskStartLog,
     Refresh,
     Request,
-    Run,
+    RunCommand,
 )
 from skyward_kernel.pools import PoolManager
 from tests.notebook import Notebook
@@ -33,15 +33,15 @@ pytestmark = pytest.mark.unit
 
 EXAMPLES: list[Request] = [
     Refresh("1"),
-    Run("2", "cancel", {"pool": "p", "task": 12}),
-    Run("3", "cancel", {"cell": 7}),
-    Run("4", "scale", {"pool": "p", "nodes": "2:16"}),
-    Run("5", "drain", {"pool": "p", "node": 3}),
-    Run("6", "down", {"pool": "p"}),
-    Run("7", "down", {"every": True}),
-    Run("8", "up", {"pool": "train", "options": {"--nodes": "2:4"}}),
-    Run("9", "attach", {"pool": "train"}),
-    Run("10", "reap", {"pools": ("train-0123456789",)}),
+    RunCommand("2", "cancel", {"pool": "p", "task": 12}),
+    RunCommand("3", "cancel", {"cell": 7}),
+    RunCommand("4", "scale", {"pool": "p", "nodes": "2:16"}),
+    RunCommand("5", "drain", {"pool": "p", "node": 3}),
+    RunCommand("6", "down", {"pool": "p"}),
+    RunCommand("7", "down", {"every": True}),
+    RunCommand("8", "up", {"pool": "train", "options": {"--nodes": "2:4"}}),
+    RunCommand("9", "attach", {"pool": "train"}),
+    RunCommand("10", "reap", {"pools": ("train-0123456789",)}),
     AskPrice("11", "train", {"--nodes": "2:4"}),
     AskShell("12", "p", 3),
     AskOutput("13", "p", None, 12),
@@ -96,8 +96,8 @@ def test_request_with_one_invalid_field_is_refused_or_well_typed(example: Reques
     assert type(getattr(decoded, field)) in allowed
 
 
-@given(st.sampled_from([each for each in EXAMPLES if isinstance(each, Run)]), st.data())
-def test_command_with_one_invalid_argument_is_refused_or_well_typed(example: Run, data: st.DataObject) -> None:
+@given(st.sampled_from([each for each in EXAMPLES if isinstance(each, RunCommand)]), st.data())
+def test_command_with_one_invalid_argument_is_refused_or_well_typed(example: RunCommand, data: st.DataObject) -> None:
     message = asdict(example)
     name = data.draw(st.sampled_from(sorted(message["arguments"])))
     message["arguments"][name] = data.draw(JSON)
@@ -105,7 +105,7 @@ def test_command_with_one_invalid_argument_is_refused_or_well_typed(example: Run
         decoded = decode(message)
     except UsageError:
         return
-    assert isinstance(decoded, Run)
+    assert isinstance(decoded, RunCommand)
     assert type(decoded.arguments[name]) is type(example.arguments[name])
 
 
@@ -169,7 +169,7 @@ def test_equivalent_line_does_the_same_as_the_command(
     first, second = pools.get("train"), others.get("train")
     assert notebook(case["line"]).error is None
     request = decode({"id": "1", **case["command"]})
-    assert isinstance(request, Run)
+    assert isinstance(request, RunCommand)
     run_command(Context(others), request)
     assert first.done == second.done  # type: ignore[attr-defined]  # fake pools
     assert pools.names == others.names
