@@ -1,7 +1,7 @@
 """Journal of the machines of this user's pools: written before each request, and cleared after termination."""
 
 from skyward.journal.claim import Claim, data_directory
-from skyward.journal.entries import ClusterEntry, MachineEntry, PoolEntry, WorkerEntry
+from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, WorkerEntry
 from skyward.journal.record import PoolRecord
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
@@ -9,6 +9,7 @@ from skyward.journal.store import Journal
 __all__ = [
     "Claim",
     "ClusterEntry",
+    "CostEntry",
     "Journal",
     "JournalSeal",
     "MachineEntry",

@@ -5,7 +5,7 @@ from typing import Any
 
 from skyward.providers.protocol import Cluster, Instance
 
-__all__ = ["ClusterEntry", "MachineEntry", "PoolEntry", "WorkerEntry"]
+__all__ = ["ClusterEntry", "CostEntry", "MachineEntry", "PoolEntry", "WorkerEntry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,27 @@ class PoolEntry:
     opened: float
     lease: float
     settings: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CostEntry:
+    """The costs of a pool at one time.
+
+    Attributes:
+        spent: USD until then.
+        per_hour: USD an hour from then on.
+        at: that time, in seconds since the epoch.
+        budget: USD in total; None for no limit.
+    """
+
+    spent: float
+    per_hour: float
+    at: float
+    budget: float | None = None
+
+    def until(self, now: float) -> float:
+        """Return the USD spent until `now`, in seconds since the epoch."""
+        return self.spent + self.per_hour * max(0.0, now - self.at) / 3600
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from skyward.journal.claim import Claim
-from skyward.journal.entries import PoolEntry, WorkerEntry
+from skyward.journal.entries import CostEntry, PoolEntry, WorkerEntry
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
 from skyward.providers.protocol import Cluster, Instance
@@ -83,6 +83,14 @@ class PoolRecord:
     def torn_down(self, number: int) -> None:
         """Record that a cluster was torn down, with all its machines."""
         self._journal.forget_cluster(number)
+
+    def set_costs(self, spent: float, per_hour: float, budget: float | None) -> None:
+        """Record the costs so far, USD, the price per hour from now on, and the budget."""
+        self._journal.set_costs(self.id, CostEntry(spent, per_hour, time.time(), budget))
+
+    def costs(self) -> CostEntry | None:
+        """Return the recorded costs, of all processes that owned the pool; None if it has had none."""
+        return self._journal.costs(self.id)
 
     def took(self, provider: str, image: str) -> Mapping[str, list[float]]:
         """Return the durations of the phases of the latest starts of any pool, in seconds."""

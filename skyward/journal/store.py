@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from skyward.errors import JournalError
 from skyward.journal.claim import data_directory
-from skyward.journal.entries import ClusterEntry, MachineEntry, PoolEntry, WorkerEntry
+from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, WorkerEntry
 from skyward.journal.sealing import JournalSeal
 from skyward.providers.protocol import Instance
 
@@ -37,6 +37,10 @@ CREATE TABLE IF NOT EXISTS requests (
 CREATE TABLE IF NOT EXISTS machines (
     cluster INTEGER NOT NULL REFERENCES clusters ON DELETE CASCADE, id TEXT NOT NULL, instance BLOB NOT NULL,
     worker BLOB, PRIMARY KEY (cluster, id)
+) STRICT;
+CREATE TABLE IF NOT EXISTS costs (
+    pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, spent REAL NOT NULL, per_hour REAL NOT NULL,
+    at REAL NOT NULL, budget REAL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS took (
     provider TEXT NOT NULL, image TEXT NOT NULL, phase TEXT NOT NULL, seconds REAL NOT NULL
@@ -122,6 +126,13 @@ class Journal:
         """Record the new owner of a pool."""
         self._write("UPDATE pools SET host = ?, pid = ? WHERE id = ?", host, pid, pool)
 
+    def set_costs(self, pool: str, costs: CostEntry) -> None:
+        """Record the costs of a pool, in place of those recorded before."""
+        self._write(
+            "INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?, ?)",
+            pool, costs.spent, costs.per_hour, costs.at, costs.budget,
+        )  # fmt: skip  # in the order of the columns
+
     def forget_pool(self, pool: str) -> None:
         """Delete a pool with all its entries."""
         self._write("DELETE FROM pools WHERE id = ?", pool)
@@ -197,6 +208,12 @@ class Journal:
         """Return the recorded pools in order of opening; only those called `name`, if it is given."""
         rows = [PoolEntry(*row) for row in self._read("SELECT * FROM pools ORDER BY opened, rowid")]
         return [pool for pool in rows if name in (None, pool.name)]
+
+    def costs(self, pool: str) -> CostEntry | None:
+        """Return the recorded costs of a pool; None if it has had none."""
+        for row in self._read("SELECT spent, per_hour, at, budget FROM costs WHERE pool = ?", pool):
+            return CostEntry(*row)
+        return None
 
     def machines(self, pool: str) -> list[MachineEntry]:
         """Return the recorded machines of a pool."""

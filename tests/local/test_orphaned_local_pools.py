@@ -12,7 +12,9 @@ import pytest
 
 import skyward as sky
 from skyward.control.observe.origin import Origin, current_origin
-from skyward.journal import data_directory
+from skyward.journal import CostEntry, Journal, data_directory
+from skyward.pool.reap import orphans
+from tests.killed_client import kill_when_up
 from tests.local.pools import processes_in
 from tests.waiting import wait_for
 
@@ -244,3 +246,34 @@ def test_closed_pool_leaves_nothing() -> None:
         assert pool.leave()  # for the next process; the view of the pool in this one ends
         assert ended
     wait_for(nothing_left, "the end of the node")
+
+
+COSTLY = """
+import skyward as sky
+pool = sky.Compute(provider=sky.Local(outlives=True, hourly_price=3600.0), nodes=1, budget=75.0, name="costly").open()
+pool.set_budget(200.0)
+"""
+
+
+def test_costs_and_budget_continue_in_the_process_that_attaches() -> None:
+    kill_when_up(COSTLY)
+    with Journal() as journal:
+        (entry,) = journal.pools("costly")
+        wait_for(lambda: (costs := journal.costs(entry.id)) is not None and costs.until(time.time()) > 3, "costs")
+        recorded = journal.costs(entry.id)
+    assert recorded is not None
+    with sky.attach("costly") as pool:
+        least = recorded.until(time.time())
+        seen = pool.snapshot()
+        assert 3 < least < seen.spent + 1
+        assert seen.budget == 200
+
+
+def test_pool_past_its_budget_is_not_continued_and_its_machines_end() -> None:
+    kill_when_up(COSTLY)
+    with Journal() as journal:
+        (entry,) = journal.pools("costly")
+        journal.set_costs(entry.id, CostEntry(250.0, 3600.0, time.time(), 200.0))
+    with pytest.raises(sky.NodeStartError, match=r"budget of \$200\.00, of which \$25\d\.\d\d is spent"):
+        sky.attach("costly")
+    assert orphans() == []

@@ -27,7 +27,7 @@ from skyward.control.decide.plane import ControlPlane, undrainable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.observe.snapshot import PoolSnapshot
-from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError
+from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
 from skyward.journal import ClusterEntry, PoolRecord
@@ -81,6 +81,7 @@ class Pool:
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._close, say)
         self._keep_machines = False
+        self._recorded_terms: tuple[float, float | None] = 0.0, options.budget
 
     # Opening and closing.
 
@@ -127,11 +128,16 @@ class Pool:
             self._bus.emit(events.PoolNote, note)
         self._life.move("provisioning", _now())
         self._plane = control = plane_of(self._launchers, self._options)
+        if (costs := self._record.costs()) is not None:  # machines of a killed process count until now
+            control.ledger.carry(costs.until(time.time()))
+            control.ledger.budget = costs.budget
         self._publisher = EventPublisher(self._bus, control, self.tasks.works, self.tasks.broadcasts, self.startups)
         self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
         self.tell(plane.Open())
         while self._entering or not (self._plane.ready or self._fleet.entered):
             if self._plane.cannot_start:
+                if self._plane.is_unfunded:
+                    self._keep_machines = False  # the budget holds for the machines of an earlier process, too
                 raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
             if self._keep_machines and not self._entering and not self._fleet.entered:
                 self._keep_machines = False
@@ -277,8 +283,21 @@ class Pool:
         for node in sent:
             node.flush()
         self._publisher.publish_costs()
+        self._record_costs(now)
         self._progress.set()
         self._timer.set(self._plane.next_tick)
+
+    def _record_costs(self, now: float) -> None:
+        """Record the costs when the price per hour or the budget has changed, for a process that attaches to the pool."""
+        ledger = self.control.ledger
+        terms = ledger.per_hour, ledger.budget
+        if terms == self._recorded_terms:
+            return
+        self._recorded_terms = terms
+        try:
+            self._record.set_costs(ledger.spent(now), *terms)
+        except JournalError as error:  # the pool goes on
+            _logger.warning("could not record the costs of pool %r: %s", self.name, error)
 
     def _execute(self, effect: plane.PlaneEffect, sent: set[Node]) -> None:
         """Execute one effect; nodes that were sent a command are added to `sent`."""

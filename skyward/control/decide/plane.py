@@ -267,9 +267,11 @@ class ControlPlane:
                 case _:
                     pass
         if self.reconciler.requester.over_budget and not self.ready and not self.reconciler.given_up:
-            budget = money_text(self.ledger.budget or 0.0)
+            budget, spent = self.ledger.budget or 0.0, self.ledger.spent(now)
+            of_it = f", of which {money_text(spent)} is spent" if spent else ""
             self.failure = (
-                f"cannot afford its first nodes with a budget of {budget}, which must cover {DRAIN_RESERVE:g} s of each"
+                f"cannot afford its first nodes with a budget of {money_text(budget)}{of_it}, which must cover "
+                f"{DRAIN_RESERVE:g} s of each"
             )
         if isinstance(message, machines.Lost) and any(self._is_short(group) for group in before):
             self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
@@ -326,9 +328,14 @@ class ControlPlane:
         return {g.name: max(g.min, self._threshold(g), existing.get(g.name, 0)) for g in self.groups.values()}
 
     @property
+    def is_unfunded(self) -> bool:
+        """True if the budget is reached, or does not cover a machine that is wanted."""
+        return self.budget_exhausted or self.reconciler.requester.over_budget
+
+    @property
     def cannot_start(self) -> bool:
         """True if enough nodes for work to start, or any at all, cannot be launched any more."""
-        if not self.ready and (self.budget_exhausted or self.reconciler.requester.over_budget):
+        if not self.ready and self.is_unfunded:
             return True
         given_up = len(self.reconciler.given_up)
         if not given_up:

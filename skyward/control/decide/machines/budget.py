@@ -31,6 +31,10 @@ class Ledger:
         """Hourly cost of the allocated machines, USD."""
         return self._per_hour
 
+    def carry(self, spent: float) -> None:
+        """Add the costs of an earlier process, USD."""
+        self._spent += spent
+
     def reserve(self, machine: int, price: float) -> None:
         """Commit a requested machine at `price` USD an hour."""
         self._reserved[machine] = price
