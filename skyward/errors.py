@@ -255,7 +255,7 @@ class TaskExitError(TaskError):
 
 
 class BudgetExhaustedError(TaskError):
-    """The pool spent its ``budget`` before the task had run. Its nodes were terminated."""
+    """The pool spent its ``budget`` before the task had ended. Its nodes were terminated."""
 
 
 class InputLostError(TaskError):

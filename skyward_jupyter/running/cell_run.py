@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
+from skyward.errors import BudgetExhaustedError, SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
 from skyward.frontends.cells import CellResult, ReturnedState, capture_failure
 from skyward_jupyter.cells.cell import Shape
 from skyward_jupyter.cells.originals import Originals
@@ -154,7 +154,7 @@ class CellRun:
         as_lists = self.shape != "single"
         if returned := returned_clause(self._bind_remains(), as_lists=as_lists, when="when the cell was stopped"):
             error.add_note(f"{returned}.")
-        elif isinstance(error, (TaskCancelledError, TaskTimeoutError)) and any(
+        elif isinstance(error, (BudgetExhaustedError, TaskCancelledError, TaskTimeoutError)) and any(
             each.is_lost for run in self.runs for each in run.remains()
         ):
             error.add_note("The variables of the cell were not returned.")

@@ -314,3 +314,27 @@ def test_second_interrupt_stops_waiting(kernel: Kernel) -> None:
     assert line.endswith(" for the variables of the cell")
     kernel("%sky down processes")
     kernel("processes = %sky up processes --executor process")
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_cell_that_is_stopped_for_the_budget_returns_its_variables(kernel: Kernel, executor: str) -> None:
+    kernel(
+        "import skyward as sky, threading\n"
+        f"priced = sky.Compute(name='priced', provider=sky.Local(hourly_price=3600.0), budget=1000.0, "
+        f"worker=sky.Worker(executor='{executor}')).open()\n"
+        "budget = round(priced.snapshot().spent + 23, 2)\n"
+        "threading.Timer(1, priced.set_budget, [budget]).start()"
+    )
+    try:
+        name, shown = failed(kernel(f"%%sky --pool priced{TRAIN}"))
+        assert name == "BudgetExhaustedError"
+        assert shown[0].startswith(
+            "BudgetExhaustedError: The cell was stopped on node 0: Pool 'priced' has reached its budget of $"
+        )
+        assert shown[1:] == ["step, loss and model were returned as they were when the cell was stopped."]
+        assert holds(kernel, "model is same and loss is not None")
+        spent = float(shown[0].partition(": $")[2].partition(" is spent")[0])
+        assert holds(kernel, f"budget - 21 < {spent} < budget - 10")
+        assert holds(kernel, "priced.snapshot().spent <= budget")
+    finally:
+        kernel("priced.close()")

@@ -288,7 +288,7 @@ class Pool:
         self._timer.set(self._plane.next_tick)
 
     def _record_costs(self, now: float) -> None:
-        """Record the costs when the price per hour or the budget has changed, for a process that attaches to the pool."""
+        """Record the costs when the price or the budget has changed, for a process that attaches to the pool."""
         ledger = self.control.ledger
         terms = ledger.per_hour, ledger.budget
         if terms == self._recorded_terms:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from skyward.control.decide.autoscaler import Autoscaler
 from skyward.control.decide.causes import Cause, CauseLog, describe
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.budget import DRAIN_RESERVE, TERMINATION_RESERVE, Ledger
+from skyward.control.decide.machines.budget import DRAIN_RESERVE, STOP_RESERVE, TERMINATION_RESERVE, Ledger
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.messages import (
@@ -75,6 +75,7 @@ class ControlPlane:
         self.ready = False
         self.failure = ""
         self.budget_exhausted = False
+        self._stopped = False
         self._evicted = False
         self._floor: tuple[Demand, ...] = ()
         self._draining: set[int] = set()
@@ -450,12 +451,32 @@ class ControlPlane:
     # Budget.
 
     def _watch_budget(self, now: float, effects: list[PlaneEffect]) -> None:
-        """Drain every node in time for the budget, and terminate the nodes when no time is left for draining."""
+        """Drain every node in time for the budget; then stop the tasks that still run; then terminate every node."""
         if not self.budget_exhausted and now >= self.ledger.exhausted_at(DRAIN_RESERVE):
             self._exhaust_budget(now, effects)
-        if self.budget_exhausted and not self._evicted and now >= self.ledger.exhausted_at(TERMINATION_RESERVE):
+        if not self.budget_exhausted:
+            return
+        self.failure = self._unfunded(now)
+        if not self._stopped and now >= self.ledger.exhausted_at(STOP_RESERVE):
+            self._stopped = True
+            self._do_task(tasks.StopUnfunded(self.failure), now, effects)
+        if not self._evicted and now >= self.ledger.exhausted_at(TERMINATION_RESERVE):
             self._evicted = True
             self._reconcile(machines.Evict(f"the pool {self.failure}"), now, effects)
+
+    def _unfunded(self, now: float) -> str:
+        """Return why nothing more can run: the budget, and what is spent of it."""
+        budget, spent = money_text(self.ledger.budget or 0.0), money_text(self.ledger.spent(now))
+        drains = not self._stopped and self.ledger.per_hour
+        left = f", and its nodes need up to {DRAIN_RESERVE:g} s more to drain" if drains else ""
+        return f"has reached its budget of {budget}: {spent} is spent{left}; raise the budget to continue"
+
+    @property
+    def _next_reserve(self) -> float:
+        """Reserve of the next step: draining, stopping tasks, or terminating nodes."""
+        if not self.budget_exhausted:
+            return DRAIN_RESERVE
+        return TERMINATION_RESERVE if self._stopped else STOP_RESERVE
 
     def _exhaust_budget(self, now: float, effects: list[PlaneEffect]) -> None:
         self.budget_exhausted = True
@@ -464,16 +485,13 @@ class ControlPlane:
             f"budget of {money_text(budget)} reached: {money_text(spent)} spent, nodes cost {money_text(rate)}/h; "
             "draining all nodes"
         )
-        self.failure = (
-            f"has reached its budget of {money_text(budget)}: {money_text(spent)} is spent, and its nodes need "
-            f"{DRAIN_RESERVE:g} s more to drain; raise the budget to continue"
-        )
+        self.failure = self._unfunded(now)
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 
     def _set_budget(self, budget: float | None, now: float, effects: list[PlaneEffect]) -> None:
         self.ledger.budget = budget
         if self.budget_exhausted and now < self.ledger.exhausted_at(DRAIN_RESERVE):
-            self.budget_exhausted, self._evicted, self.failure = False, False, ""
+            self.budget_exhausted, self._stopped, self._evicted, self.failure = False, False, False, ""
             after = {group.name: group.min for group in self.groups.values()}
             self._decide("budget", after, "the budget changed", now, effects, retry_given_up=True)
 
@@ -493,7 +511,7 @@ class ControlPlane:
         if self.reconciler.requester.retry_at is not None:
             yield self.reconciler.requester.retry_at
         if not self._evicted:
-            yield self.ledger.exhausted_at(TERMINATION_RESERVE if self.budget_exhausted else DRAIN_RESERVE) + 0.001
+            yield self.ledger.exhausted_at(self._next_reserve) + 0.001
         if self.ready and self.elastic:
             yield from self._due_evaluations()
 

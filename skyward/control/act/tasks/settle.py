@@ -76,7 +76,7 @@ def _settle(
             work.stream.finish(arrived.decode)
         work.future.set_result(arrived)
         return
-    if outcome in ("cancelled", "timeout") and isinstance(arrived, EncodedResult) and arrived.payload.data:
+    if outcome in ("cancelled", "timeout", "unfunded") and isinstance(arrived, EncodedResult) and arrived.payload.data:
         work.left = arrived
     if outcome == "cancelled":
         work.future.end_cancelled(f"was cancelled{work.unwanted or _where(work)}.", subject=f"{work.code.name}()")
@@ -128,6 +128,8 @@ def _error(
             return SlotsHeldError(f"can never start: {reason}.", subject=name)
         case "abandoned":
             return NodeStartError(reason)
+        case "unfunded" if work.nodes:
+            return BudgetExhaustedError(f"was stopped{_where(work)}: {reason}.", subject=name)
         case "unfunded":
             return BudgetExhaustedError(f"did not run: {reason}.", subject=name)
         case _:

@@ -7,6 +7,9 @@ __all__ = ["DRAIN_RESERVE", "Ledger"]
 DRAIN_RESERVE = 60.0
 """Seconds of running that each machine is committed for: about what draining it takes."""
 
+STOP_RESERVE = 20.0
+"""Seconds of running that are reserved for stopping the tasks of a machine, and for returning what they leave."""
+
 TERMINATION_RESERVE = 10.0
 """Seconds of running that are reserved for terminating a machine, whatever runs on it."""
 

@@ -42,6 +42,7 @@ from skyward.control.decide.tasks.messages import (
     SettleOutcome,
     StartedOnNode,
     Stop,
+    StopUnfunded,
     Stored,
     Submitted,
     TaskManagerEffect,
@@ -272,6 +273,13 @@ class TaskManager:
                 self._holding[rank] = count
             case CancelTasks(tasks):
                 self._cancel(tasks, effects)
+            case StopUnfunded(reason):
+                sent = [
+                    task for task, record in self._tasks.items() if record.node is not None and not record.is_cancelled
+                ]
+                for task in sent:
+                    self._tasks[task].unfunded = reason
+                self._cancel(sent, effects)
             case CancelBroadcast(broadcast) if broadcast in self._broadcasts:
                 broadcast_state = self._broadcasts[broadcast]
                 broadcast_state.cancelled = True
@@ -459,6 +467,8 @@ class TaskManager:
 
     def _settle(self, task: int, outcome: SettleOutcome, reason: str, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.pop(task)
+        if outcome == "cancelled" and record.unfunded:
+            outcome, reason = "unfunded", record.unfunded
         record.life.move("ended", self._now, reason, cause=self._cause)
         self._withheld.discard(task)
         effects.append(Settle(task, outcome, reason, cause=self._cause))

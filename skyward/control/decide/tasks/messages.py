@@ -31,6 +31,7 @@ __all__ = [
     "SettleOutcome",
     "StartedOnNode",
     "Stop",
+    "StopUnfunded",
     "Stored",
     "Submitted",
     "TaskManagerEffect",
@@ -216,6 +217,13 @@ class CancelTasks:
 
 
 @dataclass(frozen=True, slots=True)
+class StopUnfunded:
+    """Request to stop every task on a node, because the budget is reached: each ends as "unfunded"."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelBroadcast:
     """Request to cancel a broadcast: its members, and those of nodes that join later."""
 
@@ -254,6 +262,7 @@ type TaskManagerMessage = (
     | Released
     | UniqueResults
     | CancelTasks
+    | StopUnfunded
     | CancelBroadcast
     | Abandon
     | CheckPrefetched
@@ -263,8 +272,9 @@ type SettleOutcome = Literal[
     "value", "raised", "error", "timeout", "cancelled", "lost", "unkept", "infeasible", "abandoned", "unfunded", "stuck"
 ]
 """End of a task. "raised": a result that carries the exception of a cell. "unkept": its node was lost, with a
-kept value that it uses. "infeasible": no node could ever hold it. "abandoned" and "unfunded": the nodes
-that it waited for cannot be launched, or paid. "stuck": paused streams hold the slots that it waited for."""
+kept value that it uses. "infeasible": no node could ever hold it. "abandoned": the nodes that it waited for cannot be
+launched. "unfunded": they cannot be paid, or the task was stopped for the budget. "stuck": paused streams hold the
+slots that it waited for."""
 
 
 # Effects.

@@ -26,6 +26,7 @@ class TaskState:
         losses: times that its node, or its process there, was lost.
         errors: times that it raised and was retried.
         attempt: times that it left a node without ending, which tells late reports from current ones.
+        unfunded: why it was stopped for the budget; empty if it was not.
         broadcast: the broadcast that it is a member of.
         share: its position in the broadcast's data, and the number of shares.
     """
@@ -42,6 +43,7 @@ class TaskState:
     losses: int = 0
     errors: int = 0
     attempt: int = 0
+    unfunded: str = ""
     broadcast: int | None = None
     share: tuple[int, int] | None = None
     life: Lifecycle[TaskStatus] = field(init=False)

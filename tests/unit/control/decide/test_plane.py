@@ -261,12 +261,36 @@ def test_exhausted_budget_drains_every_node_and_ends_queued_tasks() -> None:
 def test_long_task_is_evicted_before_the_budget_is_exceeded() -> None:
     world = World(Group("default", 1, 1, hourly_price=60.0), budget=3.0).open()
     (endless,) = world.submit()
-    world.wait(165)
+    world.wait(155)
+    assert tasks.Stop not in map(type, world.said)
+    world.wait(10)
+    assert tasks.Stop in map(type, world.said), "20 s before the end, so that what it leaves can be returned"
     assert world.settled == {}
     world.wait(10)
     assert world.settled == {endless: "unfunded"}
+    assert "$2.67 is spent" in world.reasons[endless], "as of when it was stopped"
     world.bury()
     assert world.plane.ledger.spent(world.now) <= 3.0
+
+
+@pytest.mark.parametrize(("outcome", "settled"), [("cancelled", "unfunded"), ("value", "value"), ("lost", "unfunded")])
+def test_task_that_is_stopped_for_the_budget_ends_with_it(outcome: Any, settled: str) -> None:
+    world = World(Group("default", 1, 1, hourly_price=60.0), budget=3.0).open()
+    (endless,) = world.submit()
+    world.wait(165)
+    world.tell(tasks.Ended(endless, 0, outcome, 160.0))
+    assert world.settled == {endless: settled}
+    world.bury()
+    assert world.alive == {}, "its node is drained"
+
+
+def test_task_that_was_cancelled_before_the_budget_was_reached_ends_as_cancelled() -> None:
+    world = World(Group("default", 1, 1, hourly_price=60.0), budget=3.0).open()
+    (endless,) = world.submit()
+    world.tell(tasks.CancelTasks((endless,)))
+    world.wait(165)
+    world.tell(tasks.Ended(endless, 0, "cancelled", 160.0))
+    assert world.settled == {endless: "cancelled"}
 
 
 def test_new_budget_reopens_the_pool() -> None:
