@@ -125,6 +125,7 @@ class Reconciler:
                     self._failures.clear()
                     self._refusals.clear()
                 if drain is not None and (machine := self.table.machine_of(drain, "RUNNING")) is not None:
+                    machine.expelled = True
                     self._drain(machine, now, effects)
             case Allocated(number):
                 self._allocated(number, now, effects)
@@ -308,7 +309,7 @@ class Reconciler:
 
     def _reactivate(self, machine: Machine, why: str, now: float, effects: list[ReconcilerEffect]) -> None:
         self.table.move(machine, "RUNNING", now, why)
-        machine.cause = self.table.cause
+        machine.cause, machine.expelled = self.table.cause, False
         effects.append(Activate(machine.id, machine.rank, machine.group, cause=self.table.cause))
 
     def _check_deadlines(self, now: float, effects: list[ReconcilerEffect]) -> None:
@@ -375,7 +376,7 @@ class Reconciler:
         """Keep up to `wanted` leaving nodes instead of launching others; return the number."""
         leaving = self.table.of(group, "leaving")
         unwanted = [machine for machine in leaving if machine.state == "REQUESTED"]
-        draining = [machine for machine in leaving if machine.state == "STOP_REQUESTED"][:wanted]
+        draining = [m for m in leaving if m.state == "STOP_REQUESTED" and not m.expelled][:wanted]
         for machine in draining:
             self._reactivate(machine, "it is needed again", now, effects)
         kept = [machine for machine in unwanted if machine.rank not in self.table.assignments][: wanted - len(draining)]

@@ -25,6 +25,7 @@ class Machine:
         not_before: earliest time of its request.
         requested_at: times of its requests.
         wanted: True if it is still to become a node.
+        expelled: True if the user drains it: it is not kept for new demand.
         cause: number of the message for which it was launched, kept or removed.
     """
 
@@ -37,6 +38,7 @@ class Machine:
     source: MachineSource | None = None
     requested_at: list[float] = field(default_factory=list)
     wanted: bool = True
+    expelled: bool = False
     cause: int = 0
 
     @property

@@ -54,6 +54,29 @@ def test_busy_node_is_removed_after_its_task() -> None:
     assert sorted(world.plane.reconciler.table.assignments) == [0]
 
 
+def test_busy_node_is_removed_although_the_policy_wants_as_many_nodes_again() -> None:
+    world = pool(1, 3)
+    world.submit(8)
+    world.wait(0.1)
+    going = world.machine_of(1)
+    world.submit(8)
+    world.tell(DrainNode(1))
+    world.wait(1)
+    assert world.plane.desired["default"] > 2, "the policy replaces it"
+    assert world.state_of(1) == "draining"
+    world.finish([task for task, rank in world.sent.items() if rank == 1])
+    world.deliver()
+    assert going not in world.alive
+
+
+def test_drained_node_that_a_new_task_asks_for_stays() -> None:
+    world = pool(1, 3)
+    world.submit(3)
+    world.tell(DrainNode(1))
+    world.submit(target=1)
+    assert world.state_of(1) == "active"
+
+
 @pytest.mark.parametrize(
     ("least", "rank", "why"),
     [
