@@ -398,7 +398,7 @@ def test_kept_values_are_listed_and_dropped(notebook: Notebook) -> None:
     assert "model 48 B, data 1.0 KiB" in notebook("%sky status").out
     assert notebook("again = %sky kept model").error is None
     assert notebook["again"] is notebook["model"]
-    assert notebook("%sky drop model data").out == ("Dropped model from node 1.\nDropped data from node 1.\n")
+    assert notebook("%sky drop model data").out == "Dropped model from node 1 of pool 'default'.\nDropped data from node 1 of pool 'default'.\n"
     shown = notebook("%%sky\nmodel.step()").shown_error
     assert shown == "KeptLostError: model is no longer kept: it was dropped. Rerun the code that made it."
     assert notebook("%sky drop model").shown_error == "KeptLostError: model is no longer kept: it was dropped."

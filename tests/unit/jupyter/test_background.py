@@ -22,7 +22,7 @@ def test_noblock_returns_a_handle_that_binds_variables_on_result(notebook: Noteb
     ran = notebook("%%sky --noblock\ny = 42")
     handle = ran.result
     assert isinstance(handle, CellHandle)
-    assert repr(handle) == "<CellHandle: %%sky in the background on pool 'default'; .result() waits for it>"
+    assert repr(handle) == "<CellHandle: %%sky in the background on pool 'default': running; .result() waits for it>"
     assert (handle.done(), handle.status) == (False, "running")
     with pytest.raises(
         TimeoutError, match=r"^The cell has not finished after 0.01 s: wait longer, or \.cancel\(\) it\.$"
@@ -31,7 +31,9 @@ def test_noblock_returns_a_handle_that_binds_variables_on_result(notebook: Noteb
     compute.made[0].runs[-1].finish()
     assert (handle.done(), handle.status) == (True, "done")
     assert "y" not in notebook.shell.user_ns
+    assert repr(handle).endswith("on pool 'default': done; .result() binds its variables>")
     assert handle.result() is None
+    assert repr(handle).endswith("on pool 'default': done>")
     assert notebook["y"] == 42
     notebook("y = 1")
     handle.result()
@@ -41,6 +43,7 @@ def test_noblock_returns_a_handle_that_binds_variables_on_result(notebook: Noteb
 def test_background_failure_is_raised_by_every_result(notebook: Notebook) -> None:
     handle = notebook("%%sky --noblock\n1 / 0").result
     assert handle.status == "failed"
+    assert repr(handle).endswith(": failed; .result() binds its variables and raises its error>")
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             handle.result()

@@ -23,7 +23,7 @@ FLAGS = {flag for option in OPTIONS for flag in option.flags if flag.startswith(
 
 def words(text: str) -> set[str]:
     listed = values(PoolManager(), lambda: ["default", "train"], lambda: ["xs", "model"])
-    return set(offered(text, {**listed, "node": lambda _: ["0", "1"], "kept": lambda _: ["table"]}))
+    return set(offered(text, {**listed, "node": lambda _: ["0", "1"], "kept": lambda _: ["table"], "orphan": lambda _: ["left"]}))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,11 @@ def words(text: str) -> set[str]:
         ("%sky drain ", {"train", "0", "1"}, {"--all"}),
         ("%sky drain train ", {"0", "1"}, {"train"}),
         ("%sky drain train 1 ", {"--pool"}, {"0", "train"}),
-        ("%sky reap train ", {"default", "--pool"}, set()),
+        ("%sky attach ", {"left", "--pool"}, {"default", "train"}),
+        ("%sky attach --pool ", {"left"}, {"default", "train"}),
+        ("%sky reap left ", {"left", "--pool"}, {"default", "train"}),
+        ("%sky kept --pool ", {"default", "train"}, {"table"}),
+        ("%sky drop table --pool=", {"default", "train"}, {"table"}),
         ("%sky drop table ", {"table"}, {"train"}),
         ("%sky cancel ", {"--all", "--task", "--cell", "--pool"}, {"train"}),
         ("%sky cancel --task 3 --pool ", {"train"}, {"--all"}),

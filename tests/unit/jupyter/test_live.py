@@ -16,6 +16,7 @@ class FakeHandle:
     """A cell with a run for each of its futures."""
 
     number, pool, amount, status = 1, "default", "", "done"
+    remaining = ".result() binds its variables"
 
     def __init__(self, runs: int) -> None:
         self.futures = [Future[None]() for _ in range(runs)]
