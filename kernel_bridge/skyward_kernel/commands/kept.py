@@ -10,6 +10,7 @@ from skyward_kernel.commands.context import Context
 
 if TYPE_CHECKING:
     from skyward.frontends.calls import Kept
+    from skyward.frontends.pools import KeptView
 
 __all__ = ["drop", "kept"]
 

@@ -155,6 +155,9 @@ def scale(
     if wait:
         count = context.in_notebook().wait_for_nodes(name, wanted, quiet=quiet)
         return Outcome(f"Pool {name!r} has {count_text(count)}.")
+    snapshot = context.pools.get(name).snapshot()
+    if snapshot.budget_exhausted:
+        return Outcome(f"Pool {name!r} {snapshot.failure}.", failed=True)
     return Outcome(f"Scaling pool {name!r} to {count_text(wanted)}.")
 
 

@@ -74,6 +74,19 @@ def test_background_cells_are_listed_and_cancelled(notebook: Notebook, compute: 
     assert notebook("%sky cancel --all").out == "No cell runs in the background.\n"
 
 
+def test_closing_a_pool_names_the_background_cells_that_it_stops(notebook: Notebook, compute: Pools) -> None:
+    notebook("%%sky --noblock\ndone = 1")
+    compute.hold = True
+    handle = notebook("%%sky --noblock\nwork = 1").result
+    run = compute.made[0].runs[-1]
+    compute.made[0].when_closed(run.cancel)
+    assert notebook("%sky down").out == (
+        "Pool 'default' is closed.\n"
+        "Cell 2 was still running and was stopped: .result() raises its error; no variables were returned.\n"
+    )
+    assert repr(handle).endswith("failed; .result() raises its error; no variables were returned>")
+
+
 def test_interrupt_cancels_the_cell_and_shows_one_line(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     notebook("%sky up --nodes 2")
