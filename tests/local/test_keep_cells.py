@@ -413,8 +413,8 @@ def test_name_that_several_pools_keep_needs_the_pool(notebook: Notebook) -> None
     notebook("%%sky --on 0 --keep data\ndata = [1]")
     notebook("first = data")
     notebook("%%sky --pool other --keep data\ndata = [2]")
-    refused = "UsageError: Pools 'other' and 'default' keep a value named 'data': "
-        "name one, as in `%sky {} data --pool other`."
+    pools = "UsageError: Pools 'other' and 'default'"
+    refused = f"{pools} keep a value named 'data': name one, as in `%sky {{}} data --pool other`."
     assert notebook("%sky drop data").shown_error == refused.format("drop")
     assert notebook("x = %sky kept data").shown_error == refused.format("kept")
     assert notebook("x = %sky kept data --pool default").error is None
