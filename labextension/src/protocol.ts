@@ -474,7 +474,9 @@ export const COMMAND_WORDS: {
     "words": [
       "name"
     ],
-    "flags": {}
+    "flags": {
+      "pool": "--pool"
+    }
   },
   "drain": {
     "words": [

@@ -8,7 +8,7 @@ from skyward.commands.option import Option
 from skyward.specs import Nodes
 
 __all__ = [
-    *("CELL", "KEPT", "NODE", "NODES", "POOL", "POOL_OPTION"),
+    *("CELL", "KEPT", "NODE", "NODES", "ORPHAN", "POOL", "POOL_OPTION"),
     *("Argument", "Arguments", "Choice", "Command", "Form", "Kind", "Outcome", "command"),
 ]
 
@@ -46,6 +46,7 @@ def _rank(text: str) -> int:
 
 
 POOL = Kind("pool", "NAME", "the name of a pool", "the names of pools")
+ORPHAN = Kind("orphan", "NAME", "the name of an orphaned pool", "the names of orphaned pools")
 NODE = Kind("node", "NODE", "the rank of a node", read=_rank, is_number=True)
 NODES = Kind("nodes", "NODES", "a number of nodes", read=Nodes.parse)
 KEPT = Kind("kept", "NAME", "the name of a kept value", "the names of kept values")
@@ -162,7 +163,7 @@ class Command:
     @property
     def takes_pool(self) -> bool:
         """True if its first argument is the name of a pool, which may be given as `--pool NAME`."""
-        return any(each.kind is POOL for each in self.arguments[:1])
+        return any(each.kind in (POOL, ORPHAN) for each in self.arguments[:1])
 
     @property
     def flags(self) -> tuple[Option, ...]:

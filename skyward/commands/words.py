@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from skyward.commands.command import Argument, Arguments, Command
+from skyward.commands.command import POOL_OPTION, Argument, Arguments, Command
 from skyward.commands.option import Option
 from skyward.commands.parsing import parse_options
 from skyward.errors import SpecError, UsageError
@@ -108,6 +108,8 @@ def complete_command(command: Command, rest: str, values: Values) -> list[str]:
         wanted = [place[0], *([] if place[0].required else place[1:2])]
     else:
         wanted = []
+    if command.takes_pool and arguments[0].kind.name in values:
+        values = {**values, POOL_OPTION.target: values[arguments[0].kind.name]}
     found = complete_options(command.flags, rest, values)
     if _asked_for(command.flags, rest) is not None:
         return found

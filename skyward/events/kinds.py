@@ -123,7 +123,7 @@ class PoolClosed(BaseEvent):
 
     Attributes:
         elapsed: seconds since the pool began to open.
-        done, failed: number of tasks that returned a value, and that ended in any other way.
+        done, failed: number of tasks that returned a value, and that failed; cancelled ones are neither.
         spent: total cost of the pool.
     """
 

@@ -1,7 +1,7 @@
 """Open pools, and those that other processes left. Import it in functions only: it loads the whole control plane."""
 
 from skyward.control.act.tasks.run import Run, TaskOutcome
-from skyward.control.observe.snapshot import PoolSnapshot
+from skyward.control.observe.snapshot import KeptView, PoolSnapshot
 from skyward.link.ssh.openssh import login
 from skyward.pool.attach import attach
 from skyward.pool.compute import Compute, On
@@ -9,6 +9,7 @@ from skyward.pool.reap import Orphan, describe_orphan, orphans, reap
 
 __all__ = [
     "Compute",
+    "KeptView",
     "On",
     "Orphan",
     "PoolSnapshot",

@@ -34,6 +34,7 @@ from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
 from skyward.events.metrics import NodeMetrics
 from skyward.events.output import Follower, Logs, OutputFilter, StreamName
+from skyward.formatting import count_text
 from skyward.functions.decorator import (
     PendingFunction,
     PendingFunctionGroup,
@@ -277,8 +278,8 @@ class Compute(RightSide):
         pool, wanted = self._ready(), Nodes.of(nodes)
         if reason := background.call(lambda: pool.resize(wanted, group)):
             raise UsageError(
-                f"Pool {self.name!r} cannot have {wanted} nodes: {reason}. Drop the kept values first, with `.drop()` "
-                "of the handle or `%sky drop`, or ask for more nodes."
+                f"Pool {self.name!r} cannot have {count_text(wanted)}: {reason}. Drop the kept values first, with "
+                "`.drop()` of the handle or `%sky drop`, or ask for more nodes."
             )
         self._resized[group or next(iter(self._groups))] = wanted
 

@@ -14,7 +14,7 @@ type Executor = Literal["auto", "thread", "process"]
 type NodesLike = int | tuple[int, int] | Nodes
 """Accepted forms of a number of nodes: N, (MIN, MAX), or `Nodes`."""
 
-_TEXT = re.compile(r"(?:(?P<desired>[0-9]{1,18})/)?(?P<min>[0-9]{1,18})(?::(?P<max>[0-9]{1,18}))?")
+_TEXT = re.compile(r"(?:(?P<desired>[0-9]{1,99})/)?(?P<min>[0-9]{1,99})(?::(?P<max>[0-9]{1,99}))?")
 
 
 @dataclass(frozen=True, slots=True)

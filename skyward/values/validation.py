@@ -89,7 +89,7 @@ class Value:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence: the known names close to `name`, or all known names."""
+    """Return the end of a sentence: the known names close to `name`, or all known names, if any."""
     import difflib  # only for an error
 
     names = sorted(known)
@@ -97,7 +97,7 @@ def closest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.lower(), by_lower, n=2, cutoff=0.65)
     if close:
         return f"did you mean {' or '.join(repr(by_lower[match]) for match in close)}?"
-    return f"it has {', '.join(names)}."
+    return f"it has {', '.join(names)}." if names else "there are none."
 
 
 def shown(value: object) -> str:

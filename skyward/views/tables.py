@@ -27,10 +27,11 @@ __all__ = [
 
 def pool_table(pools: Iterable["PoolSnapshot"]) -> str:
     """Return a table with one line per pool."""
+    rows = [(pool_row(pool), pool.cancelled) for pool in pools]
+    any_cancelled = any(cancelled for _, cancelled in rows)
     header = ("pool", "state", "provider", "nodes", "queued", "running", "done", "failed")
-    rows = map(pool_row, pools)
     return table(
-        header,
+        (*header, "cancelled") if any_cancelled else header,
         (
             (
                 row.name,
@@ -41,8 +42,9 @@ def pool_table(pools: Iterable["PoolSnapshot"]) -> str:
                 row.running,
                 row.done,
                 row.failed,
+                *((cancelled,) if any_cancelled else ()),
             )
-            for row in rows
+            for row, cancelled in rows
         ),
     )
 

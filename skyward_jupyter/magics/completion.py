@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from skyward import accelerators
+from skyward.errors import SkywardError
 from skyward.frontends.commands import Values, complete_command, complete_options
 from skyward.frontends.configuration import POLICIES, provider_names
 from skyward_jupyter.options.option_table import OPTIONS
@@ -14,7 +15,7 @@ from skyward_kernel.commands.registry import COMMANDS
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward.frontends.pools import PoolSnapshot
+    from skyward.frontends.pools import Orphan, PoolSnapshot
     from skyward_kernel.pools import PoolManager
 
 __all__ = ["completer", "offered", "register", "unregister", "values"]
@@ -66,6 +67,7 @@ def values(
 
     return {
         "pool": lambda _: pool_names(),
+        "orphan": lambda _: [orphan.name for orphan in _orphans() if orphan.machines],
         "node": ranks,
         "kept": lambda _: [view.name for pool in shown() for node in pool.nodes for view in node.kept],
         "provider": lambda _: provider_names(),
@@ -74,6 +76,15 @@ def values(
         **dict.fromkeys(_VARIABLES, lambda _: variables()),
         **dict.fromkeys(_PATHS, lambda rest: _entries(_START_OF_PATH.sub("", rest))),
     }
+
+
+def _orphans() -> "Iterable[Orphan]":
+    from skyward.frontends.pools import orphans  # loads the engine, so it is imported late
+
+    try:
+        return orphans()
+    except SkywardError:
+        return ()  # the command itself says why the journal cannot be read
 
 
 def _entries(begun: str) -> list[str]:

@@ -31,6 +31,8 @@ class CellHandle:
         line: displays its progress and outcome; None if a display cannot be updated, as in a terminal.
     """
 
+    _waits = ".result() waits for it"
+
     def __init__(
         self,
         sent: "CellRun",
@@ -127,5 +129,19 @@ class CellHandle:
             raise NotImplementedError  # IPython falls back to the repr
         self.line.show()
 
+    @property
+    def remaining(self) -> str:
+        """The effect that `result()` would have on a cell that has ended, as a phrase; empty once it was called."""
+        if self._collected:
+            return ""
+        if not any(run.has_state for run in self._sent.runs):
+            return ".result() raises its error; no variables were returned"
+        return ".result() binds its variables" + ("" if self.status == "done" else " and raises its error")
+
     def __repr__(self) -> str:
-        return f"<CellHandle: %%sky in the background on pool {self.pool!r}; .result() waits for it>"
+        done, total = self.progress
+        progress = f"{done} of {total} runs done" if done < total > 1 else ""
+        waits = self._waits if done < total else self.remaining
+        state = ", ".join(filter(None, (self.status, progress, self.amount)))
+        text = "; ".join(filter(None, (state, waits)))
+        return f"<{type(self).__name__}: %%sky in the background on pool {self.pool!r}: {text}>"

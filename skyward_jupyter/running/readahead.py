@@ -109,6 +109,8 @@ class StreamHandle(CellHandle):
         stream: reads the elements.
     """
 
+    _waits = "iterate over it"
+
     def __init__(self, *arguments: Any, stream: ReadAhead) -> None:
         super().__init__(*arguments)
         self._elements = stream.elements
@@ -172,6 +174,3 @@ class StreamHandle(CellHandle):
             missing = counted(found - position)
             where = f"the first {missing}" if position == 0 else f"{missing} after the first {position:,}"
             self._sent.notify(f"Cell {self.number}: {where} were not kept; the loop continues after them.")
-
-    def __repr__(self) -> str:
-        return f"<StreamHandle: %%sky in the background on pool {self.pool!r}, {self.amount}; iterate over it>"

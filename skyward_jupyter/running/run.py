@@ -466,9 +466,11 @@ def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | No
     if pool.state != "ready":
         raise UsageError(f"Pool {name!r} was closed before its nodes were ready.")
     active = pool.active
-    if active < wanted.min and pool.failure:
+    # The policy may have changed the desired number of nodes meanwhile.
+    needed = wanted.min if wanted.desired is None else max(wanted.min, min(wanted.desired, pool.desired))
+    if active < needed and pool.failure:
         raise ProvisioningError(f"Pool {name!r} {pool.failure}")
-    return active if active == len(pool.nodes) and wanted.min <= active <= wanted.ceiling else None
+    return active if active == len(pool.nodes) and needed <= active <= wanted.ceiling else None
 
 
 def _notify(sentence: str) -> None:

@@ -3,6 +3,7 @@
 import html
 import time
 from contextvars import copy_context
+from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -120,5 +121,8 @@ class StatusLine:
             progress = f"{done} of {total} runs done; " if total > 1 else f"{amount} so far; " if amount else ""
             return f"{title}: {progress}.result() waits for it, .cancel() stops it."
         footer = footer_of(self._runs, self._seconds or 0.0) if self._footer else None
+        if footer is not None and footer.tasks == 1:
+            footer = replace(footer, failed=0)  # the status says so
         ended = ", ".join(filter(None, (handle.status, handle.amount, "" if footer is None else str(footer))))
-        return f"{title}: {ended}. .result() binds its variables."
+        hint = handle.remaining
+        return f"{title}: {ended}.{f' {hint}.' if hint else ''}"

@@ -11,6 +11,7 @@ import skyward as sky
 from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.pool.compute import Compute
 from skyward.scaling import Decision, Snapshot
+from skyward.views.tables import pool_table
 
 pytestmark = pytest.mark.local
 
@@ -99,6 +100,25 @@ def test_policy_no_leaves_the_pool_as_it_is(gate: Path) -> None:
         gate.touch()
         assert {future.result() for future in waiting} == {0, 1}
         assert [event.by for event in pool.decisions()] == ["user"]
+
+
+def test_resize_applies_the_desired_number_of_nodes() -> None:
+    with Compute(nodes=(1, 3), policy="no") as pool:
+        pool.resize(sky.Nodes.parse("3/1:3"))
+        assert pool.snapshot().desired == 3
+        until(pool, lambda now: active(now) == 3)
+        pool.resize(sky.Nodes.parse("2/1:3"))
+        until(pool, lambda now: len(now.nodes) == 2)
+
+
+def test_cancelled_tasks_do_not_count_as_failed(gate: Path) -> None:
+    with Compute(nodes=1) as pool:
+        waiting = held(str(gate)) > pool
+        until(pool, lambda now: now.running == 1)
+        waiting.cancel()
+        found = until(pool, lambda now: now.cancelled == 1)
+        assert (found.done, found.failed) == (0, 0)
+        assert pool_table([found]).splitlines()[0].split()[-2:] == ["failed", "cancelled"]
 
 
 def test_policy_can_be_an_object(gate: Path) -> None:

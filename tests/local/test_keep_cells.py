@@ -398,12 +398,32 @@ def test_kept_values_are_listed_and_dropped(notebook: Notebook) -> None:
     assert "model 48 B, data 1.0 KiB" in notebook("%sky status").out
     assert notebook("again = %sky kept model").error is None
     assert notebook["again"] is notebook["model"]
-    assert notebook("%sky drop model data").out == ("Dropped model from node 1.\nDropped data from node 1.\n")
+    assert notebook("%sky drop model data").out == (
+        "Dropped model from node 1 of pool 'default'.\nDropped data from node 1 of pool 'default'.\n"
+    )
     shown = notebook("%%sky\nmodel.step()").shown_error
     assert shown == "KeptLostError: model is no longer kept: it was dropped. Rerun the code that made it."
     assert notebook("%sky drop model").shown_error == "KeptLostError: model is no longer kept: it was dropped."
     assert notebook("%sky drop").shown_error.startswith("UsageError: %sky drop takes the names of kept values")
     assert notebook("%sky drop data2").shown_error.startswith("UsageError: No kept value named 'data2'")
+
+
+def test_name_that_several_pools_keep_needs_the_pool(notebook: Notebook) -> None:
+    notebook("%sky up other")
+    notebook("%%sky --on 0 --keep data\ndata = [1]")
+    notebook("first = data")
+    notebook("%%sky --pool other --keep data\ndata = [2]")
+    pools = "UsageError: Pools 'other' and 'default'"
+    refused = f"{pools} keep a value named 'data': name one, as in `%sky {{}} data --pool other`."
+    assert notebook("%sky drop data").shown_error == refused.format("drop")
+    assert notebook("x = %sky kept data").shown_error == refused.format("kept")
+    assert notebook("x = %sky kept data --pool default").error is None
+    assert notebook["x"] is notebook["first"]
+    assert notebook("%sky drop data,data --pool default").out == "Dropped data from node 0 of pool 'default'.\n"
+    assert notebook("%sky kept --pool default").out.startswith("There are no kept values on pool 'default'.")
+    assert notebook("%sky drop data").out == "Dropped data from node 0 of pool 'other'.\n"
+    assert notebook("%sky drop nothing").shown_error == "UsageError: No kept value named 'nothing'; there are none."
+    notebook("%sky down other")
 
 
 def test_value_deleted_in_the_notebook_is_freed_on_the_node(notebook: Notebook, pools: PoolManager) -> None:

@@ -91,7 +91,7 @@ def test_background_cell_writes_into_its_own_cell(kernel: Kernel, tmp_path: Path
     assert kernel("result").data == ["42"]
     again = kernel("%sky show 1")
     assert again.text() == "from the background\n"
-    assert again.data == [f"{who}done. .result() binds its variables."]
+    assert again.data == [f"{who}done."]
     wait_for(lambda: kernel("1") and "update_display_data" in cell.types, "the line of the first cell to be updated")
     assert cell.outputs[-1]["data"]["text/plain"] == again.data[0]
 

@@ -76,7 +76,7 @@ def test_background_stream_continues_without_a_reader(kernel: Kernel) -> None:
     cell = kernel("handle = _\ntotal = sum(handle)\nprint(total, last, len(handle.result()))")
     assert cell.text() == f"{sum(range(20_000))} 19999 20000\n"
     (line,) = kernel("display(handle)").data
-    assert line == "Cell 1 in the background on pool 'default': done, 20,000 elements. .result() binds its variables."
+    assert line == "Cell 1 in the background on pool 'default': done, 20,000 elements."
 
 
 def test_interrupted_loop_does_not_stop_the_cell_and_cancel_does(kernel: Kernel, tmp_path: Path) -> None:

@@ -146,6 +146,6 @@ def test_saved_line_of_a_background_cell_shows_its_outcome(tmp_path: Path) -> No
     shown = [out["data"]["text/plain"] for cell in notebook.cells for out in cell.outputs if "data" in out]
     lines = [text for text in shown if "in the background" in text]
     assert lines == [
-        "Cell 1 in the background on pool 'default': failed. .result() binds its variables.",
-        "Cell 2 in the background on pool 'default': done, 2 elements. .result() binds its variables.",
+        "Cell 1 in the background on pool 'default': failed.",
+        "Cell 2 in the background on pool 'default': done, 2 elements.",
     ]

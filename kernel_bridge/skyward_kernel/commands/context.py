@@ -37,6 +37,10 @@ class BackgroundCell(Protocol):
     def amount(self) -> str:
         """The number of its elements so far, in words; empty for a cell that does not yield."""
 
+    @property
+    def remaining(self) -> str:
+        """The effect that its `result()` would have once it has ended, as a phrase; empty once that was called."""
+
     def done(self) -> bool:
         """Return whether it has finished."""
 

@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import KeptLostError, UsageError
-from skyward.frontends.commands import KEPT, Argument, Form, Outcome, command
+from skyward.frontends.commands import KEPT, POOL_OPTION, Argument, Form, Outcome, command
 from skyward.frontends.configuration import closest
 from skyward.frontends.views import kept_table, nodes_text
 from skyward_kernel.commands.context import Context
 
 if TYPE_CHECKING:
     from skyward.frontends.calls import Kept
+    from skyward.frontends.pools import KeptView
 
 __all__ = ["drop", "kept"]
 
@@ -18,15 +19,19 @@ __all__ = ["drop", "kept"]
     "kept",
     "show the values that nodes keep for later cells; with a name, return its handle",
     arguments=(Argument("name", KEPT),),
+    options=(POOL_OPTION,),
     forms=(Form((), "insert-kept", "Insert %sky kept", is_line=True),),
 )
-def kept(context: Context, *, name: str | None = None) -> Outcome:
+def kept(context: Context, *, name: str | None = None, pool: str | None = None) -> Outcome:
     """Show the values that nodes keep, or return the handle of one."""
     if name is not None:
-        return Outcome(value=_handle(context, name))
-    rows = [(pool, view) for pool in context.pools.names for view in context.pools.get(pool).kept()]
+        return Outcome(value=_handle(context, name, pool, "kept")[1])
+    rows = _kept(context, pool)
     if not rows:
-        return Outcome("There are no kept values. A cell with `%%sky --keep NAMES` has its node keep what it assigns.")
+        where = "" if pool is None else f" on pool {pool!r}"
+        return Outcome(
+            f"There are no kept values{where}. A cell with `%%sky --keep NAMES` has its node keep what it assigns."
+        )
     return Outcome(table=kept_table(rows, _variables(context)))
 
 
@@ -34,33 +39,60 @@ def kept(context: Context, *, name: str | None = None) -> Outcome:
     "drop",
     "delete values that nodes keep, by name",
     arguments=(Argument("names", KEPT, required=True, several=True),),
+    options=(POOL_OPTION,),
     example="model",
 )
-def drop(context: Context, *, names: tuple[str, ...]) -> Outcome:
-    """Delete values that nodes keep, by name."""
+def drop(context: Context, *, names: tuple[str, ...], pool: str | None = None) -> Outcome:
+    """Delete values that nodes keep, by name. Names may be separated by commas, as in `--keep`."""
+    wanted = dict.fromkeys(name for text in names for name in text.split(",") if name)
+    # All names are looked up before the first value is dropped. Two names may have one handle.
+    handles = [_handle(context, each, pool, "drop") for each in wanted]
+    found = {handle.keys: (where, handle) for where, handle in handles}
     lines = []
-    for handle in [_handle(context, name) for name in names]:
-        where = nodes_text(handle.nodes)
+    for where, handle in found.values():
+        nodes = nodes_text(handle.nodes)
         handle.drop()
-        lines.append(f"Dropped {handle.name} from {where}.")
+        lines.append(f"Dropped {handle.name} from {nodes}{f' of pool {where!r}' if where else ''}.")
     return Outcome("\n".join(lines))
 
 
-def _handle(context: Context, name: str) -> "Kept[Any]":
-    """Return the handle that a variable of the notebook holds, or else that of the value kept under the name."""
+def _kept(context: Context, pool: str | None) -> "list[tuple[str, KeptView]]":
+    """Return the kept values with their pools: of all pools, or of one."""
+    names = context.pools.names if pool is None else [pool]
+    return [(name, view) for name in names for view in context.pools.get(name).kept()]
+
+
+def _handle(context: Context, name: str, pool: str | None, command: str) -> "tuple[str, Kept[Any]]":
+    """Return the handle that a variable of the notebook holds, or else that of the value kept under the name.
+
+    Returns:
+        the name of its pool, and the handle.
+
+    Raises:
+        UsageError: no pool has the value, or several do, and the command names none of them.
+        KeptLostError: the variable holds the handle of a value that is no longer kept.
+    """
     from skyward.frontends.calls import Kept
 
-    value = context.variables.get(name)
-    if isinstance(value, Kept) and not value.lost:
-        return value
-    pools = [context.pools.get(each) for each in context.pools.names]
-    for pool in pools:
-        if any(view.name == name for view in pool.kept()):
-            return pool.handle(name)
-    if isinstance(value, Kept):
-        raise KeptLostError(f"{name} is no longer kept: {value.lost}.")
-    known = {view.name for pool in pools for view in pool.kept()}
-    raise UsageError(f"No kept value named {name!r}; {closest(name, known)}")
+    views = _kept(context, pool)
+    held = context.variables.get(name)
+    handle = held if isinstance(held, Kept) else None
+    keys = () if handle is None else handle.keys
+    of_handle = [where for where, view in views if view.key in keys]
+    holders = dict.fromkeys((*of_handle, *(where for where, view in views if view.name == name)))
+    if len(holders) > 1:
+        pools = " and ".join(map(repr, holders))
+        example = f"%sky {command} {name} --pool {next(iter(holders))}"
+        raise UsageError(f"Pools {pools} keep a value named {name!r}: name one, as in `{example}`.")
+    for where in holders:
+        return where, handle if handle is not None and of_handle else context.pools.get(where).handle(name)
+    if handle is not None and handle.lost:
+        raise KeptLostError(f"{name} is no longer kept: {handle.lost}.")
+    if handle is not None and pool is None:
+        return "", handle  # of a pool that this kernel does not list
+    place = "" if pool is None else f" on pool {pool!r}"
+    known = {view.name for _, view in views}
+    raise UsageError(f"No kept value named {name!r}{place}; {closest(name, known)}")
 
 
 def _variables(context: Context) -> dict[str, list[str]]:

@@ -1,8 +1,7 @@
 """Commands on orphaned pools: those whose process is gone."""
 
-from skyward.frontends.commands import POOL, Argument, Form, Outcome, command
+from skyward.frontends.commands import ORPHAN, Argument, Form, Outcome, command
 from skyward.frontends.views import recovered_table
-from skyward_kernel.commands.arguments import NAME
 from skyward_kernel.commands.context import Context
 
 __all__ = ["attach", "reap"]
@@ -11,7 +10,7 @@ __all__ = ["attach", "reap"]
 @command(
     "attach",
     "attach to the pool of a killed or restarted kernel",
-    arguments=(NAME,),
+    arguments=(Argument("pool", ORPHAN),),
     forms=(Form(("pool",), "attach", "Reattach a Pool…", "Reattach which pool?", "orphan"),),
     slow=True,
 )
@@ -27,7 +26,7 @@ def attach(context: Context, *, pool: str | None = None) -> Outcome:
 @command(
     "reap",
     "terminate the machines of killed kernels and scripts",
-    arguments=(Argument("pools", POOL, several=True),),
+    arguments=(Argument("pools", ORPHAN, several=True),),
     forms=(Form(("pools",), "reap", "Stop an Orphaned Pool…", "Stop which pool?", "orphan"),),
     slow=True,
 )

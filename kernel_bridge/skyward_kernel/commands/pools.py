@@ -69,12 +69,20 @@ def down(context: Context, *, pool: str | None = None, every: bool = False) -> O
     """Close one pool, or all."""
     if every and pool is not None:
         raise UsageError(f"%sky down takes a name or --all, but got both: leave {pool!r} or --all out.")
+    name = pool or context.default_pool
+    running = [cell for cell in context.cells if (every or cell.pool == name) and not cell.done()]
     if every:
         closed = context.pools.close_all()
-        return Outcome(f"Closed: {', '.join(closed)}." if closed else "There are no pools.")
-    name = pool or context.default_pool
-    context.pools.close(name)
-    return Outcome(f"Pool {name!r} is closed.")
+        text = f"Closed: {', '.join(closed)}." if closed else "There are no pools."
+    else:
+        context.pools.close(name)
+        text = f"Pool {name!r} is closed."
+    return Outcome("\n".join((text, *(_ended(cell) for cell in running if cell.status != "done"))))
+
+
+def _ended(cell: BackgroundCell) -> str:
+    """Return a sentence on a cell that ran in the background when its pool was closed."""
+    return f"Cell {cell.number} was still running and was stopped: {cell.remaining}."
 
 
 @command(
@@ -147,6 +155,9 @@ def scale(
     if wait:
         count = context.in_notebook().wait_for_nodes(name, wanted, quiet=quiet)
         return Outcome(f"Pool {name!r} has {count_text(count)}.")
+    snapshot = context.pools.get(name).snapshot()
+    if snapshot.budget_exhausted:
+        return Outcome(f"Pool {name!r} {snapshot.failure}.", failed=True)
     return Outcome(f"Scaling pool {name!r} to {count_text(wanted)}.")
 
 

@@ -24,7 +24,7 @@ LINES = 20
 READY = "ready"
 """Last startup phase of a node; `NodeReady` reports it."""
 
-FAILURES = (events.TaskFailed, events.TaskTimedOut, events.TaskCancelled)
+FAILURES = (events.TaskFailed, events.TaskTimedOut)
 """Events of tasks that ended without a value."""
 
 FAILED_WITH: Mapping[tasks.SettleOutcome, str] = {

@@ -212,7 +212,7 @@ class Pool:
 
     @property
     def _counts(self) -> tuple[int, int]:
-        """Number of tasks that returned a value, and of tasks that ended in any other way."""
+        """Number of tasks that returned a value, and of tasks that failed; cancelled ones are neither."""
         return self._bus.count(events.TaskCompleted), self._bus.count(*FAILURES)
 
     @property
@@ -337,7 +337,8 @@ class Pool:
         retained = self.control.retained(_now()).get(name)
         if retained is not None and wanted.ceiling < retained.nodes:
             return f"{retained.why}, so {retained.nodes} nodes stay"
-        self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}))
+        nodes = {} if wanted.desired is None else {name: wanted.desired}
+        self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}, nodes))
         return ""
 
     def drain(self, rank: int) -> str:
@@ -388,7 +389,11 @@ class Pool:
     def snapshot(self) -> PoolSnapshot:
         """Return a snapshot of the pool."""
         found = view(self.control, self._fleet.nodes, self.name, self.state, self._launchers, *self._counts)
-        return replace(found, queued=found.queued + len(self.tasks.prerequisites) + self.control.tasks.withheld)
+        return replace(
+            found,
+            queued=found.queued + len(self.tasks.prerequisites) + self.control.tasks.withheld,
+            cancelled=self._bus.count(events.TaskCancelled),
+        )
 
     def decisions(self) -> list[DecisionEvent]:
         """Return the latest decisions, oldest first; `at` in Unix time."""

@@ -1,7 +1,7 @@
 """Messages and effects of the control plane, apart from those of tasks and machines."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.tasks import messages as tasks
@@ -38,9 +38,13 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Request for other bounds, by group: the minimum and the maximum number of nodes."""
+    """Request for other bounds, by group: the minimum and the maximum number of nodes.
+
+    `nodes`: the desired number of nodes within the bounds, for groups that get another one.
+    """
 
     bounds: Mapping[str, tuple[int, int]]
+    nodes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

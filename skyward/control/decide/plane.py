@@ -134,8 +134,8 @@ class ControlPlane:
             case Open():
                 self._reconciled_at = self._evaluated_at = now
                 self._reconcile(machines.Desired(self.first), now, effects)
-            case Resize(bounds):
-                self._resize(bounds, now, effects)
+            case Resize(bounds, nodes):
+                self._resize(bounds, nodes, now, effects)
             case DrainNode(rank):
                 kept = self.kept.busy_nodes(now)
                 if after := after_drain(self.reconciler.table, self.groups, self.desired, kept, rank):
@@ -376,13 +376,15 @@ class ControlPlane:
             return f"{asked}, which do not fit even in the pool's maximum number of nodes: {most}"
         return ""
 
-    def _resize(self, bounds: Mapping[str, tuple[int, int]], now: float, effects: list[PlaneEffect]) -> None:
+    def _resize(
+        self, bounds: Mapping[str, tuple[int, int]], nodes: Mapping[str, int], now: float, effects: list[PlaneEffect]
+    ) -> None:
         for name, (least, most) in bounds.items():
             self.groups[name] = replace(self.groups[name], min=least, max=most)
         self.tasks.groups = tuple(self.groups.values())
         after = dict(self.desired)
         for name, (least, most) in bounds.items():
-            after[name] = max(least, min(most, after.get(name, least)))
+            after[name] = max(least, min(most, nodes.get(name, after.get(name, least))))
         sizes = ", ".join(f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
         if not self.budget_exhausted:
             self._decide("user", after, f"resized to {sizes}", now, effects, retry_given_up=True)

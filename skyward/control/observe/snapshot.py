@@ -135,6 +135,7 @@ class PoolSnapshot:
         accelerators: accelerators of its machines, such as "A100"; empty for none.
         lease: seconds that nodes keep running without this process; 0 if they do not.
         budget_exhausted: True if its budget is reached, and its nodes drain.
+        done, failed, cancelled: number of tasks that returned a value, failed, and were cancelled.
 
     Example:
         >>> snapshot = pool.snapshot()
@@ -162,6 +163,7 @@ class PoolSnapshot:
     accelerators: str = ""
     lease: float = 0.0
     budget_exhausted: bool = False
+    cancelled: int = 0
 
     @property
     def active(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scripts.panel_types import PATH
-from skyward.commands.command import POOL, Command
+from skyward.commands.command import Command
 from skyward.commands.messages import json_type, sent_forms
 from skyward.commands.words import parse
 from skyward_jupyter.magics.access import help_of_magics
@@ -18,7 +18,7 @@ from skyward_kernel.panel.decoding import decode
 pytestmark = pytest.mark.unit
 
 DOCS = Path(__file__).parents[3] / "docs"
-WORDS = {"pool": "p", "node": "1", "nodes": "2:4", "kept": "x", "cell": "1"}
+WORDS = {"pool": "p", "orphan": "p", "node": "1", "nodes": "2:4", "kept": "x", "cell": "1"}
 VALUES = {"text": "1", "number": 1, "true": True, "texts": ["a"], "options": {"--nodes": "2"}}
 
 each_command = pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
@@ -58,7 +58,7 @@ def test_words_of_the_command_are_parsed(command: Command) -> None:
     words = [WORDS[each.kind.name] for each in command.arguments]
     parsed = parse(command, words)
     assert set(parsed) == {each.name for each in command.arguments} | ({"options"} if command.collected else set())
-    if any(each.kind is POOL for each in command.arguments):
+    if command.takes_pool:
         assert parse(command, [*words[1:], "--pool", words[0]]) == parsed
 
 

@@ -88,6 +88,10 @@ class FakeRun:
     def is_stream(self) -> bool:
         return self._stream is not None
 
+    @property
+    def has_state(self) -> bool:
+        return self.future.done() and not self.future.exception()
+
     bytes_in_transfer = 0
     is_leaving = False
 

@@ -22,7 +22,7 @@ def test_noblock_returns_a_handle_that_binds_variables_on_result(notebook: Noteb
     ran = notebook("%%sky --noblock\ny = 42")
     handle = ran.result
     assert isinstance(handle, CellHandle)
-    assert repr(handle) == "<CellHandle: %%sky in the background on pool 'default'; .result() waits for it>"
+    assert repr(handle) == "<CellHandle: %%sky in the background on pool 'default': running; .result() waits for it>"
     assert (handle.done(), handle.status) == (False, "running")
     with pytest.raises(
         TimeoutError, match=r"^The cell has not finished after 0.01 s: wait longer, or \.cancel\(\) it\.$"
@@ -31,7 +31,9 @@ def test_noblock_returns_a_handle_that_binds_variables_on_result(notebook: Noteb
     compute.made[0].runs[-1].finish()
     assert (handle.done(), handle.status) == (True, "done")
     assert "y" not in notebook.shell.user_ns
+    assert repr(handle).endswith("on pool 'default': done; .result() binds its variables>")
     assert handle.result() is None
+    assert repr(handle).endswith("on pool 'default': done>")
     assert notebook["y"] == 42
     notebook("y = 1")
     handle.result()
@@ -41,6 +43,7 @@ def test_noblock_returns_a_handle_that_binds_variables_on_result(notebook: Noteb
 def test_background_failure_is_raised_by_every_result(notebook: Notebook) -> None:
     handle = notebook("%%sky --noblock\n1 / 0").result
     assert handle.status == "failed"
+    assert repr(handle).endswith(": failed; .result() binds its variables and raises its error>")
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             handle.result()
@@ -69,6 +72,19 @@ def test_background_cells_are_listed_and_cancelled(notebook: Notebook, compute: 
     assert notebook("%sky cancel 1").out == "Cell 1: the work on node 0 was stopped.\n"
     assert notebook("%sky cancel").out == "Cell 2: the work on node 0 was stopped.\n"
     assert notebook("%sky cancel --all").out == "No cell runs in the background.\n"
+
+
+def test_closing_a_pool_names_the_background_cells_that_it_stops(notebook: Notebook, compute: Pools) -> None:
+    notebook("%%sky --noblock\ndone = 1")
+    compute.hold = True
+    handle = notebook("%%sky --noblock\nwork = 1").result
+    run = compute.made[0].runs[-1]
+    compute.made[0].when_closed(run.cancel)
+    assert notebook("%sky down").out == (
+        "Pool 'default' is closed.\n"
+        "Cell 2 was still running and was stopped: .result() raises its error; no variables were returned.\n"
+    )
+    assert repr(handle).endswith("failed; .result() raises its error; no variables were returned>")
 
 
 def test_interrupt_cancels_the_cell_and_shows_one_line(notebook: Notebook, compute: Pools) -> None:

@@ -7,6 +7,8 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
+from skyward.errors import JournalError
+from skyward.frontends.pools import Orphan
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
 from skyward_jupyter.magics.completion import offered, values
 from skyward_jupyter.options.option_table import OPTIONS
@@ -23,7 +25,11 @@ FLAGS = {flag for option in OPTIONS for flag in option.flags if flag.startswith(
 
 def words(text: str) -> set[str]:
     listed = values(PoolManager(), lambda: ["default", "train"], lambda: ["xs", "model"])
-    return set(offered(text, {**listed, "node": lambda _: ["0", "1"], "kept": lambda _: ["table"]}))
+    return set(
+        offered(
+            text, {**listed, "node": lambda _: ["0", "1"], "kept": lambda _: ["table"], "orphan": lambda _: ["left"]}
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +58,11 @@ def words(text: str) -> set[str]:
         ("%sky drain ", {"train", "0", "1"}, {"--all"}),
         ("%sky drain train ", {"0", "1"}, {"train"}),
         ("%sky drain train 1 ", {"--pool"}, {"0", "train"}),
-        ("%sky reap train ", {"default", "--pool"}, set()),
+        ("%sky attach ", {"left", "--pool"}, {"default", "train"}),
+        ("%sky attach --pool ", {"left"}, {"default", "train"}),
+        ("%sky reap left ", {"left", "--pool"}, {"default", "train"}),
+        ("%sky kept --pool ", {"default", "train"}, {"table"}),
+        ("%sky drop table --pool=", {"default", "train"}, {"table"}),
         ("%sky drop table ", {"table"}, {"train"}),
         ("%sky cancel ", {"--all", "--task", "--cell", "--pool"}, {"train"}),
         ("%sky cancel --task 3 --pool ", {"train"}, {"--all"}),
@@ -98,3 +108,20 @@ def test_shell_completes_and_explains_the_magics(
     assert "--noblock" in shown
     unload_ipython_extension(shell)
     assert "--noblock" not in completed("%%sky --nob")
+
+
+def test_orphans_of_the_journal_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        Orphan("left-1", "left", "host", 1, 9.0, 2, due=False),
+        Orphan("none-2", "none", "host", 1, 9.0, 0, due=False),
+    ]
+    monkeypatch.setattr("skyward.frontends.pools.orphans", lambda: found)
+    listed = values(PoolManager(), lambda: ["open"], list)
+    assert offered("%sky attach ", listed) == ["left", "--pool"]
+    assert offered("%sky reap ", listed) == ["left", "--pool"]
+
+    def broken() -> None:
+        raise JournalError("It cannot be read.")
+
+    monkeypatch.setattr("skyward.frontends.pools.orphans", broken)
+    assert offered("%sky reap ", listed) == ["--pool"]

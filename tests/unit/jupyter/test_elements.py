@@ -49,7 +49,7 @@ def test_loop_gets_the_elements_as_they_arrive(notebook: Notebook, gate: threadi
     assert notebook["last"] == "home", "the end of the loop binds variables, like result()"
     assert list(handle) == handle.result() == [1, 2, 3]
     assert handle.status == "done"
-    assert repr(handle) == "<StreamHandle: %%sky in the background on pool 'default', 3 elements; iterate over it>"
+    assert repr(handle) == "<StreamHandle: %%sky in the background on pool 'default': done, 3 elements>"
 
 
 def test_variables_are_bound_by_result(notebook: Notebook) -> None:

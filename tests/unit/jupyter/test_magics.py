@@ -286,6 +286,16 @@ def test_pool_named_twice_is_rejected(notebook: Notebook, compute: Pools) -> Non
     assert shown.startswith("UsageError: %sky scale takes the name of a pool and a number of nodes")
 
 
+def test_scaling_a_pool_without_budget_says_that_it_waits(
+    notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook("%sky up")
+    failure = "has reached its budget of $5.00; raise the budget to continue"
+    spent = replace(compute.made[0].snapshot(), budget_exhausted=True, failure=failure)
+    monkeypatch.setattr(compute, "snapshot", lambda _: spent)
+    assert notebook("%sky scale 3").out == f"Pool 'default' {failure}.\n"
+
+
 def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: Pools) -> None:
     assert notebook("%sky pools").out == "There are no pools. A cell with %%sky opens one.\n"
     assert notebook("pool = %sky up train --nodes 2:4\npool").result is compute.made[0]

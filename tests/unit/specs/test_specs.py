@@ -104,6 +104,10 @@ NODES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: Nodes.parse("2-16"),
         "nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got '2-16'.",
     ),
+    "parse too many": (
+        lambda: Nodes.parse("9" * 20),
+        "Nodes min must be at most 10,000, but got 99999999999999999999: lower it.",
+    ),
     "parse zero": (
         lambda: Nodes.parse("0"),
         "Nodes min can be 0 only in an elastic pool: give `max` too, as in `Nodes(min=0, max=4)`.",

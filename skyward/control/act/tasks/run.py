@@ -157,6 +157,11 @@ class Run[T]:
         return "running" if any(work.running for work in self._works()) else "queued"
 
     @property
+    def has_state(self) -> bool:
+        """True if one of its tasks returned a result, or left its state when it was stopped. Decodes nothing."""
+        return any(_has_state(work) for work in self._works())
+
+    @property
     def failed(self) -> int:
         """Number of its tasks that failed, including cells that raised, whose tasks have a result."""
         return sum(_has_failed(work) for work in self._works())
@@ -199,6 +204,12 @@ def _remains_of(work: Work) -> TaskOutcome:
     if work.left is not None:
         return TaskOutcome(node, True, work.left.decode())
     return TaskOutcome(node, True, is_lost=node is not None)
+
+
+def _has_state(work: Work) -> bool:
+    future = work.future
+    returned = future.done() and not future.cancelled() and Future.exception(future) is None
+    return returned or work.left is not None
 
 
 def _has_failed(work: Work) -> bool:
