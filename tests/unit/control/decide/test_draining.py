@@ -58,7 +58,7 @@ def test_busy_node_is_removed_after_its_task() -> None:
     ("least", "rank", "why"),
     [
         (1, 0, "node 0 is the head, which stays as long as the pool has any node"),
-        (1, 7, "node 7 is not up"),
+        (1, 7, "there is no node 7; the nodes are 0, 1"),
         (2, 1, "the pool is at its minimum of 2 nodes"),
     ],
 )
