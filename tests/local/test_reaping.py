@@ -138,6 +138,7 @@ def test_command_refuses_names_of_which_no_pool_is_orphaned(
         assert main(["reap", "another", *options]) == 1
         assert capsys.readouterr() == ("", "sky reap: no pool 'another'; the journal has doomed.\n")
     with sky.Compute(provider=cloud, nodes=1, name="alive"):
+        capsys.readouterr()
         assert main(["reap", "alive", "doomed"]) == 1
         out, err = capsys.readouterr()
         assert out == "doomed: 2 machines terminated\n"

@@ -1,12 +1,14 @@
 """Dicts and sets of a pool cannot be listed, which their errors say."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from skyward.task.collections import Dict, Set
-from skyward.wire.collections.requests import Backend
+
+if TYPE_CHECKING:
+    from skyward.wire.collections.requests import Backend
 
 pytestmark = pytest.mark.unit
 
