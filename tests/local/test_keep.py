@@ -234,7 +234,7 @@ def test_only_handles_are_joined(given: Any, shown: str) -> None:
 
 def test_one_handle_is_joined_to_itself(nodes: sky.Compute) -> None:
     model = load() >> nodes
-    assert sky.Kept.join(model) is model  # type: ignore[arg-type]  # intended
+    assert sky.Kept.join(model) is model
 
 
 def test_name_of_a_kept_value_must_be_a_string(nodes: sky.Compute) -> None:
