@@ -227,6 +227,7 @@ class Compute(RightSide):
         """Leave the nodes running under their lease, for `sky.attach`; return False if none can outlive the process."""
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
+        background.call(self._ready().tasks.kept_values.leave)
         opened.discard(self)
         self._bus.end()
         self._was_closed()

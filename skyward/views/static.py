@@ -77,7 +77,8 @@ def page(report: "PoolReport") -> str:
         lines.append(_table(("time", "nodes", "reason"), map(_decision, rows)))
     if pool.spent_at:
         lines.append(f'<div style="margin-top:6px;{_QUIET};font-size:smaller">as of {clock_text(pool.spent_at)}</div>')
-    return f'<div class="skyward-static" style="{_CARD}">{"".join(lines)}</div>'
+    # The classes keep MathJax from reading amounts in dollars as formulas.
+    return f'<div class="skyward-static tex2jax_ignore mathjax_ignore" style="{_CARD}">{"".join(lines)}</div>'
 
 
 def _headline(pool: "PoolRow") -> Iterable[str]:

@@ -120,3 +120,17 @@ def test_panel_shows_a_pool_of_code_while_the_cell_that_opens_it_runs(panel: Pan
     panel.until(lambda: cell in panel.idle, "the end of the cell")
     assert cell not in panel.errors
     panel.until(lambda: not panel.rows("pools", name="train"), "the panel to be updated")
+
+
+def test_kept_values_survive_a_restart_that_drops_their_handles() -> None:
+    with started() as kernel:
+        kernel("import skyward as sky\nfrom skyward_kernel.pools import resident")
+        kernel("left = sky.Compute(name='left', provider=sky.Local(outlives=True), ttl=300).open()")
+        kernel("%%sky --pool left --keep model\nmodel = {'a': 1}")
+        assert kernel("resident().leave()").data == ["['left']"]
+        kernel("import gc\ndel model\ngc.collect()\nleft.snapshot()")
+        kernel.kill_and_restart()
+        kernel("import skyward as sky\npool = sky.attach('left')")
+        kernel("model = %sky kept model")
+        assert kernel("model.fetch()").data == ["{'a': 1}"]
+        kernel("pool.close()")

@@ -81,6 +81,9 @@ export class NotebookPools implements INotebookPools {
       return false;
     }
     const { state, text } = await link.send(request);
+    if (link !== this._link) {
+      return state === 'done' || state === 'interrupted'; // the notice would appear beside the pools of another notebook
+    }
     switch (state) {
       case 'done':
         this.notify(text ? { text, kind: 'info' } : null);
@@ -139,6 +142,7 @@ export class NotebookPools implements INotebookPools {
     this._notebook?.sessionContext.kernelChanged.disconnect(this._update, this);
     this._notebook?.disposed.disconnect(this._gone, this);
     this._notebook = notebook;
+    this._notice = null;
     notebook?.sessionContext.kernelChanged.connect(this._update, this);
     notebook?.disposed.connect(this._gone, this);
   }

@@ -89,6 +89,10 @@ class KeptValues:
         for entry in entries.values():
             entry.lost = "its pool was closed"
 
+    def leave(self) -> None:
+        """Keep the values on their nodes when this process drops its handles: its pool is for another process now."""
+        self._closed = True
+
     # Placement of the tasks that use kept values.
 
     def place(self, work: Work, target: int | None) -> int:
