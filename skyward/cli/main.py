@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reap(given: argparse.Namespace) -> int:
-    from skyward.pool.reap import describe_orphan, orphans, reap
+    from skyward.pool.reap import describe_orphan, orphans, reap, refused_names
 
     if given.dry_run:
         found = [each for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
@@ -105,10 +105,15 @@ def _reap(given: argparse.Namespace) -> int:
         failed = False
     else:
         done = reap(given.names)
+        found = [each.orphan for each in done]
         lines = [describe_orphan(each) for each in done]
         failed = any(each.error for each in done)
-    sys.stdout.write("\n".join(lines or ["No orphaned machines."]) + "\n")
-    return int(failed)
+    refused = refused_names(given.names, found)
+    if not lines and not refused:
+        lines = ["No orphaned machines."]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stderr.write("".join(f"sky reap: {sentence}\n" for sentence in refused))
+    return int(failed or bool(refused))
 
 
 def _simulate(given: argparse.Namespace) -> int:

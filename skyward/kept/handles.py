@@ -17,6 +17,7 @@ from cloudpickle import cloudpickle as inner
 from skyward.errors import RERUN, KeptElsewhereError, KeptLostError, UsageError
 from skyward.formatting import nodes_text, size_text
 from skyward.kept.keep import KeptInfo, current_store, require_store
+from skyward.values.validation import shown
 
 if TYPE_CHECKING:
     from skyward.functions.pending import PendingFunction
@@ -190,8 +191,14 @@ class Kept[T]:
 
         Raises:
             UsageError: there is no handle, or two are on the same node.
+            TypeError: not all of them are handles.
         """
-        handles = list(handles)
+        handles = list(handles) if isinstance(handles, Iterable) and not isinstance(handles, Kept) else [handles]
+        if wrong := [handle for handle in handles if not isinstance(handle, Kept)]:
+            raise TypeError(
+                f"`sky.Kept.join` takes a list of handles, such as `keep_shard() @ pool` returns, but got "
+                f"{shown(wrong[0])}."
+            )
         entries = {entry.key: entry for handle in handles for entry in handle._entries}
         nodes = {(entry.pool, entry.node) for entry in entries.values()}
         if not entries or len(nodes) < len(entries):
@@ -251,7 +258,7 @@ class Kept[T]:
 
     @property
     def lost(self) -> str:
-        """The reason why the value is no longer kept; empty while a node keeps it."""
+        """The reason why no node keeps the value any more; empty while one does. See `nodes` for which ones do."""
         return "" if self.nodes else self._entries[0].lost
 
     @property

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from skyward.errors import NotOnNodeError
-from skyward.values.validation import seconds
+from skyward.errors import NotOnNodeError, SpecError
+from skyward.values.validation import seconds, shown
 
 if TYPE_CHECKING:
     from skyward.kept.handles import Kept  # circular: the return type of `keep`
@@ -136,7 +136,7 @@ def keep[T](value: T, name: str | None = None, *, keep_for: float = KEEP_FOR) ->
 
     Raises:
         NotOnNodeError: not called in a task.
-        SpecError: `keep_for` is not a number of seconds.
+        SpecError: `name` is not a string, or `keep_for` is not a number of seconds.
         UsageError: the tasks of the node run in processes of their own (`executor="process"`).
 
     Example:
@@ -147,6 +147,10 @@ def keep[T](value: T, name: str | None = None, *, keep_for: float = KEEP_FOR) ->
         model = load() >> pool
         loss = train(model) >> pool  # runs where the model is
     """
+    if name is not None and not isinstance(name, str):
+        raise SpecError(
+            f"The name of a kept value must be a string, as in `sky.keep(model, 'model')`, but got {shown(name)}."
+        )
     seconds(keep_for, "keep_for", zero=True)
     handle: Kept[T] = require_store().keep(value, name or type(value).__name__, keep_for)
     return handle

@@ -25,11 +25,11 @@ _REACH_WITHIN = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Pool whose owner process is gone.
+    """Pool without an owner: its process is gone, or has closed the pool and could not terminate all its machines.
 
     Attributes:
         id: unique id: its name and a number.
-        host, pid: host and process id of its owner.
+        host, pid: host and process id of its last owner.
         silent: seconds since the owner was last seen.
         machines: number of recorded machines; more may have been requested.
         due: True if its lease has expired, so that it can no longer be attached to.
@@ -80,7 +80,7 @@ def describe_orphan(found: Orphan | Reaped) -> str:
     if isinstance(found, Orphan):
         if orphan.unreadable:
             machines = f"its records cannot be read here ({orphan.unreadable})"
-        owner = f"process {orphan.pid} on {orphan.host}, last seen {orphan.silent:.0f} s ago"
+        owner = f"process {orphan.pid} on {orphan.host}, until {orphan.silent:.0f} s ago"
         return f"{orphan.name}: {machines}, owned by {owner}"
     if found.error:
         return f"{orphan.name}: {machines} may be left: {found.error}"
@@ -88,7 +88,7 @@ def describe_orphan(found: Orphan | Reaped) -> str:
 
 
 def orphans() -> list[Orphan]:
-    """Return the pools in the journal whose owner is gone, oldest first.
+    """Return the pools in the journal that have no owner, oldest first.
 
     Raises:
         JournalError: the journal cannot be read.
@@ -113,7 +113,7 @@ def _orphan(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
     try:
         machines = journal.machines(entry.id)
     except Exception as error:  # pickled in an environment with other packages
-        machines, unreadable = [], str(error) or type(error).__name__
+        machines, unreadable = [], _reason(error)
     return Orphan(
         entry.id,
         entry.name,
@@ -173,15 +173,44 @@ def reap_pool(journal: Journal, entry: PoolEntry, claim: Claim) -> str:
                 background.run(_reap(cluster, entry.id)).result()
                 journal.forget_cluster(cluster.number)
             except Exception as error:  # any error of a provider: the next reap tries again
-                errors.append(str(error) or type(error).__name__)
+                errors.append(_reason(error))
         if not errors:
             journal.forget_pool(entry.id)
             claim.end()
     except Exception as error:
-        errors.append(str(error) or type(error).__name__)
+        errors.append(_reason(error))
     finally:
         claim.release()
     return "; ".join(errors)
+
+
+def refused_names(names: Sequence[str], found: Sequence[Orphan]) -> list[str]:
+    """Return, for each of `names` that is not of a found orphan, a sentence that says why; otherwise nothing."""
+    if not (missing := [name for name in names if not any(name in (each.name, each.id) for each in found)]):
+        return []
+    with Journal() as journal:
+        entries = journal.pools()
+    known = ", ".join(dict.fromkeys(entry.name for entry in entries))
+    has = f"the journal has {known}" if known else "the journal has no pools"
+    sentences = []
+    for name in missing:
+        owned = next((entry for entry in entries if name in (entry.name, entry.id)), None)
+        sentences.append(
+            f"no pool {name!r}; {has}."
+            if owned is None
+            else f"pool {name!r} is not orphaned: process {owned.pid} on {owned.host} owns it, so close it there."
+        )
+    return sentences
+
+
+def _reason(error: Exception) -> str:
+    """Return why a step failed. The provider of a script is found only where its module can be imported."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return (
+            f"module {error.name!r} of its records is not found here; add the folder that has it, or the environment "
+            "that has it installed, to PYTHONPATH and run the command again"
+        )
+    return str(error) or type(error).__name__
 
 
 async def _reap(entry: ClusterEntry, pool: str) -> None:

@@ -37,9 +37,10 @@ class Lifespan:
         """Open the pool. If that fails, or the caller is cancelled, the pool is closed before this returns.
 
         Raises:
-            PoolClosedError: the pool was closed while it was opening.
+            PoolClosedError: the pool was closed while it was opening, and the caller was not cancelled.
         """
         self._switch_interval.enter_context(short_switch_interval())
+        caller = asyncio.current_task()
         self._opening = asyncio.get_running_loop().create_task(opening)
         try:
             await self._opening
@@ -49,6 +50,8 @@ class Lifespan:
                 await self.close()
             except Exception as close_error:  # the caller needs the error of the opening
                 self._say(str(close_error))
+            if caller is not None and caller.cancelling():  # nobody waits for another error
+                raise asyncio.CancelledError from None
             if closed and isinstance(error, asyncio.CancelledError):
                 raise PoolClosedError(f"Pool {self._name!r} was closed while it was opening.") from None
             raise

@@ -10,7 +10,8 @@ from skyward.scaling.no import No
 from skyward.scaling.pressure import Pressure
 from skyward.scaling.snapshot import Policy
 from skyward.scaling.vanilla import Vanilla
-from skyward.values.validation import closest
+from skyward.values import limits
+from skyward.values.validation import closest, seconds
 
 __all__ = ["POLICIES", "find_policy"]
 
@@ -31,7 +32,7 @@ def find_policy(given: object) -> Policy:
     """Return a new policy of that name, or `given` itself if it is a policy.
 
     Raises:
-        SpecError: there is no such policy, or the object is not a policy.
+        SpecError: there is no such policy, or the object is not a policy, or its interval is not a number of seconds.
     """
     if isinstance(given, str):
         if (maker := _MAKERS.get(given)) is None:
@@ -45,4 +46,5 @@ def find_policy(given: object) -> Policy:
             f"The scaling policy must be a name, as in `policy='pressure'`, or an object with `name`, `interval` and "
             f"`decide(snapshot)`, but {given!r} has no {missing[0]!r}."
         )
+    seconds(given.interval, "interval of the scaling policy", optional=True, least=limits.INTERVAL)  # type: ignore[attr-defined]  # it has the attribute
     return given  # type: ignore[return-value] # it has all attributes of the protocol

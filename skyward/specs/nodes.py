@@ -82,6 +82,11 @@ class Nodes(Value):
                 return value
             case bool():
                 pass
+            case 0:
+                raise SpecError(
+                    "nodes cannot be 0, because a fixed pool has at least one: give (minimum, maximum), as in "
+                    "`(0, 4)`, for nodes that start when tasks need them."
+                )
             case int():
                 whole(value, "nodes", least=1, most=limits.NODES)
                 return cls(value)

@@ -260,6 +260,9 @@ def test_barrier_wait_has_a_timeout(each_executor: sky.Compute) -> None:
         meet("alone", 2, 0.2) >> each_executor
     future = meet("alone", 2) > each_executor
     each_executor.barrier("alone", 2).wait()
+    each_executor.barrier("only one", 1).wait(timeout=0)
+    with pytest.raises(TimeoutError, match=r"^Barrier 'now': 1 of 2 parties arrived within 0 s\.$"):
+        each_executor.barrier("now", 2).wait(timeout=0)
     assert future.result(20) in (0, 1)
 
 

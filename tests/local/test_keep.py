@@ -224,6 +224,28 @@ def test_handles_of_one_node_are_not_joined(nodes: sky.Compute) -> None:
         sky.Kept.join([model, other])
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"), [([1], "1"), ("abc", "'a'"), (5, "5"), ([None], "None"), ([["a"]], r"\['a'\]")]
+)
+def test_only_handles_are_joined(given: Any, shown: str) -> None:
+    with pytest.raises(TypeError, match=rf"^`sky.Kept.join` takes a list of handles, .*, but got {shown}\.$"):
+        sky.Kept.join(given)
+
+
+def test_one_handle_is_joined_to_itself(nodes: sky.Compute) -> None:
+    model = load() >> nodes
+    assert sky.Kept.join(model) is model
+
+
+def test_name_of_a_kept_value_must_be_a_string(nodes: sky.Compute) -> None:
+    @sky.function
+    def keep_badly() -> None:
+        sky.keep([], 5)  # type: ignore[arg-type]  # intended
+
+    with pytest.raises(sky.SpecError, match="^The name of a kept value must be a string, as in .*, but got 5"):
+        keep_badly() >> nodes
+
+
 def test_unreferenced_value_is_freed_on_the_node(nodes: sky.Compute, tmp_path: Path) -> None:
     model = load(marker=str(tmp_path / "ended")) >> nodes
     step(model) >> nodes

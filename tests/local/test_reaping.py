@@ -121,10 +121,42 @@ def test_command_lists_what_it_terminated(cloud: FakeCloud, capsys: pytest.Captu
     assert main(["reap", "--dry-run"]) == 0
     assert "doomed" in capsys.readouterr().out
     assert len(cloud.left) == 3
-    assert main(["reap", "another"]) == 0
-    assert capsys.readouterr().out == "No orphaned machines.\n"
     assert main(["reap"]) == 0
     assert capsys.readouterr().out.startswith("doomed: 2 machines terminated")
+    assert cloud.left == []
+    assert main(["reap"]) == 0
+    assert capsys.readouterr().out == "No orphaned machines.\n"
+
+
+def test_command_refuses_names_of_which_no_pool_is_orphaned(
+    cloud: FakeCloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reap", "another"]) == 1
+    assert capsys.readouterr() == ("", "sky reap: no pool 'another'; the journal has no pools.\n")
+    kill_client(cloud, point="before terminate")
+    for options in (["--dry-run"], []):
+        assert main(["reap", "another", *options]) == 1
+        assert capsys.readouterr() == ("", "sky reap: no pool 'another'; the journal has doomed.\n")
+    with sky.Compute(provider=cloud, nodes=1, name="alive"):
+        capsys.readouterr()
+        assert main(["reap", "alive", "doomed"]) == 1
+        out, err = capsys.readouterr()
+        assert out == "doomed: 2 machines terminated\n"
+        assert err.startswith(f"sky reap: pool 'alive' is not orphaned: process {os.getpid()} on ")
+    assert cloud.left == []
+
+
+def test_module_of_a_provider_that_is_not_found_is_named(
+    cloud: FakeCloud, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill_client(cloud, point="before terminate")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setitem(sys.modules, "tests.local.fake_cloud", None)
+        assert main(["reap", "doomed"]) == 1
+        assert "module 'tests.local.fake_cloud' of its records is not found here; add the folder" in (
+            capsys.readouterr().out
+        )
+    assert main(["reap", "doomed"]) == 0
     assert cloud.left == []
 
 

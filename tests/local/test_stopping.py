@@ -87,6 +87,8 @@ def test_cancel_stops_the_task(each_executor: sky.Compute, tmp_path: Path) -> No
     assert future.cancel()
     with pytest.raises(sky.TaskCancelledError, match=r"^heartbeat\(\) was cancelled on node \d\.$"):
         future.result(10)
+    with pytest.raises(sky.TaskCancelledError, match=r"^heartbeat\(\) was cancelled on node \d\.$"):
+        future.exception(10)
     assert future.cancelled()
     assert stands_still(beat)
 

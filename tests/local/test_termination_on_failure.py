@@ -1,6 +1,8 @@
 """Failures while a pool opens or closes: its machines are terminated before the caller gets the error, or are
 on record for `sky reap`. A failure to terminate one machine does not affect the others."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +57,28 @@ def test_machines_are_terminated_when_opening_is_interrupted(cloud: FakeCloud, m
     with pytest.raises(KeyboardInterrupt):
         sky.Compute(provider=cloud, nodes=2).open()
     assert cloud.left == []
+
+
+def test_interrupted_opening_prints_only_the_interrupt() -> None:
+    script = """
+import os, signal, threading, time
+import skyward as sky
+
+pool = sky.Compute(nodes=1, name="op", provider=sky.Local(boot_time=60))
+
+
+def interrupt() -> None:
+    while pool.snapshot().state != "provisioning":
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+threading.Thread(target=interrupt).start()
+pool.open()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("KeyboardInterrupt\n"), done.stderr
+    assert "never retrieved" not in done.stderr
 
 
 def test_pool_closed_while_it_opens_leaves_no_machines(cloud: FakeCloud) -> None:

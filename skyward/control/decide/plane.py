@@ -603,6 +603,8 @@ def undrainable(
 ) -> str:
     """Return why a node cannot be drained; empty if it can. `kept`: names of the values on each rank."""
     machine = table.machine_of(rank, "RUNNING")
+    if rank not in table.assignments:
+        return f"there is no node {rank}; the nodes are {', '.join(map(str, sorted(table.assignments))) or 'none'}"
     if machine is None:
         return f"node {rank} is not up"
     if rank == 0:

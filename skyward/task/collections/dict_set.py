@@ -1,7 +1,7 @@
 """`sky.dict` and `sky.set`."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from skyward.task.collections.base import Collection, packed, unpacked
 from skyward.task.collections.keys import key_bytes
@@ -20,7 +20,8 @@ class Dict(Collection):
     sees them. `pop` returns a value to one caller only. While a node is being lost, operations on the keys that it
     stored wait a few seconds; on a pool of one or two nodes, they wait for its replacement.
 
-    None is a valid value. Keys are as in a Python dict: hashable, and 1, 1.0 and True are one key.
+    It cannot be listed: it has no length and no iteration over its keys. None is a valid value. Keys are as in a
+    Python dict: hashable, and 1, 1.0 and True are one key.
     """
 
     kind = "dict"
@@ -45,7 +46,33 @@ class Dict(Collection):
     def __contains__(self, key: object) -> bool:
         return bool(self._ask("has", key_bytes(key)))
 
-    __iter__ = None  # else Python would iterate by the keys 0, 1, ...
+    def __iter__(self) -> NoReturn:
+        self._refuse_listing()
+
+    def __len__(self) -> NoReturn:
+        self._refuse_listing()
+
+    def __bool__(self) -> bool:
+        """True, with or without keys, because the handle is not None."""
+        return True
+
+    def keys(self) -> NoReturn:
+        """Raise TypeError: the keys cannot be listed."""
+        self._refuse_listing()
+
+    def values(self) -> NoReturn:
+        """Raise TypeError: the values cannot be listed."""
+        self._refuse_listing()
+
+    def items(self) -> NoReturn:
+        """Raise TypeError: the items cannot be listed."""
+        self._refuse_listing()
+
+    def _refuse_listing(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} has no length and cannot be listed: its keys are stored independently. Keep a list of them "
+            "where you need one, and get the values with `get`."
+        )
 
     def get(self, key: object, default: Any = None) -> Any:
         """Return the value of `key`, or `default`."""
@@ -113,7 +140,7 @@ class Dict(Collection):
 class Set(Collection):
     """A set that the nodes of a pool and the client share. Members are hashable, as in a Python set.
 
-    Consistency and the loss of nodes are as for `sky.dict`.
+    Consistency and the loss of nodes are as for `sky.dict`. It has a length, but its members cannot be listed.
     """
 
     kind = "set"
@@ -131,6 +158,12 @@ class Set(Collection):
 
     def __len__(self) -> int:
         return int(self._ask("size"))
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be listed: its members are stored independently. Ask for each with `in`, or keep a list "
+            "of them where you need one."
+        )
 
     def __bool__(self) -> bool:
         """True, with or without members, because the handle is not None. See `len`."""

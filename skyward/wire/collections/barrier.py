@@ -1,6 +1,7 @@
 """A barrier: one actor. Waiting parties repeat their request every few seconds, so it outlives the actor's node."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from casty import Askable, Context, Ref, actor
@@ -19,15 +20,20 @@ _REMEMBERED = 64
 
 @dataclass(frozen=True)
 class Arrive(Askable[tuple[BarrierOutcome, int]]):
-    """Wait for `parties` in all. The answer is the outcome, for a mismatch with the number that the others expect."""
+    """Wait for `parties` in all. The answer is the outcome, for a mismatch with the number that the others expect.
+
+    Without `wait`, the party no longer waits unless it is the last one to arrive; the answer to one that comes too late
+    has the number of parties that had arrived, including this one.
+    """
 
     id: bytes
     parties: int
+    wait: bool = True
 
 
 @dataclass(frozen=True)
-class BarrierWithdraw(Askable[int]):
-    """Stop waiting. The answer is the number of waiting parties, or 0 if all had already arrived."""
+class BarrierWithdraw(Askable[None]):
+    """Stop waiting."""
 
     id: bytes
 
@@ -58,7 +64,7 @@ async def barrier(ctx: Context[BarrierState, Arrive | BarrierWithdraw | Break]) 
     async for message in ctx.inbox:
         now = clock.monotonic()
         match message:
-            case Arrive(id, wanted):
+            case Arrive(id, wanted, wait):
                 if id in ctx.state.value.passed:
                     message.reply_to.tell(("passed", 0))
                     continue
@@ -74,10 +80,12 @@ async def barrier(ctx: Context[BarrierState, Arrive | BarrierWithdraw | Break]) 
                     for party in waiting.values():
                         party.reply.tell(("passed", 0))
                     waiting = {}
+                elif not wait:
+                    message.reply_to.tell(("late", len(waiting)))
+                    del waiting[id]
             case BarrierWithdraw(id):
-                present = len(waiting)
                 waiting.pop(id, None)
-                message.reply_to.tell(0 if id in ctx.state.value.passed else max(1, present))
+                message.reply_to.tell(None)
             case Break():
                 for party in waiting.values():
                     party.reply.tell(("reset", 0))
@@ -99,11 +107,11 @@ class BarrierClient:
         """
         id = fresh_id()
         try:
-            async with asyncio.timeout(within):
-                return await self._address.wait(Arrive(id, parties))
-        except TimeoutError:
-            arrived = await self._address.ask(BarrierWithdraw(id))
-            return ("late", arrived) if arrived else ("passed", 0)
+            if within is None or within > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(within):
+                        return await self._address.wait(Arrive(id, parties))
+            return await self._address.ask(Arrive(id, parties, wait=False))
         except asyncio.CancelledError:
             await self._address.withdraw(BarrierWithdraw(id))
             raise

@@ -90,7 +90,12 @@ NODES: dict[str, tuple[Callable[[], Any], str]] = {
         "Nodes desired (5) must not be more than max (4): lower it, or raise max.",
     ),
     "desired zero": (lambda: Nodes(2, 4, 0), "Nodes desired must be a whole number of at least 1, but got 0."),
-    "of zero": (lambda: Nodes.of(0), "nodes must be a whole number of at least 1, but got 0."),
+    "of zero": (
+        lambda: Nodes.of(0),
+        "nodes cannot be 0, because a fixed pool has at least one: give (minimum, maximum), as in `(0, 4)`, for nodes "
+        "that start when tasks need them.",
+    ),
+    "of negative": (lambda: Nodes.of(-1), "nodes must be a whole number of at least 1, but got -1."),
     "of bool": (lambda: Nodes.of(True), "nodes must be a number, (min, max) or `sky.Nodes(...)`, but got True."),
     "of text": (
         lambda: Nodes.of("2:16"),  # type: ignore[arg-type]
@@ -315,6 +320,21 @@ def test_policy_is_a_name_or_an_object() -> None:
     own = Own()
     assert Options(policy=own).policy is own
     assert Options(policy="no").policy == "no"
+
+
+@pytest.mark.parametrize("interval", [-1, 0, float("nan"), float("inf"), "x", True])
+def test_policy_with_an_interval_that_is_no_time_is_refused(interval: object) -> None:
+    class Own:
+        name = "own"
+
+        def __init__(self) -> None:
+            self.interval = interval
+
+        def decide(self, snapshot: Snapshot) -> Decision:
+            return Decision(snapshot.desired, "as it is")
+
+    with pytest.raises(SpecError, match="^interval of the scaling policy must be a positive number, or None, but got "):
+        Options(policy=Own())  # type: ignore[arg-type]  # intended
 
 
 def test_worker_none_is_the_default() -> None:

@@ -286,7 +286,11 @@ class TaskFuture[T](Future[T]):
         super().add_done_callback(call)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return what the task raised; None if it returned. An interrupt stops the work, as in `result`."""
+        """Return what the task raised; None if it returned. An interrupt stops the work, as in `result`.
+
+        Raises:
+            TaskCancelledError: the task was cancelled.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             self._wait(deadline)
@@ -294,6 +298,8 @@ class TaskFuture[T](Future[T]):
             if outcome := self._interrupted():
                 raise KeyboardInterrupt(outcome) from None
             raise
+        if self.cancelled():
+            raise self._cancelled_error()
         error = super().exception(0)
         if error is not None:
             return error

@@ -81,7 +81,7 @@ def test_drained_node_that_a_new_task_asks_for_stays() -> None:
     ("least", "rank", "why"),
     [
         (1, 0, "node 0 is the head, which stays as long as the pool has any node"),
-        (1, 7, "node 7 is not up"),
+        (1, 7, "there is no node 7; the nodes are 0, 1"),
         (2, 1, "the pool is at its minimum of 2 nodes"),
     ],
 )
