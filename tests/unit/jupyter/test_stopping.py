@@ -70,7 +70,7 @@ def test_interrupt_after_the_cell_ended_keeps_its_variables(notebook: Notebook, 
     notebook("%sky up")
     interrupt_after_sending(compute.made[0])
     assert notebook("%%sky\nloss = 0.5").shown_error == (
-        "Interrupted: the work had ended; loss was returned as it was at its end."
+        "Interrupted: the work had already finished; loss was returned as it was at its end."
     )
     assert notebook["loss"] == 0.5
 
@@ -79,7 +79,7 @@ def test_interrupt_after_the_cell_failed_reports_its_exception(notebook: Noteboo
     notebook("%sky up")
     interrupt_after_sending(compute.made[0])
     ran = notebook("%%sky\nloss = 0.5\n1 / 0")
-    assert ran.shown_error.startswith("Interrupted: the work had ended; loss was returned")
+    assert ran.shown_error.startswith("Interrupted: the work had already finished; loss was returned")
     assert ran.err == "The cell had raised ZeroDivisionError: division by zero\n"
 
 
@@ -90,7 +90,7 @@ def test_interrupt_after_a_stream_ended_keeps_its_variables(notebook: Notebook, 
     notebook("%sky up")
     notebook.magics._runner._display.show = interrupted  # type: ignore[method-assign]
     ran = notebook("%%sky\nfor loss in (3, 2, 1):\n    yield loss")
-    assert ran.shown_error == "Interrupted: the work had ended; loss was returned as it was at its end."
+    assert ran.shown_error == "Interrupted: the work had already finished; loss was returned as it was at its end."
     assert notebook["loss"] == 1
 
 
@@ -226,7 +226,7 @@ def test_second_interrupt_abandons_variables_in_transfer() -> None:
 
 def test_message_distinguishes_unstarted_and_finished_work() -> None:
     assert StopOutcome(False, False).text() == "the work had not started on any node."
-    assert stop_runs([], 0.0, contextlib.nullcontext()).text() == "the work had ended."
+    assert stop_runs([], 0.0, contextlib.nullcontext()).text() == "the work had already finished."
 
 
 def test_status_shows_the_grace_and_then_the_transfer() -> None:
