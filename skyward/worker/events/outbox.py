@@ -102,8 +102,6 @@ class Outbox:
             event = Output(event.task, event.stream, text)
         with self._ready:
             room = not wait or self._bytes <= LIMIT or self._find_room()
-            if isinstance(event, Yielded | Finished):
-                self._unconsumed.put(event)
             start = self._advance(event) if isinstance(event, Output) else UNKNOWN_OFFSET
             if not room and self._tails.add_event(event, start):
                 return
@@ -216,7 +214,7 @@ class Outbox:
                 entry = self._entries.popleft()
                 self._bytes -= entry.size
                 self._first += 1
-                if isinstance(entry.event, Yielded | Finished):
+                if isinstance(entry.event, (Yielded, Finished)):
                     self._unconsumed.delivered(entry.close())
             self._sent = max(self._sent, number)
             if self._tails.streams:

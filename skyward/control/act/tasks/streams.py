@@ -161,7 +161,13 @@ class StreamBuffer:
         self._consumed += cost(payload)
         now = time.monotonic()
         # The node keeps elements for a next client until they are credited: one with blobs before these are dropped.
-        if self._consumed >= WINDOW // 4 or not self._items or now >= self._credit_at or blobs_of([payload]):
+        if (
+            self._consumed >= WINDOW // 4
+            or not self._items
+            or now >= self._credit_at
+            or payload.buffers
+            or isinstance(payload.data, Blob)
+        ):
             credit, self._credit_at = self._consumed, now + _CREDIT_EVERY
         else:
             credit = 0
