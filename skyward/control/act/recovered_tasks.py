@@ -79,7 +79,9 @@ class _Printed:
 
 
 class RecoveredTask:
-    """A task that a former process sent, and whose result or elements it did not receive or consume. It is not retried if its node is lost.
+    """A task that a former process sent, and whose result it did not receive, or whose elements it did not consume.
+
+    It is not retried if its node is lost.
 
     Attributes:
         name: name of its function.
