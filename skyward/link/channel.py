@@ -16,6 +16,7 @@ from skyward.errors import NodeStartError
 from skyward.wire.protocol.mailbox import LIMITS, reference
 from skyward.wire.protocol.messages import (
     BATCH_BYTES,
+    Batch,
     Blob,
     Code,
     Commands,
@@ -150,16 +151,23 @@ class Channel:
         return client
 
     async def _resume(self) -> None:
-        """Adopt the numbering of both ends, and handle the node's report."""
+        """Adopt the numbering of both ends; handle the node's report, and what the former client has not consumed."""
+        batch = await self._ask_part(0)
+        self._first = self._next = batch.received + 1
+        self._seen = batch.first
+        part = 0
+        while batch.events:
+            for event in batch.events:
+                self._on_event(event)
+            part += 1
+            batch = await self._ask_part(part)
+
+    async def _ask_part(self, part: int) -> Batch:
         try:
             async with asyncio.timeout(self._grace):
-                batch = await self._ref.ask(Exchange(again=True))
+                return await self._ref.ask(Exchange(again=True, part=part))
         except _BROKEN as error:
             raise NodeStartError(f"the worker at {self._address} does not answer: {type(error).__name__}") from error
-        self._first = self._next = batch.received + 1
-        self._seen = batch.first + len(batch.events) - 1
-        for event in batch.events:
-            self._on_event(event)
 
     def send(self, command: NodeCommand) -> None:
         """Send a command. Commands sent before the loop's next turn, or before `flush`, go as one message."""

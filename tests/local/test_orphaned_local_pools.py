@@ -119,6 +119,56 @@ os.kill(os.getpid(), 9)
 """
 
 
+COUNTS = """
+import faulthandler, os, sys, time
+import skyward as sky
+
+faulthandler.dump_traceback_later(90, exit=True)
+
+@sky.function
+def counts(number):
+    yield from range(number)
+    return "counted"
+
+@sky.function
+def arrays(number):
+    import numpy
+    for each in range(number):
+        yield numpy.full(100_000, each)
+
+@sky.function
+def slow(go):
+    yield from range(10)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    yield from range(10, 20)
+
+@sky.function
+def consumed():
+    yield from range(10)
+
+worker = sky.Worker(executor=EXECUTOR, concurrency=6)
+pool = sky.Compute(provider=sky.Local(outlives=True), name="left", ttl=60, worker=worker).open()
+ended = counts(2000) >> pool
+paused = counts(20_000) >> pool
+large = arrays(6) >> pool
+running = slow(sys.argv[1]) >> pool
+assert list(consumed() >> pool) == list(range(10))
+given_up = counts(100) >> pool
+taken = [[next(stream) for _ in range(2)] for stream in (ended, paused, large, running, given_up)]
+def arrived():
+    return all(stream.buffer.received >= number for stream, number in
+               ((ended, 2000), (paused, 4096), (large, 6), (running, 10), (given_up, 100)))
+while not arrived() or pool.snapshot().running > 2:
+    time.sleep(0.01)
+time.sleep(0.1)  # longer than the time between credits
+taken = [next(stream) for stream in (ended, paused, large, running)]
+given_up.close()
+list(consumed() >> pool)  # on the same connection, so that what was sent before has arrived
+os.kill(os.getpid(), 9)
+"""
+
+
 def client_that_dies(go: Path, script: str = CLIENT) -> None:
     """Run a client that leaves a pool behind, with a task that waits for a file."""
     done = subprocess.run([sys.executable, "-c", script, go], capture_output=True, text=True, check=False, timeout=100)
@@ -161,6 +211,20 @@ def test_attached_process_gets_the_results_and_terminates_the_nodes(tmp_path: Pa
         wait_for(lambda: sum(node.state == "active" for node in pool.snapshot().nodes) == 3, "a third node")
         assert token() @ pool == ["hf_of_nobody"] * 3, "the environment of the image was lost"
     wait_for(nothing_left, "the remaining processes to end")
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_elements_that_a_dead_client_had_not_consumed_are_given_again(tmp_path: Path, executor: str) -> None:
+    client_that_dies(tmp_path / "go", COUNTS.replace("EXECUTOR", repr(executor)))
+    (tmp_path / "go").touch()
+    with sky.attach("left") as pool:
+        left = sorted(pool.recovered, key=lambda task: task.number)
+        ended, paused, large, running = (task for task in left if task.name != "consumed")
+        assert list(ended.items()) == list(range(3, 2000))
+        assert ended.result() == "counted"
+        assert list(paused.items()) == list(range(3, 20_000))
+        assert [array[0] for array in large.items()] == [3, 4, 5]
+        assert list(running.items()) == list(range(3, 20))
 
 
 def test_task_without_a_client_ends_however_much_it_prints(tmp_path: Path) -> None:

@@ -301,6 +301,8 @@ class PoolTasks:
     def credit(self, work: Work, units: int) -> None:
         """Grant a task credit for the part of its stream that the caller has consumed."""
         node = self._node_of(work.task)
+        if node is None and work.nodes:  # the task has ended; its node keeps the elements that are not consumed
+            node = self._pool.nodes.get(work.nodes[-1])
         if node is not None:
             node.tell(Credit(work.task, units))
 

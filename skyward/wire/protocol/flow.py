@@ -7,12 +7,13 @@ alone.
 
 from skyward.wire.protocol.messages import Blob, Payload
 
-__all__ = ["WINDOW", "cost"]
+__all__ = ["UNIT_BYTES", "WINDOW", "cost"]
 
 WINDOW = 4096
 """Units that may be in flight in one direction of one stream."""
 
-_UNIT_BYTES = 16 * 1024
+UNIT_BYTES = 16 * 1024
+"""Bytes of an element for which it costs one more unit."""
 
 
 def cost(payload: Payload) -> int:
@@ -20,4 +21,4 @@ def cost(payload: Payload) -> int:
     size = 0
     for part in (payload.data, *payload.buffers):
         size += part.size if isinstance(part, Blob) else len(part)
-    return min(WINDOW, 1 + size // _UNIT_BYTES)
+    return min(WINDOW, 1 + size // UNIT_BYTES)

@@ -529,9 +529,12 @@ class Exchange(Askable[Batch]):
         again: whether later events may have been lost and must be resent.
         first, items: as in `Commands`. `first` is 0 for a new client, which knows no numbers yet: it is answered with
             `NodeReport`.
+        part: number of the further answer that a new client asks for, from 1 on; these have the events that a former
+            client got and did not use, without numbers, and the one after the last has none.
     """
 
     acknowledged: int = 0
     again: bool = False
     first: int = 0
     items: tuple[ToNode, ...] = ()
+    part: int = 0

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from skyward.process.scratch import ScratchFile
-from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Display, Finished, Output, WorkerEvent
+from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Display, Finished, Output, WorkerEvent, Yielded
 
 __all__ = ["TAIL", "Backlog", "StreamTails"]
 
@@ -36,6 +36,7 @@ class _Batch:
     start: int
     length: int
     ended: tuple[int, ...]
+    streams: bool
 
 
 class Backlog:
@@ -88,16 +89,30 @@ class Backlog:
             self._allowed = 0
             return False
         ended = tuple(event.task for event in events if isinstance(event, Finished))
-        self._batches.append(_Batch(first, len(events), size, start, len(data), ended))
+        streams = any(isinstance(event, Yielded | Finished) for event in events)
+        self._batches.append(_Batch(first, len(events), size, start, len(data), ended, streams))
         self.size += size
         return True
 
     def read(self, number: int) -> tuple[WorkerEvent, ...]:
         """Return the events from `number` on that are sent as one message."""
         batch = next(each for each in self._batches if number < each.first + each.count)
+        return self._load(batch)[number - batch.first :]
+
+    def _load(self, batch: _Batch) -> tuple[WorkerEvent, ...]:
         assert self._file is not None
         events: tuple[WorkerEvent, ...] = pickle.loads(self._file.read(batch.start, batch.length))
-        return events[number - batch.first :]
+        return events
+
+    def streamed(self, number: int) -> Iterator[WorkerEvent]:
+        """Yield the elements of generators and the ends of tasks among the events up to `number`."""
+        for batch in self._batches:
+            if batch.first > number:
+                return
+            if batch.streams:
+                for place, event in enumerate(self._load(batch), batch.first):
+                    if self._forgotten < place <= number and isinstance(event, Yielded | Finished):
+                        yield event
 
     def forget(self, number: int) -> int:
         """Drop the events up to `number`; return the counted bytes of the batches dropped."""

@@ -27,6 +27,7 @@ from skyward.wire.protocol.messages import (
 )
 from skyward.wire.protocol.text import encodable, with_encodable_text
 from skyward.worker.events.backlog import Backlog, StreamTails
+from skyward.worker.events.unconsumed import Unconsumed
 
 __all__ = ["LIMIT", "Outbox"]
 
@@ -78,6 +79,7 @@ class Outbox:
         self._backlog = backlog
         self._spilled = False
         self._tails = StreamTails()
+        self._unconsumed = Unconsumed()
         self._ready = Condition()
         self._entries: deque[_Entry] = deque()
         self._latest: Metrics | None = None
@@ -185,10 +187,10 @@ class Outbox:
 
     @property
     def ended(self) -> list[int]:
-        """Tasks whose last event is not acknowledged."""
+        """Tasks whose last event is not acknowledged, or that yielded elements which were not consumed."""
         with self._ready:
             in_memory = [entry.event.task for entry in self._entries if isinstance(entry.event, Finished)]
-            return self._backlog.ended + in_memory
+            return self._backlog.ended + in_memory + self._unconsumed.tasks
 
     @property
     def pending(self) -> bool:
@@ -204,15 +206,35 @@ class Outbox:
         """Drop the events up to `number`, which have arrived, and queue the kept end of other output."""
         with self._ready:
             if self._spilled:
+                for event in self._backlog.streamed(number):
+                    self._unconsumed.delivered(event)
                 self._bytes -= self._backlog.forget(number)
                 self._spilled = bool(self._backlog)
             while self._entries and self._first <= number:
-                self._bytes -= self._entries.popleft().size
+                entry = self._entries.popleft()
+                self._bytes -= entry.size
                 self._first += 1
+                if isinstance(entry.event, (Yielded, Finished)):
+                    self._unconsumed.delivered(entry.close())
             self._sent = max(self._sent, number)
             if self._tails.streams:
                 self._queue_tails()
             self._ready.notify_all()
+
+    def consumed(self, task: int, units: int) -> None:
+        """Forget elements of a task that the client has consumed, and granted `units` of credit for."""
+        with self._ready:
+            self._unconsumed.credit(task, units)
+
+    def cancelled(self, task: int) -> None:
+        """Forget the elements of a task that the client has stopped."""
+        with self._ready:
+            self._unconsumed.cancel(task)
+
+    def again(self) -> list[list[WorkerEvent]]:
+        """Return the elements that arrived and were not consumed, and the ends of their tasks, as messages."""
+        with self._ready:
+            return self._unconsumed.again()
 
     def rewind(self) -> None:
         """Send unacknowledged events again."""

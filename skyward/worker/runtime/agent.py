@@ -12,9 +12,10 @@ from threading import Event as ThreadEvent
 from threading import Thread  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import CollectionUnavailableError
+from skyward.errors import CollectionUnavailableError, PayloadError
 from skyward.process.clock import clock
 from skyward.task.instance import InstanceInfo, set_instance_info
+from skyward.wire.payloads.payload import blobs_of
 from skyward.wire.protocol.messages import (
     Blob,
     Cancel,
@@ -124,7 +125,7 @@ class Agent:
         self._values = ValueStore(node, self.emit)
         self.kept: KeptStore = NoValueStore() if processes else self._values
         self._functions = Functions(lambda blob: self.store.read(blob.key))
-        self.replies = Replies(loop, backlog, self._report)
+        self.replies = Replies(loop, backlog, self._report, self._again)
         self._outbox = self.replies.outbox
         self.cluster = Membership(loop, self.replies.put)
         self._peers = Peers(self.incoming, self.replies.put)
@@ -290,8 +291,11 @@ class Agent:
             case Code():
                 self._codes[command.digest] = command
             case Cancel(task, recall):
+                if not recall:
+                    self._outbox.cancelled(task)
                 self._executor.cancel(task, recall=recall)
-            case Credit():
+            case Credit(task, units):
+                self._outbox.consumed(task, units)
                 self._executor.relay(command)
             case Feed():
                 self._references.fed(command)
@@ -329,6 +333,17 @@ class Agent:
         known = self._recent.known([*self._executor.tasks, *self._outbox.ended])
         blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())
         return NodeReport(known, blobs, self._recent.last, self._values.report())
+
+    def _again(self, events: list[WorkerEvent]) -> list[WorkerEvent]:
+        """Return events as the next client gets them: without return values that the former client has fetched."""
+        return [self._without_fetched(event) if isinstance(event, Finished) else event for event in events]
+
+    def _without_fetched(self, event: Finished) -> Finished:
+        sizes = self.store.sizes()
+        if all(blob.key in sizes for blob in blobs_of([event.payload])):
+            return event
+        reason = "the former client of the pool got the return value of the generator; the node has it no more"
+        return failed(event.task, PayloadError(reason), self._node, event.seconds)
 
     def _tick(self) -> None:
         self._executor.tick()

@@ -45,17 +45,25 @@ class Replies:
         loop: the engine's loop.
         backlog: takes the events while no client listens.
         report: makes the first event for a client that knows nothing of this worker.
+        again: returns the events to send to it in place of those that its predecessor got.
 
     Attributes:
         received: the number of the last command that was received.
         outbox: the events.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: Backlog, report: Callable[[], NodeReport]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        backlog: Backlog,
+        report: Callable[[], NodeReport],
+        again: Callable[[list[WorkerEvent]], list[WorkerEvent]] = list,
+    ) -> None:
         self.received = 0
         self.outbox = Outbox(self._wake, lambda: self.has_listener, backlog)
         self._loop = loop
         self._report = report
+        self._again = again
         self._waiting: deque[Ref[Batch]] = deque()
         # Answers leave in the order of their numbers: the client takes a gap for a lost answer.
         self._answer_lock = RLock()
@@ -63,11 +71,13 @@ class Replies:
         self._flushing = False
         self._emitted = 0
         self._burst = False
+        self._parts: list[list[WorkerEvent]] = []
 
     def park(self, exchange: Exchange) -> None:
         """Keep an exchange open until there are events. At most two are open.
 
-        An exchange without numbers is from a new client, and is answered at once with a report, which has no number.
+        An exchange without numbers is from a new client, and is answered at once: with a report, which has no number,
+        and then with the elements that its predecessor has not consumed.
         """
         with self._answer_lock:
             self.outbox.acknowledge(exchange.acknowledged)
@@ -75,9 +85,12 @@ class Replies:
                 self.outbox.rewind()
                 self._waiting.clear()
             if not exchange.first:
-                report = with_encodable_text(self._report())
-                exchange.reply_to.tell(Batch(self.outbox.first - 1, (report,), self.received))
+                if not exchange.part:
+                    self._parts = [[with_encodable_text(self._report())], *map(self._again, self.outbox.again())]
+                part = self._parts[exchange.part] if exchange.part < len(self._parts) else []
+                exchange.reply_to.tell(Batch(self.outbox.first - 1, tuple(part), self.received))
                 return
+            self._parts.clear()
             self._waiting.append(exchange.reply_to)
             if len(self._waiting) > 2:
                 self._answer()

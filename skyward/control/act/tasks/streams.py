@@ -5,6 +5,7 @@ import gc
 import itertools
 import pickle
 import threading
+import time
 import weakref
 from abc import abstractmethod
 from collections import deque
@@ -26,6 +27,10 @@ __all__ = ["Feeder", "RemoteIterator", "Stream", "StreamBuffer", "feeder"]
 
 _SEARCHED = 1000
 """Maximum number of objects that are searched for the streams that an iterator wraps."""
+
+
+_CREDIT_EVERY = 0.05
+"""Seconds after which consumed elements are credited, however few: uncredited ones are given again after a crash."""
 
 
 class StreamBuffer:
@@ -50,6 +55,7 @@ class StreamBuffer:
         self._ended = False
         self._end: Callable[[], Any] | None = None
         self._granted = granted
+        self._credit_at = 0.0
         self._paused_at = -1
         self._reader: weakref.ref[threading.Thread] | None = None
         self._fetched: dict[bytes, memoryview] = {}
@@ -153,7 +159,18 @@ class StreamBuffer:
             raise StopIteration(value)
         payload = self._items.popleft()
         self._consumed += cost(payload)
-        credit = self._consumed if self._consumed >= WINDOW // 4 or not self._items else 0
+        now = time.monotonic()
+        # The node keeps elements for a next client until they are credited: one with blobs before these are dropped.
+        if (
+            self._consumed >= WINDOW // 4
+            or not self._items
+            or now >= self._credit_at
+            or payload.buffers
+            or isinstance(payload.data, Blob)
+        ):
+            credit, self._credit_at = self._consumed, now + _CREDIT_EVERY
+        else:
+            credit = 0
         self._consumed -= credit
         if self._granted is not None:
             self._granted += credit
@@ -198,6 +215,8 @@ class StreamBuffer:
         self._discard(items)
         if not ended:
             self._stop()
+        elif items:
+            self._credit(self._consumed + sum(map(cost, items)))  # so that the node does not keep them
 
 
 class Stream[T](Iterator[T], AsyncIterator[T]):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import math
 import pickle
 import threading
 from collections import deque
@@ -242,7 +243,10 @@ def test_dropped_iterator_stops_its_task(wires: Wires) -> None:
     assert wires.stops == 1
 
 
-def test_generator_is_paused_from_its_report_until_it_gets_credit(wires: Wires) -> None:
+def test_generator_is_paused_from_its_report_until_it_gets_credit(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wires.buffer, "_credit_at", math.inf)
     wires.arrive(1, 2)
     assert not wires.buffer.paused()
     wires.buffer.pause(WINDOW)
