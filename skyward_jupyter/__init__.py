@@ -13,7 +13,6 @@ _NAME = "SkyMagics"
 def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Idempotent."""
     from skyward.frontends.calls import watch_with
-
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.figures import draw_figures
     from skyward_jupyter.magics.completion import completer, register
@@ -40,7 +39,6 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
     """Remove the magics from `shell` and close the pools that they have opened. Idempotent."""
     from skyward.frontends.calls import open_with, watch_with
-
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.figures import leave_figures
     from skyward_jupyter.magics.completion import unregister

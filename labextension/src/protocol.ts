@@ -65,6 +65,7 @@ export type PoolRow = {
   running: number;
   done: number;
   failed: number;
+  cancelled: number;
   spent: number;
   spent_at: number;
   per_hour: number;

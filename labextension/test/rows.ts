@@ -14,7 +14,18 @@ export function poolRow(fields: Partial<PoolRow> = {}): PoolRow {
       desired: 2,
       active: 2
     },
-    ...{ queued: 0, running: 0, done: 0, failed: 0, spent: 1, spent_at: 0, per_hour: 0, budget: null, failure: '' },
+    ...{
+      queued: 0,
+      running: 0,
+      done: 0,
+      failed: 0,
+      cancelled: 0,
+      spent: 1,
+      spent_at: 0,
+      per_hour: 0,
+      budget: null,
+      failure: ''
+    },
     ...{ recovered: 0, accelerators: '', lease: 0, budget_exhausted: false },
     ...fields
   };

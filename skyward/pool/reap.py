@@ -80,8 +80,8 @@ def describe_orphan(found: Orphan | Reaped) -> str:
     if isinstance(found, Orphan):
         if orphan.unreadable:
             machines = f"its records cannot be read here ({orphan.unreadable})"
-        owner = f"process {orphan.pid} on {orphan.host}, until {orphan.silent:.0f} s ago"
-        return f"{orphan.name}: {machines}, owned by {owner}"
+        owner = f"process {orphan.pid} on {orphan.host}, last seen {orphan.silent:.0f} s ago"
+        return f"{orphan.name}: {machines}, last owned by {owner}"
     if found.error:
         return f"{orphan.name}: {machines} may be left: {found.error}"
     return f"{orphan.name}: {machines} terminated"

@@ -136,6 +136,7 @@ def pool_row(snapshot: PoolSnapshot, recovered: int = 0) -> PoolRow:
         running=snapshot.running,
         done=snapshot.done,
         failed=snapshot.failed,
+        cancelled=snapshot.cancelled,
         spent=snapshot.spent,
         spent_at=snapshot.at,
         per_hour=snapshot.per_hour,

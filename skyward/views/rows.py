@@ -57,6 +57,7 @@ class PoolRow:
     running: int
     done: int
     failed: int
+    cancelled: int
     spent: float
     spent_at: float
     per_hour: float

@@ -90,7 +90,9 @@ def _headline(pool: "PoolRow") -> Iterable[str]:
 
 
 def _facts(pool: "PoolRow") -> Iterable[str]:
-    counts = (("queued", pool.queued), ("running", pool.running), ("done", pool.done), ("failed", pool.failed))
+    counts = [("queued", pool.queued), ("running", pool.running), ("done", pool.done), ("failed", pool.failed)]
+    if pool.cancelled:
+        counts.append(("cancelled", pool.cancelled))
     yield f"tasks: {', '.join(f'{count} {what}' for what, count in counts)}"
     if pool.per_hour or pool.spent or pool.budget is not None:
         left = "" if pool.budget is None else f", {money_text(max(0.0, pool.budget - pool.spent))} left"

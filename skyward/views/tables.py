@@ -27,8 +27,8 @@ __all__ = [
 
 def pool_table(pools: Iterable["PoolSnapshot"]) -> str:
     """Return a table with one line per pool."""
-    rows = [(pool_row(pool), pool.cancelled) for pool in pools]
-    any_cancelled = any(cancelled for _, cancelled in rows)
+    rows = [pool_row(pool) for pool in pools]
+    any_cancelled = any(row.cancelled for row in rows)
     header = ("pool", "state", "provider", "nodes", "queued", "running", "done", "failed")
     return table(
         (*header, "cancelled") if any_cancelled else header,
@@ -42,9 +42,9 @@ def pool_table(pools: Iterable["PoolSnapshot"]) -> str:
                 row.running,
                 row.done,
                 row.failed,
-                *((cancelled,) if any_cancelled else ()),
+                *((row.cancelled,) if any_cancelled else ()),
             )
-            for row, cancelled in rows
+            for row in rows
         ),
     )
 

@@ -10,9 +10,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from skyward.frontends.calls import KEEP_FOR, PendingFunction
-
 from skyward.errors import TooLargeError, UsageError
+from skyward.frontends.calls import KEEP_FOR, PendingFunction
 from skyward.frontends.cells import (
     CellRequest,
     ModuleSource,

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any
 
-from skyward.frontends.calls import Kept
-
 from skyward.errors import NotPicklableError, UsageError
+from skyward.frontends.calls import Kept
 from skyward.frontends.cells import (
     PROVIDED,
     CellEnd,

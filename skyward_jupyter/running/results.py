@@ -8,7 +8,6 @@ from types import FrameType
 from typing import Any
 
 from skyward.frontends.calls import Kept, call, renew
-
 from skyward.frontends.cells import (
     VALUE,
     CellEnd,

@@ -439,7 +439,7 @@ def test_pool_is_not_made_smaller_than_its_nodes_with_kept_values() -> None:
         wait_for(lambda: len(place() @ pool) == 3, "three nodes")
         model = pool.start(load(), on=2).future.result()
         with pytest.raises(
-            sky.UsageError, match=r"^Pool 'stays' cannot have 1 nodes: node 2 keeps model, so 2 nodes st"
+            sky.UsageError, match=r"^Pool 'stays' cannot have 1 node: node 2 keeps model, so 2 nodes st"
         ):
             pool.resize(1)
         with pytest.raises(sky.UsageError, match=r"^Node 2 of pool 'stays' cannot be drained: it keeps model"):

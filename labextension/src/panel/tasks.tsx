@@ -32,7 +32,8 @@ function taskCounts(pool: PoolRow, trans: Translation): string {
   return [
     trans.__('%1 running', whole(pool.running)),
     trans.__('%1 queued', whole(pool.queued)),
-    ...(pool.failed ? [trans.__('%1 ✗', whole(pool.failed))] : [])
+    ...(pool.failed ? [trans.__('%1 failed', whole(pool.failed))] : []),
+    ...(pool.cancelled ? [trans.__('%1 cancelled', whole(pool.cancelled))] : [])
   ].join(' · ');
 }
 

@@ -13,14 +13,14 @@ import { UNTRANSLATED } from '../model/translation';
 import { PoolRow } from '../protocol';
 import { PoolModel } from './model';
 
-const COUNTS = ['running', 'queued', 'done', 'failed'] as const;
+const COUNTS = ['running', 'queued', 'done', 'failed', 'cancelled'] as const;
 
 /** The numbers of tasks by state. */
 function Counts(props: { pool: PoolRow }): JSX.Element {
   const { pool } = props;
   return (
     <p className="skyward-Counts">
-      {COUNTS.map(state => (
+      {COUNTS.filter(state => state !== 'cancelled' || pool.cancelled).map(state => (
         <span
           key={state}
           className={`skyward-Counts-${state}${state === 'failed' && pool.failed ? ' skyward-mod-bad' : ''}`}

@@ -231,10 +231,10 @@ class Outbox:
         with self._ready:
             self._unconsumed.cancel(task)
 
-    def again(self) -> list[list[WorkerEvent]]:
+    def unconsumed(self) -> list[list[WorkerEvent]]:
         """Return the elements that arrived and were not consumed, and the ends of their tasks, as messages."""
         with self._ready:
-            return self._unconsumed.again()
+            return self._unconsumed.messages()
 
     def rewind(self) -> None:
         """Send unacknowledged events again."""

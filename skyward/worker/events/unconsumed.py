@@ -17,7 +17,6 @@ __all__ = ["ENDED_LIMIT", "Unconsumed"]
 ENDED_LIMIT = 4 * WINDOW
 """Units of credit, as elements cost them, that are kept of all ended generators together: the last ended."""
 
-
 _REMEMBERED = 4096
 """Number of streams that are remembered; beyond it, the oldest without elements are forgotten."""
 
@@ -72,7 +71,7 @@ class Unconsumed:
             if not ended.groups or ended.cancelled or event.outcome == "cancelled":
                 del self._streams[event.task]
             else:
-                self._limit()
+                self._enforce_limit()
 
     def credit(self, task: int, units: int) -> None:
         """Forget the elements of a task that were consumed. The credit may come before the note of their arrival."""
@@ -97,7 +96,7 @@ class Unconsumed:
                     del self._streams[old]
         return stream
 
-    def _limit(self) -> None:
+    def _enforce_limit(self) -> None:
         """Forget the ended streams that ended first, beyond the limit; never the last."""
         ended = self.tasks
         total = sum(self._streams[task].units for task in ended)
@@ -111,7 +110,7 @@ class Unconsumed:
         """Tasks that have ended, and whose end has arrived."""
         return [task for task, stream in self._streams.items() if stream.finished is not None]
 
-    def again(self) -> list[list[WorkerEvent]]:
+    def messages(self) -> list[list[WorkerEvent]]:
         """Return the events that have arrived at the former client, in messages of about `BATCH_BYTES`."""
         messages: list[list[WorkerEvent]] = [[]]
         room = BATCH_BYTES

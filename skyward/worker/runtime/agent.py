@@ -125,7 +125,7 @@ class Agent:
         self._values = ValueStore(node, self.emit)
         self.kept: KeptStore = NoValueStore() if processes else self._values
         self._functions = Functions(lambda blob: self.store.read(blob.key))
-        self.replies = Replies(loop, backlog, self._report, self._again)
+        self.replies = Replies(loop, backlog, self._report, self._for_next_client)
         self._outbox = self.replies.outbox
         self.cluster = Membership(loop, self.replies.put)
         self._peers = Peers(self.incoming, self.replies.put)
@@ -334,7 +334,7 @@ class Agent:
         blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())
         return NodeReport(known, blobs, self._recent.last, self._values.report())
 
-    def _again(self, events: list[WorkerEvent]) -> list[WorkerEvent]:
+    def _for_next_client(self, events: list[WorkerEvent]) -> list[WorkerEvent]:
         """Return events as the next client gets them: without return values that the former client has fetched."""
         return [self._without_fetched(event) if isinstance(event, Finished) else event for event in events]
 
@@ -342,7 +342,9 @@ class Agent:
         sizes = self.store.sizes()
         if all(blob.key in sizes for blob in blobs_of([event.payload])):
             return event
-        reason = "the former client of the pool got the return value of the generator; the node has it no more"
+        reason = (
+            "the former client had fetched the return value, and the node no longer has it; run the generator again"
+        )
         return failed(event.task, PayloadError(reason), self._node, event.seconds)
 
     def _tick(self) -> None:

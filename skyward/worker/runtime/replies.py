@@ -45,7 +45,7 @@ class Replies:
         loop: the engine's loop.
         backlog: takes the events while no client listens.
         report: makes the first event for a client that knows nothing of this worker.
-        again: returns the events to send to it in place of those that its predecessor got.
+        for_next_client: returns the events to send to it in place of those that its predecessor got.
 
     Attributes:
         received: the number of the last command that was received.
@@ -57,13 +57,13 @@ class Replies:
         loop: asyncio.AbstractEventLoop,
         backlog: Backlog,
         report: Callable[[], NodeReport],
-        again: Callable[[list[WorkerEvent]], list[WorkerEvent]] = list,
+        for_next_client: Callable[[list[WorkerEvent]], list[WorkerEvent]] = list,
     ) -> None:
         self.received = 0
         self.outbox = Outbox(self._wake, lambda: self.has_listener, backlog)
         self._loop = loop
         self._report = report
-        self._again = again
+        self._for_next_client = for_next_client
         self._waiting: deque[Ref[Batch]] = deque()
         # Answers leave in the order of their numbers: the client takes a gap for a lost answer.
         self._answer_lock = RLock()
@@ -86,7 +86,10 @@ class Replies:
                 self._waiting.clear()
             if not exchange.first:
                 if not exchange.part:
-                    self._parts = [[with_encodable_text(self._report())], *map(self._again, self.outbox.again())]
+                    self._parts = [
+                        [with_encodable_text(self._report())],
+                        *map(self._for_next_client, self.outbox.unconsumed()),
+                    ]
                 part = self._parts[exchange.part] if exchange.part < len(self._parts) else []
                 exchange.reply_to.tell(Batch(self.outbox.first - 1, tuple(part), self.received))
                 return

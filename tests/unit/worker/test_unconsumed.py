@@ -23,7 +23,7 @@ def end(task: int) -> Finished:
 
 
 def kept(unconsumed: Unconsumed | Outbox) -> list[WorkerEvent]:
-    return [event for message in unconsumed.again() for event in message]
+    return [event for message in unconsumed.messages() for event in message]
 
 
 def test_consumed_elements_are_forgotten_even_if_their_arrival_is_noted_later() -> None:
