@@ -22,7 +22,7 @@ def end(task: int) -> Finished:
     return Finished(task, "value", Payload(b""), 0.0)
 
 
-def kept(unconsumed: Unconsumed | Outbox) -> list[WorkerEvent]:
+def kept(unconsumed: Unconsumed) -> list[WorkerEvent]:
     return [event for message in unconsumed.messages() for event in message]
 
 
@@ -62,4 +62,4 @@ def test_elements_that_arrived_from_the_disk_are_kept(tmp_path: Path, monkeypatc
     outbox.put(end(1), urgent=False, wait=True)
     outbox.take()
     outbox.acknowledge(3)
-    assert kept(outbox) == [elements(1, 5), end(1)]
+    assert [event for message in outbox.unconsumed() for event in message] == [elements(1, 5), end(1)]
