@@ -47,7 +47,7 @@ containers: setup ## tests with real containers, of engines of their own: as roo
 ui: setup ## tests of the side panel in a browser: with chromium
 	$(BIN)/python -m pytest tests/ui
 
-panel: setup ## build the side panel anew, and test its models: with node and npm
+panel: setup ## build the side panel, and test its models: with node and npm
 	@PYTHONPATH=. $(BIN)/python scripts/panel_build.py
 
 notebooks: setup ## run the notebooks, and compare what they show
@@ -61,7 +61,7 @@ bench: ## the benchmarks, beside their floors and peers; ARGS="--quick --only ca
 	@sh scripts/setup.sh --venv .venv-bench --lock benchmarks/requirements.lock
 	.venv-bench/bin/python -m benchmarks $(ARGS)
 
-lock: setup ## resolve the lock files anew, with the newest versions
+lock: setup ## resolve the lock files with the newest versions
 	@sh scripts/lock.sh
 
 clean: ## remove what setup and the tests made

@@ -68,7 +68,7 @@ class ScriptExecutor(Protocol):
         """Run a command with `stdin` as its standard input. `on_line` gets each line of its output, at once.
 
         Raises:
-            ConnectionError: the connection broke before the command ended. If it has a true attribute `final`, it is
+            ConnectionError: the connection was lost before the command ended. If it has a true attribute `final`, it is
             lost
                 permanently; otherwise the next command may find it reconnected.
         """

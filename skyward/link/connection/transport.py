@@ -79,7 +79,7 @@ class Transport(Protocol):
         """Run a command with `given` as its standard input. `on_line` gets each line of its output, at once.
 
         Raises:
-            LinkError: the connection broke before the command ended.
+            LinkError: the connection was lost before the command ended.
         """
 
     async def forward(self, local: str, host: str, remote: int, python: str) -> None:
@@ -89,7 +89,7 @@ class Transport(Protocol):
         is an interpreter on the machine, for transports that need one.
 
         Raises:
-            LinkError: the port is in use, or the connection broke.
+            LinkError: the port is in use, or the connection was lost.
         """
 
     async def close(self) -> None:

@@ -177,7 +177,7 @@ class ExecTransport:
         err, mark, status = done.err.rpartition(f"\n{sign} ")
         if not mark:
             errors = done.err.strip().splitlines()
-            raise LinkError(f"the connection to {self._access.target} broke: {errors[-1] if errors else 'it ended'}")
+            raise LinkError(f"the connection to {self._access.target} was lost: {errors[-1] if errors else 'it ended'}")
         return Completed(int(status), done.out, err)
 
     async def forward(self, local: str, host: str, remote: int, python: str) -> None:

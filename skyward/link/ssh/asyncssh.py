@@ -89,7 +89,7 @@ class AsyncSSH:
         await self._process.wait()
         for request in self._requests.values():
             if not request.done.done():
-                request.done.set_exception(LinkError(f"the connection to {self._access.target} broke"))
+                request.done.set_exception(LinkError(f"the connection to {self._access.target} was lost"))
         if not self._up.done():
             self._up.set_exception(refused(self._access, self._last_message))
         self.broken.set_result(self._last_message)
@@ -115,7 +115,7 @@ class AsyncSSH:
 
     async def _ask(self, words: dict[str, Any], on_line: Callable[[str], None] | None = None) -> Completed:
         if self.broken.done():
-            raise LinkError(f"the connection to {self._access.target} broke")
+            raise LinkError(f"the connection to {self._access.target} was lost")
         id = next(self._numbers)
         request = self._requests[id] = _Request(asyncio.get_running_loop().create_future(), on_line)
         try:

@@ -97,7 +97,7 @@ class SSHLink:
         """Run a command with `stdin` as its standard input. `on_line` gets each line of its output, at once.
 
         Raises:
-            LinkError: the connection broke before it ended, or the machine is lost.
+            LinkError: the connection was lost before it ended, or the machine is lost.
         """
         return await (await self._connected()).run(command, stdin, on_line)
 
@@ -105,7 +105,7 @@ class SSHLink:
         """Write a file, readable by the user alone, in an existing directory. Atomic.
 
         Raises:
-            LinkError: the connection broke, or the file could not be written.
+            LinkError: the connection was lost, or the file could not be written.
         """
         name = shlex.quote(path)
         script = f"umask 077; cat >{name}.part && mv -f {name}.part {name}"
@@ -123,7 +123,7 @@ class SSHLink:
         `python` is an interpreter of the machine, for transports that need one.
 
         Raises:
-            LinkError: the connection broke, or no port was free.
+            LinkError: the connection was lost, or no port was free.
         """
         tunnel = self._tunnels.get((host, remote))
         if tunnel is None:
@@ -136,7 +136,7 @@ class SSHLink:
         """Forward a remote port to a Unix socket that only this user can open, and return its path.
 
         Raises:
-            LinkError: the connection broke, or the socket could not be made.
+            LinkError: the connection was lost, or the socket could not be made.
         """
         path = str(socket_directory() / secrets.token_hex(8))
         tunnel = _Tunnel(path, host, remote, python)
@@ -168,7 +168,7 @@ class SSHLink:
             self._settled.clear()
             self.since = inf
             since = loop.time()
-            _logger.info("the connection to %s broke (%s); connecting again", self._access.target, reason)
+            _logger.info("the connection to %s was lost (%s); connecting again", self._access.target, reason)
             await self._transport.close()
             try:
                 async with asyncio.timeout(self._access.grace):

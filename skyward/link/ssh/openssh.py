@@ -108,7 +108,7 @@ class OpenSSH:
     async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         done = await run_here(self._through("--", "machine", command), stdin, on_line)
         if done.status == 255 and (self.broken.done() or not done.out):
-            raise LinkError(f"the connection to {self._access.target} broke: {done.err.strip() or 'it ended'}")
+            raise LinkError(f"the connection to {self._access.target} was lost: {done.err.strip() or 'it ended'}")
         return done
 
     async def forward(self, local: str, host: str, remote: int, python: str) -> None:

@@ -72,7 +72,7 @@ def call(connection: socket.socket, key: bytes, within: float = PROVE_WITHIN) ->
 
     Raises:
         UnprovedError: the listener failed to prove itself, or not `within` so many seconds.
-        OSError: the connection broke.
+        OSError: the connection was lost.
     """
     connection.setblocking(False)
     until = clock.monotonic() + within

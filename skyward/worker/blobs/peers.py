@@ -161,7 +161,7 @@ class BlobFetch:
         """Fetch the blob.
 
         Raises:
-            EOFError, OSError: the transfer broke, or the content is not the blob's.
+            EOFError, OSError: the transfer was interrupted, or the content is not the blob's.
             MemoryError: there is not enough memory for it.
         """
         with connection:

@@ -34,7 +34,7 @@ _RECIPE = 64 * 1024 * 1024
 """Maximum size in bytes of a task's inputs that the client keeps to run the task again."""
 
 NOTICED_WITHIN = 2.0
-"""Seconds within which the loss of a dead node is noticed, unless only its connection broke."""
+"""Seconds within which the loss of a dead node is noticed, unless only its connection was lost."""
 
 _AT_THE_END = 2 * 1024**3
 _AT_THE_END_WITHIN = 10.0
