@@ -299,7 +299,8 @@ class ProviderConfig(Protocol):
     """The settings of a provider: a frozen value.
 
     A provider that does not act on all of `PROVIDER_FIELDS` declares the supported ones with a property `acts_on` that
-    returns an `ActsOn`. The pool warns about every other field that the spec sets.
+    returns an `ActsOn`. The pool warns about every other field that the spec sets. A provider whose machines have the
+    files of the client has a property `shares_files`, which is true.
     """
 
     @property
@@ -394,8 +395,10 @@ def find_provider(name: str) -> type[Any]:
     try:
         found: type[Any] = entry.load()
     except ImportError as error:
+        package = entry.dist.name if entry.dist is not None else "skyward-jupyter"
+        source = f"skyward-jupyter[{name.lower()}]" if package == "skyward-jupyter" else package
         raise ProviderMissingError(
             f"Provider {name!r} needs a package that is not installed ({error.name or error}); "
-            f"install it with `pip install 'skyward-jupyter[{name.lower()}]'`"
+            f"install it with `pip install '{source}'`"
         ) from error
     return found

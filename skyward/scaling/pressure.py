@@ -108,16 +108,18 @@ class Pressure:
         outcomes = {group.name: _outcome(group, queues.get(group.name, _NONE), snapshot) for group in snapshot.groups}
         if snapshot.max_nodes is not None:
             _cap(outcomes, snapshot, snapshot.max_nodes)
-        idle = {} if snapshot.queued else _remove_idle(outcomes, snapshot)
+        idle = {} if snapshot.queued else _idle_times(snapshot)
+        if idle:
+            _shrink_by_idle(outcomes, idle, snapshot)
         changes = [(name, each) for name, each in outcomes.items() if each.reason]
-        shrinks = [each.settled for name, each in changes if each.desired < snapshot.counts[name].desired]
+        shrinking = [each for name, each in changes if each.desired < snapshot.counts[name].desired]
         alone = len(snapshot.groups) == 1
         reasons = [each.reason if alone else f"{name}: {each.reason}" for name, each in changes]
         return Decision(
             {name: each.desired for name, each in outcomes.items()},
             "; ".join(reasons) or _steady(snapshot),
-            victims=tuple(sorted(idle, key=lambda rank: -idle[rank])) if shrinks else (),
-            settled=bool(shrinks) and all(shrinks),
+            victims=tuple(sorted(idle, key=lambda rank: -idle[rank])) if shrinking else (),
+            settled=bool(shrinking) and all(each.settled for each in shrinking),
             infeasible=infeasible,
         )
 
@@ -151,11 +153,15 @@ def _outcome(group: Group, queue: _Queue, snapshot: Snapshot) -> GroupDecision:
     )
 
 
-def _remove_idle(outcomes: dict[str, GroupDecision], snapshot: Snapshot) -> dict[int, float]:
-    """Reduce groups by nodes that were idle for the idle timeout; return the idle time of each idle node."""
-    idle = {
+def _idle_times(snapshot: Snapshot) -> dict[int, float]:
+    """Return the idle time of each idle node except the head, in seconds."""
+    return {
         node.rank: node.idle_for for node in snapshot.nodes if node.rank and node.stage == "active" and node.idle_for
     }
+
+
+def _shrink_by_idle(outcomes: dict[str, GroupDecision], idle: dict[int, float], snapshot: Snapshot) -> None:
+    """Reduce groups, some of whose nodes are busy, by nodes that were idle for the idle timeout."""
     for group in snapshot.groups:
         counts, outcome = snapshot.counts[group.name], outcomes[group.name]
         if outcome.reason or not counts.busy or counts.desired <= group.min:
@@ -167,7 +173,6 @@ def _remove_idle(outcomes: dict[str, GroupDecision], snapshot: Snapshot) -> dict
         if aim < outcome.desired:
             reason = f"{long} node{'s' * (long > 1)} idle for over {timeout:g} s -> {aim}"
             outcomes[group.name] = GroupDecision(aim, reason, settled=True)
-    return idle
 
 
 def _cap(outcomes: dict[str, GroupDecision], snapshot: Snapshot, most: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 
 from skyward.errors import NotPicklableError
@@ -112,8 +113,13 @@ def _bytes_of(packed: Packed) -> tuple[bytes, ...]:
 
 NOTHING = Packed(b"")
 
-_APART, _INSIDE = 1, 2
-"""Indexes of a value's lists of arrays: `arrays`, `apart`, `inside`."""
+
+class _Form(Enum):
+    """The list of a value that an array is in: `arrays`, `apart` or `inside`."""
+
+    ARRAYS = auto()
+    APART = auto()
+    INSIDE = auto()
 
 
 def pack_parts(values: Sequence[CapturedValue], side: CellEnd) -> list[CapturedPart]:
@@ -136,16 +142,16 @@ def sharing_memory(values: Sequence[CapturedValue]) -> list[tuple[str, str]]:
     known = [
         (extent_of(array), id(array), each, form)
         for each in values
-        for form, arrays in enumerate((each.shared.arrays, each.shared.apart, each.shared.inside))
+        for form, arrays in zip(_Form, (each.shared.arrays, each.shared.apart, each.shared.inside), strict=True)
         for array in arrays
     ]
     found: set[tuple[str, str]] = set()
-    reaching: list[tuple[Extent, int, CapturedValue, int]] = []
+    reaching: list[tuple[Extent, int, CapturedValue, _Form]] = []
     for extent, key, each, form in sorted(known, key=lambda one: one[0].start):
         reaching = [one for one in reaching if one[0].end > extent.start]
         for _, other_key, other, other_form in reaching:
-            is_reported = key != other_key and (_APART in (form, other_form) or form != other_form)
-            if each is other and _INSIDE in (form, other_form):
+            is_reported = key != other_key and (_Form.APART in (form, other_form) or form != other_form)
+            if each is other and _Form.INSIDE in (form, other_form):
                 is_reported = False  # pandas handles this
             if is_reported and extent.end > extent.start and each.names and other.names:
                 one, two = sorted([other.names[0], each.names[0]])

@@ -267,8 +267,8 @@ class Pool:
         if self._plane is None or self._publisher is None or self.state in ("stopping", "closed"):
             return
         self.tasks.history.revision += 1
-        if isinstance(message, tasks.Ended) and (left := self.tasks.works.get(message.task)) is not None:
-            left.running = False
+        if isinstance(message, tasks.Ended) and (work := self.tasks.works.get(message.task)) is not None:
+            work.running = False
         sent: set[Node] = set()
         now = _now()
         effects = self._plane.handle(message, now)

@@ -109,7 +109,7 @@ class ControlPlane:
         match message:
             case tasks.Submitted(target=target) if target is not None and target in self._draining:
                 self._reconcile(machines.DrainRefused(target), now, effects)
-                self._do_task(message, now, effects)
+                self._tell_tasks(message, now, effects)
             case (
                 tasks.Submitted()
                 | tasks.Ended()
@@ -127,10 +127,10 @@ class ControlPlane:
                 | tasks.Abandon()
                 | tasks.RankDraining()
             ):
-                self._do_task(message, now, effects)
+                self._tell_tasks(message, now, effects)
             case tasks.Overdue():
                 self._cause()
-                self._do_task(message, now, effects)
+                self._tell_tasks(message, now, effects)
             case Open():
                 self._reconciled_at = self._evaluated_at = now
                 self._reconcile(machines.Desired(self.first), now, effects)
@@ -165,7 +165,7 @@ class ControlPlane:
                 self._reconcile(message, now, effects)
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
-        self._after(message, now, effects)
+        self._check_readiness(message, now, effects)
         if self._uses:
             self._end_uses(effects, now)
         return effects
@@ -202,7 +202,7 @@ class ControlPlane:
 
     # Tasks.
 
-    def _do_task(self, message: tasks.TaskManagerMessage, now: float, effects: list[PlaneEffect]) -> None:
+    def _tell_tasks(self, message: tasks.TaskManagerMessage, now: float, effects: list[PlaneEffect]) -> None:
         new = message if isinstance(message, (tasks.Submitted, tasks.Broadcast)) else None
         if new is not None and not any(self.desired.values()):
             self._wake(new.needs, "a task was submitted and the pool has no nodes", now, effects)
@@ -249,7 +249,7 @@ class ControlPlane:
             match effect:
                 case machines.NodeGone():
                     self._draining.discard(effect.rank)
-                    self._gone(effect, now, effects)
+                    self._node_gone(effect, now, effects)
                 case machines.GiveUp(_, rank, reason, origin=origin):
                     self.failure = f"could not start node {rank}{self.causes.because(origin)}: {reason}"
                 case _:
@@ -264,7 +264,7 @@ class ControlPlane:
                     self._joined(machine, rank, self.groups[group], now, effects)
                 case machines.Drain(rank):
                     self._draining.add(rank)
-                    self._do_task(tasks.RankDraining(rank), now, effects)
+                    self._tell_tasks(tasks.RankDraining(rank), now, effects)
                 case _:
                     pass
         if self.reconciler.requester.over_budget and not self.ready and not self.reconciler.given_up:
@@ -301,18 +301,18 @@ class ControlPlane:
             self._boot_seconds = took if self._boot_seconds is None else 0.7 * self._boot_seconds + 0.3 * took
         resources = {**group.resources, **self._found.get(number, {})}
         joined = tasks.RankJoined(rank, group.slots, group.name, resources, group.capabilities)
-        self._do_task(joined, now, effects)
+        self._tell_tasks(joined, now, effects)
 
-    def _gone(self, gone: machines.NodeGone, now: float, effects: list[PlaneEffect]) -> None:
+    def _node_gone(self, gone: machines.NodeGone, now: float, effects: list[PlaneEffect]) -> None:
         """Pass the end of a node on to its tasks."""
         rank, reason = gone.rank, gone.reason
         if gone.again:
-            self._do_task(tasks.RankLost(rank, f"node {rank} died: {reason}"), now, effects)
+            self._tell_tasks(tasks.RankLost(rank, f"node {rank} died: {reason}"), now, effects)
         elif self._evicted:
-            self._do_task(tasks.RankRemoved(rank, self.failure, "unfunded"), now, effects)
+            self._tell_tasks(tasks.RankRemoved(rank, self.failure, "unfunded"), now, effects)
         else:
             because = self.causes.because(gone.origin) if gone.departure == "removed" else ""
-            self._do_task(tasks.RankRemoved(rank, f"node {rank} is gone{because}: {reason}"), now, effects)
+            self._tell_tasks(tasks.RankRemoved(rank, f"node {rank} is gone{because}: {reason}"), now, effects)
 
     def _threshold(self, group: Group) -> int:
         return self.settings.thresholds.get(group.name, group.min)
@@ -461,7 +461,7 @@ class ControlPlane:
         self.failure = self._unfunded(now)
         if not self._stopped and now >= self.ledger.exhausted_at(STOP_RESERVE):
             self._stopped = True
-            self._do_task(tasks.StopUnfunded(self.failure), now, effects)
+            self._tell_tasks(tasks.StopUnfunded(self.failure), now, effects)
         if not self._evicted and now >= self.ledger.exhausted_at(TERMINATION_RESERVE):
             self._evicted = True
             self._reconcile(machines.Evict(f"the pool {self.failure}"), now, effects)
@@ -520,7 +520,7 @@ class ControlPlane:
     def _tick(self, now: float, effects: list[PlaneEffect]) -> None:
         if self.tasks.has_prefetched() and now >= self._recalled_at + RECALL_TICK:
             self._recalled_at = now
-            self._do_task(tasks.CheckPrefetched(), now, effects)
+            self._tell_tasks(tasks.CheckPrefetched(), now, effects)
         retry_at = self.reconciler.requester.retry_at
         if now >= self._reconciled_at + self.settings.tick or (retry_at is not None and now >= retry_at):
             self._reconciled_at = now
@@ -537,7 +537,8 @@ class ControlPlane:
             if idle_at > self._evaluated_at:
                 yield idle_at
 
-    def _after(self, message: PlaneMessage, now: float, effects: list[PlaneEffect]) -> None:
+    def _check_readiness(self, message: PlaneMessage, now: float, effects: list[PlaneEffect]) -> None:
+        """Report readiness, end tasks that can never run, or ask the policy about new tasks, after any message."""
         if not self.ready and self._enough():
             self.ready = True
             self.reconciler.opening = False

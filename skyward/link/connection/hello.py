@@ -21,7 +21,7 @@ class Hello:
         directory: its directory, by which another process can attach to it; "" if none can.
         vcpus: CPUs of its machine; 0 where the provider knows them.
         memory_gb: memory of its machine, GiB; 0 where it is not known.
-        python: its version of Python; "" if it is ours.
+        python: its version of Python; "" if it is the client's.
     """
 
     address: str
@@ -47,7 +47,7 @@ class WorkerProcess(Protocol):
         """Return whether its machine can be reached, so that the worker itself is the one that is silent."""
 
     async def facts(self) -> Facts | None:
-        """Return the facts of its environment; None if it is ours, or they cannot be read."""
+        """Return the facts of its environment; None if it is the client's, or they cannot be read."""
 
     async def reach(self, address: str) -> str:
         """Make another address of its machine reachable; return the `host:port` to connect to here."""

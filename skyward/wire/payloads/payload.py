@@ -226,8 +226,8 @@ def outgoing(data: bytes, views: Sequence[memoryview], *, as_is: bool = False) -
         flat = view.cast("B")
         if flat.nbytes <= limit:
             return bytes(flat)
-        key, still = (content_address(flat), flat) if as_is else unchanging(flat)
-        blobs[key] = still
+        key, frozen = (content_address(flat), flat) if as_is else unchanging(flat)
+        blobs[key] = frozen
         return Blob(key, flat.nbytes)
 
     inline = sum(view.nbytes for view in views if view.nbytes <= INLINE_LIMIT)

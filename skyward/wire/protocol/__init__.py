@@ -1,4 +1,4 @@
-"""Messages between client and node, each typed once, with their validation and flow control.
+"""Messages between client and node (`messages`, `mailbox`) and of worker adapters (`adapter`), and their flow control.
 
-Imports values.
+`decoding` reads the JSON of adapters and of the panel. Imports values.
 """

@@ -280,7 +280,7 @@ class Shutdown:
     """End the worker process, after a `Farewell`. Running tasks are interrupted."""
 
 
-ToNode = (
+type NodeCommand = (
     Code
     | Submit
     | Cancel
@@ -297,8 +297,6 @@ ToNode = (
     | Fetch
     | Shutdown
 )
-
-type NodeCommand = ToNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,7 +504,7 @@ class Commands:
     """Commands numbered `first`, `first + 1`, ... in order."""
 
     first: int
-    items: tuple[ToNode, ...]
+    items: tuple[NodeCommand, ...]
 
 
 @dataclass(frozen=True)
@@ -514,9 +512,7 @@ class Batch:
     """Events numbered `first`, `first + 1`, ... and the number of commands received so far."""
 
     first: int
-    events: tuple[
-        Started | Output | Display | Yielded | Paused | Need | ValueKept | PartialResultPending | Finished | OfNode, ...
-    ]
+    events: tuple[WorkerEvent, ...]
     received: int
 
 
@@ -536,5 +532,5 @@ class Exchange(Askable[Batch]):
     acknowledged: int = 0
     again: bool = False
     first: int = 0
-    items: tuple[ToNode, ...] = ()
+    items: tuple[NodeCommand, ...] = ()
     part: int = 0

@@ -55,7 +55,7 @@ class Part:
         memo: the memo of the unpickler.
         watches: write detection for each buffer.
         unchanged: test for unchanged values that needs no pickling; None if there is none.
-        other: for a part that is opened only for comparison, the side that it is opened on.
+        other: for a part that is opened only for comparison, the end that it is opened on.
         fresh: the part opened a second time; None if that has not been done, or failed.
         is_reopened: True once a second opening has been tried.
         finalizers: collects the objects that must not be finalized on the node.
@@ -94,9 +94,9 @@ class Part:
         self.values = (value,) if len(self.roots) == 1 else tuple(value)
         if self.other is None:
             self.watches = tuple(map(watch_writes, self.packed.buffers))
-            self.unchanged = self._in_short()
+            self.unchanged = self._cheap_comparison()
 
-    def _in_short(self) -> Callable[[], bool] | None:
+    def _cheap_comparison(self) -> Callable[[], bool] | None:
         """Return a test for unchanged values that needs no pickling; None if a value has none."""
         if all(map(is_fixed, self.values)):
             return lambda: True

@@ -151,7 +151,7 @@ class Node:
         self._shipping = BackgroundTasks()
         self._closing: asyncio.Task[None] | None = None
         self._silent = asyncio.Event()
-        self._gone = asyncio.Event()
+        self._lost_event = asyncio.Event()
         self._deadlines: Deadlines | None = None
         self._deadline_watch: asyncio.Task[None] | None = None
 
@@ -249,15 +249,15 @@ class Node:
     def _lost(self, reason: str) -> None:
         self._silent.set()
         if self._closing is None:
-            self._gone.set()
+            self._lost_event.set()
             self._on_lost(self, reason)
 
     async def lost_within(self, seconds: float) -> bool:
         """Wait for up to `seconds`; return whether the node is lost."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._gone.wait()
-        return self._gone.is_set()
+                await self._lost_event.wait()
+        return self._lost_event.is_set()
 
     def holds(self, key: bytes) -> bool:
         """Return whether a blob is on the node, or on its way there."""
@@ -266,7 +266,7 @@ class Node:
     @property
     def is_up(self) -> bool:
         """True until the node is lost or closed."""
-        return self._closing is None and not self._gone.is_set()
+        return self._closing is None and not self._lost_event.is_set()
 
     def has_all(self, keys: Iterable[bytes]) -> bool:
         """Return whether all of these blobs are stored on the node."""

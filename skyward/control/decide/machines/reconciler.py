@@ -135,9 +135,9 @@ class Reconciler:
             case Joined(number, _):
                 self._joined(number, now, effects)
             case Failed(number, reason):
-                self._ended(number, reason, now, effects)
+                self._died(number, reason, now, effects)
             case Lost(number, reason):
-                self._ended(number, reason, now, effects, lost=True)
+                self._died(number, reason, now, effects, lost=True)
             case Emptied(rank):
                 if (machine := self.table.machine_of(rank, "STOP_REQUESTED")) is not None:
                     self.table.move(machine, "STOPPING", now)
@@ -147,7 +147,7 @@ class Reconciler:
                 if (machine := self.table.machine_of(rank, "STOP_REQUESTED")) is not None:
                     self._reactivate(machine, "it has work again", now, effects)
             case Terminated(number):
-                self._gone(number, now, effects)
+                self._terminated(number, now, effects)
             case Evict(reason):
                 self._evict(reason, now, effects)
             case Reconcile():
@@ -224,7 +224,7 @@ class Reconciler:
             self._backoff.succeeded(machine.source)
         effects.append(Activate(number, machine.rank, machine.group, cause=self.table.cause))
 
-    def _ended(
+    def _died(
         self, number: int, reason: str, now: float, effects: list[ReconcilerEffect], *, lost: bool = False
     ) -> None:
         """Handle a machine that failed to become a node, or died: `lost`, which does not count against its source."""
@@ -244,9 +244,9 @@ class Reconciler:
             case _:
                 pass  # a late report
 
-    def _gone(self, number: int, now: float, effects: list[ReconcilerEffect]) -> None:
+    def _terminated(self, number: int, now: float, effects: list[ReconcilerEffect]) -> None:
         self._orphans.pop(number, None)
-        self._ended(number, "its machine is gone", now, effects, lost=True)
+        self._died(number, "its machine is gone", now, effects, lost=True)
         machine = self.table.machines.get(number)
         if machine is not None and machine.state == "TERMINATING":
             self.table.move(machine, "TERMINATED", now)
@@ -320,7 +320,7 @@ class Reconciler:
                 case "REQUESTED":
                     self._check_request(machine, now, effects)
                 case "INSTALLING" if stayed > limits.boot:
-                    self._ended(machine.id, f"it was not ready within {limits.boot:g} s", now, effects)
+                    self._died(machine.id, f"it was not ready within {limits.boot:g} s", now, effects)
                 case "STOP_REQUESTED" if stayed > limits.drain:  # repeat the effect; only new demand cancels a drain
                     machine.since = now
                     effects.append(Drain(machine.rank, machine.id, cause=self.table.cause))

@@ -1,0 +1,28 @@
+"""Providers are found by their entry points, and an error says how to install what one needs."""
+
+import re
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
+
+import pytest
+
+from skyward import ProviderMissingError
+from skyward.providers import protocol
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("distribution", "source"),
+    [("skyward-jupyter", "skyward-jupyter[mycloud]"), ("mycloud-skyward", "mycloud-skyward")],
+)
+def test_missing_package_of_a_provider_names_the_distribution_to_install(
+    monkeypatch: pytest.MonkeyPatch, distribution: str, source: str
+) -> None:
+    point = EntryPoint("mycloud", "a_missing_module:MyCloud", "skyward.providers")
+    entry = SimpleNamespace(load=point.load, dist=SimpleNamespace(name=distribution))
+    monkeypatch.setattr(protocol, "_entries", lambda: {"mycloud": entry})
+    missing = "Provider 'mycloud' needs a package that is not installed (a_missing_module)"
+    expected = f"{missing}; install it with `pip install '{source}'`"
+    with pytest.raises(ProviderMissingError, match=f"^{re.escape(expected)}$"):
+        protocol.find_provider("mycloud")
