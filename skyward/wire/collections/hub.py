@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any, assert_never
 
-from casty import ActorSystem, Client, Collections, Limits, Write
+from casty import ActorDefinition, ActorSystem, Client, Collections, Limits, Write
+from casty import collections as engine
 from casty.collections import MISSING, Set
 
 from skyward.errors import SpecError
@@ -21,7 +22,7 @@ from skyward.wire.collections.lost import Name, name_of, writes
 from skyward.wire.collections.queue_client import QueueClient
 from skyward.wire.collections.requests import CollectionRequest, Consistency
 
-__all__ = ["DEAD_AFTER", "HEARTBEAT", "LIMITS", "REMOVE_AFTER", "SUSPECT_AFTER", "Hub"]
+__all__ = ["DEAD_AFTER", "HEARTBEAT", "LIMITS", "REMOVE_AFTER", "SUSPECT_AFTER", "Hub", "declare"]
 
 LIMITS = Limits(message=256 * 1024 * 1024)
 """Maximum size of one value. The design is for values of up to a few MiB: a larger one delays those behind it."""
@@ -38,11 +39,29 @@ A member that was only disconnected joins again.
 _AGREE = 2.0
 """Seconds after which the request for a collection's consistency is repeated."""
 
+_COPIES = 3
+"""Nodes that keep each value; the engine's default."""
+
 _WRITES: dict[Consistency, Write] = {"strong": "majority", "eventual": "one"}
 
 _logger = logging.getLogger(__name__)
 
 type _Thing = DictClient | _Members | CounterClient | QueueClient | BarrierClient | LockClient
+
+
+def declare(system: ActorSystem) -> None:
+    """Make the types of all collections known to `system`, before it enters a cluster.
+
+    A node that joins copies the values of the types that it knows then, and does not count as a replica before. Of a
+    type that it learns later it copies nothing, and its missing values count as answers: two such nodes of three
+    outvote the node that has a value.
+    """
+    types: list[ActorDefinition] = [entry_strong, entry_eventual, counter_strong, counter_eventual]
+    types += [queueing.queue, queueing.page, barrier, lock, engine.register.actor]
+    for kind in (engine.register, engine.table, engine.table_segment):
+        types += [engine.configured(kind.actor, _COPIES, write) for write in _WRITES.values()]
+    for each in types:
+        system._learn(each)  # the public `ref` does this too, but only for a system that has entered
 
 
 class Hub:

@@ -15,7 +15,7 @@ from typing import Any
 from casty import ActorSystem, Cluster, Runtime
 
 from skyward.errors import CollectionUnavailableError
-from skyward.wire.collections.hub import DEAD_AFTER, HEARTBEAT, LIMITS, REMOVE_AFTER, SUSPECT_AFTER, Hub
+from skyward.wire.collections.hub import DEAD_AFTER, HEARTBEAT, LIMITS, REMOVE_AFTER, SUSPECT_AFTER, Hub, declare
 from skyward.wire.collections.lost import Loss, Name, name_of, reads
 from skyward.wire.collections.requests import CollectionRequest
 from skyward.wire.protocol.messages import (
@@ -208,6 +208,7 @@ async def _joined(join: Join) -> ActorSystem:
             runtime=Runtime(threads=1),
             observer=_ignore,
         )
+        declare(system)
         async with asyncio.timeout(_JOIN_WITHIN):
             await system.__aenter__()
         return system
