@@ -272,7 +272,7 @@ def test_strong_collections_raise_when_three_nodes_of_more_are_lost_at_once() ->
         cache.update({number: number for number in range(100)})
         kill_all(pool, [1, 2, 3])
         everyone_is_in_anew(pool)
-        with pytest.raises(sky.CollectionLostError, match="^Dict 'cache' may have lost part of its content: several"):
+        with pytest.raises(sky.CollectionLostError, match="^Dict 'cache' may have lost part of its content: nodes"):
             cache.get(0)
         cache.update({number: number for number in range(100)})
         assert [cache[number] for number in range(100)] == list(range(100))

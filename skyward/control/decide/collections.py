@@ -1,21 +1,48 @@
-"""Tracking of a pool's collections: those that have content, and those that lost it. No I/O.
+"""Tracking of a pool's collections: those that have content, those that lost it, and the copies of it. No I/O.
 
 Each strong value is replicated to up to three nodes. It is lost when all of them are lost before a copy is made: always
-when no node is left, and possibly when three are lost within the time that replication takes.
+when no node is left, and possibly when as many are lost as there were copies.
 """
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 from skyward.wire.collections.lost import Loss, Name
+from skyward.wire.protocol.messages import CopiesReport
 
-__all__ = ["COPIES", "REPAIR", "CollectionContents"]
+__all__ = ["COPIES", "SAME_TIME", "CollectionContents", "copies_left", "is_outvoted"]
 
 COPIES = 3
 """Nodes that keep each value, if the pool has that many."""
 
-REPAIR = 10.0
-"""Seconds after which the remaining nodes have noticed a lost node and replicated its values."""
+SAME_TIME = 1.0
+"""Seconds between two losses in which the last writes may have reached only the two lost nodes, a quorum of three."""
+
+
+def copies_left(reports: Mapping[Hashable, CopiesReport], members: Iterable[Hashable]) -> int | None:
+    """Return the number of copies that each value has at least, or None while that is unknown.
+
+    It is known once all members of the cluster agree on who they are, and have the copies that they store. A lost
+    member keeps its place until it is removed: each value may be stored on it.
+    """
+    if set(reports) != set(members) or not all(report.complete for report in reports.values()):
+        return None
+    if (shared := _agreed(reports)) is None:
+        return None
+    mine = {report.node for report in reports.values()}
+    return max(0, min(COPIES, len(shared)) - len(shared - mine)) if mine <= shared else None
+
+
+def is_outvoted(reports: Mapping[Hashable, CopiesReport]) -> bool:
+    """Return whether a cluster cannot remove its lost members, because they are as many as the others, or more."""
+    if not reports or (shared := _agreed(reports)) is None:
+        return False
+    alive = shared & {report.node for report in reports.values()}
+    return len(shared) >= 2 * len(alive)
+
+
+def _agreed(reports: Mapping[Hashable, CopiesReport]) -> frozenset[str] | None:
+    views = {frozenset(report.members) for report in reports.values()}
+    return views.pop() if len(views) == 1 else None
 
 
 class CollectionContents:
@@ -24,12 +51,17 @@ class CollectionContents:
     Attributes:
         written: collections that have content.
         lost: losses that were not reported yet.
+        copies: number of copies that each value has at least.
     """
 
     def __init__(self) -> None:
         self.written: set[Name] = set()
         self.lost: dict[Name, Loss] = {}
-        self._losses: deque[tuple[float, int]] = deque()
+        self.copies = 1
+        self._reports: dict[Hashable, CopiesReport] = {}
+        self._removed: set[Hashable] = set()
+        self._last_loss: float | None = None
+        self._peak = 0
 
     def write(self, names: Iterable[Name]) -> list[Name]:
         """Record that these collections have content; return those that were new."""
@@ -37,18 +69,69 @@ class CollectionContents:
         self.written.update(new)
         return new
 
-    def lose_member(self, left: int, now: float) -> list[Loss]:
+    def see(self, node: Hashable, report: CopiesReport, members: Iterable[Hashable], now: float) -> list[Loss]:
+        """Record what a node reports of the cluster with these `members`; return the collections lost.
+
+        The copies of a node that the others removed, because they could not reach it, are lost: it joins again, empty.
+        """
+        before = self._reports.get(node)
+        self._reports[node] = report
+        self._peak = max(self._peak, len(self._reports))
+        losses: list[Loss] = []
+        if before is not None:
+            gone = set(before.members) - set(report.members)
+            for other, last in self._reports.items():
+                if other != node and other not in self._removed and last.node in gone:
+                    self._removed.add(other)
+                    losses = self._lose_copy(now)
+            if report.node != before.node:
+                losses = losses if node in self._removed else self._lose_copy(now)
+                self._removed.discard(node)
+        if (copies := copies_left(self._reports, members)) is not None:
+            self.copies = copies
+        return losses
+
+    def lose_member(self, node: Hashable, left: int, now: float) -> list[Loss]:
         """Record the loss of a node, with `left` others in the cluster; return the collections lost with it."""
-        while self._losses and now - self._losses[0][0] > REPAIR:
-            self._losses.popleft()
-        self._losses.append((now, left + 1))
-        if left and len(self._losses) < min(COPIES, self._losses[0][1]):
-            return []
-        self._losses.clear()
-        new = [Loss(*name, whole=not left) for name in sorted(self.written)]
-        self.lost.update({(loss.kind, loss.name): loss for loss in new})
+        self._reports.pop(node, None)
         if not left:
+            return self._lose(whole=True)
+        if node in self._removed:
+            self._removed.discard(node)
+            return []
+        return self._lose_copy(now)
+
+    def leave(self, node: Hashable, left: int) -> None:
+        """Record that a node leaves after handing over its values to the `left` others."""
+        self._reports.pop(node, None)
+        self._removed.discard(node)
+        self.copies, self._peak = min(self.copies, left), min(self._peak, left)
+
+    def give_up(self) -> list[Loss]:
+        """Record that all nodes will form a new cluster; return the collections lost."""
+        return self._lose(whole=True)
+
+    def is_stuck(self) -> bool:
+        """Return whether the cluster cannot recover, though each of its lost members was replaced.
+
+        Strong collections cannot be reached then. With fewer nodes, those that come may restore the majority.
+        """
+        return is_outvoted(self._reports) and len(self._reports) >= self._peak
+
+    def _lose_copy(self, now: float) -> list[Loss]:
+        is_close = self._last_loss is not None and now - self._last_loss < SAME_TIME
+        self._last_loss = now
+        self.copies = max(0, self.copies - 1)
+        return self._lose(whole=False) if is_close or not self.copies else []
+
+    def _lose(self, whole: bool) -> list[Loss]:
+        new = [Loss(*name, whole=whole) for name in sorted(self.written)]
+        self.lost.update({(loss.kind, loss.name): loss for loss in new})
+        if whole:
             self.written.clear()
+            self._reports.clear()
+            self._removed.clear()
+            self.copies, self._peak, self._last_loss = 1, 0, None
         return new
 
     def take_loss(self, name: Name) -> Loss | None:

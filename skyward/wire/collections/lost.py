@@ -17,7 +17,7 @@ _WRITES = frozenset({"put", "update", "add", "reset"})
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A strong collection that lost all of its copies at the same time.
+    """A strong collection that lost all copies of its values.
 
     Attributes:
         kind, name: the collection.
@@ -32,12 +32,13 @@ class Loss:
         """Return the error for the first operation after the loss."""
         if self.whole:
             return CollectionLostError(
-                f"{self.kind.capitalize()} {self.name!r} has lost its content: all nodes with a copy were lost at the "
-                "same time. It is empty now. This error is raised once; the next operation works on an empty one."
+                f"{self.kind.capitalize()} {self.name!r} has lost its content: all nodes with a copy were lost, or too "
+                "many of them. It is empty now. This error is raised once; the next operation works on an empty one."
             )
         return CollectionLostError(
-            f"{self.kind.capitalize()} {self.name!r} may have lost part of its content: several nodes were lost at the "
-            "same time. Check its content. This error is raised once; the next operation works on what is left."
+            f"{self.kind.capitalize()} {self.name!r} may have lost part of its content: nodes were lost too soon after "
+            "each other, before the others had new copies. Check its content. This error is raised once; the next "
+            "operation works on what is left."
         )
 
 

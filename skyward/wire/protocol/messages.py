@@ -34,6 +34,7 @@ __all__ = [
     "CollectionsFilled",
     "CollectionsWritten",
     "Commands",
+    "CopiesReport",
     "Credit",
     "Display",
     "Drop",
@@ -246,7 +247,13 @@ class CollectionsWritten:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Leave the cluster, once the others have copies of what this node stores for it."""
+    """Leave the cluster, once the others have copies of what this node stores for it.
+
+    Attributes:
+        hand_over: False to leave at once; what only this node stores is lost.
+    """
+
+    hand_over: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +415,22 @@ class LossReported:
 
 
 @dataclass(frozen=True, slots=True)
+class CopiesReport:
+    """The members of the cluster as the node sees them.
+
+    Attributes:
+        node: identity of the node in the cluster; a new one each time it joins.
+        members: identities of all that share the content, lost ones included until they are removed.
+        complete: whether the node has copied all that it stores with these members.
+    """
+
+    node: str
+    members: tuple[str, ...]
+    complete: bool
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Peered:
     """The node serves blobs to others at `address`; if that is "", it cannot, and `why` is the reason."""
 
@@ -490,7 +513,16 @@ class WorkerClosing:
 
 
 OfNode = (
-    Clustered | CollectionsFilled | LossReported | NodeReport | Peered | Fetched | Metrics | WorkerClosing | Farewell
+    Clustered
+    | CollectionsFilled
+    | LossReported
+    | CopiesReport
+    | NodeReport
+    | Peered
+    | Fetched
+    | Metrics
+    | WorkerClosing
+    | Farewell
 )
 """Events that belong to no task."""
 

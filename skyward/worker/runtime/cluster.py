@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
-from casty import ActorSystem, Cluster, Runtime
+from casty import ActorSystem, Cluster, Observer, Runtime
 
 from skyward.errors import CollectionUnavailableError
 from skyward.wire.collections.hub import DEAD_AFTER, HEARTBEAT, LIMITS, REMOVE_AFTER, SUSPECT_AFTER, Hub, declare
@@ -22,12 +22,14 @@ from skyward.wire.protocol.messages import (
     Clustered,
     CollectionsFilled,
     CollectionsWritten,
+    CopiesReport,
     Join,
     Leave,
     Losses,
     LossReported,
 )
 from skyward.wire.transport.trust import Credentials, presented
+from skyward.worker.runtime.copies import CopyReporter
 from skyward.worker.tasks.forked import ForkedProcessError, is_forked
 
 __all__ = ["Membership"]
@@ -46,14 +48,18 @@ class Membership:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, tell: Callable[[Clustered | CollectionsFilled | LossReported], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tell: Callable[[Clustered | CollectionsFilled | LossReported | CopiesReport], None],
     ) -> None:
         self._loop = loop
         self._tell = tell
         self._hub: asyncio.Future[Hub] = loop.create_future()
         self._membership: asyncio.Task[None] | None = None
         self._leaving = asyncio.Event()
+        self._hands_over = True
         self._address = ""
+        self._copies: CopyReporter | None = None
         self._written: set[Name] = set()
         self._lost: dict[Name, Loss] = {}
         self._with_requests: set[int] = set()
@@ -92,6 +98,20 @@ class Membership:
                 self._operations.pop(request.owner, None)
 
     async def _perform(self, request: CollectionRequest) -> Any:
+        while True:
+            hub = await self._joined_hub(request)
+            self._raise_loss(request)
+            try:
+                answer = await hub.perform(request)
+            except (RuntimeError, CollectionUnavailableError):
+                if self._hub.done() and self._hub.result() is hub:
+                    raise
+                continue  # the node has left that cluster
+            if reads(request):
+                self._raise_loss(request)
+            return answer
+
+    async def _joined_hub(self, request: CollectionRequest) -> Hub:
         if not self._hub.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._hub), _MEMBER_WITHIN)
@@ -100,11 +120,7 @@ class Membership:
                 f"{request.kind.capitalize()} {request.name!r} cannot be reached: this node has not joined the cluster "
                 f"of its pool within {_MEMBER_WITHIN:.0f} s."
             )
-        self._raise_loss(request)
-        answer = await self._hub.result().perform(request)
-        if reads(request):
-            self._raise_loss(request)
-        return answer
+        return self._hub.result()
 
     def _raise_loss(self, request: CollectionRequest) -> None:
         if (loss := self._lost.pop(name_of(request), None)) is not None:
@@ -156,33 +172,45 @@ class Membership:
             case Join() if self._address:  # from a new client
                 self._tell(Clustered(self._address))
                 self._tell(CollectionsFilled(tuple(self._written)))
-            case Leave():
+                if self._copies is not None and self._copies.last is not None:
+                    self._tell(self._copies.last)
+            case Leave(hand_over):
+                self._hands_over = hand_over
                 self._leaving.set()
                 if self._membership is None:
                     self._tell(Clustered("", "the node has left the cluster"))
 
     async def _stay(self, join: Join) -> None:
         reason = "the node has left the cluster"
+        copies = CopyReporter(self._tell)
         try:
-            system = await _joined(join)
+            system = await _joined(join, copies)
         except Exception as error:
             reason = str(error) or type(error).__name__
         else:
             hub = Hub(system, self._wrote)
             self._hub.set_result(hub)
             self._address = system.node.address or ""
+            self._copies = copies
             self._tell(Clustered(self._address))
+            copies.start(system)
             await self._leaving.wait()
             self._address = ""
+            self._copies = None
+            copies.stop()
             hub.close()
             self._hub = self._loop.create_future()
-            await system.__aexit__(None, None, None)
+            if self._hands_over:
+                await system.__aexit__(None, None, None)
+            else:
+                self._written.clear()
+                await system.__aexit__(ConnectionAbortedError, ConnectionAbortedError(), None)
         finally:
             self._membership = None
         self._tell(Clustered("", reason))
 
 
-async def _joined(join: Join) -> ActorSystem:
+async def _joined(join: Join, observer: Observer) -> ActorSystem:
     """Join the cluster, and return its system.
 
     Raises:
@@ -206,7 +234,7 @@ async def _joined(join: Join) -> ActorSystem:
             ),
             leave_timeout=_LEAVE_WITHIN,
             runtime=Runtime(threads=1),
-            observer=_ignore,
+            observer=observer,
         )
         declare(system)
         async with asyncio.timeout(_JOIN_WITHIN):

@@ -19,6 +19,7 @@ from skyward.wire.protocol.messages import (
     Clustered,
     CollectionsFilled,
     CollectionsWritten,
+    CopiesReport,
     Fetched,
     Join,
     Leave,
@@ -38,6 +39,9 @@ _RETRY_DELAY = 1.0
 _LEAVE_WITHIN = 12.0
 """Timeout in seconds for a node to join, and for it to leave afterwards; the node's own limits are shorter."""
 
+_STUCK_FOR = 5.0
+"""Seconds after which nodes leave a cluster that cannot remove its lost members, to form a new one."""
+
 _CLUSTER_WITHIN = 60.0
 """Seconds that an operation of the client waits for a node to join the cluster."""
 
@@ -54,7 +58,10 @@ class ClusterManager:
     join. One node joins or leaves at a time, and informs all members itself. With two changes at once, some members
     would learn of them through gossip, and disagree until then about the placement of data.
 
-    After all nodes were lost at the same time, new nodes form a new cluster, with a new era: the client connects
+    The nodes report which copies they have, so that a loss is known to be harmless or not. A cluster
+    that cannot remove its lost members, because the others are no majority, is given up.
+
+    After all nodes were lost or a cluster was given up, nodes form a new cluster, with a new era: the client connects
     again, and collections that had content raise `CollectionLostError` once.
 
     Args:
@@ -83,10 +90,13 @@ class ClusterManager:
         self._joining: Node | None = None
         self._members: dict[Node, str] = {}
         self._removed: WeakSet[Node] = WeakSet()
+        self._departing: WeakSet[Node] = WeakSet()
+        self._returning: WeakSet[Node] = WeakSet()
         self._changed = asyncio.Event()
         self._up: set[Node] = set()
         self._era = 0
         self._contents = CollectionContents()
+        self._restarting: asyncio.Task[None] | None = None
         self._client: ClusterClient | None = None
         self._entering: asyncio.Task[ClusterClient | str] | None = None
         self._users = 0
@@ -129,18 +139,45 @@ class ClusterManager:
         members = tuple(self._members.values())
         node.tell(Join(self._pool, node.instance.address, members, mine.cert, mine.key, mine.ca, self._lost))
 
-    def handle(self, node: "Node", event: Clustered | CollectionsFilled | LossReported | Peered | Fetched) -> None:
+    def handle(
+        self, node: "Node", event: Clustered | CollectionsFilled | LossReported | CopiesReport | Peered | Fetched
+    ) -> None:
         """Handle an event of a node about its membership, collections or blobs."""
         match event:
             case Clustered():
                 self._on_membership(node, event)
             case CollectionsFilled(names):
                 self._contents.write(names)
+            case CopiesReport():
+                self._on_copies(node, event)
             case LossReported(kind, name):
                 if self._contents.take_loss((kind, name)) is not None:
                     self._tell_of_losses()
             case _:
                 self.replicator.handle(node, event)
+
+    def _on_copies(self, node: "Node", report: CopiesReport) -> None:
+        if node not in self._members or node in self._departing:
+            return
+        self._report_losses(self._contents.see(node, report, self._members, asyncio.get_running_loop().time()))
+        if self._contents.is_stuck() and self._restarting is None and not self._closed:
+            self._restarting = self._background.spawn(self._restart())
+
+    async def _restart(self) -> None:
+        """Have all nodes form a new cluster, if the one that they form remains stuck."""
+        while self._contents.is_stuck():
+            await asyncio.sleep(_STUCK_FOR)
+            changing = self._joining is not None or self._leaving.locked()
+            if changing or not self._contents.is_stuck():
+                continue
+            for node in self._members:
+                self._returning.add(node)
+                node.tell(Leave(hand_over=False))
+            self._members.clear()
+            self._report_losses(self._contents.give_up())
+            self._end_era()
+            self._on_change()
+        self._restarting = None
 
     def _on_membership(self, node: "Node", event: Clustered) -> None:
         if node in self._removed:
@@ -149,7 +186,10 @@ class ClusterManager:
         if was_joining:
             self._joining = None
         self._members.pop(node, None)
-        if event.address:
+        if node in self._returning and not event.address:
+            self._returning.discard(node)
+            self._await(node)
+        elif event.address:
             self._members[node] = event.address
             if self._client is not None:
                 self._background.spawn(self._keep_reaching(self._client, node, event.address))
@@ -167,27 +207,38 @@ class ClusterManager:
         self._removed.add(node)
         self.replicator.remove(node)
         self._up.discard(node)
-        if node is self._joining:
+        was_joining = node is self._joining
+        if was_joining:
             self._joining = None
-        if self._members.pop(node, None) is not None and not self._closed:
-            self._lose_member()
+        was_member = self._members.pop(node, None) is not None
+        if (was_member or (was_joining and self._members)) and not self._closed:
+            self._lose_member(node)  # a node that is joining may have taken over values
         if node in self._waiting:
             self._waiting.remove(node)
         self._on_change()
 
-    def _lose_member(self) -> None:
+    def _lose_member(self, node: "Node") -> None:
         """Account for a member that was lost without handing over its data."""
-        losses = self._contents.lose_member(len(self._members), asyncio.get_running_loop().time())
-        if losses:
-            names = ", ".join(f"{loss.kind} {loss.name!r}" for loss in losses)
-            lost = "lost their content" if losses[0].whole else "may have lost part of their content"
-            self._note(f"several nodes were lost at the same time: {names} {lost}")
-            self._tell_of_losses()
+        now = asyncio.get_running_loop().time()
+        self._report_losses(self._contents.lose_member(node, len(self._members), now))
         if not self._members:
-            self._era += 1
-            client, self._client = self._client, None
-            if client is not None:
-                self._background.spawn(client.close())  # this ends the operations that are under way
+            self._end_era()
+
+    def _end_era(self) -> None:
+        self._era += 1
+        client, self._client = self._client, None
+        if client is not None:
+            self._background.spawn(client.close())  # this ends the operations that are under way
+
+    def _report_losses(self, losses: list[Loss]) -> None:
+        if not losses:
+            return
+        names = ", ".join(f"{loss.kind} {loss.name!r}" for loss in losses)
+        if losses[0].whole:
+            self._note(f"all nodes with a copy were lost: {names} lost their content")
+        else:
+            self._note(f"nodes were lost too soon after each other: {names} may have lost part of their content")
+        self._tell_of_losses()
 
     @property
     def _lost(self) -> tuple[Loss, ...]:
@@ -221,6 +272,8 @@ class ClusterManager:
                         await self._until(lambda: self._joining is None)
                 if node in self._members and len(self._members) > 1:
                     async with asyncio.timeout(_LEAVE_WITHIN):
+                        self._departing.add(node)
+                        self._contents.leave(node, len(self._members) - 1)
                         node.tell(Leave())
                         await self._until(lambda: node not in self._members)
             except TimeoutError:

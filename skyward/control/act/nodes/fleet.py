@@ -18,6 +18,7 @@ from skyward.process.background_tasks import BackgroundTasks
 from skyward.wire.protocol.messages import (
     Clustered,
     CollectionsFilled,
+    CopiesReport,
     Fetched,
     LossReported,
     NodeReport,
@@ -211,7 +212,7 @@ class Fleet:
     def _on_event(self, node: Node, event: WorkerEvent) -> None:
         if isinstance(event, NodeReport):
             self._reported(node, event)
-        elif not isinstance(event, Clustered | CollectionsFilled | LossReported | Peered | Fetched):
+        elif not isinstance(event, Clustered | CollectionsFilled | LossReported | CopiesReport | Peered | Fetched):
             self._route(node, event)
         elif self.clustering is not None:
             self.clustering.handle(node, event)

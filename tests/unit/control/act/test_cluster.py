@@ -11,7 +11,16 @@ from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.errors import CollectionLostError, CollectionUnavailableError
 from skyward.link import collections
 from skyward.wire.collections.requests import CollectionRequest
-from skyward.wire.protocol.messages import Clustered, CollectionsFilled, Join, Leave, Losses, LossReported, NodeCommand
+from skyward.wire.protocol.messages import (
+    Clustered,
+    CollectionsFilled,
+    CopiesReport,
+    Join,
+    Leave,
+    Losses,
+    LossReported,
+    NodeCommand,
+)
 from tests.waiting import wait_for_async
 
 pytestmark = pytest.mark.unit
@@ -297,7 +306,7 @@ def test_client_enters_the_new_cluster_after_all_members_were_lost(made: list[Cl
         notes: list[str] = []
         clustering._note = notes.append
         clustering.remove(only)
-        assert notes == ["several nodes were lost at the same time: counter 'c', queue 'q' lost their content"]
+        assert notes == ["all nodes with a copy were lost: counter 'c', queue 'q' lost their content"]
         newcomer: Any = Member(1)
         clustering.add(newcomer)
         join = await told_to_join(newcomer)
@@ -369,6 +378,47 @@ def test_operation_fails_without_a_reachable_member(made: list[Client], monkeypa
         monkeypatch.setattr(cluster_module, "_CLUSTER_WITHIN", 20.0)
         only.cut_off = False
         assert await clustering._perform(REQUEST) == "answer"
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_nodes_form_a_new_cluster_when_theirs_cannot_remove_its_lost_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "_STUCK_FOR", 0.0)
+
+    async def scene() -> None:
+        clustering, nodes = cluster_of(2)
+        await certified(clustering)
+        clustering.handle(nodes[0], CollectionsFilled((("counter", "c"),)))
+        everyone = tuple(str(rank) for rank in range(4))  # two were lost before
+        for node in nodes:
+            clustering.handle(node, CopiesReport(str(node.rank), everyone, True))
+        for node in nodes:
+            async with asyncio.timeout(20):
+                await node.asked.wait()
+            assert node.commands == [Leave(hand_over=False)]
+            node.commands.clear()
+            node.asked.clear()
+            clustering.handle(node, Clustered("", "it has left"))
+        join = await told_to_join(nodes[0])
+        assert (join.seeds, [(loss.name, loss.whole) for loss in join.lost]) == ((), [("c", True)])
+        clustering.handle(nodes[0], Clustered(nodes[0].address))
+        assert (await told_to_join(nodes[1])).seeds == (nodes[0].address,)
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_node_lost_while_it_joins_may_have_taken_over_values() -> None:
+    async def scene() -> None:
+        clustering, (first,) = cluster_of(1)
+        await certified(clustering)
+        clustering.handle(first, CollectionsFilled((("counter", "c"),)))
+        newcomer: Any = Member(1)
+        clustering.add(newcomer)
+        await told_to_join(newcomer)
+        clustering.remove(newcomer)
+        assert first.losses == [("counter", "c")]
         await clustering.close()
 
     asyncio.run(scene())
