@@ -23,7 +23,7 @@ SkywardError
 │   └── NodeStartError            a node did not start; carries the last lines of its log
 ├── CollectionError               an operation on a collection failed (also a RuntimeError)
 │   ├── CollectionUnavailableError  too few of the nodes that hold it are available
-│   ├── CollectionLostError       all nodes that held a strong collection are gone, and its content with them
+│   ├── CollectionLostError       content of a strong collection is lost, or may be, with the nodes that held it
 │   └── LockLostError             a lock was lost before it was released
 ├── TaskError                     a task did not end with a result of its own
 │   ├── TaskTimeoutError          it ran past its timeout and was stopped (also a TimeoutError)
@@ -199,7 +199,10 @@ class CollectionUnavailableError(CollectionError):
 
 
 class CollectionLostError(CollectionError):
-    """A strong collection has lost its content, because all nodes that held it are gone. It works again, empty."""
+    """A strong collection has lost its content, or may have lost part of it, with the nodes that held it.
+
+    It is raised once; then the collection works again, with what is left.
+    """
 
 
 class LockLostError(CollectionError):

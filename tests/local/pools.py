@@ -3,6 +3,8 @@
 import psutil
 
 import skyward as sky
+from skyward.control.decide.collections import COPIES
+from tests.waiting import wait_for
 
 __all__ = ["blob_bytes_sent", "processes_in", "wait_for_cluster"]
 
@@ -13,11 +15,13 @@ def _count(name: str) -> int:
 
 
 def wait_for_cluster(pool: sky.Compute) -> None:
-    """Return when every node has joined the cluster and counted itself in the counter `joined`.
+    """Return when every node has joined the cluster, counted itself in the counter `joined`, and has its copies.
 
     The port of a node for blobs is open before.
     """
     _count("joined") @ pool
+    contents = pool._shared._backend._contents  # type: ignore[union-attr]  # nothing else waits for copies
+    wait_for(lambda: contents.copies >= min(COPIES, len(pool.snapshot().nodes)), "copies of the collections")
 
 
 def blob_bytes_sent(pool: sky.Compute) -> int:

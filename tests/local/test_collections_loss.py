@@ -295,3 +295,41 @@ def test_attached_client_learns_of_content_that_the_former_client_wrote() -> Non
         with pytest.raises(sky.CollectionLostError, match="^Counter 'steps' has lost its content"):
             steps.increment()
         assert steps.increment() == 1
+
+
+def test_entries_are_kept_or_the_loss_raises_when_nodes_are_lost_one_after_another(three: sky.Compute) -> None:
+    """Each node is killed once its predecessor's replacement is active, before or after that one has its copies."""
+    cache, expected = three.dict("cache"), dict.fromkeys(range(60), "value")
+    cache.update(expected)
+    for victim in (0, 1, 2, 0, 1, 2):
+        wait_for(lambda: sum(node.state == "active" for node in three.snapshot().nodes) == 3, "three active nodes")
+        kill(three, victim)
+        told, got = False, dict.fromkeys(expected)
+        for key in expected:
+            try:
+                got[key] = cache.get(key)
+            except sky.CollectionLostError:
+                told = True
+                got[key] = cache.get(key)
+        assert told or got == expected, f"entries are missing without an error after the loss of node {victim}"
+        if told:
+            cache.update(expected)
+
+
+def test_collections_work_again_after_all_first_nodes_were_lost_one_after_another(three: sky.Compute) -> None:
+    """The lost nodes are half of the cluster then, so that it has no majority to remove them."""
+    three.counter("steps").increment()
+    for victim in (1, 0, 2):
+        wait_for(lambda: sum(node.state == "active" for node in three.snapshot().nodes) == 3, "three active nodes")
+        kill(three, victim)
+
+    def once[T](operation: Callable[[], T]) -> tuple[T, bool]:
+        try:
+            return operation(), False
+        except sky.CollectionLostError:
+            return operation(), True
+
+    once(lambda: three.queue("new").put("item"))
+    value, is_told = once(lambda: three.counter("steps").value)
+    assert value == 1 or is_told, "the content is lost without an error"
+    assert once(lambda: three.counter("after").increment())[0] == 1

@@ -4,9 +4,10 @@ On a node, `sky.dict("cache")`; on the client, `pool.dict("cache")`, or `sky.dic
 same name is the same collection everywhere. A collection is created at first use, and ends with its pool.
 
 A collection is replicated to up to three nodes, so it survives the loss of one of three; each class says what happens
-meanwhile. If all nodes with a copy are lost at the same time (the only node died, or an idle pool scaled to zero), the
-content is lost. The next operation on a "strong" collection, from a task or the client, raises `CollectionLostError`;
-after that the collection works again, empty. An "eventual" collection is empty without an error. Barriers and locks
+meanwhile. If all nodes with a copy are lost (the only node died, or an idle pool scaled to zero), the content is lost;
+if nodes are lost before the others have new copies, which takes a few seconds, part of it may be. The next operation on
+a "strong" collection, from a task or the client, raises `CollectionLostError`; after that the collection works again,
+with what is left. An "eventual" collection is empty without an error. Barriers and locks
 have no content: their waiters keep waiting on the new nodes.
 
 An operation of the client on a pool without nodes starts one, and keeps the pool from being idle meanwhile. Operations

@@ -36,9 +36,9 @@ class Loss:
                 "many of them. It is empty now. This error is raised once; the next operation works on an empty one."
             )
         return CollectionLostError(
-            f"{self.kind.capitalize()} {self.name!r} may have lost part of its content: nodes were lost too soon after "
-            "each other, before the others had new copies. Check its content. This error is raised once; the next "
-            "operation works on what is left."
+            f"{self.kind.capitalize()} {self.name!r} may have lost part of its content: nodes were lost before the "
+            "others had copies of what they stored. Check its content. This error is raised once; the next operation "
+            "works on what is left."
         )
 
 

@@ -9,7 +9,7 @@ from skyward.wire.protocol.messages import CopiesReport
 
 __all__ = ["CopyReporter"]
 
-_QUIET = 0.5
+_QUIET = 0.25
 """Seconds without a change after which a node reports: the engine shows a change of members before it reports the
 copies that it starts then."""
 

@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from casty import ActorSystem, Cluster
+from casty import ActorSystem
 
 from skyward.wire.collections.hub import Hub, declare
 from skyward.wire.collections.requests import CollectionRequest
@@ -22,16 +22,16 @@ OPERATIONS: list[tuple[Any, str, tuple[Any, ...]]] = [
 
 def test_all_types_that_collections_use_are_declared() -> None:
     async def scene() -> None:
-        async with ActorSystem(cluster=Cluster(bind="127.0.0.1:0"), observer=lambda _: None) as used:
+        async with ActorSystem() as used:
             hub = Hub(used, lambda _: None)
             for (kind, verb, args), level in product(OPERATIONS, ("strong", "eventual")):
                 await hub.perform(CollectionRequest(kind, level, verb, args, level))
-            await hub.perform(CollectionRequest("queue", "q", "put", (b"x" * 2**20,)))
+            await hub.perform(CollectionRequest("queue", "q", "put", (b"x" * 2**18,)))
             await hub.perform(CollectionRequest("lock", "l", "acquire", (0.0,)))
             await hub.perform(CollectionRequest("barrier", "b", "wait", (1, 0.0)))
             hub.close()
             needed = set(used.stats().actors)
-        declared = ActorSystem(cluster=Cluster(bind="127.0.0.1:0"), observer=lambda _: None)
+        declared = ActorSystem()
         declare(declared)
         async with declared:
             assert needed <= set(declared.stats().actors)

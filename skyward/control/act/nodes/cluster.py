@@ -235,9 +235,9 @@ class ClusterManager:
             return
         names = ", ".join(f"{loss.kind} {loss.name!r}" for loss in losses)
         if losses[0].whole:
-            self._note(f"all nodes with a copy were lost: {names} lost their content")
+            self._note(f"all nodes with a copy were lost, or too many of them: {names} lost their content")
         else:
-            self._note(f"nodes were lost too soon after each other: {names} may have lost part of their content")
+            self._note(f"nodes were lost before others had copies: {names} may have lost part of their content")
         self._tell_of_losses()
 
     @property
