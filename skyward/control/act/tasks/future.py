@@ -364,9 +364,12 @@ async def wait_done(future: TaskFuture[Any]) -> None:
     await ended
 
 
-def when_done[T](future: TaskFuture[T], callback: Callable[[Future[T]], object]) -> None:
-    """Add a callback, called with this future when it is done, without requesting the result."""
-    Future.add_done_callback(future, callback)
+def when_done[T](future: Future[T], callback: Callable[[Future[T]], object]) -> None:
+    """Add a callback, called with this future when it is done, without requesting the result of a task."""
+    if isinstance(future, TaskFuture):
+        Future.add_done_callback(future, callback)
+    else:
+        future.add_done_callback(callback)
 
 
 def is_lent(future: TaskFuture[Any]) -> bool:
