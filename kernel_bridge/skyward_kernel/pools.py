@@ -150,8 +150,10 @@ class PoolManager:
 
     def _put(self, name: str, resident: _Resident) -> _Resident:
         """Register a pool until it is closed, by cell or by code."""
+        from skyward.frontends.pools import when_closed  # loads the engine, so it is imported late
+
         self._pools[name] = resident
-        resident.compute.when_closed(lambda: self._forget(name, resident))
+        when_closed(resident.compute, lambda: self._forget(name, resident))
         return resident
 
     @property

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
@@ -262,13 +263,15 @@ class CellRunner:
     def _capture(
         self, code: CellCode, options: "CellOptions", settings: "CellSettings", local: Mapping[str, Any]
     ) -> Capture:
+        from skyward.frontends.pools import nodes_with  # loads the engine, so it is imported late
+
         limit = options.capture_limit or settings.capture_limit
         pool = self.pools.find(options.pool)
         return capture(
             code,
             self._shell.user_ns,
             limit=limit,
-            holds=(lambda _: ()) if pool is None else pool.holds,
+            holds=(lambda _: ()) if pool is None else partial(nodes_with, pool),
             nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
             map_name=options.map,
             in_place=not options.on_several,

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from skyward.control.act.kept_values import KeptValues
+from skyward.control.act.tasks.future import EncodedResult, handles_in, is_lent
 from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.remote_blobs import ResultLostError
 from skyward.control.act.tasks.remote_results import NOTICED_WITHIN, RemoteResult, RemoteResults
-from skyward.control.act.tasks.task import EncodedResult, Work, handles_in
+from skyward.control.act.tasks.task import Work
 from skyward.control.decide import messages as plane
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.observe.log import Log
@@ -267,7 +268,7 @@ class EventRouter:
         else:
             arrived = EncodedResult(event.payload, fetched, handles_in(event.payload))
         work, keys = self.works.get(event.task), tuple(blob.key for blob in blobs)
-        if work is not None and event.outcome == "value" and work.future.is_lent:
+        if work is not None and event.outcome == "value" and is_lent(work.future):
             node.keep_result(blobs)  # other tasks take it, perhaps on this node
             background.call_when_gone(work.future, node.discard, keys)
         else:

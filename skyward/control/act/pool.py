@@ -18,7 +18,7 @@ from skyward.control.act.nodes.fleet import Fleet
 from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.pool_tasks import PoolTasks
-from skyward.control.act.report import view
+from skyward.control.act.report import task_history, view
 from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import unix_offset
 from skyward.control.decide import messages as plane
@@ -401,6 +401,10 @@ class Pool:
             return []
         since = unix_offset()
         return [replace(event, at=event.at + since) for event in self._plane.decisions]
+
+    def task_history(self, task: int) -> tuple[str, ...]:
+        """Return the transitions of a task as text, oldest first."""
+        return () if self._plane is None else task_history(self._plane, task)
 
 
 def _now() -> float:

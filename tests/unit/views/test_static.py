@@ -2,7 +2,6 @@
 
 import re
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import skyward as sky
 from skyward.control.observe.snapshot import PoolReport
 from skyward.events.metrics import GPUMetrics, NodeMetrics
+from skyward.pool.compute import when_closed
 from skyward.views import static
 from skyward.views.live import watch_here
 from tests.terminal import Terminal
@@ -82,15 +82,12 @@ class Watched:
 
     def __init__(self) -> None:
         self.reports = 0
-        self.at_close: list[Callable[[], object]] = []
-
-    def when_closed(self, call: Callable[[], object]) -> None:
-        self.at_close.append(call)
+        self._at_close: list[Any] = []
 
     def report(self) -> PoolReport:
         self.reports += 1
         if self.reports == 3:
-            for call in self.at_close:
+            for call in self._at_close:
                 call()
         return report(queued=5 - self.reports, name="wa\x1btched", state="closed" if self.reports == 3 else "ready")
 
@@ -142,8 +139,8 @@ def test_watch_without_a_terminal_prints_once(capsys: pytest.CaptureFixture[str]
 
 def test_failing_close_callback_does_not_block_the_others() -> None:
     pool, ended = sky.Compute(), []
-    pool.when_closed(lambda: 1 / 0)
-    pool.when_closed(lambda: ended.append(1))
+    when_closed(pool, lambda: 1 / 0)
+    when_closed(pool, lambda: ended.append(1))
     pool.close()
     pool.close()
     assert ended == [1]

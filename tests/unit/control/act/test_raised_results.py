@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from skyward.control.act.tasks.future import EncodedResult, TaskFuture
 from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.run import Run
 from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.streams import StreamBuffer
-from skyward.control.act.tasks.task import EncodedResult, TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.decide.tasks.messages import Settle
 from skyward.wire.payloads.code import PreparedCode, prepare_code
 from skyward.wire.payloads.payload import dumps, encode_call
