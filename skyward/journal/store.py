@@ -1,6 +1,7 @@
 """Storage of the journal: a SQLite file that the processes of one user share."""
 
 import contextlib
+import json
 import os
 import pickle
 import sqlite3
@@ -11,7 +12,7 @@ from typing import Any, Self
 
 from skyward.errors import JournalError
 from skyward.journal.claim import data_directory
-from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, WorkerEntry
+from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, SizeEntry, WorkerEntry
 from skyward.journal.sealing import JournalSeal
 from skyward.providers.protocol import Instance
 
@@ -41,6 +42,10 @@ CREATE TABLE IF NOT EXISTS machines (
 CREATE TABLE IF NOT EXISTS costs (
     pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, spent REAL NOT NULL, per_hour REAL NOT NULL,
     at REAL NOT NULL, budget REAL
+) STRICT;
+CREATE TABLE IF NOT EXISTS sizes (
+    pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, bounds TEXT NOT NULL, desired TEXT NOT NULL,
+    draining TEXT NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS took (
     provider TEXT NOT NULL, image TEXT NOT NULL, phase TEXT NOT NULL, seconds REAL NOT NULL
@@ -133,6 +138,13 @@ class Journal:
             pool, costs.spent, costs.per_hour, costs.at, costs.budget,
         )  # fmt: skip  # in the order of the columns
 
+    def set_size(self, pool: str, size: SizeEntry) -> None:
+        """Record the size of a pool, in place of the one recorded before."""
+        self._write(
+            "INSERT OR REPLACE INTO sizes VALUES (?, ?, ?, ?)",
+            pool, json.dumps(dict(size.bounds)), json.dumps(dict(size.desired)), json.dumps(sorted(size.draining)),
+        )  # fmt: skip  # in the order of the columns
+
     def forget_pool(self, pool: str) -> None:
         """Delete a pool with all its entries."""
         self._write("DELETE FROM pools WHERE id = ?", pool)
@@ -213,6 +225,15 @@ class Journal:
         """Return the recorded costs of a pool; None if it has had none."""
         for row in self._read("SELECT spent, per_hour, at, budget FROM costs WHERE pool = ?", pool):
             return CostEntry(*row)
+        return None
+
+    def size(self, pool: str) -> SizeEntry | None:
+        """Return the recorded size of a pool; None if it has not changed since the pool was opened."""
+        for row in self._read("SELECT bounds, desired, draining FROM sizes WHERE pool = ?", pool):
+            bounds, desired, draining = map(json.loads, row)
+            return SizeEntry(
+                {name: (least, most) for name, (least, most) in bounds.items()}, desired, frozenset(draining)
+            )
         return None
 
     def machines(self, pool: str) -> list[MachineEntry]:

@@ -755,6 +755,11 @@ def open_attached(
     pool._groups, pool._options = FrozenMap(groups), options
     with observed(pool):
         pool._open(take_over(), earlier)
+    found = pool._ready()
+    for name, (least, most) in background.call(lambda: found.bounds).items():
+        nodes = Nodes.of(groups[name][0].nodes)
+        if (least, most) != (nodes.min, nodes.ceiling):  # its former process resized it
+            pool._resized[name] = Nodes(least, None if least == most else most)
     return pool
 
 

@@ -15,6 +15,7 @@ from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.messages import (
     CollectionUsed,
+    ContinueSize,
     Decided,
     DrainNode,
     ForgetKept,
@@ -36,7 +37,7 @@ from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
-from skyward.formatting import money_text
+from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
@@ -136,6 +137,8 @@ class ControlPlane:
                 self._reconcile(machines.Desired(self.first), now, effects)
             case Resize(bounds, nodes):
                 self._resize(bounds, nodes, now, effects)
+            case ContinueSize(wanted, draining):
+                self._continue_size(wanted, draining, now, effects)
             case DrainNode(rank):
                 kept = self.kept.busy_nodes(now)
                 if after := after_drain(self.reconciler.table, self.groups, self.desired, kept, rank):
@@ -323,6 +326,11 @@ class ControlPlane:
         return self.reconciler.desired
 
     @property
+    def draining(self) -> frozenset[int]:
+        """Ranks of the nodes that drain."""
+        return frozenset(self._draining)
+
+    @property
     def first(self) -> dict[str, int]:
         """Nodes that the pool starts with, by group."""
         existing = self.settings.existing
@@ -389,6 +397,17 @@ class ControlPlane:
         if not self.budget_exhausted:
             self._decide("user", after, f"resized to {sizes}", now, effects, retry_given_up=True)
 
+    def _continue_size(
+        self, nodes: Mapping[str, int], draining: tuple[int, ...], now: float, effects: list[PlaneEffect]
+    ) -> None:
+        retained = self.retained(now)
+        kept = {name: each.nodes for name, each in retained.items()}
+        after = {name: max(nodes.get(name, count), kept.get(name, 0)) for name, count in self.desired.items()}
+        if after == dict(self.desired) or self.budget_exhausted:
+            return
+        reason = f"the pool had {count_text(sum(nodes.values()), 'desired node')} when its process ended"
+        self._decide("user", after, reason, now, effects, victims=draining)
+
     def _decide(
         self,
         by: Decider,
@@ -397,12 +416,13 @@ class ControlPlane:
         now: float,
         effects: list[PlaneEffect],
         *,
+        victims: tuple[int, ...] = (),
         retry_given_up: bool = False,
         drain: int | None = None,
     ) -> None:
         self._log(by, dict(self.desired), after, reason, now, effects)
         self.autoscaler.start_cooldown(now)
-        self._reconcile(machines.Desired(after, retry_given_up=retry_given_up, drain=drain), now, effects)
+        self._reconcile(machines.Desired(after, victims, retry_given_up, drain), now, effects)
 
     def _evaluate(self, now: float, effects: list[PlaneEffect]) -> None:
         """Evaluate the policy, and apply what is due now."""
