@@ -15,6 +15,7 @@ from skyward.control.act.driver import Timer, plane_of
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
 from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.control.act.nodes.fleet import Fleet
+from skyward.control.act.nodes.guarded import ProviderCallError
 from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.pool_tasks import PoolTasks
@@ -120,7 +121,10 @@ class Pool:
 
     async def _open(self) -> None:
         try:
-            await self._start_nodes()
+            try:
+                await self._start_nodes()
+            except ProviderCallError as error:
+                raise ProvisioningError(f"Pool {self.name!r} could not be opened: {error}") from error.__cause__
         except Exception as error:
             self._bus.emit(events.PoolFailed, type(error).__name__, str(error))
             raise
