@@ -214,6 +214,13 @@ export type OrphanRow = {
   attachable: boolean;
 };
 
+/** A pool that failed to open, by its name: the reason, which may have lines of a log, and the time. */
+export type FailedPoolRow = {
+  name: string;
+  reason: string;
+  at: number;
+};
+
 /** An option of `%sky up`, for the form of a new pool. */
 export type FormField = {
   flag: string;
@@ -302,6 +309,13 @@ export type Refresh = {
   kind: 'refresh';
 };
 
+/** Stop showing a pool that failed to open. */
+export type Dismiss = {
+  id: string;
+  pool: string;
+  kind: 'dismiss';
+};
+
 /** Estimate the cost of a new pool with these options; nothing is started. Answered with `Price`. */
 export type AskPrice = {
   id: string;
@@ -347,6 +361,7 @@ export type RowTypes = {
   output: OutputRow;
   cells: CellRow;
   orphans: OrphanRow;
+  failed_pools: FailedPoolRow;
 };
 
 export const TABLES = [
@@ -359,7 +374,8 @@ export const TABLES = [
   'points',
   'output',
   'cells',
-  'orphans'
+  'orphans',
+  'failed_pools'
 ] as const;
 
 export type TableName = keyof RowTypes;
@@ -676,6 +692,7 @@ export const PALETTE: PaletteEntry[] = [
 
 export type Request =
   | Refresh
+  | Dismiss
   | RunCommand
   | AskPrice
   | AskShell

@@ -37,6 +37,13 @@ if node == "2":
 """Source of a `sitecustomize` that delays the start of workers, and fails that of node 2 once the file `go` exists."""
 
 
+REFUSING = """import os, sys
+if os.environ.get("SKYWARD_NODE_ID"):
+    print("last words", file=sys.stderr, flush=True)
+    os._exit(3)
+"""
+"""Source of a `sitecustomize` that fails the start of every worker."""
+
 DEAF = """for comm in get_ipython().magics_manager.registry["SkyMagics"].bridge._clients.values():
     comm.on_msg(lambda message: None)"""
 """Code that makes the kernel ignore the panel's commands."""
@@ -135,6 +142,29 @@ def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> N
     cost.get_by_role("button", name="[2]").wait_for()
     lab.section("costs").get_by_text("booting, idle, stopping").wait_for()
     lab.see("pool")
+
+
+def test_pool_that_fails_to_open_stays_in_the_panel(lab: Lab, server: tuple[str, Path]) -> None:
+    folder = server[1] / "refusing"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(REFUSING)
+    lab.run("%load_ext skyward\nimport skyward as sky\nfrom skyward_kernel.pools import resident")
+    lab.run(f"wrong = sky.Image(env={{'PYTHONPATH': {str(folder)!r}}})")
+    opening = "resident().get_or_open('train', {'nodes': sky.Nodes(2), 'provision_retry_delay': 0.1, 'image': wrong})"
+    lab.run(opening)
+    failed = lab.panel.locator('[data-failed="train"]')
+    failed.get_by_text("the worker ended during startup (status 3)").wait_for()
+    failed.locator("pre", has_text="last words").wait_for()
+    assert lab.pool("train").count() == 0
+    lab.see("failed-pool")
+    lab.press("Dismiss pool train")
+    failed.wait_for(state="detached")
+    lab.run(opening)
+    failed.wait_for()
+    (folder / "sitecustomize.py").unlink()
+    lab.run(opening)
+    lab.pool("train").get_by_text("ready").wait_for()
+    assert failed.count() == 0
 
 
 def test_panel_is_live_and_executes_commands_while_a_cell_runs(lab: Lab, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from skyward_kernel.panel.protocol import (
     STATE_COMM,
     AskPrice,
     CommandReply,
+    Dismiss,
     Refresh,
     Reply,
     Request,
@@ -58,7 +59,7 @@ class PanelBridge:
         self._kernel = kernel
         self._context = Context(pools)
         self._run_query = QueryHandler(pools)
-        self._publisher = Publisher(pools, self._send, form_fields(), orphans)
+        self._publisher = Publisher(pools, self._send, form_fields(), orphans, lambda: pools.failed_starts)
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._listed = _Listed()
@@ -124,6 +125,9 @@ class PanelBridge:
         match request:
             case Refresh(id):
                 self._publisher.start()
+                self._answer(CommandReply(id, "done"))
+            case Dismiss(id, pool):
+                self._pools.dismiss(pool)
                 self._answer(CommandReply(id, "done"))
             case RunCommand(_, command) if COMMANDS[command].slow:
                 self._start(request, lambda: run_command(self._context, request))

@@ -31,6 +31,7 @@ __all__ = [
     "AskStartLog",
     "CommandReply",
     "Delta",
+    "Dismiss",
     "FormField",
     "Keys",
     "OfferView",
@@ -205,6 +206,13 @@ class Refresh(_Sent):
     kind: Literal["refresh"] = "refresh"
 
 
+@dataclass(frozen=True, slots=True)
+class Dismiss(_OfPool):
+    """Stop showing a pool that failed to open."""
+
+    kind: Literal["dismiss"] = "dismiss"
+
+
 def _mapping(value: object, name: str) -> Mapping[str, ArgumentValue]:
     """Return a mapping, whose values are decoded as the command wants them."""
     return value if isinstance(value, Mapping) else wrong(name, "a mapping")
@@ -256,6 +264,6 @@ type Query = AskPrice | AskShell | AskOutput | AskStartLog
 QUERIES = (AskPrice, AskShell, AskOutput, AskStartLog)
 """Requests for data, which change nothing."""
 
-type Request = Refresh | RunCommand | Query
+type Request = Refresh | Dismiss | RunCommand | Query
 
-REQUESTS = (Refresh, RunCommand, *QUERIES)
+REQUESTS = (Refresh, Dismiss, RunCommand, *QUERIES)

@@ -5,7 +5,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { CommandRequest, equivalent } from '../model/equivalent';
 import { Translation } from '../model/translation';
-import { OrphanRow, PoolRow, RunRequest } from '../protocol';
+import { FailedPoolRow, OrphanRow, PoolRow, RunRequest } from '../protocol';
 import { INotebookPools, INotice } from '../tokens';
 import { KernelLink, Reply } from './link';
 
@@ -46,6 +46,12 @@ export class NotebookPools implements INotebookPools {
   get orphans(): OrphanRow[] {
     const rows = [...(this._link?.store.rows.orphans.values() ?? [])];
     return rows.sort((a, b) => b.seen_at - a.seen_at);
+  }
+
+  /** The pools that failed to open, the latest first. */
+  get failedPools(): FailedPoolRow[] {
+    const rows = [...(this._link?.store.rows.failed_pools.values() ?? [])];
+    return rows.sort((a, b) => b.at - a.at);
   }
 
   /** True if the form of a new pool is open. */
@@ -110,6 +116,11 @@ export class NotebookPools implements INotebookPools {
   async ask(request: CommandRequest): Promise<Reply | string> {
     const outcome = await this._link?.send(request);
     return outcome?.reply ?? outcome?.text ?? '';
+  }
+
+  /** Stop showing a pool that failed to open. */
+  dismiss(pool: string): void {
+    void this._link?.send({ kind: 'dismiss', pool });
   }
 
   /** Show a notice; null hides it. */

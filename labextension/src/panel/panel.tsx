@@ -8,6 +8,7 @@ import { Translation } from '../model/translation';
 import { INotebookPools } from '../tokens';
 import { Announcer } from './announcer';
 import { LostContact } from './disconnected';
+import { FailedPools } from './failedpools';
 import { NewPool } from './form';
 import { Icon } from './icons';
 import { useModel } from './model';
@@ -58,6 +59,7 @@ function Body(props: BodyProps): JSX.Element {
       <Announcer
         pools={pools}
         startup_failures={[...(link?.store.rows.startup_failures.values() ?? [])]}
+        failed={model.failedPools}
         trans={trans}
       />
       <div aria-live="polite">
@@ -80,6 +82,7 @@ function Body(props: BodyProps): JSX.Element {
             trans={trans}
             send={send}
           />
+          <FailedPools rows={isLost ? [] : model.failedPools} onDismiss={each => model.dismiss(each)} trans={trans} />
           {pools.length === 0 && (
             <div className="skyward-Placeholder">
               <p>{trans.__('No pools yet. A cell like this opens one:')}</p>

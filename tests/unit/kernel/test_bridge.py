@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import skyward.frontends.pools
-from skyward.errors import PoolClosedError
+from skyward.errors import NodeStartError, PoolClosedError
 from skyward.events.output import LogEntry
 from skyward.pool.reap import Orphan, Reaped
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
@@ -204,6 +204,30 @@ def test_orphans_are_listed_and_can_be_attached_or_reaped(
     assert reply == ("done", "other: 2 machines terminated.")
     wait_for(lambda: offered() == set(), "no orphans")
     assert run(kernel, comm, "reap", pools=["other-1"])[0] == "refused"
+
+
+def test_pool_that_fails_to_open_is_shown_until_it_is_dismissed_or_opened(
+    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: FakePool) -> None:
+        raise NodeStartError("Pool 'q' could not start node 0: refused:\nlast line")
+
+    def failed() -> dict[str, str]:
+        comm.send({"kind": "refresh", "id": "1"})
+        rows = kernel.messages("snapshot")[-1]["tables"].get("failed_pools", {})
+        return {name: row["reason"] for name, row in rows.items()}
+
+    comm = kernel.connect()
+    reasons = dict.fromkeys(("q", "r"), "Pool 'q' could not start node 0: refused:\nlast line")
+    with monkeypatch.context() as patched:
+        patched.setattr(FakePool, "open", refused)
+        for name in reasons:
+            assert run(kernel, comm, "up", pool=name, options={}) == ("refused", reasons[name])
+    wait_for(lambda: failed() == reasons, "the two failed pools")
+    assert run(kernel, comm, "up", pool="q", options={})[0] == "done"
+    wait_for(lambda: list(failed()) == ["r"], "one failed pool")
+    assert answer(kernel, comm, kind="dismiss", pool="r") == ("done", "")
+    wait_for(lambda: failed() == {}, "no failed pool")
 
 
 def test_restarting_kernel_leaves_pools_that_outlive_it(

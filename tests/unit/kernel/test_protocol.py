@@ -21,6 +21,7 @@ from skyward_kernel.panel.protocol import (
     AskPrice,
     AskShell,
     AskStartLog,
+    Dismiss,
     Refresh,
     Request,
     RunCommand,
@@ -47,6 +48,7 @@ EXAMPLES: list[Request] = [
     AskOutput("13", "p", None, 12),
     AskOutput("14", "p", 3, None),
     AskStartLog("15", "p", 3),
+    Dismiss("16", "p"),
 ]
 
 JSON = st.recursive(

@@ -130,7 +130,20 @@
   user-select: text;
 }
 
-/* Nodes that did not come up. */
+/* Pools and nodes that did not come up. */
+
+.skyward-Pool.skyward-FailedPool {
+  border-color: var(--jp-error-color1);
+}
+
+.skyward-FailedPool > pre {
+  max-height: 126px;
+  margin: 4px 0;
+  overflow: auto;
+  font-family: var(--jp-code-font-family);
+  font-size: var(--jp-ui-font-size0);
+  user-select: text;
+}
 
 .skyward-Failure {
   margin: 4px 0;
