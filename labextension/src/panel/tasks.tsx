@@ -59,6 +59,7 @@ export function Tasks(
         row={ROW}
         most={MOST}
         keyOf={task => `${task.number}`}
+        trans={trans}
         render={task => (
           <div
             className="skyward-Task"

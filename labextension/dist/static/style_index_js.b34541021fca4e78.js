@@ -661,6 +661,10 @@
   overflow: hidden auto;
 }
 
+.skyward-LongList-news {
+  padding: 2px 0;
+}
+
 .skyward-LongList-row {
   display: flex;
   align-items: stretch;
