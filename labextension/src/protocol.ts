@@ -265,6 +265,14 @@ export type CommandReply = {
   kind: 'answer';
 };
 
+/** Reply to `AskCheck`: sentences by the flag of the wrong option, `name`, or empty if the options conflict. */
+export type Checked = {
+  id: string;
+  wrong: { [key: string]: string };
+  version: number;
+  kind: 'checked';
+};
+
 /** Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference. */
 export type Price = {
   id: string;
@@ -314,6 +322,14 @@ export type Dismiss = {
   id: string;
   pool: string;
   kind: 'dismiss';
+};
+
+/** Check the name and the options of a new pool; nothing is started. Answered with `Checked`. */
+export type AskCheck = {
+  id: string;
+  name: string;
+  options: { [key: string]: string };
+  kind: 'ask-check';
 };
 
 /** Estimate the cost of a new pool with these options; nothing is started. Answered with `Price`. */
@@ -390,12 +406,13 @@ export type Message =
   | PanelSnapshot
   | Delta
   | CommandReply
+  | Checked
   | Price
   | ShellReply
   | Printed
   | StartLog;
 
-export const MESSAGE_KINDS = ['snapshot', 'delta', 'answer', 'price', 'shell', 'printed', 'start-log'] as const;
+export const MESSAGE_KINDS = ['snapshot', 'delta', 'answer', 'checked', 'price', 'shell', 'printed', 'start-log'] as const;
 
 /** The arguments of each command of `%sky` that the panel, the widget or the palette offers. */
 export interface CommandArguments {
@@ -694,6 +711,7 @@ export type Request =
   | Refresh
   | Dismiss
   | RunCommand
+  | AskCheck
   | AskPrice
   | AskShell
   | AskOutput

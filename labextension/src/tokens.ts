@@ -32,6 +32,8 @@ export interface INotebookPools extends IDisposable {
   isFormOpen: boolean;
   /** Send a command, and show its outcome as a notice. Return true if it was executed. */
   send(request: RunRequest): Promise<boolean>;
+  /** Send a command, and show its outcome as a notice, unless it was refused. Return the reason if it was, else ''. */
+  submit(request: RunRequest): Promise<string>;
   /** Send a query to the kernel. Return its reply, or the reason why there is none. */
   ask(request: CommandRequest): Promise<Reply | string>;
   /** Stop showing a pool that failed to open. */

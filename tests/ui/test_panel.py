@@ -123,9 +123,11 @@ def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> N
     price = lab.panel.locator(".skyward-Price")
     lab.panel.get_by_label("provider", exact=True).select_option("cloud")
     lab.panel.get_by_label("nodes", exact=True).fill("9:3")
-    price.get_by_text("must not be less than min").wait_for()
+    wrong = lab.panel.locator(".skyward-Form-wrong", has_text="must not be less than min")
+    wrong.wait_for()
     lab.panel.get_by_label("nodes", exact=True).fill("1:3")
     price.get_by_text("$1.50/h \N{EN DASH} $4.50/h").wait_for()
+    wrong.wait_for(state="detached")
     lab.panel.get_by_label("budget", exact=True).fill("9")
     price.get_by_text("The budget lasts 2 h 0 min with 3 nodes.").wait_for()
     lab.panel.locator("code", has_text="%sky up default --provider cloud --nodes 1:3 --budget 9").wait_for()
@@ -145,6 +147,7 @@ def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> N
 
 
 def test_pool_that_fails_to_open_stays_in_the_panel(lab: Lab, server: tuple[str, Path]) -> None:
+    (server[1] / "skyward.toml").write_text("[pools.quick]\nprovision_retry_delay = 0.1\n")
     folder = server[1] / "refusing"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(REFUSING)
@@ -161,6 +164,17 @@ def test_pool_that_fails_to_open_stays_in_the_panel(lab: Lab, server: tuple[str,
     failed.wait_for(state="detached")
     lab.run(opening)
     failed.wait_for()
+
+    lab.command("skyward:new-pool")
+    lab.panel.get_by_label("name", exact=True).fill("quick")
+    lab.panel.get_by_text("More").click()
+    lab.panel.get_by_label("env", exact=True).fill(f"PYTHONPATH={folder}")
+    lab.press("Open")
+    lab.panel.locator(".skyward-Form-reason", has_text="could not start node 0").wait_for()
+    assert lab.panel.get_by_label("env", exact=True).input_value() == f"PYTHONPATH={folder}"
+    lab.see("form-refused")
+    lab.press("Cancel")
+
     (folder / "sitecustomize.py").unlink()
     lab.run(opening)
     lab.pool("train").get_by_text("ready").wait_for()

@@ -21,6 +21,7 @@ from skyward_kernel.panel.form import form_fields
 from skyward_kernel.panel.protocol import (
     COMMAND_TARGET,
     STATE_COMM,
+    AskCheck,
     AskPrice,
     CommandReply,
     Dismiss,
@@ -133,7 +134,7 @@ class PanelBridge:
                 self._start(request, lambda: run_command(self._context, request))
             case RunCommand():
                 self._answer(answer(request, lambda: run_command(self._context, request)))
-            case AskPrice():
+            case AskCheck() | AskPrice():
                 self._start(request, lambda: self._run_query(request))
             case _:
                 self._answer(answer(request, lambda: self._run_query(request)))

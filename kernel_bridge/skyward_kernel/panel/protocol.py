@@ -25,10 +25,12 @@ __all__ = [
     "VERSION",
     "VIEW_TARGET",
     "ArgumentValue",
+    "AskCheck",
     "AskOutput",
     "AskPrice",
     "AskShell",
     "AskStartLog",
+    "Checked",
     "CommandReply",
     "Delta",
     "Dismiss",
@@ -127,6 +129,16 @@ class CommandReply:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """Reply to `AskCheck`: sentences by the flag of the wrong option, `name`, or empty if the options conflict."""
+
+    id: str
+    wrong: Mapping[str, str]
+    version: int = VERSION
+    kind: Literal["checked"] = "checked"
+
+
+@dataclass(frozen=True, slots=True)
 class Price:
     """Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference."""
 
@@ -172,9 +184,9 @@ class StartLog:
     kind: Literal["start-log"] = "start-log"
 
 
-type Reply = CommandReply | Price | ShellReply | Printed | StartLog
+type Reply = CommandReply | Checked | Price | ShellReply | Printed | StartLog
 
-REPLIES = (CommandReply, Price, ShellReply, Printed, StartLog)
+REPLIES = (CommandReply, Checked, Price, ShellReply, Printed, StartLog)
 
 MESSAGES = (PanelSnapshot, Delta, *REPLIES)
 
@@ -228,6 +240,15 @@ class RunCommand(_Sent):
 
 
 @dataclass(frozen=True, slots=True)
+class AskCheck(_Sent):
+    """Check the name and the options of a new pool; nothing is started. Answered with `Checked`."""
+
+    name: str
+    options: Mapping[str, str]
+    kind: Literal["ask-check"] = "ask-check"
+
+
+@dataclass(frozen=True, slots=True)
 class AskPrice(_Sent):
     """Estimate the cost of a new pool with these options; nothing is started. Answered with `Price`."""
 
@@ -259,9 +280,9 @@ class AskStartLog(_OfNode):
     kind: Literal["ask-start-log"] = "ask-start-log"
 
 
-type Query = AskPrice | AskShell | AskOutput | AskStartLog
+type Query = AskCheck | AskPrice | AskShell | AskOutput | AskStartLog
 
-QUERIES = (AskPrice, AskShell, AskOutput, AskStartLog)
+QUERIES = (AskCheck, AskPrice, AskShell, AskOutput, AskStartLog)
 """Requests for data, which change nothing."""
 
 type Request = Refresh | Dismiss | RunCommand | Query

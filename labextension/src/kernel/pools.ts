@@ -7,7 +7,7 @@ import { CommandRequest, equivalent } from '../model/equivalent';
 import { Translation } from '../model/translation';
 import { FailedPoolRow, OrphanRow, PoolRow, RunRequest } from '../protocol';
 import { INotebookPools, INotice } from '../tokens';
-import { KernelLink, Reply } from './link';
+import { KernelLink, Outcome, Reply } from './link';
 
 const CLIENT = 'skyward-client';
 
@@ -83,32 +83,48 @@ export class NotebookPools implements INotebookPools {
   /** Send a command, and show its outcome as a notice. Return true if it was executed. */
   async send(request: RunRequest): Promise<boolean> {
     const link = this._link;
-    if (!link) {
-      return false;
+    const outcome = await link?.send(request);
+    if (outcome && link === this._link) {
+      this._show(request, outcome);
     }
-    const { state, text } = await link.send(request);
-    if (link !== this._link) {
-      return state === 'done' || state === 'interrupted'; // the notice would appear beside the pools of another notebook
+    return outcome?.state === 'done' || outcome?.state === 'interrupted';
+  }
+
+  /** Send a command, and show its outcome as a notice, unless it was refused. Return the reason if it was, else ''. */
+  async submit(request: RunRequest): Promise<string> {
+    const link = this._link;
+    const outcome = await link?.send(request);
+    if (!outcome || link !== this._link) {
+      return '';
     }
+    if (outcome.state === 'refused') {
+      return outcome.text;
+    }
+    this._show(request, outcome);
+    return '';
+  }
+
+  /** Show the outcome of a command as a notice. */
+  private _show(request: RunRequest, { state, text }: Outcome): void {
     switch (state) {
       case 'done':
         this.notify(text ? { text, kind: 'info' } : null);
-        return true;
+        break;
       case 'refused':
         this.notify({ text, kind: 'error' });
-        return false;
+        break;
       case 'interrupted':
         this.notify({
           text: this._trans.__('The kernel did not respond to the panel, so it was interrupted.'),
           kind: 'info'
         });
-        return true;
+        break;
       case 'pending':
         this.notify({
           text: this._trans.__('The kernel is busy and will run this when its cell ends: %1', equivalent(request)),
           kind: 'info'
         });
-        return false;
+        break;
     }
   }
 

@@ -9,7 +9,7 @@ import { INotebookPools } from '../tokens';
 import { Announcer } from './announcer';
 import { LostContact } from './disconnected';
 import { FailedPools } from './failedpools';
-import { NewPool } from './form';
+import { NewPool, RefusedPool } from './form';
 import { Icon } from './icons';
 import { useModel } from './model';
 import { Orphans } from './orphans';
@@ -31,6 +31,7 @@ function Body(props: BodyProps): JSX.Element {
   const { actions } = services;
   useModel(model);
   const [chosen, setChosen] = React.useState('');
+  const [refused, setRefused] = React.useState<RefusedPool | null>(null);
   const link = model.link;
   const pools = model.pools;
   const pool = pools.find(each => each.name === chosen) ?? pools[0];
@@ -119,10 +120,20 @@ function Body(props: BodyProps): JSX.Element {
             <NewPool
               form={link.store.form}
               names={pools.map(each => each.name)}
+              refused={refused}
               ask={ask}
               trans={trans}
-              send={send}
+              submit={request => model.submit(request)}
+              onRefused={each => {
+                if (model.isFormOpen) {
+                  model.notify({ text: each.reason, kind: 'error' });
+                } else {
+                  setRefused(each);
+                  model.isFormOpen = true;
+                }
+              }}
               onClose={() => {
+                setRefused(null);
                 model.isFormOpen = false;
               }}
             />

@@ -286,6 +286,26 @@ def test_price_is_estimated_before_anything_is_launched(
     assert pools.names == []
 
 
+def test_each_field_of_the_form_is_checked(
+    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, pool: FakePool
+) -> None:
+    comm = kernel.connect()
+
+    def wrong(name: str, **options: str) -> dict[str, str]:
+        flags = {f"--{option}": text for option, text in options.items()}
+        checked: dict[str, str] = reply(kernel, comm, "checked", kind="ask-check", name=name, options=flags)["wrong"]
+        return checked
+
+    assert wrong("q", nodes="2:8", budget=" ", idle="10m") == {}
+    assert wrong("p", nodes="9:3", budget="much", idle="10m") == {
+        "name": "There is a pool 'p' already: choose another name.",
+        "--nodes": "--nodes 9:3: Nodes max (3) must not be less than min (9): swap them or raise max.",
+        "--budget": "--budget takes USD in total, such as 20, but got 'much'.",
+    }
+    assert wrong(" ") == {"name": "A pool needs a name."}
+    assert pools.names == ["p"]
+
+
 def test_terminal_command_of_a_node(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:
     far = SSHAccess("gpu 1", 2222, "me", ("/keys/k",), known_hosts="/known")
     box = ExecAccess(("docker", "exec", "-i", "box"), "box", terminal=("docker", "exec", "-it", "box", "sh"))

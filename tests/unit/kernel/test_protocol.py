@@ -17,6 +17,7 @@ from skyward_kernel.panel.decoding import decode
 from skyward_kernel.panel.execution import run_command
 from skyward_kernel.panel.protocol import (
     REQUESTS,
+    AskCheck,
     AskOutput,
     AskPrice,
     AskShell,
@@ -49,6 +50,7 @@ EXAMPLES: list[Request] = [
     AskOutput("14", "p", 3, None),
     AskStartLog("15", "p", 3),
     Dismiss("16", "p"),
+    AskCheck("17", "train", {"--nodes": "2:4"}),
 ]
 
 JSON = st.recursive(

@@ -326,7 +326,25 @@
 }
 
 .skyward-Form-field .jp-HTMLSelect select {
+  width: 100%; /* the arrow is at the right end of the room */
   border: 1px solid var(--jp-input-border-color);
+}
+
+.skyward-Form-field.skyward-mod-wrong :is(input, select) {
+  border-color: var(--jp-error-color1);
+}
+
+.skyward-Form-wrong {
+  margin-bottom: 6px;
+  color: var(--jp-error-color1);
+  overflow-wrap: anywhere;
+}
+
+.skyward-Form-reason {
+  display: block;
+  max-height: 126px;
+  overflow: auto;
+  white-space: pre-line;
 }
 
 .skyward-Form summary {
