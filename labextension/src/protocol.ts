@@ -570,7 +570,7 @@ export interface PaletteEntry {
   name: string;
   label: string;
   question: string;
-  choice: '' | 'pool' | 'node' | 'active node' | 'task' | 'cell' | 'orphan';
+  choice: '' | 'pool' | 'node' | 'drainable node' | 'task' | 'cell' | 'orphan';
   arguments: string[];
   run?: (chosen: Chosen) => RunRequest;
   line?: (chosen: Chosen) => CommandLine;
@@ -653,7 +653,7 @@ export const PALETTE: PaletteEntry[] = [
     name: 'drain-node',
     label: 'Drain a Node…',
     question: 'Drain which node?',
-    choice: 'active node',
+    choice: 'drainable node',
     arguments: ['pool', 'node'],
     run: chosen => ({ kind: 'run', command: 'drain', arguments: { pool: chosen.pool, node: chosen.node } })
   },

@@ -131,6 +131,8 @@ def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> N
     lab.panel.get_by_label("budget", exact=True).fill("9")
     price.get_by_text("The budget lasts 2 h 0 min with 3 nodes.").wait_for()
     lab.panel.locator("code", has_text="%sky up default --provider cloud --nodes 1:3 --budget 9").wait_for()
+    inside = "select => select.getBoundingClientRect().right > select.nextElementSibling.getBoundingClientRect().right"
+    assert lab.panel.get_by_label("provider", exact=True).evaluate(inside), "the arrow is inside of its box"
     lab.see("form")
     lab.press("Open")
     lab.pool().get_by_text("ready").wait_for()
@@ -217,6 +219,9 @@ def test_panel_is_live_and_executes_commands_while_a_cell_runs(lab: Lab, tmp_pat
     least.fill("1")
     least.press("Enter")
     lab.pool().get_by_text("2 of 1\N{EN DASH}8 nodes").wait_for()
+    lab.section("nodes").locator(".skyward-Node").first.click()
+    assert lab.panel.get_by_role("button", name="Drain").is_disabled(), "the head cannot be drained"
+    lab.page.keyboard.press("Escape")
     lab.section("nodes").locator(".skyward-Node", has_text="idle").click()
     lab.panel.get_by_role("button", name="Drain").wait_for()
     lab.page.keyboard.press("Escape")

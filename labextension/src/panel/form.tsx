@@ -264,6 +264,11 @@ export function NewPool(props: {
         void open();
       }}
     >
+      {reason && (
+        <p className="skyward-Notice skyward-mod-error skyward-Form-reason" role="alert">
+          {reason}
+        </p>
+      )}
       <Row name={trans.__('name')} wrong={opening ? '' : wrong.name}>
         <InputGroup
           autoFocus
@@ -285,11 +290,6 @@ export function NewPool(props: {
         </p>
       )}
       <code className="skyward-Form-line">{line}</code>
-      {reason && (
-        <p className="skyward-Notice skyward-mod-error skyward-Form-reason" role="alert">
-          {reason}
-        </p>
-      )}
       <div className="skyward-Form-buttons">
         <Button type="submit" main disabled={!request.arguments.pool || opening !== ''}>
           {opening ? trans.__('Opening…') : trans.__('Open')}

@@ -342,6 +342,7 @@
 
 .skyward-Form-reason {
   display: block;
+  margin: 0 0 8px;
   max-height: 126px;
   overflow: auto;
   white-space: pre-line;
@@ -575,6 +576,14 @@
   font-size: inherit;
   text-align: right;
   appearance: textfield;
+}
+
+.skyward-Bounds-number[aria-invalid='true'] {
+  border-color: var(--sky-bad);
+}
+
+.skyward-Bounds-wrong {
+  color: var(--sky-bad);
 }
 
 .skyward-Bounds-number::-webkit-inner-spin-button {
