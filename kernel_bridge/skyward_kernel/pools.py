@@ -135,10 +135,10 @@ class PoolManager:
             yield
             return
         try:
-            with self._attaching.get(compute.name, self._shown)(compute):
+            with self._noting_failure(compute.name, resident), self._attaching.get(compute.name, self._shown)(compute):
                 yield
-        except BaseException as error:
-            self._failed_to_open(compute.name, resident, error)
+        except BaseException:
+            self._forget(compute.name, resident)
             raise
 
     def _add(self, compute: "Compute") -> "_Resident | None":
@@ -250,18 +250,17 @@ class PoolManager:
             compute = resident.compute
             if _works(compute):
                 self._refuse_differences(name, resident, asked)
-                return compute
-            if resident.by_code:
+            elif resident.by_code:
                 self._refuse_differences(name, resident, asked)
-            try:
-                with opening(compute):
-                    if resident.by_code:
-                        self._reopen(name, resident)
-                    else:
+                with self._noting_failure(name, resident), opening(compute):
+                    self._reopen(name, resident)
+            else:
+                try:
+                    with self._noting_failure(name, resident), opening(compute):
                         compute.open()
-            except BaseException as error:
-                self._failed_to_open(name, resident, error)
-                raise
+                except BaseException:
+                    self._forget(name, resident)
+                    raise
             return compute
 
     def attach(self, name: str = DEFAULT_POOL, *, opening: OpeningContext = nullcontext) -> "Compute":
@@ -387,14 +386,19 @@ class PoolManager:
             if self._pools.get(name) is resident:
                 del self._pools[name]
 
-    def _failed_to_open(self, name: str, resident: _Resident, error: BaseException) -> None:
-        """Unregister a pool and note the failure, unless the user interrupted its start or closed it."""
-        with self._lock:
-            if self._pools.get(name, resident) is not resident:
-                return  # another pool has its name by now
-            self._pools.pop(name, None)
-            if isinstance(error, Exception) and not isinstance(error, PoolClosedError) and name not in self._attaching:
-                self._failed[name] = FailedStart(name, str(error) or type(error).__name__, time.time())
+    @contextmanager
+    def _noting_failure(self, name: str, resident: _Resident) -> Iterator[None]:
+        """Note the failure of a pool that opens within the context, unless the user interrupts or closes it."""
+        try:
+            yield
+        except PoolClosedError:
+            raise
+        except Exception as error:
+            with self._lock:
+                has_name = self._pools.get(name, resident) is resident  # or it is closed, and no other one has it
+                if has_name and name not in self._attaching:
+                    self._failed[name] = FailedStart(name, str(error) or type(error).__name__, time.time())
+            raise
 
     def _refuse_differences(self, name: str, resident: _Resident, asked: Asked) -> None:
         has = {path: _current(resident, path) for path in asked}

@@ -290,6 +290,19 @@ def test_pool_of_code_that_fails_to_open_is_unregistered(observing: PoolManager,
     assert observing.failed_starts == ()
 
 
+def test_interrupted_wait_for_a_pool_of_code_keeps_it_registered(
+    observing: PoolManager, compute: Pools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = compute(name="train")
+    pool.open()
+    pool.is_open = False
+    monkeypatch.setattr(compute, "fail", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        observing.get_or_open("train")
+    assert observing.names == ["train"]
+    assert observing.failed_starts == ()
+
+
 def test_pool_of_code_without_nodes_is_reopened(observing: PoolManager, compute: Pools) -> None:
     pool: Any = compute(name="train", vcpus=4.0)
     pool.open()
