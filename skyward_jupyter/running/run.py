@@ -194,7 +194,7 @@ class CellRunner:
         def text() -> str:
             pool = compute.snapshot()
             elapsed = duration_text(time.monotonic() - started)
-            return f"Pool {name!r}: {pool.active} of {pool.desired} nodes ready, {elapsed}"
+            return f"Pool {name!r}: {pool.active} of {count_text(pool.desired)} ready, {elapsed}"
 
         try:
             with self._display.progress(text, settings, quiet):

@@ -134,7 +134,7 @@ def test_scale_can_wait_and_an_interrupt_ends_only_the_wait(kernel: Kernel) -> N
     kernel("slow = sky.Compute(name='slow', provider=sky.Local(boot_time=600), nodes=(0, 2))\nslow.open();")
 
     def waits(cell: Cell) -> bool:
-        return any("Pool 'slow': 0 of 1 nodes ready" in text for text in cell.data)
+        return any("Pool 'slow': 0 of 1 node ready" in text for text in cell.data)
 
     name, lines = kernel("%sky scale slow 1:2 --wait", interrupt_when=waits).error
     assert name == "KeyboardInterrupt"
