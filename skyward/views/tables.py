@@ -80,6 +80,7 @@ def node_grid(pool: "PoolSnapshot", most: int | None = None) -> "Table":
             )
             for node in nodes
         ),
+        cut=("memory", "keeps", "address"),
     )
 
 
@@ -132,6 +133,7 @@ def decision_grid(events: Iterable["DecisionEvent"]) -> "Table":
     return grid(
         ("time", "by", "nodes", "reason"),
         ((clock_text(row.at), row.by, f"{row.before} -> {row.after}", reason_text(row)) for row in rows),
+        cut=("reason",),
     )
 
 
