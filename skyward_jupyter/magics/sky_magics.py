@@ -27,6 +27,7 @@ from skyward_kernel.commands.registry import COMMANDS
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+    from contextlib import AbstractContextManager
 
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -144,8 +145,8 @@ class SkyMagics(ConfiguredMagics):
         shown = settings.show_progress and hasattr(self.shell, "kernel")
         return Progress(cast("InteractiveShell", self.shell), text, after=settings.progress_after, enabled=shown)
 
-    def opening(self, pool: "Compute") -> Progress:
-        """Return a progress line for a pool that code opens. See `PoolManager.observe`."""
+    def opening(self, pool: "Compute") -> "AbstractContextManager[None]":
+        """Return the context that shows the progress of a pool that code opens. See `PoolManager.observe`."""
         return opening(cast("InteractiveShell", self.shell), pool, self.display_settings)
 
     def pool_names(self) -> list[str]:
