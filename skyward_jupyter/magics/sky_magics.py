@@ -155,6 +155,10 @@ class SkyMagics(ConfiguredMagics):
             return list(dict.fromkeys([*self._pools.names, *load().pools]))
         return self._pools.names
 
+    def cell_numbers(self) -> list[int]:
+        """Return the numbers of the background cells, oldest first."""
+        return [cell.number for cell in self._runner.background]
+
 
 SkyMagics.sky.__doc__ = f"{dedent(f'        {SkyMagics.sky.__doc__}').strip()}\n\n{help_of_magics()}"  # for `%%sky?`
 
