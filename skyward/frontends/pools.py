@@ -5,7 +5,7 @@ from skyward.control.observe.snapshot import KeptView, PoolSnapshot
 from skyward.link.ssh.openssh import login
 from skyward.pool.attach import attach
 from skyward.pool.compute import Compute, On
-from skyward.pool.reap import Orphan, describe_orphan, orphans, reap
+from skyward.pool.reap import Orphan, describe_orphan, orphans, reap, refused_names
 
 __all__ = [
     "Compute",
@@ -20,4 +20,5 @@ __all__ = [
     "login",
     "orphans",
     "reap",
+    "refused_names",
 ]

@@ -15,7 +15,7 @@ from skyward.values.validation import shown
 if TYPE_CHECKING:
     from skyward.control.act.nodes.offers import SourceOffer
 
-__all__ = ["Orphan", "Reaped", "describe_orphan", "orphans", "reap", "reap_pool"]
+__all__ = ["Orphan", "Reaped", "describe_orphan", "orphans", "reap", "reap_pool", "refused_names"]
 
 _REACH_WITHIN = 15.0
 

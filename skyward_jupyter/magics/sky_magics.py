@@ -1,5 +1,6 @@
 """The magics: `%%sky` runs a cell on nodes, `%sky` manages the pools."""
 
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -115,6 +116,8 @@ class SkyMagics(ConfiguredMagics):
                 f"%sky takes a subcommand: {', '.join(COMMANDS)}; "
                 "to run a cell on nodes, write %%sky on its first line."
             )
+        if another := _ANOTHER.search(line):
+            raise UsageError(f"A line has one command: write `{another[1].strip()}` on a line of its own.")
         name, *rest = words
         if name in ("-h", "--help"):
             name = "help"
@@ -161,6 +164,9 @@ class SkyMagics(ConfiguredMagics):
 
 
 SkyMagics.sky.__doc__ = f"{dedent(f'        {SkyMagics.sky.__doc__}').strip()}\n\n{help_of_magics()}"  # for `%%sky?`
+
+
+_ANOTHER = re.compile(r";\s*(%%?sky\b.*)")
 
 
 def _has_code(cell: str) -> bool:
