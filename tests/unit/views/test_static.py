@@ -57,9 +57,9 @@ def test_narrow_terminal_cuts_addresses_kept_values_and_memory_first(width: int)
     kept = tuple(KeptView(f"k{name}", name, "Model", 0, 1, 0.0, False) for name in ("encoder", "decoder", "optimizer"))
     nodes = (node(0, busy=1, metrics=metrics, kept=kept), node(1, state="waiting", phase="installing packages"))
     shown = report(nodes=nodes)
-    console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(static.drawing(shown))
-    lines = console.file.getvalue().splitlines()
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(static.drawing(shown))
+    lines = out.getvalue().splitlines()
     assert all(len(line) <= width for line in lines)
     (header,) = [line.split() for line in lines if "state" in line]
     assert header[:4] == ["node", "state", "tasks", "cpu"]
