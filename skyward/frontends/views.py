@@ -12,7 +12,7 @@ from skyward.formatting import (
     option_text,
     size_text,
 )
-from skyward.reporting.console import style_of
+from skyward.reporting.console import opening_quietly, style_of
 from skyward.reporting.interleave import LabelledLines
 from skyward.reporting.screen import is_terminal, notify, screen
 from skyward.reporting.task_output import live_columns
@@ -50,6 +50,7 @@ __all__ = [
     "node_table",
     "nodes_text",
     "notify",
+    "opening_quietly",
     "option_text",
     "pool_table",
     "project",

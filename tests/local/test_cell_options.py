@@ -101,7 +101,7 @@ def test_cell_that_raises_is_retried(kernel: Kernel, tmp_path: Path) -> None:
         "%%sky --retries 3\nopen(log, 'a').write('.')\nk = len(open(log).read())\nif k < 3: raise ValueError(k)\nk"
     )
     assert cell.data == ["3"]
-    assert cell.text("stderr") == "The cell was retried 2 times, the last time because it raised ValueError.\n"
+    assert cell.text("stderr") == "The cell was retried 2 times, the last time because it raised ValueError: 2.\n"
     assert kernel("k").data == ["3"]
     cell = kernel("%%sky --retries 1\nopen(log, 'a').write('.')\n1 / 0")
     assert cell.error[0] == "ZeroDivisionError"
