@@ -5,7 +5,7 @@ from skyward.control.observe.snapshot import KeptView, PoolSnapshot
 from skyward.link.ssh.openssh import login
 from skyward.pool.attach import attach
 from skyward.pool.compute import Compute, On, nodes_with, when_closed
-from skyward.pool.reap import Orphan, describe_orphan, orphans, reap
+from skyward.pool.reap import Orphan, describe_orphan, orphans, reap, refused_names
 
 __all__ = [
     "Compute",
@@ -21,6 +21,7 @@ __all__ = [
     "nodes_with",
     "orphans",
     "reap",
+    "refused_names",
     "release_kept",
     "when_closed",
 ]

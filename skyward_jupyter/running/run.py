@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from skyward_jupyter.cells.name_checks import elements_of
 from skyward_jupyter.display.elements import MOST, Elements, weight
 from skyward_jupyter.display.footer import Footer
 from skyward_jupyter.display.plotting import LivePlot
-from skyward_jupyter.display.progress import Progress, meter, opening
+from skyward_jupyter.display.progress import meter, opening
 from skyward_jupyter.display.recorder import OutputRecorder
 from skyward_jupyter.display.sections import NodeSections
 from skyward_jupyter.display.sink import CellSink
@@ -194,7 +194,7 @@ class CellRunner:
         def text() -> str:
             pool = compute.snapshot()
             elapsed = duration_text(time.monotonic() - started)
-            return f"Pool {name!r}: {pool.active} of {pool.desired} nodes ready, {elapsed}"
+            return f"Pool {name!r}: {pool.active} of {count_text(pool.desired)} ready, {elapsed}"
 
         try:
             with self._display.progress(text, settings, quiet):
@@ -250,7 +250,7 @@ class CellRunner:
             KeyboardInterrupt: the user interrupted it; the machines of the pool were released.
         """
 
-        def shown(compute: "Compute") -> Progress:
+        def shown(compute: "Compute") -> AbstractContextManager[None]:
             return opening(self._shell, compute, settings, enabled=not quiet)
 
         try:

@@ -139,7 +139,10 @@ def test_cell_that_raised_has_failed_and_a_stream_counts_its_elements(panel: Pan
     (before,) = panel.rows("pools", name="default")
     failing = panel.run("%%sky\n1 / 0")
     panel.until(lambda: failing in panel.idle, "the end of the cell")
-    panel.until(lambda: panel.rows("tasks", code="1 / 0", state="failed", reason="it raised"), "the failed task")
+    panel.until(
+        lambda: panel.rows("tasks", code="1 / 0", state="failed", reason="ZeroDivisionError: division by zero"),
+        "the failed task",
+    )
     panel.run("%%sky\nfor i in range(100):\n    yield i")
     panel.until(lambda: panel.rows("tasks", state="done", yielded=100), "the stream")
     panel.until(lambda: panel.rows("pools", name="default", failed=before["failed"] + 1), "the count of the pool")

@@ -67,6 +67,7 @@ class Pool:
         self._bus = bus
         self._publisher: EventPublisher | None = None
         self._began = 0.0
+        self._reported_failure = ""
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "new")
         self._record = record
@@ -355,7 +356,9 @@ class Pool:
             case machine_messages.Drain(rank) if rank in self._fleet.nodes:
                 self.tasks.results.clear(self._fleet.nodes[rank])
             case machine_messages.GiveUp():
-                self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self.control.failure}")
+                if self._reported_failure != self.control.failure:  # several nodes may be given up for one reason
+                    self._reported_failure = self.control.failure
+                    self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._reported_failure}")
             case _:
                 self._fleet.do(effect, sum(self.control.desired.values()))
 

@@ -125,7 +125,7 @@ class PoolTasks:
         self.history.revision += 1
 
         def broken(error: BaseException, why: str) -> None:
-            work.broken, work.error = error, type(error).__name__
+            work.break_with(error)
             self._end_held(work, "error", why)
 
         def unwanted(why: str) -> None:
@@ -169,7 +169,7 @@ class PoolTasks:
     def _refuse(self, work: Work, error: SkywardError) -> None:
         """End a task that cannot run."""
         if work.task in self.works:
-            work.broken, work.error = error, type(error).__name__
+            work.break_with(error)
             self._end_held(work, "error", str(error))
         else:
             settle(work, error)
@@ -240,7 +240,7 @@ class PoolTasks:
                 note = (
                     f"{work.code.name}() did not run: it takes the result of {result.recipe.code.name}(), which failed."
                 )
-                work.broken, work.error = with_note(error, note), type(error).__name__
+                work.break_with(with_note(error, note))
             self._tell(tasks.Released(work.task, broken=work.broken is not None))
 
         self._pool.spawn(restore())
@@ -364,7 +364,7 @@ class PoolTasks:
     def dispatch_failed(self, effect: tasks.Dispatch, error: Exception) -> None:
         """End a task that could not be sent with the error, rather than never."""
         if (work := self.works.get(effect.task)) is not None:
-            work.broken, work.error = _internal_error("was not sent", error, f"{work.code.name}()"), "RemoteError"
+            work.break_with(_internal_error("was not sent", error, f"{work.code.name}()"))
         if (node := self._pool.nodes.get(effect.rank)) is not None:
             with suppress(Exception):  # the node has failed once already
                 node.stop_task(effect.task)

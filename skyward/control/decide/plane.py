@@ -634,7 +634,7 @@ def undrainable(
         return f"it keeps {kept[rank]}: drop that first, with `.drop()` on its handle or `%sky drop`"
     group = groups[machine.group]
     if desired.get(group.name, 0) <= group.min:
-        return f"the pool is at its minimum of {group.min} nodes"
+        return f"the pool is at its minimum of {count_text(group.min)}"
     return ""
 
 

@@ -1,14 +1,16 @@
 """Static views of a pool: as text, as HTML, and in a terminal."""
 
+import io
 import re
 import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import skyward as sky
-from skyward.control.observe.snapshot import PoolReport
+from skyward.control.observe.snapshot import KeptView, PoolReport
 from skyward.events.metrics import GPUMetrics, NodeMetrics
 from skyward.pool.compute import when_closed
 from skyward.views import static
@@ -47,6 +49,24 @@ def test_static_view_shows_utilization_and_startup_phases() -> None:
     texts = cells(static.page(report(nodes=nodes)))
     assert texts[1:6] == ["busy", "1 of 2", "50%", "50%", "2.8 GiB"]
     assert "deps" in texts
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_narrow_terminal_cuts_addresses_kept_values_and_memory_first(width: int) -> None:
+    metrics = NodeMetrics("machine", 1.0, 2.0, 3 << 30, memory_total=16 << 30)
+    kept = tuple(KeptView(f"k{name}", name, "Model", 0, 1, 0.0, False) for name in ("encoder", "decoder", "optimizer"))
+    nodes = (node(0, busy=1, metrics=metrics, kept=kept), node(1, state="waiting", phase="installing packages"))
+    shown = report(nodes=nodes)
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(static.drawing(shown))
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    (header,) = [line.split() for line in lines if "state" in line]
+    assert header[:4] == ["node", "state", "tasks", "cpu"]
+    busy, booting = lines[lines.index(next(line for line in lines if "state" in line)) + 1 :][:2]
+    assert re.match(r"\s*0\s+busy\s+1 of 2\s+50%", busy)
+    assert "installing packages" in booting
+    assert "…" in busy
 
 
 def test_large_pool_is_truncated_with_a_note() -> None:

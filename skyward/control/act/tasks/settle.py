@@ -30,10 +30,13 @@ __all__ = ["final", "settle"]
 def final(work: Work, settled: Settle) -> Settle:
     """Return the end of a task as its caller, the history and the events report it.
 
-    The outcome of a cancelled task depends on the reason; a value that carries an exception is "raised".
+    The outcome of a cancelled task depends on the reason; a value that carries an exception is "raised". The reason of
+    an exception is the first line of its text.
     """
     if settled.outcome == "value" and work.error:
-        return replace(settled, outcome="raised")
+        return replace(settled, outcome="raised", reason=work.reason)
+    if settled.outcome == "error":
+        return replace(settled, reason=settled.reason or work.reason)
     if settled.outcome != "cancelled":
         return settled
     if work.stuck:

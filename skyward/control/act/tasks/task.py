@@ -10,9 +10,11 @@ from skyward.control.act.tasks.inputs import TaskInputs
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer
 from skyward.control.observe.costs import FREE, SlotPrice
 from skyward.control.observe.origin import Origin
+from skyward.formatting import first_line
 from skyward.specs.placement import ALL, Several
 from skyward.specs.retries import NO_RETRIES, Retries
 from skyward.values.needs import NOTHING, Needs
+from skyward.wire.failures.failure import message_of
 from skyward.wire.payloads.code import PreparedCode
 from skyward.wire.payloads.payload import Outgoing
 from skyward.wire.protocol.messages import Payload
@@ -64,6 +66,7 @@ class Work:
         slot_price: hardware and price of the node it was last sent to.
         yielded: number of elements of its stream that have arrived.
         error: type name of the exception that it raised, or that its result carries.
+        reason: first line of the text of that exception.
         group_limit: timeout of its group in seconds, if that expired first.
         stuck: reason why it can never start, once that is certain.
         grace: seconds to end by itself when it is stopped; see `wire.protocol.messages.Submit`.
@@ -101,6 +104,7 @@ class Work:
     slot_price: SlotPrice = FREE
     yielded: int = 0
     error: str = ""
+    reason: str = ""
     group_limit: float | None = None
     stuck: str = ""
     grace: float = 0.0
@@ -135,6 +139,10 @@ class Work:
     def kept(self) -> "tuple[Kept[Any], ...]":
         """Handles of the kept values that it uses; it keeps them alive."""
         return (*self.code.outgoing.kept, *self.call.kept, *_kept_of(self.inputs))
+
+    def break_with(self, error: BaseException) -> None:
+        """Set the error that it ends with: it did not run."""
+        self.broken, self.error, self.reason = error, type(error).__name__, first_line(message_of(error))
 
 
 @dataclass(slots=True, eq=False)
