@@ -11,7 +11,7 @@ _NODE = Argument("node", NODE, required=True)
 
 @command(
     "drain",
-    "let a node finish its tasks, then terminate it; the pool shrinks by one",
+    "let a node finish its tasks, then terminate it; an elastic pool may launch another for waiting tasks",
     arguments=(NAME, _NODE),
     example="default 3",
     forms=(Form(("pool", "node"), "drain-node", "Drain a Node…", "Drain which node?", "active node"),),
@@ -19,8 +19,14 @@ _NODE = Argument("node", NODE, required=True)
 def drain(context: Context, *, node: int, pool: str | None = None) -> Outcome:
     """Let a node finish its tasks, then terminate it."""
     name = pool or context.default_pool
-    context.pools.get(name).drain(node)
-    return Outcome(f"Draining node {node} of pool {name!r}: it terminates once its tasks are done.")
+    compute = context.pools.get(name)
+    compute.drain(node)
+    queued = compute.snapshot().queued
+    another = "" if not queued else f" {count_text(queued, 'task')} waiting, for which the pool may launch another node."
+    return Outcome(
+        f"Draining node {node} of pool {name!r}: it terminates once its tasks are done, unless they keep a value there."
+        f"{another}"
+    )
 
 
 @command(
