@@ -1,6 +1,7 @@
 """Commands on one node: draining it, and its startup log."""
 
 from skyward.frontends.commands import NODE, Argument, Form, Outcome, command
+from skyward.frontends.views import count_text
 from skyward_kernel.commands.arguments import NAME
 from skyward_kernel.commands.context import Context
 
@@ -22,7 +23,8 @@ def drain(context: Context, *, node: int, pool: str | None = None) -> Outcome:
     compute = context.pools.get(name)
     compute.drain(node)
     queued = compute.snapshot().queued
-    another = "" if not queued else f" {count_text(queued, 'task')} waiting, for which the pool may launch another node."
+    wait = f"{count_text(queued, 'task')} {'waits' if queued == 1 else 'wait'}"
+    another = f" {wait}, so the pool may launch another node." if queued else ""
     return Outcome(
         f"Draining node {node} of pool {name!r}: it terminates once its tasks are done, unless they keep a value there."
         f"{another}"

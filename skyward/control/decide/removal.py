@@ -1,4 +1,4 @@
-"""Which nodes may be removed. Decides only; no I/O.
+"""Decisions on the nodes that may be removed. No I/O.
 
 A node that keeps values counts as busy for their time (`skyward.kept.registry`), and no scale-down removes it in that
 time: no drain, resize or decision of the policy. A value that is kept, or used again, on a node that already drains
