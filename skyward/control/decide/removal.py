@@ -9,6 +9,7 @@ budget, the end of the pool and the loss of a machine end kept values at any tim
 from collections.abc import Mapping
 
 from skyward.control.decide.machines.table import MachineTable
+from skyward.formatting import count_text
 from skyward.scaling.snapshot import Group, RetainedNodes
 
 __all__ = ["after_drain", "at_least", "retained_nodes", "undrainable", "unsizable"]
@@ -67,7 +68,7 @@ def undrainable(
         return f"it keeps {kept[rank]}: drop that first, with `.drop()` on its handle or `%sky drop`"
     group = groups[machine.group]
     if desired.get(group.name, 0) <= group.min:
-        return f"the pool is at its minimum of {group.min} nodes"
+        return f"the pool is at its minimum of {count_text(group.min)}"
     return ""
 
 
