@@ -378,11 +378,11 @@ class Compute(RightSide):
     def drain(self, node: int) -> None:
         """Drain the node of a rank: remove it after its tasks. The pool then has one node less.
 
-        The policy of an elastic pool may launch another node in its place. A drained node stays if a new task must run
-        on this very node, or if it keeps a value.
+        The policy of an elastic pool may launch another node in its place for waiting tasks. A drained node stays if a
+        new task must run on this very node, or if it keeps a value; then the pool does not get smaller.
 
         Raises:
-            UsageError: it is the head, it is not active, or the pool is at its minimum.
+            UsageError: it is the head, it is not active, it keeps a value, or the pool is at its minimum.
             PoolClosedError: the pool is not open.
         """
         pool = self._ready()

@@ -24,7 +24,8 @@ from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import unix_offset
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
-from skyward.control.decide.plane import ControlPlane, undrainable
+from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.removal import undrainable, unsizable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.observe.snapshot import PoolSnapshot
@@ -370,9 +371,9 @@ class Pool:
         Return the reason if it is refused, in which case nothing changes; else an empty string.
         """
         name = group if group is not None else next(iter(self._launchers))
-        retained = self.control.retained(_now()).get(name)
-        if retained is not None and wanted.ceiling < retained.nodes:
-            return f"{retained.why}, so {retained.nodes} nodes stay"
+        least = wanted.ceiling if wanted.desired is None else max(wanted.min, wanted.desired)
+        if reason := unsizable(least, self.control.retained(_now()).get(name)):
+            return reason
         nodes = {} if wanted.desired is None else {name: wanted.desired}
         self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}, nodes))
         return ""
