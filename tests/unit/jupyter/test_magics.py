@@ -3,6 +3,7 @@
 import time
 from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -392,6 +393,28 @@ def test_decisions_are_shown_with_reasons_newest_first(
         "00:01:01  policy  1 -> 1  idle (held back: cooldown for 20 s more)\n"
         "00:00:00  policy  1 -> 3  2 queued\n"
     )
+
+
+def test_commands_that_show_pools_need_no_name(notebook: Notebook, compute: Pools) -> None:
+    compute.report = lambda self: SimpleNamespace(tasks=[])  # type: ignore[attr-defined]
+    compute.start_log = lambda self, node: f"log of {self.name} {node}"  # type: ignore[attr-defined]
+    assert notebook("%sky tasks").shown_error.startswith("UsageError: There is no pool 'default'")
+    notebook("%sky up other")
+    assert notebook("%sky tasks").out == "Pool 'other' has had no tasks yet.\n"
+    assert notebook("%sky decisions").out == "There are no scaling decisions for pool 'other' yet.\n"
+    assert notebook("%sky logs 0").out == "log of other 0\n"
+    notebook("%sky up more")
+    assert notebook("%sky logs 0").shown_error.startswith("UsageError: There is no pool 'default'")
+    assert notebook("%sky logs more 0").out == "log of more 0\n"
+    assert notebook("%sky tasks").out == "Pool 'other' has had no tasks yet.\nPool 'more' has had no tasks yet.\n"
+    event = DecisionEvent(
+        0.0, "policy", "pressure", DecisionInputs(queued=2), {"default": 1}, {"default": 3}, "2 queued"
+    )
+    for pool in compute.made:
+        pool.decided = [event]
+    titles = [line for line in notebook("%sky decisions").out.splitlines() if line.endswith(":")]
+    assert titles == ["decisions of other:", "decisions of more:"]
+    assert notebook("%sky decisions more").out.startswith("time ")
 
 
 @pytest.mark.parametrize("cell", ["%sky help", "%sky --help", "%%sky --help\n1"])
