@@ -517,7 +517,9 @@ export const COMMAND_WORDS: {
     "flags": {}
   },
   "help": {
-    "words": [],
+    "words": [
+      "about"
+    ],
     "flags": {}
   }
 };

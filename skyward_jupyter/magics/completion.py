@@ -70,6 +70,7 @@ def values(
         "orphan": lambda _: [orphan.name for orphan in _orphans() if orphan.machines],
         "node": ranks,
         "kept": lambda _: [view.name for pool in shown() for node in pool.nodes for view in node.kept],
+        "command": lambda _: COMMANDS,
         "provider": lambda _: provider_names(),
         "accelerator": lambda _: accelerators.names(),
         "policy": lambda _: POLICIES,

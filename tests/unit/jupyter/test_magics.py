@@ -369,7 +369,8 @@ def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -
         ("%sky scale", "%sky scale takes the name of a pool and a number of nodes: `%sky scale default 4`."),
         ("%sky scale a few", "nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got 'few'."),
         ("%sky scale a 4", "There is no pool 'a'; open it with `%sky up a`."),
-        ("%sky help me", "%sky help takes no arguments, but got 'me'."),
+        ("%sky help scal", "%sky has no subcommand 'scal'; did you mean 'scale'?"),
+        ("%sky help up down", "%sky help takes [COMMAND], but got 'up down'."),
     ],
 )
 def test_usage_error_of_the_line_magic_is_one_line(notebook: Notebook, line: str, message: str) -> None:
@@ -422,6 +423,28 @@ def test_help_lists_options_and_commands(notebook: Notebook, cell: str) -> None:
     out = notebook(cell).out
     for word in ("--nodes", "--map", "--noblock", "%sky up", "%sky cancel", "--capture-limit"):
         assert word in out
+
+
+@pytest.mark.parametrize("line", ["%sky help scale", "%sky scale --help", "%sky scale a 4 -h"])
+def test_help_of_a_command_has_its_usage_and_options(notebook: Notebook, line: str) -> None:
+    assert notebook(line).out == (
+        "%sky scale [NAME] NODES [--wait] [--quiet]\n"
+        "  change how many nodes a pool has: 4, 2:16; with --wait, wait for them\n"
+        "  example: %sky scale default 4\n"
+        "\n"
+        "Options:\n"
+        "  --wait       return when the nodes are active\n"
+        "  --quiet      show no progress\n"
+        "  --pool NAME  the name of the pool\n"
+    )
+
+
+def test_help_of_up_lists_the_options_of_pools_and_opens_none(notebook: Notebook, compute: Pools) -> None:
+    out = notebook("%sky up --help").out
+    assert out.startswith("%sky up [NAME] [options]\n")
+    assert "--nodes" in out
+    assert "--map" not in out
+    assert compute.made == []
 
 
 # The extension.
