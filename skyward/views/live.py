@@ -84,7 +84,7 @@ def watch(pool: "Compute", *, every: float = 0.5) -> None:
     Example:
         >>> sky.watch(pool)
     """
-    if isinstance(pool, type) or not all(hasattr(pool, name) for name in ("report", "when_closed")):
+    if isinstance(pool, type) or not all(hasattr(pool, name) for name in ("report", "snapshot")):
         raise UsageError(
             f"`sky.watch` takes a pool, but got {shown(pool)}: pass what `sky.Compute(...)`, or `%sky up NAME` in a "
             "notebook, returns."
