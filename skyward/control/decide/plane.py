@@ -37,7 +37,7 @@ from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
-from skyward.formatting import money_text
+from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
