@@ -82,6 +82,6 @@ def _undecoded(future: Future[Any]) -> InputValue | None:
     arrived = Future.result(future)
     if isinstance(arrived, RemoteResult):
         return arrived
-    if isinstance(future, TaskFuture) and isinstance(arrived, EncodedResult):
+    if isinstance(future, TaskFuture) and future.is_lent and isinstance(arrived, EncodedResult):
         return LocalValue(arrived.payload, arrived.blobs, tuple(handles_in(arrived.payload)))
     return None
