@@ -18,11 +18,13 @@ pytestmark = [
 ]
 
 OPEN = """
+import numpy
 import skyward as sky
 image = sky.Image(env={{"GO": "{go}"}})
 worker = sky.Worker(concurrency=8)
 pool = sky.Compute(provider=sky.Local(outlives=True), image=image, name="left", ttl=60, worker=worker).open()
 d = {{"a": 1}}
+array = numpy.zeros(3)
 """
 
 WAIT = """
@@ -37,6 +39,7 @@ d["b"] = 2
 {wait}
 weights = [1, 2, 3]
 pair = [weights, d]
+view = array[:2]
 def double(n):
     return 2 * n
 len(weights)
@@ -75,12 +78,13 @@ def test_restarted_kernel_binds_what_its_cells_computed(tmp_path: Path) -> None:
         assigns = kernel("assigns.result(30)")
         assert assigns.data == ["3"]
         assert assigns.text("stderr") == (
-            "pair refers to objects of the former process, which are gone: placeholders are in their places.\n"
+            "pair and view refer to objects of the former process, which are gone: placeholders are in their places.\n"
             "The cell changed d in place. These changes are lost: it was in the memory of the former process, which is "
             "gone.\n"
         )
-        bound = kernel("weights, pair[0] is weights, pair[1], double(4)")
-        assert bound.data == ["([1, 2, 3], True, <an object of the former process, which is gone>, 8)"]
+        bound = kernel("print(weights, pair[0] is weights, pair[1], view, double(4))")
+        gone = "<an object of the former process, which is gone>"
+        assert bound.text() == f"[1, 2, 3] True {gone} {gone} 8\n"
         kernel("weights = 'rebound'")
         assert kernel("assigns.result(), weights").data == ["(3, 'rebound')"], "a second call bound them again"
         assert kernel("fails.result(30)").error[0] == "KeyError"
@@ -106,7 +110,7 @@ def test_script_gets_what_the_cells_of_a_killed_kernel_computed(
     with sky.attach("left") as pool:
         assigns, fails, stopped, yields, three, _ = pool.recovered
         found = assigns.result(30)
-        assert found.keys() == {"weights", "pair", "double", "_"}
+        assert found.keys() == {"weights", "pair", "view", "double", "_"}
         assert (found["weights"], found["double"](4), found["_"]) == ([1, 2, 3], 8, 3)
         assert assigns.variables() is found
         assert "The cell changed d in place. These changes are lost" in capsys.readouterr().err

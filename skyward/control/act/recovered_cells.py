@@ -18,6 +18,7 @@ from skyward.errors import NotPicklableError, TaskError, UsageError
 from skyward.formatting import joined, nodes_text
 from skyward.kept.handles import renew
 from skyward.reporting.screen import notify
+from skyward.wire.kinds.arrays import Absent
 from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.objects.unpickling import unpack_shared
@@ -54,7 +55,7 @@ def bind_with(binder: CellBinder | None) -> None:
     _binder = binder
 
 
-class FormerObject:
+class FormerObject(Absent):
     """Placeholder of an object of the former process, which is gone with that process."""
 
     __slots__ = ()
