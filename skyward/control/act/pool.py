@@ -18,7 +18,7 @@ from skyward.control.act.nodes.fleet import Fleet
 from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.pool_tasks import PoolTasks
-from skyward.control.act.report import view
+from skyward.control.act.report import task_history, view
 from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import unix_offset
 from skyward.control.decide import messages as plane
@@ -63,6 +63,7 @@ class Pool:
         self._bus = bus
         self._publisher: EventPublisher | None = None
         self._began = 0.0
+        self._reported_failure = ""
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "new")
         self._record = record
@@ -322,7 +323,9 @@ class Pool:
             case machine_messages.Drain(rank) if rank in self._fleet.nodes:
                 self.tasks.results.clear(self._fleet.nodes[rank])
             case machine_messages.GiveUp():
-                self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self.control.failure}")
+                if self._reported_failure != self.control.failure:  # several nodes may be given up for one reason
+                    self._reported_failure = self.control.failure
+                    self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._reported_failure}")
             case _:
                 self._fleet.do(effect, sum(self.control.desired.values()))
 
@@ -401,6 +404,10 @@ class Pool:
             return []
         since = unix_offset()
         return [replace(event, at=event.at + since) for event in self._plane.decisions]
+
+    def task_history(self, task: int) -> tuple[str, ...]:
+        """Return the transitions of a task as text, oldest first."""
+        return () if self._plane is None else task_history(self._plane, task)
 
 
 def _now() -> float:

@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
+from skyward.control.act.tasks.future import TaskFuture, release_handles
 from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.control.act.tasks.streams import Stream
-from skyward.control.act.tasks.task import TaskFuture
-from skyward.errors import NotPicklableError, TaskError, UsageError
+from skyward.errors import NotPicklableError, TaskCancelledError, TaskError, UsageError
 from skyward.formatting import joined, nodes_text
 from skyward.kept.handles import renew
 from skyward.reporting.screen import notify
-from skyward.wire.kinds.arrays import Absent
+from skyward.wire.kinds.arrays import LostMemory
 from skyward.wire.objects.cell_end import CellEnd
 from skyward.wire.objects.pickling import pack_shared
 from skyward.wire.objects.unpickling import unpack_shared
@@ -55,7 +55,7 @@ def bind_with(binder: CellBinder | None) -> None:
     _binder = binder
 
 
-class FormerObject(Absent):
+class FormerObject(LostMemory):
     """Placeholder of an object of the former process, which is gone with that process."""
 
     __slots__ = ()
@@ -252,6 +252,8 @@ def _namespace() -> dict[str, Any]:
 class CellFuture(TaskFuture[Any]):
     """Future of a recovered cell: of what the cell computed, see `CellOutcome.collect`."""
 
+    _is_lendable = False
+
     def outcome(self, timeout: float | None = None) -> CellOutcome:
         """Wait for the cell, and return its outcome.
 
@@ -271,10 +273,6 @@ class CellFuture(TaskFuture[Any]):
         error = super().exception(timeout)
         return self._value.error() if error is None and isinstance(self._value, CellOutcome) else error
 
-    def end_cancelled(self, why: str, subject: str = "") -> None:
-        """End as cancelled."""
-        super().end_cancelled(why, subject and _SUBJECT)
-
     def set_exception(self, exception: BaseException | None) -> None:
         """End with an error, whose message is about a cell, not a function."""
         if isinstance(exception, TaskError) and exception.subject:
@@ -283,9 +281,8 @@ class CellFuture(TaskFuture[Any]):
             exception.args = (f"{_SUBJECT}{rest}", *exception.args[1:])
         super().set_exception(exception)
 
-    def lend(self) -> bool:
-        """Return False: what another task takes is not the result as its node sent it."""
-        return False
+    def _cancelled_error(self) -> TaskCancelledError:
+        return TaskCancelledError(self._cancelled_why, subject=_SUBJECT)
 
     def _decode(self, arrived: object, *, own: bool = False) -> None:
         super()._decode(arrived, own=own)
@@ -302,7 +299,7 @@ class CellFuture(TaskFuture[Any]):
             return outcome.collect()
         finally:
             if outcome.is_collected:
-                self.release_kept()
+                release_handles(self)
 
 
 class CellElements(Stream[Any]):

@@ -3,9 +3,10 @@
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
+from skyward.control.act.tasks.future import TaskFuture
 from skyward.control.act.tasks.run import Runner, follow
 from skyward.control.act.tasks.streams import Stream, StreamBuffer
-from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.observe.origin import Origin
 from skyward.errors import InputLostError, OperatorError, TaskError, UsageError
 from skyward.process.scratch import ScratchFile
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from skyward.control.act.nodes.node import Node
     from skyward.control.act.recovered_cells import CellFuture
 
-__all__ = ["RecoveredTask", "end_inputs"]
+__all__ = ["RecoveredTask", "end_inputs", "recover"]
 
 _IN_MEMORY = 1024 * 1024
 """Characters of a task's output that are kept in memory; the rest is in a file."""
@@ -98,18 +99,14 @@ class RecoveredTask:
             results = [task.result() for task in pool.recovered]
     """
 
-    def __init__(self, known: KnownTask, runner: Runner) -> None:
-        self.name, self.number = known.name, known.task
-        self._printed = _Printed()
-        nothing = Outgoing(Payload(b""), {})
-        self._cell = _cell_future() if known.name in _CELLS else None
-        self.future: TaskFuture[Any] = TaskFuture() if self._cell is None else self._cell
-        self.work = Work(PreparedCode(b"", nothing, known.name), nothing, self.future, self._printed)
-        self.work.task, self.work.running = known.task, True
-        self.origin = self.work.origin = Origin.of_former(known.label)
-        if known.stream:
-            self.work.stream = StreamBuffer(granted=None)
-        self._run = follow(runner, self.work)
+    def __init__(
+        self, known: KnownTask, work: Work, printed: _Printed, runner: Runner, cell: "CellFuture | None"
+    ) -> None:
+        self.name, self.number, self.origin = known.name, known.task, work.origin
+        self._printed = printed
+        self._run = follow(runner, work)
+        self.future: TaskFuture[Any] = work.future
+        self._cell = cell
 
     def result(self, timeout: float | None = None) -> Any:
         """Return the task's result, or raise what it raised. Waits for at most `timeout` seconds.
@@ -124,7 +121,7 @@ class RecoveredTask:
         try:
             return self.future.result(timeout)
         except TaskError as error:
-            if self._cell is not None and self.work.left is not None:
+            if self._cell is not None and self._run.has_state:
                 error.add_note(".variables() has what the cell had assigned when it was stopped.")
             raise
 
@@ -146,9 +143,10 @@ class RecoveredTask:
         try:
             return self._cell.outcome(timeout).variables()
         except TaskError:
-            if self.work.left is None:
+            (outcome,) = self._run.remains()
+            if outcome.value is None:
                 raise
-            return CellOutcome(self.work.left.decode()).variables()
+            return CellOutcome(outcome.value).variables()
 
     def items(self) -> Stream[Any]:
         """Return an iterator over the elements of a generator function that its former client has not consumed.
@@ -160,7 +158,7 @@ class RecoveredTask:
         Raises:
             OperatorError: the function is not a generator function, or the cell yields nothing.
         """
-        if self.work.stream is None:
+        if not self._run.is_stream:
             what = "This cell" if self._cell is not None else f"{self.name}()"
             raise OperatorError(f"{what} yields no elements: take the result with `.result()`.")
         if self._cell is None:
@@ -176,7 +174,7 @@ class RecoveredTask:
     @property
     def node(self) -> int:
         """Rank of the task's node."""
-        return self.work.nodes[-1]
+        return self._run.nodes[-1]
 
     @property
     def state(self) -> Literal["queued", "running", "done", "failed", "cancelled"]:
@@ -210,6 +208,19 @@ def _cell_future() -> "CellFuture":
     from skyward.control.act.recovered_cells import CellFuture
 
     return CellFuture()
+
+
+def recover(known: KnownTask, runner: Runner) -> tuple[RecoveredTask, Work]:
+    """Return a task that a node has from a former process, and its work in this one."""
+    printed, nothing = _Printed(), Outgoing(Payload(b""), {})
+    cell = _cell_future() if known.name in _CELLS else None
+    future = TaskFuture[Any]() if cell is None else cell
+    work = Work(PreparedCode(b"", nothing, known.name), nothing, future, printed)
+    work.task, work.running = known.task, True
+    work.origin = Origin.of_former(known.label)
+    if known.stream:
+        work.stream = StreamBuffer(granted=None)
+    return RecoveredTask(known, work, printed, runner, cell), work
 
 
 def end_inputs(node: "Node", known: KnownTask) -> None:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 __all__ = [
     *(
-        "Absent",
+        "LostMemory",
         "Extent",
         "ArrayMemory",
         "ArrayView",
@@ -144,7 +144,7 @@ class ArrayView:
         return _view, (self.memory, array.dtype, array.shape, array.strides, offset, array.flags.writeable)
 
 
-class Absent:
+class LostMemory:
     """Base class of placeholders of objects that do not exist here: a view of one is the placeholder itself."""
 
     __slots__ = ()
@@ -234,7 +234,7 @@ def _view(memory: Any, dtype: Any, shape: Any, strides: Any, offset: int, is_wri
     from numpy import ndarray
 
     buffer = memory.buffer if isinstance(memory, ArrayMemory) else memory
-    if isinstance(buffer, Absent):
+    if isinstance(buffer, LostMemory):
         return buffer
     if is_array(buffer):
         buffer = buffer.reshape(-1).view("uint8")

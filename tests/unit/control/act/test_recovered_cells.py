@@ -40,5 +40,5 @@ def test_placeholder_says_that_its_object_is_gone() -> None:
     gone = FormerObject()
     assert repr(gone) == "<an object of the former process, which is gone>"
     with pytest.raises(sky.UsageError, match="was in the memory of the former process, which is gone: create it again"):
-        gone.anything
+        gone()
     assert not hasattr(gone, "__array_interface__")
