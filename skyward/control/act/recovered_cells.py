@@ -7,6 +7,7 @@ import builtins
 import importlib
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
@@ -27,7 +28,16 @@ from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.object_graph import PackedGraph
 from skyward.worker.code.program import VALUE
 
-__all__ = ["CellBinder", "CellElements", "CellFuture", "CellOutcome", "FormerObject", "bind_with", "open_result"]
+__all__ = [
+    "CellBinder",
+    "CellElements",
+    "CellFuture",
+    "CellOutcome",
+    "FormerObject",
+    "add_note",
+    "bind_with",
+    "open_result",
+]
 
 _SUBJECT = "The cell"
 """Subject of the errors of its task."""
@@ -218,7 +228,7 @@ class CellOutcome:
         side = CellEnd(_namespace(), is_notebook=True)
         error = with_fix(result.failure.rebuild(lambda packed: unpack_shared(packed, side)))
         if values:
-            error.add_note(f".variables() has what the cell had assigned before: {joined(values)}.")
+            add_note(error, f".variables() has what the cell had assigned before: {joined(values)}.")
         raise error
 
     def _opened(self) -> dict[str, Any]:
@@ -241,6 +251,12 @@ class CellOutcome:
             yield f"{_title(name)} was not returned from {nodes_text([self._result.node])}: {why.reason}."
 
 
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an error that may be raised again, once."""
+    if note not in getattr(error, "__notes__", ()):
+        BaseException.add_note(error, note)  # its class may have a method of that name
+
+
 def _title(name: str) -> str:
     return "the value of the last expression" if name == VALUE else name
 
@@ -253,6 +269,11 @@ class CellFuture(TaskFuture[Any]):
     """Future of a recovered cell: of what the cell computed, see `CellOutcome.collect`."""
 
     _is_lendable = False
+
+    @property
+    def was_stopped(self) -> bool:
+        """True if the task ended without a result of the cell."""
+        return self.cancelled() or (self.done() and Future.exception(self) is not None)
 
     def outcome(self, timeout: float | None = None) -> CellOutcome:
         """Wait for the cell, and return its outcome.

@@ -121,8 +121,10 @@ class RecoveredTask:
         try:
             return self.future.result(timeout)
         except TaskError as error:
-            if self._cell is not None and self._run.has_state:
-                error.add_note(".variables() has what the cell had assigned when it was stopped.")
+            from skyward.control.act.recovered_cells import add_note
+
+            if self._cell is not None and self._cell.was_stopped and self._run.has_state:
+                add_note(error, ".variables() has what the cell had assigned when it was stopped.")
             raise
 
     def variables(self, timeout: float | None = None) -> dict[str, Any]:
