@@ -109,7 +109,8 @@ class PoolConsole:
             case "none":
                 pass
             case "notebook":
-                bus.listen(self._note, events.PoolNote, events.NodeLost, events.NodeFailed, events.NodeValuesLost)
+                losses = events.NodeLost, events.NodeFailed, events.NodeValuesLost
+                bus.listen(self._note, events.PoolNote, *losses, events.ScalingDecided)
             case "minimal":
                 bus.listen(self._show, *SHOWN)
             case "rich":
@@ -117,6 +118,11 @@ class PoolConsole:
                 bus.listen(self._follow, events.PoolRequesting, events.NodeEvent)
 
     def _note(self, event: events.BaseEvent) -> None:
+        """Show a notice; of the decisions, only those that keep nodes which were to be removed."""
+        if isinstance(event, events.ScalingDecided) and not (
+            event.decision.by == "reconciler" and event.decision.change
+        ):
+            return
         line = line_of(event)
         text = line.text if isinstance(event, events.PoolNote) else f"Pool {event.pool!r}: {line.text}"
         self._context.copy().run(notify, text)

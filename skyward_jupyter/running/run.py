@@ -479,7 +479,8 @@ def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | No
     needed = wanted.min if wanted.desired is None else max(wanted.min, min(wanted.desired, pool.desired))
     if active < needed and pool.failure:
         raise ProvisioningError(f"Pool {name!r} {pool.failure}")
-    return active if active == len(pool.nodes) and needed <= active <= wanted.ceiling else None
+    most = max(wanted.ceiling, pool.desired)  # nodes that keep values stay, even above the maximum
+    return active if active == len(pool.nodes) and needed <= active <= most else None
 
 
 def _notify(sentence: str) -> None:

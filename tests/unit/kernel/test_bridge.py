@@ -136,9 +136,14 @@ def test_commands_are_executed(bridge: PanelBridge, kernel: FakeKernel, pools: P
     assert run(kernel, comm, "cancel", cell=8)[0] == "refused"
     assert run(kernel, comm, "scale", pool="p", nodes="2:5") == ("done", "Scaling pool 'p' to 2:5 nodes.")
     assert run(kernel, comm, "scale", pool="p", nodes="5:2")[0] == "refused"
-    assert run(kernel, comm, "drain", pool="p", node=1)[0] == "done"
+    pool.changed(queued=0)
+    draining = "Draining node 1 of pool 'p': it terminates once its tasks are done, unless they keep a value there."
+    assert run(kernel, comm, "drain", pool="p", node=1) == ("done", draining)
+    pool.changed(queued=3)
+    another = "3 tasks wait, so the pool may launch another node."
+    assert run(kernel, comm, "drain", pool="p", node=1) == ("done", f"{draining} {another}")
     assert run(kernel, comm, "drain", pool="p", node=0) == ("refused", "Node 0 cannot be drained.")
-    assert pool.done == [("cancel", 2), ("cancel", 1), ("cancel", 2), Nodes(2, 5), ("drain", 1)]
+    assert pool.done == [("cancel", 2), ("cancel", 1), ("cancel", 2), Nodes(2, 5), ("drain", 1), ("drain", 1)]
     assert run(kernel, comm, "down", pool="p") == ("done", "Pool 'p' is closed.")
     assert run(kernel, comm, "down", pool="p")[0] == "refused"
     assert run(kernel, comm, "down", every=True) == ("done", "There are no pools.")

@@ -136,9 +136,13 @@ def test_console_that_was_asked_for_is_not_quiet() -> None:
 
 
 def test_notebook_shows_only_notes_and_warnings(capsys: pytest.CaptureFixture[str]) -> None:
-    happened = (made(ev.PoolProvisioning), made(ev.PoolNote), made(ev.NodeLost), made(ev.PoolClosed))
+    stay = DecisionEvent(0.0, "reconciler", "pressure", DecisionInputs(), {"a": 1}, {"a": 2}, "node 1 keeps model")
+    replacing = DecisionEvent(0.0, "reconciler", "pressure", DecisionInputs(), {"a": 1}, {"a": 1}, "replacing it")
+    decisions = (ev.ScalingDecided("p", 1, 0.0, each) for each in (DECISION, replacing, stay))
+    happened = (made(ev.PoolProvisioning), made(ev.PoolNote), made(ev.NodeLost), *decisions, made(ev.PoolClosed))
     assert shown("notebook", *happened) == []
-    assert capsys.readouterr().err == "a note\nPool 'p': node 2 was lost: why; replacing it\n"
+    lost = "Pool 'p': node 2 was lost: why; replacing it"
+    assert capsys.readouterr().err == f"a note\n{lost}\nPool 'p': 1 -> 2 nodes: node 1 keeps model\n"
 
 
 def test_status_line_is_shown_while_a_caller_waits_and_erased_before_other_output(
