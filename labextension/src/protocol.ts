@@ -550,7 +550,9 @@ export const COMMAND_WORDS: {
     "flags": {}
   },
   "help": {
-    "words": [],
+    "words": [
+      "about"
+    ],
     "flags": {}
   }
 };

@@ -8,7 +8,7 @@ from skyward.commands.option import Option
 from skyward.specs import Nodes
 
 __all__ = [
-    *("CELL", "KEPT", "NODE", "NODES", "ORPHAN", "POOL", "POOL_OPTION"),
+    *("CELL", "COMMAND", "KEPT", "NODE", "NODES", "ORPHAN", "POOL", "POOL_OPTION"),
     *("Argument", "Arguments", "Choice", "Command", "Form", "Kind", "Outcome", "command"),
 ]
 
@@ -51,6 +51,7 @@ NODE = Kind("node", "NODE", "the rank of a node", read=_rank, is_number=True)
 NODES = Kind("nodes", "NODES", "a number of nodes", read=Nodes.parse)
 KEPT = Kind("kept", "NAME", "the name of a kept value", "the names of kept values")
 CELL = Kind("cell", "CELL", "the number of a background cell")
+COMMAND = Kind("command", "COMMAND", "the name of a command")
 
 POOL_OPTION = Option(("--pool",), "pool", "the pool to run on; it is opened on first use", "NAME", takes="a name")
 """Option for the name of a pool. A command that takes the name as an argument takes this option instead, too."""

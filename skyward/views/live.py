@@ -6,8 +6,9 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
+from skyward.errors import UsageError
 from skyward.values import limits
-from skyward.values.validation import number
+from skyward.values.validation import number, shown
 from skyward.views.static import describe, drawing
 
 if TYPE_CHECKING:
@@ -77,11 +78,17 @@ def watch(pool: "Compute", *, every: float = 0.5) -> None:
         every: seconds between updates, in a terminal.
 
     Raises:
+        UsageError: `pool` is not a pool.
         SpecError: `every` is not a number of seconds.
 
     Example:
         >>> sky.watch(pool)
     """
+    if isinstance(pool, type) or not all(hasattr(pool, name) for name in ("report", "snapshot")):
+        raise UsageError(
+            f"`sky.watch` takes a pool, but got {shown(pool)}: pass what `sky.Compute(...)`, or `%sky up NAME` in a "
+            "notebook, returns."
+        )
     number(every, "every", least=limits.INTERVAL, most=limits.SECONDS)
     if not _watch_live(pool):
         watch_here(pool, sys.stdout, every)

@@ -105,6 +105,7 @@ def values(
         "cell": numbers,
         "task": lambda rest: _unique(task.number for task in unfinished(rest)),
         "kept": lambda _: [view.name for pool in shown() for node in pool.nodes for view in node.kept],
+        "command": lambda _: COMMANDS,
         "provider": lambda _: provider_names(),
         "accelerator": lambda _: accelerators.names(),
         "policy": lambda _: POLICIES,

@@ -123,6 +123,8 @@ class SkyMagics(ConfiguredMagics):
             name = "help"
         if name not in COMMANDS:
             raise _unknown_command(name)
+        if not {"-h", "--help"}.isdisjoint(rest):
+            name, rest = "help", [name]
         with underlined("%sky", line):
             return self._run(name, rest)
 

@@ -157,7 +157,9 @@ class CellRunner:
         shown = settings.footer and options.footer and not options.quiet
         try:
             if options.map is not None and elements is not None:
-                return cell.run_each(options.map, elements)
+                values = cell.run_each(options.map, elements)
+                has_value = any(value is not None for value in values)
+                return values if has_value or (cell.shows_value and not values) else None  # as on nodes
             if cell.is_stream:
                 self._show_here(cell)
                 return None

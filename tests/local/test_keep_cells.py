@@ -409,6 +409,29 @@ def test_kept_values_are_listed_and_dropped(notebook: Notebook) -> None:
     assert notebook("%sky drop data2").shown_error.startswith("UsageError: No kept value named 'data2'")
 
 
+def test_values_of_a_map_are_found_and_dropped_together(notebook: Notebook, pools: PoolManager) -> None:
+    notebook("xs = [1, 2, 3, 4, 5]")
+    notebook("%%sky --map xs --keep obj\nobj = [xs]")
+    notebook("found = %sky kept obj")
+    assert notebook["found"] == notebook["obj"]
+    assert len(notebook["obj"]) == 5
+    assert " values of obj from node" in notebook("%sky drop obj").out
+    pool = pools.find("default")
+    assert pool is not None
+    assert pool.kept() == ()
+    assert notebook("%sky drop obj").shown_error == "KeptLostError: obj is no longer kept: it was dropped."
+
+
+def test_values_of_a_map_are_found_without_their_variable(notebook: Notebook) -> None:
+    notebook("xs = [1, 2, 3, 4, 5]")
+    notebook("%%sky --map xs --keep obj\nobj = [xs]")
+    notebook("one, *others = obj\ndel obj")
+    notebook("found = %sky kept obj\nvalues = sorted(each.fetch()[0] for each in found)")
+    assert notebook["values"] == [1, 2, 3, 4, 5]
+    assert notebook("%sky drop obj").error is None
+    assert {each.lost for each in (notebook["one"], *notebook["others"])} == {"it was dropped"}
+
+
 def test_name_that_several_pools_keep_needs_the_pool(notebook: Notebook) -> None:
     notebook("%sky up other")
     notebook("%%sky --on 0 --keep data\ndata = [1]")

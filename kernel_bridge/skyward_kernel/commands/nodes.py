@@ -49,6 +49,6 @@ def drain(context: Context, *, node: int, pool: str | None = None) -> Outcome:
 )
 def logs(context: Context, *, node: int, pool: str | None = None) -> Outcome:
     """Show the startup log of a node. The panel has a view of its own, which follows the log."""
-    name = pool or context.default_pool
+    name = context.only(pool)
     text = context.pools.get(name).start_log(node)
     return Outcome(table=text) if text else Outcome(f"Node {node} of pool {name!r} was never started.")

@@ -53,6 +53,7 @@ class FakeRun:
         self._stream = stream
         self._hold = hold
         self.left: Any = [CellResult(ReturnedState(), node=node) for node in nodes]
+        self.errors: dict[int, Exception] = {}
         if not hold:
             self.finish()
 
@@ -109,7 +110,10 @@ class FakeRun:
             return [TaskOutcome(node, is_over=False) for node in self.nodes]
         value = self.left if self.future.exception() else self._returned()
         values = value if isinstance(value, list) else [value]
-        return [TaskOutcome(node, True, value) for node, value in zip(self.nodes, values, strict=True)]
+        return [
+            TaskOutcome(node, True, value, error=self.errors.get(node))
+            for node, value in zip(self.nodes, values, strict=True)
+        ]
 
     def cancel(self) -> bool:
         if self.future.done():

@@ -69,6 +69,7 @@ def words(text: str) -> set[str]:
         ("%sky drop table ", {"table"}, {"train"}),
         ("%sky cancel ", {"--all", "--task", "--cell", "--pool"}, {"train"}),
         ("%sky cancel --task 3 --pool ", {"train"}, {"--all"}),
+        ("%sky help ", {"up", "scale", "help"}, {"default", "--pool"}),
         ("%sky nothing ", set(), {"train", "--pool"}),
     ],
 )

@@ -5,6 +5,7 @@ import time
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -374,7 +375,8 @@ def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -
         ("%sky scale", "%sky scale takes the name of a pool and a number of nodes: `%sky scale default 4`."),
         ("%sky scale a few", "nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got 'few'."),
         ("%sky scale a 4", "There is no pool 'a'; open it with `%sky up a`."),
-        ("%sky help me", "%sky help takes no arguments, but got 'me'."),
+        ("%sky help scal", "%sky has no subcommand 'scal'; did you mean 'scale'?"),
+        ("%sky help up down", "%sky help takes [COMMAND], but got 'up down'."),
     ],
 )
 def test_usage_error_of_the_line_magic_is_one_line(notebook: Notebook, line: str, message: str) -> None:
@@ -412,11 +414,55 @@ def test_decisions_are_shown_with_reasons_newest_first(
     )
 
 
+def test_commands_that_show_pools_need_no_name(notebook: Notebook, compute: Pools) -> None:
+    compute.report = lambda self: SimpleNamespace(tasks=[])  # type: ignore[attr-defined]
+    compute.start_log = lambda self, node: f"log of {self.name} {node}"  # type: ignore[attr-defined]
+    assert notebook("%sky tasks").shown_error.startswith("UsageError: There is no pool 'default'")
+    notebook("%sky up other")
+    assert notebook("%sky tasks").out == "Pool 'other' has had no tasks yet.\n"
+    assert notebook("%sky decisions").out == "There are no scaling decisions for pool 'other' yet.\n"
+    assert notebook("%sky logs 0").out == "log of other 0\n"
+    notebook("%sky up more")
+    assert notebook("%sky logs 0").shown_error.startswith("UsageError: There is no pool 'default'")
+    assert notebook("%sky logs more 0").out == "log of more 0\n"
+    assert notebook("%sky tasks").out == "Pool 'other' has had no tasks yet.\nPool 'more' has had no tasks yet.\n"
+    event = DecisionEvent(
+        0.0, "policy", "pressure", DecisionInputs(queued=2), {"default": 1}, {"default": 3}, "2 queued"
+    )
+    for pool in compute.made:
+        pool.decided = [event]
+    titles = [line for line in notebook("%sky decisions").out.splitlines() if line.endswith(":")]
+    assert titles == ["decisions of other:", "decisions of more:"]
+    assert notebook("%sky decisions more").out.startswith("time ")
+
+
 @pytest.mark.parametrize("cell", ["%sky help", "%sky --help", "%%sky --help\n1"])
 def test_help_lists_options_and_commands(notebook: Notebook, cell: str) -> None:
     out = notebook(cell).out
     for word in ("--nodes", "--map", "--noblock", "%sky up", "%sky cancel", "--capture-limit"):
         assert word in out
+
+
+@pytest.mark.parametrize("line", ["%sky help scale", "%sky scale --help", "%sky scale a 4 -h"])
+def test_help_of_a_command_has_its_usage_and_options(notebook: Notebook, line: str) -> None:
+    assert notebook(line).out == (
+        "%sky scale [NAME] NODES [--wait] [--quiet]\n"
+        "  change how many nodes a pool has: 4, 2:16; with --wait, wait for them\n"
+        "  example: %sky scale default 4\n"
+        "\n"
+        "Options:\n"
+        "  --wait       return when the nodes are active\n"
+        "  --quiet      show no progress\n"
+        "  --pool NAME  the name of the pool\n"
+    )
+
+
+def test_help_of_up_lists_the_options_of_pools_and_opens_none(notebook: Notebook, compute: Pools) -> None:
+    out = notebook("%sky up --help").out
+    assert out.startswith("%sky up [NAME] [options]\n")
+    assert "--nodes" in out
+    assert "--map" not in out
+    assert compute.made == []
 
 
 # The extension.

@@ -141,6 +141,12 @@ def test_terminal_without_control_sequences_is_printed_to_once(monkeypatch: pyte
     assert "\x1b" not in out.getvalue()
 
 
+@pytest.mark.parametrize("pool", ["p2", None, sky.Compute])
+def test_watch_of_anything_but_a_pool_is_refused(pool: Any) -> None:
+    with pytest.raises(sky.UsageError, match="^`sky.watch` takes a pool, but got .*: pass what `sky.Compute"):
+        sky.watch(pool)
+
+
 def test_interrupt_ends_only_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: object, timeout: float | None = None) -> bool:
         raise KeyboardInterrupt

@@ -60,6 +60,7 @@ class TaskOutcome:
         is_over: True if it has ended.
         value: its return value, or the state it left when it was stopped; None for neither.
         is_lost: True if it was stopped or failed, and left no state.
+        error: the error that it failed with, if it left no state; None for none, and for a cancelled task.
 
     Example:
         >>> run = pool.start(train(10), on="all")
@@ -70,6 +71,7 @@ class TaskOutcome:
     is_over: bool
     value: Any = None
     is_lost: bool = False
+    error: BaseException | None = None
 
 
 class Run[T]:
@@ -206,7 +208,8 @@ def _remains_of(work: Work) -> TaskOutcome:
         return TaskOutcome(node, True, future.result())
     if work.left is not None:
         return TaskOutcome(node, True, work.left.decode())
-    return TaskOutcome(node, True, is_lost=node is not None)
+    error = None if future.cancelled() else future.exception()
+    return TaskOutcome(node, True, is_lost=node is not None, error=error)
 
 
 def _has_state(work: Work) -> bool:

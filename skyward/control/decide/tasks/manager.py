@@ -212,9 +212,11 @@ class TaskManager:
         """Return why no node could ever hold `needs`; empty if one could."""
         if not needs or not self.groups or any(group.max and group.can_hold(needs) for group in self.groups):
             return ""
-        have = "; ".join(
-            f"{group.name!r} has {describe_resources(group.resources, group.capabilities)}" for group in self.groups
-        )
+        found = [(group.name, describe_resources(group.resources, group.capabilities)) for group in self.groups]
+        if len(found) == 1:
+            have = f"a node has {found[0][1]}"
+        else:
+            have = "; ".join(f"a node of group {name!r} has {resources}" for name, resources in found)
         return f"{needs}, which no node of this pool can ever have: {have}"
 
     # Transitions.
