@@ -13,7 +13,7 @@ from weakref import ref
 
 from skyward.errors import ProvisioningError, UsageError
 from skyward.frontends.calls import KEEP_FOR, open_with, stop_all
-from skyward.frontends.cells import CellEnd, unpack_shared
+from skyward.frontends.cells import CellEnd, bind_with, unpack_shared
 from skyward.frontends.configuration import FrozenMap, Retries, provider_config, target_of
 from skyward.frontends.views import count_text, duration_text, screen
 from skyward_jupyter.cells.capture import Capture, capture
@@ -38,6 +38,7 @@ from skyward_jupyter.running.cell_run import CellRun
 from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.local import LocalCell
 from skyward_jupyter.running.readahead import ReadAhead, StreamHandle
+from skyward_jupyter.running.recovered import RecoveredCells
 from skyward_jupyter.running.status_line import follow
 from skyward_jupyter.running.stopping import stopping_text
 from skyward_kernel.commands.pool_options import POOL_LABELS
@@ -84,6 +85,7 @@ class CellRunner:
         self._fetched = FetchedVersions()
         here = ref(shell)
         open_with(lambda packed: _unpickle_in(here(), packed))
+        bind_with(RecoveredCells(lambda: _names_of(here()), _notify))
 
     def run(
         self,
@@ -436,7 +438,11 @@ class CellRunner:
 
 def _unpickle_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
     """Unpickle a fetched value with the classes of the notebook."""
-    return unpack_shared(packed, CellEnd({} if shell is None else shell.user_ns, is_notebook=True))
+    return unpack_shared(packed, CellEnd(_names_of(shell), is_notebook=True))
+
+
+def _names_of(shell: "InteractiveShell | None") -> dict[str, Any]:
+    return {} if shell is None else shell.user_ns
 
 
 def _shape(options: "CellOptions") -> Shape:

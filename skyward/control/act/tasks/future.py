@@ -114,6 +114,9 @@ class TaskFuture[T](Future[T]):
             print(future.result())
     """
 
+    _is_lendable = True
+    """False if other tasks take a value that is not the encoded result."""
+
     def __init__(self) -> None:
         super().__init__()
         self._decoding = threading.Lock()
@@ -385,8 +388,10 @@ def is_only_lent(future: TaskFuture[Any]) -> bool:
 def lend(future: TaskFuture[Any]) -> bool:
     """Preserve the encoded result for other tasks, whatever happens to its decoded value.
 
-    Return False if the value was handed out before, so that it may have been changed.
+    Return False if the value was handed out before, so that it may have been changed, or is not the encoded result.
     """
+    if not future._is_lendable:
+        return False
     with future._decoding:
         future._lent = future._lent or not future._decoded or future._error is not None
         return future._lent
