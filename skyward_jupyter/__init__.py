@@ -32,13 +32,14 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
         watch_with(magics.watch)
         pools.observe(magics.opening)
         draw_figures(shell)
-        register(shell, completer(pools, magics.pool_names))
+        register(shell, completer(shell, pools, magics.pool_names, magics.cell_numbers))
         magics.bridge = connect(shell, pools)
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:
     """Remove the magics from `shell` and close the pools that they have opened. Idempotent."""
     from skyward.frontends.calls import open_with, watch_with
+    from skyward.frontends.cells import bind_with
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.figures import leave_figures
     from skyward_jupyter.magics.completion import unregister
@@ -59,6 +60,7 @@ def unload_ipython_extension(shell: "InteractiveShell") -> None:
     unregister(shell)
     watch_with(None)
     open_with(None)
+    bind_with(None)
     if magics.bridge is not None:
         magics.bridge.close()
     for kind in ("line", "cell"):

@@ -8,14 +8,14 @@ from skyward.commands.option import Option
 from skyward.specs import Nodes
 
 __all__ = [
-    *("CELL", "KEPT", "NODE", "NODES", "ORPHAN", "POOL", "POOL_OPTION"),
+    *("CELL", "COMMAND", "KEPT", "NODE", "NODES", "ORPHAN", "POOL", "POOL_OPTION"),
     *("Argument", "Arguments", "Choice", "Command", "Form", "Kind", "Outcome", "command"),
 ]
 
 type Arguments = Mapping[str, Any]
 """Values of the arguments and options of a command, by name. Those that were not given are missing."""
 
-type Choice = Literal["", "pool", "node", "active node", "task", "cell", "orphan"]
+type Choice = Literal["", "pool", "node", "drainable node", "task", "cell", "orphan"]
 """Choice of the user in the command palette before a command runs; empty for none."""
 
 
@@ -51,6 +51,7 @@ NODE = Kind("node", "NODE", "the rank of a node", read=_rank, is_number=True)
 NODES = Kind("nodes", "NODES", "a number of nodes", read=Nodes.parse)
 KEPT = Kind("kept", "NAME", "the name of a kept value", "the names of kept values")
 CELL = Kind("cell", "CELL", "the number of a background cell")
+COMMAND = Kind("command", "COMMAND", "the name of a command")
 
 POOL_OPTION = Option(("--pool",), "pool", "the pool to run on; it is opened on first use", "NAME", takes="a name")
 """Option for the name of a pool. A command that takes the name as an argument takes this option instead, too."""

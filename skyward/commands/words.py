@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from skyward.commands.command import POOL_OPTION, Argument, Arguments, Command
-from skyward.commands.option import Option
+from skyward.commands.option import Option, explain
 from skyward.commands.parsing import parse_options
 from skyward.errors import SpecError, UsageError
 
-__all__ = ["Values", "complete_command", "complete_options", "help_text", "parse"]
+__all__ = ["Values", "complete_command", "complete_options", "help_of_command", "help_text", "parse"]
 
 type Values = Mapping[str, Callable[[str], Iterable[str]]]
 """Functions that list the values of an argument, by its kind, or of an option, by its target.
@@ -94,6 +95,20 @@ def help_text(commands: Iterable[Command], prefix: str = "%sky") -> str:
         gap = "\n  " + " " * width if len(head) > width else " " * (width - len(head))
         lines.append(f"  {head}{gap}  {each.help}")
     return "\n".join(lines)
+
+
+def help_of_command(command: Command, prefix: str = "%sky") -> str:
+    """Return the help of one command: its usage, description, example and options."""
+    parts = [f"{prefix} {command.name} {command.usage}".rstrip(), f"  {command.help}"]
+    if command.example:
+        parts.append(f"  example: {prefix} {command.name} {command.example}")
+    flags = [replace(each, help=_POOL_HELP) if each.target == POOL_OPTION.target else each for each in command.flags]
+    if flags:
+        parts.append(f"\nOptions:\n{explain(flags)}")
+    return "\n".join(parts)
+
+
+_POOL_HELP = "the name of the pool"
 
 
 def complete_command(command: Command, rest: str, values: Values) -> list[str]:

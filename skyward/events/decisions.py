@@ -44,7 +44,8 @@ class DecisionEvent:
 
     Attributes:
         at: when it was last made, in seconds of the pool's clock.
-        by: its maker: the policy, the user, the reconciler (which replaces lost nodes), or the budget.
+        by: its maker: the policy, the user, the reconciler (which replaces lost nodes, and keeps nodes
+            with kept values), or the budget.
         policy: name of the policy.
         before, after: desired nodes, by group; equal if the decision was held back.
         reason: explanation with numbers.

@@ -1,5 +1,6 @@
 """Cells: the pickling of their variables, the request and the result, changes, and failures."""
 
+from skyward.control.act.recovered_cells import bind_with, open_result
 from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.wire.failures.failure import Failure, Frame, capture_failure
 from skyward.wire.failures.frames import FrameState, NodeValue
@@ -66,6 +67,7 @@ __all__ = [
     "Shared",
     "StandInComparison",
     "Unreturned",
+    "bind_with",
     "build",
     "capture_failure",
     "digest_of",
@@ -82,6 +84,7 @@ __all__ = [
     "is_whole_different",
     "names_in_command",
     "number_to_compare",
+    "open_result",
     "pack",
     "pack_shared",
     "pip_name",

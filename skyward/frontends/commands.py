@@ -3,6 +3,7 @@
 from skyward.commands import reading
 from skyward.commands.command import (
     CELL,
+    COMMAND,
     KEPT,
     NODE,
     NODES,
@@ -20,11 +21,12 @@ from skyward.commands.option import Option, explain
 from skyward.commands.parsing import parse_options, unknown_option
 from skyward.commands.reading import count, duration, lifetime, number, parts, size
 from skyward.commands.underline import OptionError, split_line, underlined
-from skyward.commands.words import Values, complete_command, complete_options, help_text, parse
+from skyward.commands.words import Values, complete_command, complete_options, help_of_command, help_text, parse
 from skyward.wire.protocol.decoding import Malformed, Reader, reader_of, record, wrong
 
 __all__ = [
     "CELL",
+    "COMMAND",
     "KEPT",
     "NODE",
     "NODES",
@@ -47,6 +49,7 @@ __all__ = [
     "count",
     "duration",
     "explain",
+    "help_of_command",
     "help_text",
     "json_type",
     "lifetime",

@@ -35,7 +35,7 @@ def attach(name: str) -> "Compute":
         >>> for task in pool.recovered:
         ...     print(task.state, task.output)
     """
-    from skyward.pool.compute import Compute
+    from skyward.pool.compute import open_attached
     from skyward.pool.reap import reap_pool
 
     if not isinstance(name, str):
@@ -69,7 +69,7 @@ def attach(name: str) -> "Compute":
             stack.pop_all()  # the record owns them now
             return record
 
-        return Compute.attached(entry.name, groups, options, take_over, clusters)
+        return open_attached(entry.name, groups, options, take_over, clusters)
 
 
 _ATTEMPTS = 5

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import Decided, PlaneEffect, PlaneMessage, Tick
+from skyward.control.decide.messages import Decided, KeptAdded, PlaneEffect, PlaneMessage, ReleaseKept, Tick
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import SkywardError
 from skyward.simulator.scenario import Scenario
 
 if TYPE_CHECKING:
     from skyward.control.decide.machines.instance import InstanceState
+    from skyward.kept.registry import KeptEntry
     from skyward.simulator.runner import Simulation  # circular: the runner checks itself after each step
 
 __all__ = ["InvariantError", "Invariants"]
@@ -63,12 +64,14 @@ class Invariants:
         self._was_dishonest = False
         self._terminated_at: dict[int, float] = {}
         self._drained_heads: set[int] = set()
+        self._kept: dict[str, tuple[int, KeptEntry]] = {}
+        self._sizes_before: dict[str, tuple[int, int]] = {}
 
     def stepped(self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]) -> None:
         """Check a step before its effects are executed."""
         self._remember(runner.clock.now, message, effects)
         of_pool = (self._sizes, self._budget, self._tasks_end_once)
-        of_machines = (self._leaving, self._deadlines, self._leaks)
+        of_machines = (self._leaving, self._kept_values, self._deadlines, self._leaks)
         for check in (*of_pool, *of_machines, self._causes):
             for rule, what in check(runner, message, effects):
                 raise self._violation(rule, what, runner.clock.now)
@@ -123,12 +126,18 @@ class Invariants:
         self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
     ) -> Iterator[tuple[str, str]]:
         plane = runner.plane
+        retained = plane.retained(runner.clock.now)
         for name, group in plane.groups.items():
             effective, desired = plane.reconciler.effective(name), plane.desired.get(name, 0)
-            if effective > group.max:
+            stay = retained[name].nodes if name in retained else 0
+            before = self._sizes_before.get(name, (0, 0))  # above the maximum for kept values, until they are gone
+            self._sizes_before[name] = effective, desired
+            if effective > max(group.max, stay, before[0]):
                 yield "effective <= max", f"{effective} nodes of {name!r} are active or booting, over max {group.max}"
-            if desired > group.max:
+            if desired > max(group.max, stay, before[1]):
                 yield "effective <= max", f"{desired} nodes of {name!r} are desired, over max {group.max}"
+            if desired < stay and not plane.budget_exhausted and not runner.closing:
+                yield "nodes with kept values stay", f"{desired} nodes of {name!r} are desired, but {stay} must stay"
         staged = Counter((machine.group, machine.stage) for machine in plane.reconciler.table)
         for (name, stage), actual in staged.items():
             if actual != (counted := plane.reconciler.table.count(name, stage)):
@@ -159,7 +168,7 @@ class Invariants:
         self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
     ) -> Iterator[tuple[str, str]]:
         draining = {m.rank for m in runner.plane.reconciler.table if m.state == "STOP_REQUESTED"}
-        for effect in effects:
+        for place, effect in enumerate(effects):
             match effect:
                 case tasks.Settle(task):
                     if task in self._settled:
@@ -169,7 +178,8 @@ class Invariants:
                     if task in self._settled:
                         yield "each task ends once", f"task {task} was sent to node {rank} after it ended"
                     run = runner.runs.get(task)  # None for a broadcast that starts in this step
-                    if rank in draining and run is not None and not run.pinned:
+                    drained_later = any(isinstance(e, machines.Drain) and e.rank == rank for e in effects[place:])
+                    if rank in draining and run is not None and not run.pinned and not drained_later:
                         yield "no dispatch to draining nodes", f"task {task} was sent to node {rank}, which drains"
                 case _:
                     pass
@@ -201,6 +211,30 @@ class Invariants:
                         yield "busy nodes stay", f"machine {number} is terminated while it holds tasks {held}"
                     if worker.rank == 0 and not lost and not all_go and number not in self._drained_heads:
                         yield "node 0 stays", f"node 0 is terminated while {dict(plane.desired)} nodes are desired"
+                case _:
+                    pass
+
+    def _kept_values(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
+        """Find nodes that are removed while their kept values count; the budget and the end of the pool may do so."""
+        now = runner.clock.now
+        match message:
+            case KeptAdded(entry):
+                self._kept[entry.key] = runner.at_rank[entry.node].machine, entry
+            case ReleaseKept(keys):
+                for key in keys:
+                    self._kept.pop(key, None)
+            case _:
+                pass
+        for effect in effects if self._kept and not runner.closing and not runner.plane.budget_exhausted else ():
+            match effect:
+                case machines.Drain(_, number) | machines.Terminate(number):
+                    worker = runner.workers.get(number)
+                    is_lost = number in runner.told_lost or worker is None or not worker.alive
+                    held = [e.key for machine, e in self._kept.values() if machine == number and e.holds_node(now)]
+                    if held and not is_lost:
+                        yield "nodes with kept values stay", f"machine {number}, which keeps {held}: {effect}"
                 case _:
                     pass
 

@@ -6,9 +6,23 @@ from random import Random
 from typing import Any, Literal, Protocol
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import Decided, Open, PlaneEffect, PlaneMessage, Resize, SetBudget, SetFloor, Tick
+from skyward.control.decide.messages import (
+    Decided,
+    DrainNode,
+    KeptAdded,
+    Open,
+    PlaneEffect,
+    PlaneMessage,
+    ReleaseKept,
+    Resize,
+    SetBudget,
+    SetFloor,
+    Tick,
+)
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.tasks import messages as tasks
+from skyward.kept.keep import KeptInfo
+from skyward.kept.registry import KeptEntry
 from skyward.scaling.registry import find_policy
 from skyward.scaling.snapshot import Demand
 from skyward.simulator.clock import Clock
@@ -314,13 +328,19 @@ class Simulation:
 
     # User actions.
 
-    def submit(self, new: Sequence[Task], target: int | None = None) -> None:
-        """Submit tasks of one shape in addition to those of the scenario; they are not measured."""
+    def submit(self, new: Sequence[Task], target: int | None = None, kept: tuple[str, ...] = ()) -> None:
+        """Submit tasks of one shape in addition to those of the scenario; they are not measured.
+
+        Args:
+            new: the tasks.
+            target: rank of the node where they must run.
+            kept: keys of the kept values that they use.
+        """
         now = self.clock.now
         numbers = tuple(self._add(Task(now, task.seconds, task.needs), measured=False) for task in new)
         for number in numbers:
             self.runs[number].pinned = target is not None
-        self.send(tasks.Submitted(numbers, target, needs=new[0].needs))
+        self.send(tasks.Submitted(numbers, target, needs=new[0].needs, kept=kept))
 
     def act(self, act: Action) -> None:
         """Execute a user action."""
@@ -340,8 +360,30 @@ class Simulation:
                 self.send(tasks.Broadcast(self.plane.tasks.number()))
             case "pin":
                 self.submit([Task(0.0, 30.0)] * act.most, act.least)
+            case "drain":
+                self.send(DrainNode(act.least))
+            case "keep":
+                self._keep(act.least, act.most * 60.0)
+            case "use" if keys := self._keys_on(act.least):
+                self.submit([Task(0.0, 30.0)], act.least, keys)
+            case "drop" if keys := self._keys_on(act.least):
+                self.send(ReleaseKept(keys))
+            case "use" | "drop":
+                pass  # the node keeps nothing
             case _:
                 raise ValueError(f"unknown action {act.kind!r}")
+
+    def _keep(self, rank: int, keep_for: float) -> None:
+        """Keep a value on a node, if it is up."""
+        worker = self.at_rank.get(rank)
+        is_node = self.plane.reconciler.table.machine_of(rank, "RUNNING", "STOP_REQUESTED") is not None
+        if worker is None or not is_node or not (worker.alive and worker.reachable):
+            return
+        info = KeptInfo(f"value {self.steps}", "model", "Net", 100, keep_for)
+        self.send(KeptAdded(KeptEntry(info, rank, "simulated", used_at=self.clock.now)))
+
+    def _keys_on(self, rank: int) -> tuple[str, ...]:
+        return tuple(entry.key for entry in self.plane.kept.on_node(rank))
 
     # Samples.
 

@@ -6,8 +6,9 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
+from skyward.errors import UsageError
 from skyward.values import limits
-from skyward.values.validation import number
+from skyward.values.validation import number, shown
 from skyward.views.static import describe, drawing
 
 if TYPE_CHECKING:
@@ -46,12 +47,14 @@ def watch_here(pool: "Compute", out: TextIO, every: float) -> None:
     from rich.console import Console
     from rich.live import Live
 
+    from skyward.pool.compute import when_closed  # circular: a view of a pool, which displays itself
+
     console = Console(file=out, force_terminal=out.isatty(), force_jupyter=False)
     if not console.is_terminal or console.is_dumb_terminal:
         out.write(f"{describe(pool.report())}\n")
         return
     over = threading.Event()
-    pool.when_closed(over.set)
+    when_closed(pool, over.set)
     # Output of tasks is not redirected: `reporting.screen` orders it, and tests for a terminal itself.
     with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
         try:
@@ -75,11 +78,17 @@ def watch(pool: "Compute", *, every: float = 0.5) -> None:
         every: seconds between updates, in a terminal.
 
     Raises:
+        UsageError: `pool` is not a pool.
         SpecError: `every` is not a number of seconds.
 
     Example:
         >>> sky.watch(pool)
     """
+    if isinstance(pool, type) or not all(hasattr(pool, name) for name in ("report", "snapshot")):
+        raise UsageError(
+            f"`sky.watch` takes a pool, but got {shown(pool)}: pass what `sky.Compute(...)`, or `%sky up NAME` in a "
+            "notebook, returns."
+        )
     number(every, "every", least=limits.INTERVAL, most=limits.SECONDS)
     if not _watch_live(pool):
         watch_here(pool, sys.stdout, every)

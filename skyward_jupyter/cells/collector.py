@@ -261,5 +261,8 @@ def _is_machinery(name: str, value: Any) -> bool:
     """Return whether IPython has bound the name, and a node has its own or does not need it."""
     if name in PROVIDED and name != "display":
         return True
-    owner = getattr(value, "__module__", None) or type(value).__module__
+    if isinstance(value, FunctionType):  # its `__module__` may be that of a function that it wraps, as for `open`
+        owner = value.__globals__.get("__name__")
+    else:
+        owner = getattr(value, "__module__", None) or type(value).__module__
     return name in ("display", "exit", "open", "quit") and str(owner).startswith(("IPython", "ipykernel"))

@@ -10,6 +10,7 @@ from traceback import walk_tb
 
 from skyward.errors import (
     IllegalTransitionError,
+    NodeErrors,
     RemoteError,
     RemoteTraceback,
     SkywardError,
@@ -19,7 +20,7 @@ from skyward.errors import (
 from skyward.frontends.cells import OUR_PACKAGES
 from skyward_jupyter.failures.tracebacks import with_cell_names
 
-__all__ = ["as_sentence", "for_cells", "interrupted", "short_errors"]
+__all__ = ["as_sentence", "first_error", "for_cells", "interrupted", "short_errors"]
 
 
 @contextmanager
@@ -51,15 +52,31 @@ def as_sentence[E: BaseException](error: E) -> E:
     return error
 
 
-def for_cells(error: TaskError) -> TaskError:
+def for_cells[E: BaseException](error: E) -> E:
     """Rewrite the message of `error` for a user who wrote a cell, not a function."""
-    if error.subject:
+    if isinstance(error, TaskError) and error.subject:
         rest = str(error).removeprefix(error.subject).removesuffix(error.fix)
         error.subject = "The cell"
         if isinstance(error, TaskTimeoutError):
             error.fix = "Give it more with --timeout, or leave out --timeout."
         error.args = (f"{error.subject}{rest}{error.fix}", *error.args[1:])
     return error
+
+
+def first_error(error: BaseException) -> BaseException:
+    """Return the first error of a cell that failed on several nodes, with notes on the others; else `error`.
+
+    IPython displays a group with the frames of this library, whatever its short form is.
+    """
+    if not isinstance(error, NodeErrors):
+        return error
+    first, *others = (for_cells(each) for each in error.exceptions)
+    for note in getattr(error, "__notes__", ()):
+        first.add_note(note)
+    for node, other in zip(error.nodes[1:], others, strict=False):
+        if type(other) is not type(first):
+            first.add_note(f"Node {node}: {type(other).__name__}: {other}")
+    return first
 
 
 def _empty_frames(error: BaseException) -> None:

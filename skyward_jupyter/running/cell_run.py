@@ -6,12 +6,19 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import BudgetExhaustedError, SkywardError, TaskCancelledError, TaskError, TaskTimeoutError
+from skyward.errors import (
+    BudgetExhaustedError,
+    NodeErrors,
+    SkywardError,
+    TaskCancelledError,
+    TaskError,
+    TaskTimeoutError,
+)
 from skyward.frontends.cells import CellResult, ReturnedState, capture_failure
 from skyward_jupyter.cells.cell import Shape
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.failures.notes import note_node, note_other_failures
-from skyward_jupyter.failures.presentation import for_cells
+from skyward_jupyter.failures.presentation import first_error, for_cells
 from skyward_jupyter.running.results import AppliedCell, apply_result, apply_results, stream_items
 from skyward_jupyter.running.stopping import StopOutcome, bind_remains, returned_clause, stop_runs, was_cancelled
 
@@ -145,14 +152,18 @@ class CellRun:
 
     def _release(self) -> None:
         """Release the captured objects and kept values, once the results are bound."""
+        from skyward.frontends.pools import release_kept  # loads the engine, so it is imported late
+
         self.originals.release()
         for run in self.runs:
-            run.release_kept()
+            release_kept(run)
 
-    def _note_remains(self, error: TaskError) -> None:
+    def _note_remains(self, error: BaseException) -> None:
         """Bind the remains of a stopped or lost cell, and add a note on them to `error`."""
         as_lists = self.shape != "single"
-        if returned := returned_clause(self._bind_remains(), as_lists=as_lists, when="when the cell was stopped"):
+        names = self._bind_remains()
+        failed = any(each.error is not None for run in self.runs for each in run.remains())
+        if returned := returned_clause(names, as_lists=as_lists, failed=failed, when="when the cell was stopped"):
             error.add_note(f"{returned}.")
         elif isinstance(error, (BudgetExhaustedError, TaskCancelledError, TaskTimeoutError)) and any(
             each.is_lost for run in self.runs for each in run.remains()
@@ -168,11 +179,14 @@ class CellRun:
         return names
 
     def _apply(self) -> AppliedCell:
+        failed: BaseException | None = None
         try:
             results = self._results()
-        except TaskError as error:
-            self._note_remains(error)
-            raise
+        except (SkywardError, NodeErrors) as error:
+            failed = first_error(error)
+            self._note_remains(failed)
+        if failed is not None:  # raised here, because a group in its context is displayed like a group
+            raise failed from failed.__cause__
         try:
             if self.shape == "single":
                 return apply_result(results[0], self.user_ns, self.originals)
@@ -233,5 +247,5 @@ def _result(run: "Run[CellResult]") -> CellResult:
     """Return the result of one run of several. A stopped or lost run counts as failed; the others keep their values."""
     try:
         return run.future.result()
-    except TaskError as error:
+    except SkywardError as error:
         return CellResult(ReturnedState(), capture_failure(for_cells(error)), run.nodes[-1] if run.nodes else 0)

@@ -48,6 +48,11 @@ class LocalCell:
         """True if the cell yields."""
         return self._program.is_stream
 
+    @property
+    def shows_value(self) -> bool:
+        """True if its last expression is displayed."""
+        return self._program.shows_value
+
     def run(self) -> Any:
         """Run the cell, and return the value of its last expression."""
         names = {**self._user_ns, **self._local} if self._local else self._user_ns

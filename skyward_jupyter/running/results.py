@@ -4,7 +4,7 @@ import gc
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pickle import Pickler
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from skyward.frontends.calls import Kept, call, renew
@@ -104,7 +104,13 @@ def apply_result(result: CellResult, user_ns: dict[str, Any], originals: Origina
     return AppliedCell(notices, value)
 
 
-def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joins: bool = False) -> AppliedCell:
+def apply_results(
+    results: Sequence[CellResult],
+    user_ns: dict[str, Any],
+    *,
+    joins: bool = False,
+    errors: Mapping[int, BaseException] = MappingProxyType({}),
+) -> AppliedCell:
     """Bind the results of several runs of one cell: each name becomes the list of its values, in order of the runs.
 
     Imports, functions and classes are bound once. A failed run has its exception in the lists, and a run that did not
@@ -114,6 +120,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
         results: the results of the runs.
         user_ns: the names of the notebook.
         joins: each run had its own node, so that values kept under one name become one handle.
+        errors: errors of runs without a result, by number: they are in the lists, and not raised.
 
     Raises:
         BaseException: the exception of the first failed run, once the lists are bound.
@@ -121,7 +128,8 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
     for result in results:
         renew(result.updated_kept)
     binders = [_Binder(user_ns, result, Originals()) for result in results]
-    errors = [binder.error() for binder in binders]
+    raised = [binder.error() for binder in binders]
+    in_lists = [errors.get(number, error) for number, error in enumerate(raised)]
     rows = [binder.values() for binder in binders]
     values = [binder.value(row) for binder, row in zip(binders, rows, strict=True)]
     notices: list[str] = []
@@ -137,7 +145,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
             if len(handles) < len(rows):
                 notices.append(f"{name} is {user_ns[name].where} only.")
         else:
-            its = [row.get(name) if error is None else error for error, row in zip(errors, rows, strict=True)]
+            its = [row.get(name) if error is None else error for error, row in zip(in_lists, rows, strict=True)]
             for number, value in enumerate(its):
                 if isinstance(value, Kept):
                     call(value, f"{name}[{number}]")
@@ -145,7 +153,7 @@ def apply_results(results: Sequence[CellResult], user_ns: dict[str, Any], *, joi
     notices += [*not_returned(results, user_ns), *changed_copies(results, bound), *side_effects(results)]
     for name in set.intersection(*(set(result.state.deleted) for result in results)) if results else ():
         user_ns.pop(name, None)
-    failed = [error for error in errors if error is not None]
+    failed = [error for error in raised if error is not None]
     if failed:
         rest = len(results) - len(failed)
         kept = f"; the values of the other {rest} are in the lists" if rest else ""

@@ -4,15 +4,16 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from skyward.errors import ProvisioningError, UsageError
 from skyward.frontends.calls import KEEP_FOR, open_with, stop_all
-from skyward.frontends.cells import CellEnd, unpack_shared
+from skyward.frontends.cells import CellEnd, bind_with, unpack_shared
 from skyward.frontends.configuration import FrozenMap, Retries, provider_config, target_of
 from skyward.frontends.views import count_text, duration_text, screen
 from skyward_jupyter.cells.capture import Capture, capture
@@ -22,7 +23,7 @@ from skyward_jupyter.cells.name_checks import elements_of
 from skyward_jupyter.display.elements import MOST, Elements, weight
 from skyward_jupyter.display.footer import Footer
 from skyward_jupyter.display.plotting import LivePlot
-from skyward_jupyter.display.progress import Progress, meter, opening
+from skyward_jupyter.display.progress import meter, opening
 from skyward_jupyter.display.recorder import OutputRecorder
 from skyward_jupyter.display.sections import NodeSections
 from skyward_jupyter.display.sink import CellSink
@@ -37,6 +38,7 @@ from skyward_jupyter.running.cell_run import CellRun
 from skyward_jupyter.running.handle import CellHandle
 from skyward_jupyter.running.local import LocalCell
 from skyward_jupyter.running.readahead import ReadAhead, StreamHandle
+from skyward_jupyter.running.recovered import RecoveredCells
 from skyward_jupyter.running.status_line import follow
 from skyward_jupyter.running.stopping import stopping_text
 from skyward_kernel.commands.pool_options import POOL_LABELS
@@ -83,6 +85,7 @@ class CellRunner:
         self._fetched = FetchedVersions()
         here = ref(shell)
         open_with(lambda packed: _unpickle_in(here(), packed))
+        bind_with(RecoveredCells(lambda: _names_of(here()), _notify))
 
     def run(
         self,
@@ -154,7 +157,9 @@ class CellRunner:
         shown = settings.footer and options.footer and not options.quiet
         try:
             if options.map is not None and elements is not None:
-                return cell.run_each(options.map, elements)
+                values = cell.run_each(options.map, elements)
+                has_value = any(value is not None for value in values)
+                return values if has_value or (cell.shows_value and not values) else None  # as on nodes
             if cell.is_stream:
                 self._show_here(cell)
                 return None
@@ -193,7 +198,7 @@ class CellRunner:
         def text() -> str:
             pool = compute.snapshot()
             elapsed = duration_text(time.monotonic() - started)
-            return f"Pool {name!r}: {pool.active} of {pool.desired} nodes ready, {elapsed}"
+            return f"Pool {name!r}: {pool.active} of {count_text(pool.desired)} ready, {elapsed}"
 
         try:
             with self._display.progress(text, settings, quiet):
@@ -249,7 +254,7 @@ class CellRunner:
             KeyboardInterrupt: the user interrupted it; the machines of the pool were released.
         """
 
-        def shown(compute: "Compute") -> Progress:
+        def shown(compute: "Compute") -> AbstractContextManager[None]:
             return opening(self._shell, compute, settings, enabled=not quiet)
 
         try:
@@ -262,13 +267,15 @@ class CellRunner:
     def _capture(
         self, code: CellCode, options: "CellOptions", settings: "CellSettings", local: Mapping[str, Any]
     ) -> Capture:
+        from skyward.frontends.pools import nodes_with  # loads the engine, so it is imported late
+
         limit = options.capture_limit or settings.capture_limit
         pool = self.pools.find(options.pool)
         return capture(
             code,
             self._shell.user_ns,
             limit=limit,
-            holds=(lambda _: ()) if pool is None else pool.holds,
+            holds=(lambda _: ()) if pool is None else partial(nodes_with, pool),
             nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
             map_name=options.map,
             in_place=not options.on_several,
@@ -431,7 +438,11 @@ class CellRunner:
 
 def _unpickle_in(shell: "InteractiveShell | None", packed: "Packed") -> Any:
     """Unpickle a fetched value with the classes of the notebook."""
-    return unpack_shared(packed, CellEnd({} if shell is None else shell.user_ns, is_notebook=True))
+    return unpack_shared(packed, CellEnd(_names_of(shell), is_notebook=True))
+
+
+def _names_of(shell: "InteractiveShell | None") -> dict[str, Any]:
+    return {} if shell is None else shell.user_ns
 
 
 def _shape(options: "CellOptions") -> Shape:
@@ -470,7 +481,8 @@ def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | No
     needed = wanted.min if wanted.desired is None else max(wanted.min, min(wanted.desired, pool.desired))
     if active < needed and pool.failure:
         raise ProvisioningError(f"Pool {name!r} {pool.failure}")
-    return active if active == len(pool.nodes) and needed <= active <= wanted.ceiling else None
+    most = max(wanted.ceiling, pool.desired)  # nodes that keep values stay, even above the maximum
+    return active if active == len(pool.nodes) and needed <= active <= most else None
 
 
 def _notify(sentence: str) -> None:

@@ -12,6 +12,7 @@ from skyward.frontends.calls import stop_all
 from skyward.frontends.cells import CellResult, ReturnedState
 from skyward.frontends.views import WORK_ENDED, asked_to_stop, joined, nodes_text, size_text
 from skyward_jupyter.cells.originals import Originals
+from skyward_jupyter.failures.presentation import for_cells
 from skyward_jupyter.running.results import apply_result, apply_results
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def bind_remains(
     as_lists: bool,
     joins: bool = False,
 ) -> list[str]:
-    """Bind the results or remains of runs; in the lists of several runs, a run without any has None.
+    """Bind the results or remains of runs; in the lists of several runs, a run without any has its error, or None.
 
     Returns:
         The names of returned values, other than functions and classes.
@@ -148,7 +149,8 @@ def bind_remains(
     ]
     try:
         if as_lists:
-            outcome = apply_results(results, user_ns, joins=joins)
+            errors = {number: for_cells(each.error) for number, each in enumerate(remains) if each.error is not None}
+            outcome = apply_results(results, user_ns, joins=joins, errors=errors)
         else:
             outcome = apply_result(results[0], user_ns, originals)
         notices = outcome.notices
@@ -171,15 +173,23 @@ def _names(results: Iterable[CellResult], *, as_lists: bool) -> Iterable[str]:
         yield from (name for name in (*state.values, *graph, *changed) if name not in result.definitions)
 
 
-def returned_clause(names: Sequence[str], *, as_lists: bool, when: str = "then") -> str:
-    """Return a clause on the returned variables of a stopped cell; empty for none."""
+def returned_clause(names: Sequence[str], *, as_lists: bool, failed: bool = False, when: str = "then") -> str:
+    """Return a clause on the returned variables of a stopped cell; empty for none.
+
+    Args:
+        names: the returned variables.
+        as_lists: they are lists, of the values of several runs.
+        failed: a run has failed and left no variables, so that the lists have its error.
+        when: time whose values were returned.
+    """
     if not names:
         return ""
     shown = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
     which, were = joined(shown), "was" if len(names) == 1 else "were"
     if as_lists:
         lists = "a list" if len(names) == 1 else "lists"
-        return f"{which} {were} returned as {lists}, with None for each run without a value"
+        instead = "the error of each run that failed" if failed else "None for each run without a value"
+        return f"{which} {were} returned as {lists}, with {instead}"
     return f"{which} {were} returned as {'it was' if len(names) == 1 else 'they were'} {when}"
 
 

@@ -77,7 +77,7 @@ def test_cell_that_raised_has_failed_and_returns_its_variables(notebook: Noteboo
         "events": [FAILED],
         "counts": (0, 1),
         "states": ["failed"],
-        "reasons": ["it raised"],
+        "reasons": ["ZeroDivisionError: division by zero"],
         "yields": [0],
     }
 
@@ -99,6 +99,24 @@ def test_each_node_of_on_all_counts_separately(notebook: Notebook, counted: Coun
     ]
     found = counted.now()
     assert (found["events"], found["counts"], found["states"]) == ([DONE, FAILED], (1, 1), ["done", "failed"])
+
+
+def test_nodes_that_end_without_a_result_have_their_errors_in_the_lists(notebook: Notebook) -> None:
+    ran = notebook("%%sky --on all\nimport os, skyward as sky\nz = 1\nif sky.instance_info().node: os._exit(1)")
+    assert isinstance(ran.error, sky.TaskError)
+    assert ran.shown_error.splitlines()[-1] == "z was returned as a list, with the error of each run that failed."
+    value, error = notebook["z"]
+    assert (value, type(error)) == (1, type(ran.error))
+
+
+def test_cell_that_closing_its_pool_ends_on_all_nodes_shows_one_sentence(notebook: Notebook) -> None:
+    notebook("%%sky --pool closing --nodes 2 --on all --noblock\nimport time\ntime.sleep(60)")
+    notebook("handle = _\nimport time\nwhile handle.status != 'running': time.sleep(0.01)\n%sky down closing")
+    ran = notebook("handle.result()")
+    assert ran.shown_error == (
+        "PoolClosedError: Pool 'closing' was closed before this task ended. Open it and send it again.\n"
+        "It failed on nodes 0 and 1, of 2 nodes."
+    )
 
 
 def test_each_element_of_a_map_counts_separately(notebook: Notebook, counted: Counted) -> None:

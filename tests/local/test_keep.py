@@ -44,6 +44,13 @@ def load(name: str = "model", marker: str = "") -> sky.Kept[Any]:
 
 
 @sky.function
+def load_when(gate: str) -> sky.Kept[Any]:
+    while not Path(gate).exists():
+        time.sleep(0.002)
+    return sky.keep(Model(), "other")
+
+
+@sky.function
 def step(model: Any) -> tuple[int, int, int]:
     """Return the node, the identity of the model, and its step count, one more than before."""
     with model.lock:
@@ -450,6 +457,36 @@ def test_pool_is_not_made_smaller_than_its_nodes_with_kept_values() -> None:
         model.drop()
         pool.resize(1)
         wait_for(lambda: [rank for rank, *_ in place() @ pool] == [0], "node 2 to go")
+
+
+@pytest.mark.parametrize("by", ["drain", "resize"])
+def test_value_kept_on_a_draining_node_costs_no_other_kept_value(tmp_path: Path, by: str) -> None:
+    gate = tmp_path / "gate"
+    with sky.Compute(nodes=(1, 3), name="spares", autoscale_cooldown=0.3, autoscale_idle_timeout=0.3) as pool:
+        pool.resize(3)
+        wait_for(lambda: len(place() @ pool) == 3, "three nodes")
+        pool.resize((1, 3))
+        model = pool.start(load(), on=2).future.result()
+        late = pool.start(load_when(str(gate)), on=1)
+        if by == "drain":
+            wait_for(lambda: pool.snapshot().running == 1, "the task to run")
+            pool.drain(1)
+            with pytest.raises(sky.UsageError, match="it is already draining, and terminates once its tasks are done"):
+                pool.drain(1)
+        else:
+            pool.resize(2)
+        wait_for(lambda: pool.snapshot().nodes[1].state == "draining", "the drain of node 1")
+        gate.touch()
+        other = late.future.result()
+        wait_for(
+            lambda: any(
+                each.by == "policy" and "node 1 keeps other, node 2" in each.reason for each in pool.decisions()
+            ),
+            "the policy to spare both",
+        )
+        assert (step(model) >> pool)[0] == 2
+        assert (step(other) >> pool)[0] == 1
+        assert any(str(each).startswith("2 -> 3 nodes: node 1 keeps other") for each in pool.decisions())
 
 
 CLIENT = """

@@ -111,6 +111,7 @@ def test_kept_object_stores_instances_of_notebook_classes(notebook: Notebook) ->
     ran = notebook("%%sky\nprint(isinstance(m['s'], Sub), m['c'] == Color.RED, isinstance(m['o'], Own), m['c'].rate())")
     assert ran.out == "True True True 2\n"
     copy = notebook["m"].fetch()
+    assert "  fetch\n" in notebook("%sky tasks").out
     assert copy["c"] is notebook["Color"].RED
     assert (type(copy["s"]), type(copy["o"])) == (notebook["Sub"], notebook["Own"])
     notebook("RATE, Sub.n = 5, 7")
@@ -406,6 +407,29 @@ def test_kept_values_are_listed_and_dropped(notebook: Notebook) -> None:
     assert notebook("%sky drop model").shown_error == "KeptLostError: model is no longer kept: it was dropped."
     assert notebook("%sky drop").shown_error.startswith("UsageError: %sky drop takes the names of kept values")
     assert notebook("%sky drop data2").shown_error.startswith("UsageError: No kept value named 'data2'")
+
+
+def test_values_of_a_map_are_found_and_dropped_together(notebook: Notebook, pools: PoolManager) -> None:
+    notebook("xs = [1, 2, 3, 4, 5]")
+    notebook("%%sky --map xs --keep obj\nobj = [xs]")
+    notebook("found = %sky kept obj")
+    assert notebook["found"] == notebook["obj"]
+    assert len(notebook["obj"]) == 5
+    assert " values of obj from node" in notebook("%sky drop obj").out
+    pool = pools.find("default")
+    assert pool is not None
+    assert pool.kept() == ()
+    assert notebook("%sky drop obj").shown_error == "KeptLostError: obj is no longer kept: it was dropped."
+
+
+def test_values_of_a_map_are_found_without_their_variable(notebook: Notebook) -> None:
+    notebook("xs = [1, 2, 3, 4, 5]")
+    notebook("%%sky --map xs --keep obj\nobj = [xs]")
+    notebook("one, *others = obj\ndel obj")
+    notebook("found = %sky kept obj\nvalues = sorted(each.fetch()[0] for each in found)")
+    assert notebook["values"] == [1, 2, 3, 4, 5]
+    assert notebook("%sky drop obj").error is None
+    assert {each.lost for each in (notebook["one"], *notebook["others"])} == {"it was dropped"}
 
 
 def test_name_that_several_pools_keep_needs_the_pool(notebook: Notebook) -> None:

@@ -117,4 +117,17 @@ def _acts(random: Random, groups: tuple[Group, ...], until: float) -> tuple[Acti
         least = random.choice([0, 1, 3])
         most = {"resize": least + random.choice([1, 4]), "fund": random.choice([1, 5])}.get(kind, random.choice([1, 4]))
         actions.append(Action(random.uniform(0, until), kind, least, most))
+    return (*actions, *_kept_values(random, until))
+
+
+def _kept_values(random: Random, until: float) -> tuple[Action, ...]:
+    """Return actions with kept values and drains, close to one another, on few nodes."""
+    actions: list[Action] = []
+    for _ in range(random.choice([0, 1, 3, 6])):
+        start = random.uniform(0, until)
+        for _ in range(random.choice([2, 4, 8])):
+            kind = random.choice(["keep", "keep", "drain", "drain", "use", "drop", "pin", "resize"])
+            least = random.choice([1, 1, 1, 2, 2, 3])
+            most = {"resize": least + random.choice([0, 1, 3]), "pin": 1}.get(kind, random.choice([1, 3, 10]))
+            actions.append(Action(start + random.uniform(0, 90), kind, least, most))
     return tuple(actions)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.messages import PlaneEffect, PlaneMessage
 from skyward.control.decide.plane import ControlPlane
 from skyward.simulator.invariants import InvariantError
@@ -98,6 +99,16 @@ def test_termination_of_a_busy_node_is_detected(monkeypatch: pytest.MonkeyPatch)
 
     broken(monkeypatch, take)
     assert first_failure().rule == "busy nodes stay"
+
+
+def test_removal_of_a_node_that_keeps_values_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reconciler, "keeping", property(lambda self: frozenset(), lambda self, ranks: None))
+    assert first_failure().rule == "nodes with kept values stay"
+
+
+def test_drain_that_ends_kept_values_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ControlPlane, "_spare_keeping", lambda self, now, effects: None)
+    assert first_failure().rule == "nodes with kept values stay"
 
 
 def test_exceeded_budget_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:

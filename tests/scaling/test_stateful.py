@@ -69,6 +69,12 @@ class Pool(RuleBasedStateMachine):
     def act(self, kind: str, most: int, rank: int) -> None:
         self.runner.act(Action(0.0, kind, rank, most))
 
+    @rule(
+        kind=st.sampled_from(["keep", "keep", "drain", "use", "drop"]), rank=st.integers(0, 3), most=st.integers(0, 9)
+    )
+    def keep(self, kind: str, rank: int, most: int) -> None:
+        self.runner.act(Action(0.0, kind, rank, most))
+
     @rule(least=st.integers(0, 3), more=st.integers(0, 3))
     def resize(self, least: int, more: int) -> None:
         self.runner.act(Action(0.0, "resize", least, max(1, least + more)))

@@ -99,6 +99,15 @@ class Context:
         """Pool of commands that do not name one."""
         return DEFAULT_POOL if self.notebook is None else self.notebook.default_pool
 
+    def shown(self, pool: str | None) -> list[str]:
+        """Return the names of the pools that a command shows: that of its argument, or all; the default one if none."""
+        return [pool] if pool else self.pools.names or [self.default_pool]
+
+    def only(self, pool: str | None) -> str:
+        """Return the pool that a command shows a part of: that of its argument, the default one, or the only one."""
+        names = self.pools.names
+        return pool or (names[0] if len(names) == 1 else self.default_pool)
+
     @property
     def cells(self) -> Sequence[BackgroundCell]:
         """The cells in the background, oldest first."""

@@ -9,6 +9,8 @@ from skyward.frontends.views import kept_table, nodes_text
 from skyward_kernel.commands.context import Context
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from skyward.frontends.calls import Kept
     from skyward.frontends.pools import KeptView
 
@@ -25,7 +27,8 @@ __all__ = ["drop", "kept"]
 def kept(context: Context, *, name: str | None = None, pool: str | None = None) -> Outcome:
     """Show the values that nodes keep, or return the handle of one."""
     if name is not None:
-        return Outcome(value=_handle(context, name, pool, "kept")[1])
+        _, handles = _handles(context, name, pool, "kept")
+        return Outcome(value=handles[0] if len(handles) == 1 else handles)
     rows = _kept(context, pool)
     if not rows:
         where = "" if pool is None else f" on pool {pool!r}"
@@ -46,13 +49,18 @@ def drop(context: Context, *, names: tuple[str, ...], pool: str | None = None) -
     """Delete values that nodes keep, by name. Names may be separated by commas, as in `--keep`."""
     wanted = dict.fromkeys(name for text in names for name in text.split(",") if name)
     # All names are looked up before the first value is dropped. Two names may have one handle.
-    handles = [_handle(context, each, pool, "drop") for each in wanted]
-    found = {handle.keys: (where, handle) for where, handle in handles}
-    lines = []
-    for where, handle in found.values():
-        nodes = nodes_text(handle.nodes)
-        handle.drop()
-        lines.append(f"Dropped {handle.name} from {nodes}{f' of pool {where!r}' if where else ''}.")
+    found = [(name, *_handles(context, name, pool, "drop")) for name in wanted]
+    lines, dropped = [], set[tuple[str, ...]]()
+    for name, where, every in found:
+        handles = [handle for handle in every if handle.keys not in dropped]
+        if not handles:
+            continue
+        dropped.update(handle.keys for handle in handles)
+        nodes = nodes_text(sorted({node for handle in handles for node in handle.nodes}))
+        what = handles[0].name if len(handles) == 1 else f"{len(handles)} values of {name}"
+        for handle in handles:
+            handle.drop()
+        lines.append(f"Dropped {what} from {nodes}{f' of pool {where!r}' if where else ''}.")
     return Outcome("\n".join(lines))
 
 
@@ -62,46 +70,67 @@ def _kept(context: Context, pool: str | None) -> "list[tuple[str, KeptView]]":
     return [(name, view) for name in names for view in context.pools.get(name).kept()]
 
 
-def _handle(context: Context, name: str, pool: str | None, command: str) -> "tuple[str, Kept[Any]]":
-    """Return the handle that a variable of the notebook holds, or else that of the value kept under the name.
+def _handles(context: Context, name: str, pool: str | None, command: str) -> "tuple[str, list[Kept[Any]]]":
+    """Return the handles that a variable of the notebook holds, or else those of the values kept under the name.
+
+    A cell with `--map` gives a list of handles, of which several may be on one node.
 
     Returns:
-        the name of its pool, and the handle.
+        the name of their pool, and the handles.
 
     Raises:
-        UsageError: no pool has the value, or several do, and the command names none of them.
-        KeptLostError: the variable holds the handle of a value that is no longer kept.
+        UsageError: no pool has such a value, or several do, and the command names none of them.
+        KeptLostError: the variable holds handles of values that are no longer kept.
     """
-    from skyward.frontends.calls import Kept
-
     views = _kept(context, pool)
-    held = context.variables.get(name)
-    handle = held if isinstance(held, Kept) else None
-    keys = () if handle is None else handle.keys
-    of_handle = [where for where, view in views if view.key in keys]
-    holders = dict.fromkeys((*of_handle, *(where for where, view in views if view.name == name)))
+    held = _held(context.variables.get(name))
+    keys = {key for handle in held for key in handle.keys}
+    of_handles = [where for where, view in views if view.key in keys]
+    holders = dict.fromkeys((*of_handles, *(where for where, view in views if view.name == name)))
     if len(holders) > 1:
         pools = " and ".join(map(repr, holders))
         example = f"%sky {command} {name} --pool {next(iter(holders))}"
         raise UsageError(f"Pools {pools} keep a value named {name!r}: name one, as in `{example}`.")
     for where in holders:
-        return where, handle if handle is not None and of_handle else context.pools.get(where).handle(name)
-    if handle is not None and handle.lost:
-        raise KeptLostError(f"{name} is no longer kept: {handle.lost}.")
-    if handle is not None and pool is None:
-        return "", handle  # of a pool that this kernel does not list
+        if of_handles:
+            known = {view.key for _, view in views}
+            return where, [handle for handle in held if not known.isdisjoint(handle.keys)]
+        return where, _named(context, name, [view for _, view in views if view.name == name], where)
+    for handle in held:
+        if handle.lost:
+            raise KeptLostError(f"{name} is no longer kept: {handle.lost}.")
+    if held and pool is None:
+        return "", held  # of a pool that this kernel does not list
     place = "" if pool is None else f" on pool {pool!r}"
-    known = {view.name for _, view in views}
-    raise UsageError(f"No kept value named {name!r}{place}; {closest(name, known)}")
+    raise UsageError(f"No kept value named {name!r}{place}; {closest(name, {view.name for _, view in views})}")
+
+
+def _named(context: Context, name: str, views: "Sequence[KeptView]", pool: str) -> "list[Kept[Any]]":
+    """Return the handles of the values that a pool keeps under a name: one for all nodes, if each has one value."""
+    from skyward.frontends.calls import Kept, call
+
+    if len({view.node for view in views}) == len(views):
+        return [context.pools.get(pool).handle(name)]
+    handles: list[Kept[Any]] = [Kept.of((view.key,), name) for view in views]
+    for number, handle in enumerate(handles):
+        if handle.name == name:
+            call(handle, f"{name}[{number}]")
+    return handles
+
+
+def _held(value: Any) -> "list[Kept[Any]]":
+    """Return the handles in the value of a variable: itself, or those in a list."""
+    from skyward.frontends.calls import Kept
+
+    return [each for each in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(each, Kept)]
 
 
 def _variables(context: Context) -> dict[str, list[str]]:
     """Return the variables of the notebook that hold handles, by key of the kept value."""
-    from skyward.frontends.calls import Kept
-
     found: dict[str, list[str]] = {}
     for name, value in context.variables.items():
-        if isinstance(value, Kept) and not name.startswith("_"):
-            for key in value.keys:
-                found.setdefault(key, []).append(name)
+        if not name.startswith("_"):
+            for handle in _held(value):
+                for key in handle.keys:
+                    found.setdefault(key, []).append(name)
     return found

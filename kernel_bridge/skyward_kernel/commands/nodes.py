@@ -1,6 +1,7 @@
 """Commands on one node: draining it, and its startup log."""
 
 from skyward.frontends.commands import NODE, Argument, Form, Outcome, command
+from skyward.frontends.views import count_text
 from skyward_kernel.commands.arguments import NAME
 from skyward_kernel.commands.context import Context
 
@@ -11,16 +12,23 @@ _NODE = Argument("node", NODE, required=True)
 
 @command(
     "drain",
-    "let a node finish its tasks, then terminate it; the pool shrinks by one",
+    "let a node finish its tasks, then terminate it; an elastic pool may launch another for waiting tasks",
     arguments=(NAME, _NODE),
     example="default 3",
-    forms=(Form(("pool", "node"), "drain-node", "Drain a Node…", "Drain which node?", "active node"),),
+    forms=(Form(("pool", "node"), "drain-node", "Drain a Node…", "Drain which node?", "drainable node"),),
 )
 def drain(context: Context, *, node: int, pool: str | None = None) -> Outcome:
     """Let a node finish its tasks, then terminate it."""
     name = pool or context.default_pool
-    context.pools.get(name).drain(node)
-    return Outcome(f"Draining node {node} of pool {name!r}: it terminates once its tasks are done.")
+    compute = context.pools.get(name)
+    compute.drain(node)
+    queued = compute.snapshot().queued
+    wait = f"{count_text(queued, 'task')} {'waits' if queued == 1 else 'wait'}"
+    another = f" {wait}, so the pool may launch another node." if queued else ""
+    return Outcome(
+        f"Draining node {node} of pool {name!r}: it terminates once its tasks are done, unless they keep a value there."
+        f"{another}"
+    )
 
 
 @command(
@@ -41,6 +49,6 @@ def drain(context: Context, *, node: int, pool: str | None = None) -> Outcome:
 )
 def logs(context: Context, *, node: int, pool: str | None = None) -> Outcome:
     """Show the startup log of a node. The panel has a view of its own, which follows the log."""
-    name = pool or context.default_pool
+    name = context.only(pool)
     text = context.pools.get(name).start_log(node)
     return Outcome(table=text) if text else Outcome(f"Node {node} of pool {name!r} was never started.")

@@ -7,11 +7,11 @@ from skyward.errors import UsageError
 from skyward.frontends.commands import NODES, Argument, Form, Option, Outcome, command
 from skyward.frontends.configuration import Nodes
 from skyward.frontends.views import count_text, decision_table, node_table, pool_table, table
-from skyward_kernel.commands.arguments import ALL, NAME, QUIET
+from skyward_kernel.commands.arguments import ALL, NAME, QUIET, titled
 from skyward_kernel.commands.context import BackgroundCell, Context
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
 
-__all__ = ["config", "decisions", "down", "pools", "scale", "status", "up"]
+__all__ = ["check_new_name", "config", "decisions", "down", "pools", "scale", "status", "up"]
 
 _NO_POOLS = "There are no pools. A cell with %%sky opens one."
 _WAIT = Option(("--wait",), "wait", "return when the nodes are active")
@@ -20,6 +20,18 @@ _WAIT = Option(("--wait",), "wait", "return when the nodes are active")
 def _inserted(name: str, question: str) -> tuple[Form, ...]:
     """Return the form of a command that prints something about a pool: the palette inserts its line."""
     return (Form(("pool",), f"insert-{name}", f"Insert %sky {name}…", question, "pool", is_line=True),)
+
+
+def check_new_name(context: Context, name: str) -> None:
+    """Check the name of a pool that does not exist yet.
+
+    Raises:
+        UsageError: it is not a name, or taken.
+    """
+    if not name.strip() or name.startswith("-"):
+        raise UsageError("A pool needs a name.")
+    if name in context.pools.names:
+        raise UsageError(f"There is a pool {name!r} already: choose another name.")
 
 
 @command(
@@ -45,10 +57,7 @@ def up(
         opened = context.notebook.open(pool, options or {}, quiet=quiet)
     else:
         name = pool or ""
-        if not name.strip() or name.startswith("-"):
-            raise UsageError("A pool needs a name.")
-        if name in context.pools.names:
-            raise UsageError(f"There is a pool {name!r} already: choose another name.")
+        check_new_name(context, name)
         opened = context.pools.get_or_open(name, options or {})
     return Outcome(f"Pool {pool or context.default_pool!r} is open.", value=opened, is_silent=True)
 
@@ -96,10 +105,8 @@ def status(context: Context, *, pool: str | None = None) -> Outcome:
     found = [context.pools.get(each).snapshot() for each in ([pool] if pool else context.pools.names)]
     if not found:
         return Outcome(_NO_POOLS)
-    parts = [pool_table(found)]
-    for each in found:
-        title = f"nodes of {each.name}:\n" if len(found) > 1 else ""
-        parts.append(title + node_table(each))
+    nodes = {each.name: node_table(each) for each in found}
+    parts = [pool_table(found), titled("nodes", nodes, are_several=len(found) > 1)]
     cells = [cell for cell in context.cells if pool in (None, cell.pool)]
     if cells:
         parts.append(_cell_table(cells))
@@ -130,12 +137,13 @@ def pools(context: Context) -> Outcome:
     forms=_inserted("decisions", "Show the scaling decisions of which pool?"),
 )
 def decisions(context: Context, *, pool: str | None = None) -> Outcome:
-    """Show why a pool was scaled up or down."""
-    name = pool or context.default_pool
-    events = context.pools.get(name).decisions()
-    if not events:
-        return Outcome(f"There are no scaling decisions for pool {name!r} yet.")
-    return Outcome(table=decision_table(events))
+    """Show why a pool was scaled up or down, or why all were."""
+    names = context.shown(pool)
+    found = {name: context.pools.get(name).decisions() for name in names}
+    if not any(found.values()):
+        return Outcome("\n".join(f"There are no scaling decisions for pool {name!r} yet." for name in names))
+    tables = {name: decision_table(events) for name, events in found.items() if events}
+    return Outcome(table=titled("decisions", tables, are_several=len(names) > 1))
 
 
 @command(

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from skyward.frontends.commands import Command, Form, Outcome, command
+from skyward.errors import UsageError
+from skyward.frontends.commands import COMMAND, Argument, Command, Form, Outcome, command, help_of_command
+from skyward.frontends.configuration import closest
 from skyward_kernel.commands.context import Context
 from skyward_kernel.commands.kept import drop, kept
 from skyward_kernel.commands.nodes import drain, logs
@@ -14,10 +16,19 @@ from skyward_kernel.commands.tasks import cancel, show, tasks
 __all__ = ["COMMANDS"]
 
 
-@command("help", "show this help", forms=(Form((), "insert-help", "Insert %sky help", is_line=True),))
-def _help(context: Context) -> Outcome:
-    """Show subcommands and options."""
-    return Outcome(table=context.in_notebook().help())
+@command(
+    "help",
+    "show this help, or that of one command",
+    arguments=(Argument("about", COMMAND),),
+    forms=(Form((), "insert-help", "Insert %sky help", is_line=True),),
+)
+def _help(context: Context, *, about: str | None = None) -> Outcome:
+    """Show subcommands and options, or those of one command."""
+    if about is None:
+        return Outcome(table=context.in_notebook().help())
+    if about not in COMMANDS:
+        raise UsageError(f"%sky has no subcommand {about!r}; {closest(about, COMMANDS)}")
+    return Outcome(table=help_of_command(COMMANDS[about]))
 
 
 COMMANDS: Final[Mapping[str, Command]] = {

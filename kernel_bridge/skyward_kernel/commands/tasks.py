@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from skyward.errors import UsageError
 from skyward.frontends.commands import CELL, POOL_OPTION, Argument, Form, Option, Outcome, command, count
 from skyward.frontends.views import task_table
-from skyward_kernel.commands.arguments import ALL, NAME
+from skyward_kernel.commands.arguments import ALL, NAME, titled
 from skyward_kernel.commands.context import BackgroundCell, Context
 from skyward_kernel.pools import PoolManager
 
@@ -27,10 +27,13 @@ _CELL = Option(
     ),
 )
 def tasks(context: Context, *, pool: str | None = None) -> Outcome:
-    """Show the tasks of a pool."""
-    name = pool or context.default_pool
-    found = context.pools.get(name).report().tasks
-    return Outcome(table=task_table(found)) if found else Outcome(f"Pool {name!r} has had no tasks yet.")
+    """Show the tasks of a pool, or of all."""
+    names = context.shown(pool)
+    found = {name: context.pools.get(name).report().tasks for name in names}
+    if not any(found.values()):
+        return Outcome("\n".join(f"Pool {name!r} has had no tasks yet." for name in names))
+    tables = {name: task_table(tasks) for name, tasks in found.items() if tasks}
+    return Outcome(table=titled("tasks", tables, are_several=len(names) > 1))
 
 
 @command(

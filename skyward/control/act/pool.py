@@ -15,22 +15,24 @@ from skyward.control.act.driver import Timer, plane_of
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
 from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.control.act.nodes.fleet import Fleet
+from skyward.control.act.nodes.guarded import ProviderCallError
 from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.pool_tasks import PoolTasks
-from skyward.control.act.report import view
+from skyward.control.act.report import task_history, view
 from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import unix_offset
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
-from skyward.control.decide.plane import ControlPlane, undrainable
+from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.removal import undrainable, unsizable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
-from skyward.journal import ClusterEntry, PoolRecord
+from skyward.journal import ClusterEntry, PoolRecord, SizeEntry
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
 from skyward.scaling.snapshot import Demand
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 _RENEW_EVERY = 20.0
+
+_SIZE_EFFECTS = plane.Decided, machine_messages.Drain, machine_messages.Activate, machine_messages.NodeGone
+"""Effects of messages that may have changed the size of the pool, or the nodes that drain."""
 
 _logger = logging.getLogger(__name__)
 
@@ -63,6 +68,7 @@ class Pool:
         self._bus = bus
         self._publisher: EventPublisher | None = None
         self._began = 0.0
+        self._reported_failure = ""
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "new")
         self._record = record
@@ -82,6 +88,7 @@ class Pool:
         self._lifespan = Lifespan(name, self._close, say)
         self._keep_machines = False
         self._recorded_terms: tuple[float, float | None] = 0.0, options.budget
+        self._recorded_size: SizeEntry | None = None
 
     # Opening and closing.
 
@@ -116,7 +123,10 @@ class Pool:
 
     async def _open(self) -> None:
         try:
-            await self._start_nodes()
+            try:
+                await self._start_nodes()
+            except ProviderCallError as error:
+                raise ProvisioningError(f"Pool {self.name!r} could not be opened: {error}") from error.__cause__
         except Exception as error:
             self._bus.emit(events.PoolFailed, type(error).__name__, str(error))
             raise
@@ -127,7 +137,8 @@ class Pool:
         for note in dict.fromkeys(note for launcher in self._launchers.values() for note in launcher.notes):
             self._bus.emit(events.PoolNote, note)
         self._life.move("provisioning", _now())
-        self._plane = control = plane_of(self._launchers, self._options)
+        size = self._record.size()
+        self._plane = control = plane_of(self._launchers, self._options, size)
         if (costs := self._record.costs()) is not None:  # machines of a killed process count until now
             control.ledger.carry(costs.until(time.time()))
             control.ledger.budget = costs.budget
@@ -145,6 +156,10 @@ class Pool:
             self._progress.clear()
             await self._progress.wait()
         self._keep_machines = False
+        if size is not None:
+            nodes = self._fleet.nodes.items()
+            draining = tuple(rank for rank, node in nodes if node.instance.id in size.draining)
+            self.tell(plane.ContinueSize(size.desired, draining))
 
     async def close(self) -> None:
         """Stop all tasks and terminate every machine. Idempotent; continues in the background if cancelled.
@@ -284,6 +299,8 @@ class Pool:
             node.flush()
         self._publisher.publish_costs()
         self._record_costs(now)
+        if any(isinstance(effect, _SIZE_EFFECTS) for effect in effects):
+            self._record_size()
         self._progress.set()
         self._timer.set(self._plane.next_tick)
 
@@ -298,6 +315,24 @@ class Pool:
             self._record.set_costs(ledger.spent(now), *terms)
         except JournalError as error:  # the pool goes on
             _logger.warning("could not record the costs of pool %r: %s", self.name, error)
+
+    def _record_size(self) -> None:
+        """Record the size of the pool if it has changed, for a process that attaches to it.
+
+        The nodes that a reached budget drains are no choice of the user or the policy: the size before is kept.
+        """
+        control, nodes = self.control, self._fleet.nodes
+        if self.state != "ready" or control.budget_exhausted:
+            return
+        draining = frozenset(nodes[rank].instance.id for rank in control.draining if rank in nodes)
+        size = SizeEntry(self.bounds, dict(control.desired), draining)
+        if size == self._recorded_size:
+            return
+        self._recorded_size = size
+        try:
+            self._record.set_size(size)
+        except JournalError as error:  # the pool goes on
+            _logger.warning("could not record the size of pool %r: %s", self.name, error)
 
     def _execute(self, effect: plane.PlaneEffect, sent: set[Node]) -> None:
         """Execute one effect; nodes that were sent a command are added to `sent`."""
@@ -322,7 +357,9 @@ class Pool:
             case machine_messages.Drain(rank) if rank in self._fleet.nodes:
                 self.tasks.results.clear(self._fleet.nodes[rank])
             case machine_messages.GiveUp():
-                self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self.control.failure}")
+                if self._reported_failure != self.control.failure:  # several nodes may be given up for one reason
+                    self._reported_failure = self.control.failure
+                    self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._reported_failure}")
             case _:
                 self._fleet.do(effect, sum(self.control.desired.values()))
 
@@ -334,12 +371,17 @@ class Pool:
         Return the reason if it is refused, in which case nothing changes; else an empty string.
         """
         name = group if group is not None else next(iter(self._launchers))
-        retained = self.control.retained(_now()).get(name)
-        if retained is not None and wanted.ceiling < retained.nodes:
-            return f"{retained.why}, so {retained.nodes} nodes stay"
+        least = wanted.ceiling if wanted.desired is None else max(wanted.min, wanted.desired)
+        if reason := unsizable(least, self.control.retained(_now()).get(name)):
+            return reason
         nodes = {} if wanted.desired is None else {name: wanted.desired}
         self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}, nodes))
         return ""
+
+    @property
+    def bounds(self) -> dict[str, tuple[int, int]]:
+        """Minimum and maximum number of nodes, by group."""
+        return {name: (group.min, group.max) for name, group in self.control.groups.items()}
 
     def drain(self, rank: int) -> str:
         """Drain and remove a node, which makes the pool smaller. Return the reason if it is refused; else empty."""
@@ -401,6 +443,10 @@ class Pool:
             return []
         since = unix_offset()
         return [replace(event, at=event.at + since) for event in self._plane.decisions]
+
+    def task_history(self, task: int) -> tuple[str, ...]:
+        """Return the transitions of a task as text, oldest first."""
+        return () if self._plane is None else task_history(self._plane, task)
 
 
 def _now() -> float:

@@ -3,11 +3,12 @@
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
+from skyward.control.act.tasks.future import TaskFuture
 from skyward.control.act.tasks.run import Runner, follow
 from skyward.control.act.tasks.streams import Stream, StreamBuffer
-from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.observe.origin import Origin
-from skyward.errors import InputLostError
+from skyward.errors import InputLostError, OperatorError, TaskError, UsageError
 from skyward.process.scratch import ScratchFile
 from skyward.wire.failures.failure import capture_failure
 from skyward.wire.payloads.code import PreparedCode
@@ -16,11 +17,15 @@ from skyward.wire.protocol.messages import Feed, KnownTask, Payload
 
 if TYPE_CHECKING:
     from skyward.control.act.nodes.node import Node
+    from skyward.control.act.recovered_cells import CellFuture
 
-__all__ = ["RecoveredTask", "end_inputs"]
+__all__ = ["RecoveredTask", "end_inputs", "recover"]
 
 _IN_MEMORY = 1024 * 1024
 """Characters of a task's output that are kept in memory; the rest is in a file."""
+
+_CELLS = ("run_cell", "stream_cell")
+"""Names of the functions that run cells."""
 
 _NO_ROOM = "\n[Skyward left out {:,} characters here: the disk of this machine was full.]\n"
 
@@ -87,39 +92,82 @@ class RecoveredTask:
         name: name of its function.
         number: number of the task in its pool.
         origin: the cell that sent it; None if it was not sent by a cell.
-        future: its result; for a generator function the return value, at the end of the stream.
+        future: its result, as `result()` returns it.
 
     Example:
         with sky.attach("training") as pool:
             results = [task.result() for task in pool.recovered]
     """
 
-    def __init__(self, known: KnownTask, runner: Runner) -> None:
-        self.name, self.number = known.name, known.task
-        self._printed = _Printed()
-        nothing = Outgoing(Payload(b""), {})
-        self.work = Work(PreparedCode(b"", nothing, known.name), nothing, TaskFuture(), self._printed)
-        self.work.task, self.work.running = known.task, True
-        self.origin = self.work.origin = Origin.of_former(known.label)
-        if known.stream:
-            self.work.stream = StreamBuffer(granted=None)
-        self._run = follow(runner, self.work)
-        self.future: TaskFuture[Any] = self.work.future
+    def __init__(
+        self, known: KnownTask, work: Work, printed: _Printed, runner: Runner, cell: "CellFuture | None"
+    ) -> None:
+        self.name, self.number, self.origin = known.name, known.task, work.origin
+        self._printed = printed
+        self._run = follow(runner, work)
+        self.future: TaskFuture[Any] = work.future
+        self._cell = cell
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return the task's result, or raise what it raised. Waits for at most `timeout` seconds."""
-        return self.future.result(timeout)
+        """Return the task's result, or raise what it raised. Waits for at most `timeout` seconds.
+
+        A generator function has its result at the end of its elements.
+
+        In a notebook with the extension, the variables of a cell are bound, and the result is the value of its last
+        expression. Elsewhere, and for one of several runs of a cell, the result is `variables()`. Objects of the former
+        process that the cell changed in place are gone: a notice names them.
+        """
+        __tracebackhide__ = True
+        try:
+            return self.future.result(timeout)
+        except TaskError as error:
+            from skyward.control.act.recovered_cells import add_note
+
+            if self._cell is not None and self._cell.was_stopped and self._run.has_state:
+                add_note(error, ".variables() has what the cell had assigned when it was stopped.")
+            raise
+
+    def variables(self, timeout: float | None = None) -> dict[str, Any]:
+        """Return what a cell assigned, by name, and under `_` the value of its last expression, if it has one.
+
+        Binds nothing. A cell that raised or was stopped has the names that it had assigned by then. Waits for at most
+        `timeout` seconds.
+
+        Raises:
+            UsageError: the task is not a cell.
+            TaskError: the cell was stopped, or its node was lost, and nothing of it was returned.
+        """
+        __tracebackhide__ = True
+        if self._cell is None:
+            raise UsageError(f"{self.name}() is a function, not a cell: `.result()` has what it returned.")
+        from skyward.control.act.recovered_cells import CellOutcome
+
+        try:
+            return self._cell.outcome(timeout).variables()
+        except TaskError:
+            (outcome,) = self._run.remains()
+            if outcome.value is None:
+                raise
+            return CellOutcome(outcome.value).variables()
 
     def items(self) -> Stream[Any]:
         """Return an iterator over the elements of a generator function that its former client has not consumed.
 
         Elements that it consumed last, up to 1,023 in its last 50 ms of reading, may be given again. Those of a
-        generator that it had closed or cancelled are not.
+        generator that it had closed or cancelled are not. At the end of a cell's elements its variables are bound, and
+        its exception is raised, as by `result()`.
 
         Raises:
-            OperatorError: the function is not a generator function.
+            OperatorError: the function is not a generator function, or the cell yields nothing.
         """
-        return self._run.items()
+        if not self._run.is_stream:
+            what = "This cell" if self._cell is not None else f"{self.name}()"
+            raise OperatorError(f"{what} yields no elements: take the result with `.result()`.")
+        if self._cell is None:
+            return self._run.items()
+        from skyward.control.act.recovered_cells import CellElements
+
+        return CellElements(self._run.items(), self._cell)
 
     def cancel(self) -> bool:
         """Stop the task; False if it has ended already."""
@@ -128,7 +176,7 @@ class RecoveredTask:
     @property
     def node(self) -> int:
         """Rank of the task's node."""
-        return self.work.nodes[-1]
+        return self._run.nodes[-1]
 
     @property
     def state(self) -> Literal["queued", "running", "done", "failed", "cancelled"]:
@@ -151,7 +199,30 @@ class RecoveredTask:
         return self._printed.characters
 
     def __repr__(self) -> str:
-        return f"<RecoveredTask {self.name}(...) on node {self.node}: {self.state}>"
+        what = f"{self.name}(...)"
+        if self._cell is not None:
+            what = "of a cell" if self.origin is None else f"of cell {self.origin.number}"
+        return f"<RecoveredTask {what} on node {self.node}: {self.state}>"
+
+
+def _cell_future() -> "CellFuture":
+    """Return a future for a cell. The code of cells is loaded on first use."""
+    from skyward.control.act.recovered_cells import CellFuture
+
+    return CellFuture()
+
+
+def recover(known: KnownTask, runner: Runner) -> tuple[RecoveredTask, Work]:
+    """Return a task that a node has from a former process, and its work in this one."""
+    printed, nothing = _Printed(), Outgoing(Payload(b""), {})
+    cell = _cell_future() if known.name in _CELLS else None
+    future = TaskFuture[Any]() if cell is None else cell
+    work = Work(PreparedCode(b"", nothing, known.name), nothing, future, printed)
+    work.task, work.running = known.task, True
+    work.origin = Origin.of_former(known.label)
+    if known.stream:
+        work.stream = StreamBuffer(granted=None)
+    return RecoveredTask(known, work, printed, runner, cell), work
 
 
 def end_inputs(node: "Node", known: KnownTask) -> None:

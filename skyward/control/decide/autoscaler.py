@@ -139,7 +139,8 @@ def _within_bounds(
         least = [(before[name] if starting else 0, "kept while tasks wait for the first node")]
         least.append((floor.get(name, 0), f"at least {floor.get(name, 0)} for request_resources"))
         least += [(retained.nodes, retained.why)] if retained is not None else []
-        most = [(group.max, f"capped at {group.max} by max")]
+        highest = max(group.max, 0 if retained is None else retained.nodes)
+        most = [(highest, f"capped at {highest} by max")]
         if more is not None:
             affordable = max(before[name], counts.active + counts.booting + more)
             most.append((affordable, f"capped at {affordable} by the budget"))

@@ -12,9 +12,9 @@ from skyward.control.decide.causes import Cause, CauseLog, describe
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import DRAIN_RESERVE, STOP_RESERVE, TERMINATION_RESERVE, Ledger
 from skyward.control.decide.machines.reconciler import Reconciler
-from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.messages import (
     CollectionUsed,
+    ContinueSize,
     Decided,
     DrainNode,
     ForgetKept,
@@ -31,18 +31,19 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.plane_view import PlaneView
+from skyward.control.decide.removal import after_drain, at_least, retained_nodes
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
-from skyward.formatting import money_text
+from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
-__all__ = ["ControlPlane", "after_drain", "undrainable"]
+__all__ = ["ControlPlane"]
 
 RECALL_TICK = 0.05
 """Seconds between checks of prefetched tasks, which wait on a node without a slot."""
@@ -108,8 +109,7 @@ class ControlPlane:
         effects: list[PlaneEffect] = []
         match message:
             case tasks.Submitted(target=target) if target is not None and target in self._draining:
-                self._reconcile(machines.DrainRefused(target), now, effects)
-                self._tell_tasks(message, now, effects)
+                self._submit_to_draining(message, target, now, effects)
             case (
                 tasks.Submitted()
                 | tasks.Ended()
@@ -136,6 +136,8 @@ class ControlPlane:
                 self._reconcile(machines.Desired(self.first), now, effects)
             case Resize(bounds, nodes):
                 self._resize(bounds, nodes, now, effects)
+            case ContinueSize(wanted, draining):
+                self._continue_size(wanted, draining, now, effects)
             case DrainNode(rank):
                 kept = self.kept.busy_nodes(now)
                 if after := after_drain(self.reconciler.table, self.groups, self.desired, kept, rank):
@@ -152,8 +154,7 @@ class ControlPlane:
                     self.tasks.idle_since = now
             case KeptAdded(entry):
                 self.kept.add(entry)
-                if entry.node in self._draining:
-                    self._reconcile(machines.DrainRefused(entry.node), now, effects)
+                self._spare_keeping(now, effects)
             case ReleaseKept(keys):
                 dropped = self.kept.drop(keys).items()
                 effects += (ForgetKept(node, names, cause=self.handled) for node, names in dropped)
@@ -210,6 +211,8 @@ class ControlPlane:
         if new is not None and new.kept:
             self._begin_uses(new, done, now)
         effects += done
+        if new is not None and new.kept:
+            self._spare_keeping(now, effects)
         if self._draining:
             for rank in [rank for rank in self._draining if self.tasks.is_empty(rank)]:
                 self._draining.discard(rank)
@@ -244,10 +247,12 @@ class ControlPlane:
     def _reconcile(self, message: machines.ReconcilerMessage, now: float, effects: list[PlaneEffect]) -> None:
         before = dict(self.desired)
         self.reconciler.may_empty = self.budget_exhausted or not any(group.min for group in self.groups.values())
-        self.reconciler.keeping = frozenset(self.kept.busy_nodes(now))
+        self.reconciler.keeping = frozenset() if self.budget_exhausted else frozenset(self.kept.busy_nodes(now))
         for effect in self.reconciler.handle(message, now, self.handled):
             match effect:
                 case machines.NodeGone():
+                    if self.budget_exhausted and effect.departure == "removed":
+                        effect = replace(effect, reason=f"the pool {self.failure}")
                     self._draining.discard(effect.rank)
                     self._node_gone(effect, now, effects)
                 case machines.GiveUp(_, rank, reason, origin=origin):
@@ -256,7 +261,9 @@ class ControlPlane:
                     pass
             effects.append(effect)
             match effect:
-                case machines.NodeGone(rank, reason, _, machine):
+                case machines.NodeGone(rank, reason, _, machine, departure):
+                    if departure == "removed" and not self.budget_exhausted:
+                        reason += self.causes.because(effect.origin)
                     if gone := self.kept.node_lost(rank, reason):
                         effects.append(KeptValuesLost(rank, machine, gone, reason, cause=self.handled))
                 case machines.Activate(machine, rank, group):
@@ -321,6 +328,11 @@ class ControlPlane:
     def desired(self) -> Mapping[str, int]:
         """Desired nodes, by group."""
         return self.reconciler.desired
+
+    @property
+    def draining(self) -> frozenset[int]:
+        """Ranks of the nodes that drain."""
+        return frozenset(self._draining)
 
     @property
     def first(self) -> dict[str, int]:
@@ -389,6 +401,17 @@ class ControlPlane:
         if not self.budget_exhausted:
             self._decide("user", after, f"resized to {sizes}", now, effects, retry_given_up=True)
 
+    def _continue_size(
+        self, nodes: Mapping[str, int], draining: tuple[int, ...], now: float, effects: list[PlaneEffect]
+    ) -> None:
+        retained = self.retained(now)
+        kept = {name: each.nodes for name, each in retained.items()}
+        after = {name: max(nodes.get(name, count), kept.get(name, 0)) for name, count in self.desired.items()}
+        if after == dict(self.desired) or self.budget_exhausted:
+            return
+        reason = f"the pool had {count_text(sum(nodes.values()), 'desired node')} when its process ended"
+        self._decide("user", after, reason, now, effects, victims=draining)
+
     def _decide(
         self,
         by: Decider,
@@ -397,12 +420,55 @@ class ControlPlane:
         now: float,
         effects: list[PlaneEffect],
         *,
+        victims: tuple[int, ...] = (),
         retry_given_up: bool = False,
         drain: int | None = None,
     ) -> None:
+        if not self.budget_exhausted:
+            after, stay = at_least(after, self.retained(now))
+            reason += f"; {stay}" if stay else ""
         self._log(by, dict(self.desired), after, reason, now, effects)
         self.autoscaler.start_cooldown(now)
-        self._reconcile(machines.Desired(after, retry_given_up=retry_given_up, drain=drain), now, effects)
+        self._reconcile(machines.Desired(after, victims, retry_given_up, drain), now, effects)
+
+    def _submit_to_draining(self, new: tasks.Submitted, rank: int, now: float, effects: list[PlaneEffect]) -> None:
+        """Cancel the drain of a node for tasks that must run on it."""
+        by_hand = self._cancel_drain(rank, now, effects)
+        self._tell_tasks(new, now, effects)
+        if by_hand:
+            self._undo_drain(rank, f"a new task must run on node {rank}, so its drain is cancelled", now, effects)
+        self._reconcile(machines.Reconcile(), now, effects)
+
+    def _spare_keeping(self, now: float, effects: list[PlaneEffect]) -> None:
+        """Keep the nodes whose kept values count: cancel their drains, and want as many nodes as must stay."""
+        if self.budget_exhausted:
+            return
+        kept = self.kept.busy_nodes(now)
+        draining = [rank for rank in sorted(self._draining) if rank in kept]
+        for rank in [rank for rank in draining if self._cancel_drain(rank, now, effects)]:
+            self._undo_drain(rank, f"node {rank} keeps {kept[rank]}, so its drain is cancelled", now, effects)
+        after, stay = at_least(self.desired, self.retained(now))
+        if stay:
+            self._decide("reconciler", after, stay, now, effects)
+        elif draining:
+            self._reconcile(machines.Reconcile(), now, effects)
+
+    def _cancel_drain(self, rank: int, now: float, effects: list[PlaneEffect]) -> bool:
+        """Let a draining node take tasks again; return True if the user had drained it."""
+        machine = self.reconciler.table.machine_of(rank, "STOP_REQUESTED")
+        by_hand = machine is not None and machine.expelled
+        self._reconcile(machines.DrainRefused(rank), now, effects)
+        return by_hand
+
+    def _undo_drain(self, rank: int, reason: str, now: float, effects: list[PlaneEffect]) -> None:
+        """Want the node again by which the user made the pool smaller, so that no other goes in its place."""
+        group = self.groups[self.reconciler.table.assignments[rank].machine.group]
+        most = self.settings.max_nodes
+        has_room = self.desired[group.name] < group.max and (most is None or sum(self.desired.values()) < most)
+        is_surplus = self.reconciler.effective(group.name) > self.desired[group.name]
+        if has_room and is_surplus and not self.budget_exhausted:
+            after = {**self.desired, group.name: self.desired[group.name] + 1}
+            self._decide("reconciler", after, reason, now, effects)
 
     def _evaluate(self, now: float, effects: list[PlaneEffect]) -> None:
         """Evaluate the policy, and apply what is due now."""
@@ -413,7 +479,7 @@ class ControlPlane:
         room = {name: self.ledger.room(price, now) for name, price in prices.items()}
         try:
             verdict = self.autoscaler.evaluate(self.snapshot(now), room)
-        except Exception as error:  # raised by a policy that the user wrote; the pool stays as it is
+        except BaseException as error:  # raised by a policy that the user wrote, or its `sys.exit()`; the pool stays
             failed = f"the policy raised {type(error).__name__}: {error}"
             self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
             return
@@ -427,18 +493,7 @@ class ControlPlane:
 
     def retained(self, now: float) -> dict[str, RetainedNodes]:
         """Return the nodes that scaling down keeps, by group; the head stays while any node does."""
-        texts: dict[str, dict[int, str]] = {}
-        for rank, names in self.kept.busy_nodes(now).items():
-            if (assignment := self.reconciler.table.assignments.get(rank)) is not None:
-                texts.setdefault(assignment.machine.group, {})[rank] = f"node {rank} keeps {names}"
-        head = self.reconciler.table.assignments.get(0)
-        return {
-            group: RetainedNodes(
-                len({*ranks} | ({0} if head is not None and head.machine.group == group else set())),
-                ", ".join(ranks.values()),
-            )
-            for group, ranks in texts.items()
-        }
+        return retained_nodes(self.reconciler.table, self.kept.busy_nodes(now))
 
     def _note_on_lost_values(self, after: Mapping[str, int], victims: tuple[int, ...]) -> str:
         """Return a note on values that are kept past their time and are lost with a decision."""
@@ -447,8 +502,10 @@ class ControlPlane:
 
     @property
     def elastic(self) -> bool:
-        """True if the autoscaler may change the number of nodes."""
-        return any(group.max > group.min for group in self.groups.values())
+        """True if the autoscaler may change the number of nodes: also one above the maximum, for kept values."""
+        return any(
+            group.max > group.min or self.desired.get(group.name, 0) > group.max for group in self.groups.values()
+        )
 
     # Budget.
 
@@ -496,6 +553,7 @@ class ControlPlane:
             self.budget_exhausted, self._stopped, self._evicted, self.failure = False, False, False, ""
             after = {group.name: group.min for group in self.groups.values()}
             self._decide("budget", after, "the budget changed", now, effects, retry_given_up=True)
+            self._spare_keeping(now, effects)
 
     # Time.
 
@@ -597,32 +655,3 @@ class ControlPlane:
         inputs = self._view.inputs(now)
         event = DecisionEvent(now, by, self.policy.name, inputs, before, after, reason, held_back, str(cause))
         effects.append(Decided(self.decisions.add(event), cause=self.handled))
-
-
-def undrainable(
-    table: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
-) -> str:
-    """Return why a node cannot be drained; empty if it can. `kept`: names of the values on each rank."""
-    machine = table.machine_of(rank, "RUNNING")
-    if rank not in table.assignments:
-        return f"there is no node {rank}; the nodes are {', '.join(map(str, sorted(table.assignments))) or 'none'}"
-    if machine is None:
-        return f"node {rank} is not up"
-    if rank == 0:
-        return "node 0 is the head, which stays as long as the pool has any node"
-    if rank in kept:
-        return f"it keeps {kept[rank]}: drop that first, with `.drop()` on its handle or `%sky drop`"
-    group = groups[machine.group]
-    if desired.get(group.name, 0) <= group.min:
-        return f"the pool is at its minimum of {group.min} nodes"
-    return ""
-
-
-def after_drain(
-    table: MachineTable, groups: Mapping[str, Group], desired: Mapping[str, int], kept: Mapping[int, str], rank: int
-) -> Mapping[str, int] | None:
-    """Return the desired nodes, by group, once a node is drained; None if it cannot be drained."""
-    machine = table.machine_of(rank, "RUNNING")
-    if machine is None or undrainable(table, groups, desired, kept, rank):
-        return None
-    return {**desired, machine.group: desired[machine.group] - 1}

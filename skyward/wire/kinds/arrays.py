@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 __all__ = [
     *(
+        "LostMemory",
         "Extent",
         "ArrayMemory",
         "ArrayView",
@@ -143,6 +144,12 @@ class ArrayView:
         return _view, (self.memory, array.dtype, array.shape, array.strides, offset, array.flags.writeable)
 
 
+class LostMemory:
+    """Base class of placeholders of objects that do not exist here: a view of one is the placeholder itself."""
+
+    __slots__ = ()
+
+
 def shared_views(arrays: Iterable[Any]) -> list[dict[int, ArrayView]]:
     """Return the groups of arrays that share memory: for each, the views by identity of the array.
 
@@ -227,6 +234,8 @@ def _view(memory: Any, dtype: Any, shape: Any, strides: Any, offset: int, is_wri
     from numpy import ndarray
 
     buffer = memory.buffer if isinstance(memory, ArrayMemory) else memory
+    if isinstance(buffer, LostMemory):
+        return buffer
     if is_array(buffer):
         buffer = buffer.reshape(-1).view("uint8")
     array: Any = ndarray(shape, dtype, buffer, offset, strides)

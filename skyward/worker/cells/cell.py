@@ -137,6 +137,7 @@ class CellResult:
         kept: names whose objects the node keeps from now on and that the cell did not rebind.
         copied: names in `kept` with objects that the notebook can also reach through other values: those are copies.
         updated_kept: new metadata of values kept earlier that now refer to other names or classes.
+        in_place: False for one of several runs of a cell, whose values become elements of lists.
     """
 
     state: ReturnedState
@@ -147,6 +148,7 @@ class CellResult:
     kept: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
     updated_kept: tuple[KeptInfo, ...] = ()
+    in_place: bool = True
 
 
 def run_cell(request: CellRequest, captured: Sequence[Packed] = ()) -> CellResult:
@@ -335,7 +337,7 @@ class _Cell:
             recorder_for(request.run, self.namespace, self.node, request.filename),
         )
         if self._task is not None:
-            self._task.raised = failure.type_name
+            self._task.raised, self._task.reason = failure.type_name, failure.reason
         return self._ended(found, failure, self._moved(kept), updated_kept)
 
     def _collect_state(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> ReturnedState:
@@ -363,8 +365,11 @@ class _Cell:
     ) -> CellResult:
         files = self.files.collect(self.namespace)
         release_namespace(self.side)
-        copied = tuple(name for name in moved if name in self.request.shared_elsewhere)
-        return CellResult(found, failure, self.node, self.request.definitions, files, moved, copied, updated_kept)
+        request = self.request
+        copied = tuple(name for name in moved if name in request.shared_elsewhere)
+        return CellResult(
+            found, failure, self.node, request.definitions, files, moved, copied, updated_kept, request.in_place
+        )
 
     def _moved(self, kept: Iterable[str]) -> tuple[str, ...]:
         """Return the names that are still bound to the same object as before the cell."""

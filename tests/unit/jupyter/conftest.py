@@ -53,6 +53,7 @@ class FakeRun:
         self._stream = stream
         self._hold = hold
         self.left: Any = [CellResult(ReturnedState(), node=node) for node in nodes]
+        self.errors: dict[int, Exception] = {}
         if not hold:
             self.finish()
 
@@ -81,8 +82,8 @@ class FakeRun:
     def items(self) -> Any:
         return None if self._stream is None else Elements(self._stream)
 
-    def release_kept(self) -> None:
-        pass
+    def _works(self) -> list[Any]:
+        return []
 
     @property
     def is_stream(self) -> bool:
@@ -109,7 +110,10 @@ class FakeRun:
             return [TaskOutcome(node, is_over=False) for node in self.nodes]
         value = self.left if self.future.exception() else self._returned()
         values = value if isinstance(value, list) else [value]
-        return [TaskOutcome(node, True, value) for node, value in zip(self.nodes, values, strict=True)]
+        return [
+            TaskOutcome(node, True, value, error=self.errors.get(node))
+            for node, value in zip(self.nodes, values, strict=True)
+        ]
 
     def cancel(self) -> bool:
         if self.future.done():
@@ -140,7 +144,8 @@ class FakeCompute:
         self.metrics: dict[int, Any] = {}
         self.decided: list[DecisionEvent] = []
         self.sent: list[tuple[PendingFunction[Any], Any]] = []
-        self.at_close: list[Callable[[], object]] = []
+        self._pool = None
+        self._at_close: list[Callable[[], object]] = []
         self.made.append(self)
 
     def open(self) -> "FakeCompute":
@@ -154,12 +159,9 @@ class FakeCompute:
     def close(self) -> None:
         self.is_open = False
         self.closed += 1
-        calls, self.at_close = self.at_close, []
+        calls, self._at_close = self._at_close, []
         for call in calls:
             call()
-
-    def when_closed(self, call: Callable[[], object]) -> None:
-        self.at_close.append(call)
 
     @property
     def requested_nodes(self) -> Nodes:
@@ -173,9 +175,6 @@ class FakeCompute:
 
     def kept(self) -> tuple[Any, ...]:
         return ()
-
-    def holds(self, digest: bytes) -> frozenset[int]:
-        return frozenset()
 
     def snapshot(self) -> PoolSnapshot:
         count = self.nodes.min if self.alive else 0

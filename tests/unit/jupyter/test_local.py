@@ -58,6 +58,25 @@ def test_map_runs_sequentially(notebook: Notebook) -> None:
     assert (notebook["xs"], notebook["seen"]) == ([1, 2], [1, 2])
 
 
+@pytest.mark.parametrize(
+    ("cell", "elements", "result"),
+    [
+        ("ys = xs * 2", [1, 2], None),
+        ("print(xs)", [1, 2], None),
+        ("xs or None", [0, 2], [None, 2]),
+        ("xs", [], []),
+        ("ys = xs", [], None),
+    ],
+)
+@pytest.mark.parametrize("where", ["--local ", ""])
+def test_map_has_a_list_if_a_run_has_a_value(
+    notebook: Notebook, where: str, cell: str, elements: list[int], result: list[int | None] | None
+) -> None:
+    notebook(f"xs = {elements}")
+    ran = notebook(f"%%sky {where}--map xs\n{cell}")
+    assert (ran.error, ran.result) == (None, result)
+
+
 def test_map_restores_variables_if_a_run_raises(notebook: Notebook) -> None:
     notebook("xs, y = [1, 0], 'before'")
     assert isinstance(notebook("%%sky --local --map xs\ny = 1 / xs").error, ZeroDivisionError)

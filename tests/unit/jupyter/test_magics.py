@@ -1,8 +1,11 @@
 """`%%sky` and `%sky` in a plain IPython shell, on a pool that runs cells in this process."""
 
+import os
 import time
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeout
 from skyward.events.decisions import DecisionEvent, DecisionInputs
 from skyward.events.metrics import NodeMetrics
 from skyward.functions.target import current_pool
+from skyward.journal import PoolRecord
 from skyward.specs import Needs, Nodes
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
 from skyward_jupyter.running.run import NO_LIMIT
@@ -344,6 +348,9 @@ def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -
             "logs, tasks, cancel, config, show, help; to run a cell on nodes, write %%sky on its first line.",
         ),
         ("%sky stats", "%sky has no subcommand 'stats'; did you mean `%sky status`?"),
+        ("%sky status; %sky pools", "A line has one command: write `%sky pools` on a line of its own."),
+        ("%sky down a;%sky pools", "A line has one command: write `%sky pools` on a line of its own."),
+        ("%%sky --on?\n1", "`%%sky?` explains --on; write it without the question mark here."),
         (
             "%sky 1 + 1",
             "%sky has no subcommand '1'; there are up, down, status, pools, decisions, scale, attach, reap, kept, "
@@ -368,13 +375,26 @@ def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -
         ("%sky scale", "%sky scale takes the name of a pool and a number of nodes: `%sky scale default 4`."),
         ("%sky scale a few", "nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got 'few'."),
         ("%sky scale a 4", "There is no pool 'a'; open it with `%sky up a`."),
-        ("%sky help me", "%sky help takes no arguments, but got 'me'."),
+        ("%sky help scal", "%sky has no subcommand 'scal'; did you mean 'scale'?"),
+        ("%sky help up down", "%sky help takes [COMMAND], but got 'up down'."),
     ],
 )
 def test_usage_error_of_the_line_magic_is_one_line(notebook: Notebook, line: str, message: str) -> None:
     shown = notebook(line).shown_error
     assert shown.partition(": ")[2].startswith(message)
     assert len(shown.splitlines()) in (1, 3), "a sentence, and possibly the line with the wrong words underlined"
+
+
+def test_reaping_an_unknown_pool_names_those_of_the_journal(
+    notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
+    assert notebook("%sky reap").out == "No orphaned machines.\n"
+    record = PoolRecord.new("train", {}, None, 600)
+    shown = notebook("%sky reap nope train").out.splitlines()
+    assert shown[0] == "No pool 'nope'; the journal has train."
+    assert shown[1].startswith(f"Pool 'train' is not orphaned: process {os.getpid()} on ")
+    record.end()
 
 
 def test_decisions_are_shown_with_reasons_newest_first(
@@ -394,11 +414,55 @@ def test_decisions_are_shown_with_reasons_newest_first(
     )
 
 
+def test_commands_that_show_pools_need_no_name(notebook: Notebook, compute: Pools) -> None:
+    compute.report = lambda self: SimpleNamespace(tasks=[])  # type: ignore[attr-defined]
+    compute.start_log = lambda self, node: f"log of {self.name} {node}"  # type: ignore[attr-defined]
+    assert notebook("%sky tasks").shown_error.startswith("UsageError: There is no pool 'default'")
+    notebook("%sky up other")
+    assert notebook("%sky tasks").out == "Pool 'other' has had no tasks yet.\n"
+    assert notebook("%sky decisions").out == "There are no scaling decisions for pool 'other' yet.\n"
+    assert notebook("%sky logs 0").out == "log of other 0\n"
+    notebook("%sky up more")
+    assert notebook("%sky logs 0").shown_error.startswith("UsageError: There is no pool 'default'")
+    assert notebook("%sky logs more 0").out == "log of more 0\n"
+    assert notebook("%sky tasks").out == "Pool 'other' has had no tasks yet.\nPool 'more' has had no tasks yet.\n"
+    event = DecisionEvent(
+        0.0, "policy", "pressure", DecisionInputs(queued=2), {"default": 1}, {"default": 3}, "2 queued"
+    )
+    for pool in compute.made:
+        pool.decided = [event]
+    titles = [line for line in notebook("%sky decisions").out.splitlines() if line.endswith(":")]
+    assert titles == ["decisions of other:", "decisions of more:"]
+    assert notebook("%sky decisions more").out.startswith("time ")
+
+
 @pytest.mark.parametrize("cell", ["%sky help", "%sky --help", "%%sky --help\n1"])
 def test_help_lists_options_and_commands(notebook: Notebook, cell: str) -> None:
     out = notebook(cell).out
     for word in ("--nodes", "--map", "--noblock", "%sky up", "%sky cancel", "--capture-limit"):
         assert word in out
+
+
+@pytest.mark.parametrize("line", ["%sky help scale", "%sky scale --help", "%sky scale a 4 -h"])
+def test_help_of_a_command_has_its_usage_and_options(notebook: Notebook, line: str) -> None:
+    assert notebook(line).out == (
+        "%sky scale [NAME] NODES [--wait] [--quiet]\n"
+        "  change how many nodes a pool has: 4, 2:16; with --wait, wait for them\n"
+        "  example: %sky scale default 4\n"
+        "\n"
+        "Options:\n"
+        "  --wait       return when the nodes are active\n"
+        "  --quiet      show no progress\n"
+        "  --pool NAME  the name of the pool\n"
+    )
+
+
+def test_help_of_up_lists_the_options_of_pools_and_opens_none(notebook: Notebook, compute: Pools) -> None:
+    out = notebook("%sky up --help").out
+    assert out.startswith("%sky up [NAME] [options]\n")
+    assert "--nodes" in out
+    assert "--map" not in out
+    assert compute.made == []
 
 
 # The extension.

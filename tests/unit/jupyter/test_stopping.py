@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from skyward.control.act.tasks.run import TaskOutcome
-from skyward.errors import NodeLostError, TaskCancelledError
+from skyward.errors import (
+    BudgetExhaustedError,
+    NodeLostError,
+    PoolClosedError,
+    TaskCancelledError,
+    error_of_nodes,
+)
 from skyward_jupyter.running import cell_run as sent
 from skyward_jupyter.running.stopping import StopOutcome, returned_clause, stop_runs, stopping_text, was_cancelled
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook
@@ -123,23 +129,84 @@ def test_cancelled_background_map_returns_lists(notebook: Notebook, compute: Poo
     assert notebook["loss"] == [10, None]
 
 
-def test_lost_nodes_have_none_in_the_returned_lists(notebook: Notebook, compute: Pools) -> None:
+def fail_on_nodes(compute: FakeCompute, errors: dict[int, Exception]) -> None:
+    """End each cell as a broadcast that fails with these errors, by rank."""
+    start = compute.start
+
+    def failed(*args: Any, **kwargs: Any) -> None:
+        run = start(*args, **kwargs)
+        run.left = [None if node in errors else value for node, value in enumerate(run._value())]
+        run.errors = errors
+        run.future.set_exception(error_of_nodes("run_cell", list(errors.items()), len(run.nodes)))
+
+    compute.start = failed  # type: ignore[method-assign, assignment]
+
+
+def test_lost_nodes_have_their_errors_in_the_returned_lists(notebook: Notebook, compute: Pools) -> None:
     compute.hold = True
     notebook("%sky up --nodes 2")
-    start = compute.made[0].start
-
-    def second_is_lost(*args: Any, **kwargs: Any) -> None:
-        run = start(*args, **kwargs)
-        run.left = [run._value()[0], None]
-        run.future.set_exception(NodeLostError("did not finish: node 1 died.", subject="run_cell()"))
-
-    compute.made[0].start = second_is_lost  # type: ignore[method-assign, assignment]
+    error = NodeLostError("did not finish: node 1 died.", subject="run_cell()")
+    fail_on_nodes(compute.made[0], {1: error})
     ran = notebook("%%sky --on all\nloss = 0.5")
     assert ran.shown_error.splitlines() == [
         "NodeLostError: The cell did not finish: node 1 died.",
-        "loss was returned as a list, with None for each run without a value.",
+        "It failed on node 1, of 2 nodes.",
+        "loss was returned as a list, with the error of each run that failed.",
     ]
-    assert notebook["loss"] == [0.5, None]
+    assert notebook["loss"] == [0.5, error]
+
+
+@pytest.mark.parametrize(
+    ("errors", "shown"),
+    [
+        (
+            [PoolClosedError("Pool 'p' was closed."), PoolClosedError("Pool 'p' was closed.")],
+            ["PoolClosedError: Pool 'p' was closed."],
+        ),
+        (
+            [
+                BudgetExhaustedError("was stopped on node 0: too much.", subject="run_cell()"),
+                NodeLostError("did not finish: node 1 died.", subject="run_cell()"),
+            ],
+            ["BudgetExhaustedError: The cell was stopped on node 0: too much."],
+        ),
+    ],
+)
+@pytest.mark.parametrize("noblock", ["", " --noblock"])
+def test_errors_of_several_nodes_have_no_frames_of_the_library(
+    notebook: Notebook, compute: Pools, noblock: str, errors: list[Exception], shown: list[str]
+) -> None:
+    compute.hold = True
+    notebook("%sky up --nodes 3")
+    fail_on_nodes(compute.made[0], dict(enumerate(errors)))
+    ran = notebook(f"%%sky --on all{noblock}\nloss = 0.5")
+    if noblock:
+        ran = notebook("_.result()")
+    others = ["Node 1: NodeLostError: The cell did not finish: node 1 died."] * (type(errors[0]) is not type(errors[1]))
+    assert ran.shown_error.splitlines() == [
+        *shown,
+        "It failed on nodes 0 and 1, of 3 nodes.",
+        *others,
+        "loss was returned as a list, with the error of each run that failed.",
+    ]
+    assert notebook["loss"] == [*errors, 0.5]
+
+
+def test_runs_of_a_map_that_had_ended_keep_their_values_when_the_pool_closes(
+    notebook: Notebook, compute: Pools
+) -> None:
+    compute.hold = True
+    notebook("xs = [1, 2]")
+    notebook("%%sky --map xs --noblock\ny = xs * 10")
+    done, stopped = compute.made[0].runs
+    done.finish()
+    stopped.future.set_exception(PoolClosedError("Pool 'default' was closed."))
+    assert notebook("_.result()").shown_error.splitlines()[-2:] == [
+        "PoolClosedError: Pool 'default' was closed.",
+        "1 of 2 runs failed; the values of the other 1 are in the lists.",
+    ]
+    value, error = notebook["y"]
+    assert (value, type(error)) == (10, PoolClosedError)
 
 
 def test_interrupt_while_binding_a_result_allows_a_retry(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:

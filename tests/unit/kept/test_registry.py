@@ -5,8 +5,18 @@ from collections.abc import Sequence
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import DrainNode, ForgetKept, KeptAdded, KeptValuesLost, ReleaseKept, SetBudget
-from skyward.control.decide.plane import undrainable
+from skyward.control.decide.messages import (
+    Decided,
+    DrainNode,
+    ForgetKept,
+    KeptAdded,
+    KeptValuesLost,
+    PlaneEffect,
+    ReleaseKept,
+    Resize,
+    SetBudget,
+)
+from skyward.control.decide.removal import undrainable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import KeptLostError, UsageError
 from skyward.kept.keep import KeptInfo
@@ -134,6 +144,13 @@ def keep(world: World, node: int, key: str = "a", name: str = "model", keep_for:
     return entry
 
 
+def keep_effects(world: World, node: int, key: str, name: str) -> list[PlaneEffect]:
+    """Keep a value; return the effects."""
+    before = len(world.said)
+    keep(world, node, key, name)
+    return world.said[before:]
+
+
 def use(world: World, node: int, keys: Sequence[str]) -> int:
     task = world.plane.tasks.number()
     world.tell(tasks.Submitted((task,), node, kept=tuple(keys)))
@@ -176,7 +193,8 @@ class TestScalingDown:
         world.deliver()
         assert ranks(world) == []
         assert world.reasons_given[-1].endswith("; node 2 no longer keeps model")
-        assert entry.lost == "node 2 is gone: it is no longer needed"
+        assert entry.lost.startswith("node 2 is gone: it is no longer needed (caused by #")
+        assert "idle for 420 s" in entry.lost
         assert [effect.entries for effect in world.said if isinstance(effect, KeptValuesLost)] == [(entry,)]
 
     def test_each_use_restarts_the_timer(self) -> None:
@@ -216,6 +234,91 @@ class TestScalingDown:
         keep(world, 1)
         assert world.state_of(1) == "active"
 
+    @pytest.mark.parametrize("most", [3, 2])
+    @pytest.mark.parametrize("order", ["before", "during"])
+    def test_value_kept_on_a_draining_node_costs_no_other_kept_value(self, order: str, most: int) -> None:
+        world = pool(3, 1, cooldown=5.0)
+        if order == "before":
+            keep(world, 2)
+        world.submit(1, target=1)
+        world.submit(1, target=2)
+        world.tell(DrainNode(1) if most == 3 else Resize({"default": (2, 2)}))
+        if order == "during":
+            keep(world, 2)
+        keep(world, 1, "b", "other")
+        world.finish()
+        world.wait(600)
+        world.deliver()
+        assert ranks(world) == [0, 1, 2]
+        assert not [effect for effect in world.said if isinstance(effect, KeptValuesLost)]
+        assert world.plane.desired == {"default": 3}
+
+    def test_drain_that_a_kept_value_cancels_is_a_decision(self) -> None:
+        world = pool(3, 1)
+        keep(world, 2)
+        world.submit(1, target=1)
+        world.tell(DrainNode(1))
+        effects = keep_effects(world, 1, "b", "other")
+        assert [str(e.event) for e in effects if isinstance(e, Decided)] == [
+            "2 -> 3 nodes: node 1 keeps other, so its drain is cancelled"
+        ]
+        assert world.plane.desired == {"default": 3}
+
+    def test_pool_is_above_its_maximum_only_while_its_nodes_keep_values(self) -> None:
+        world = pool(3, 1, cooldown=5.0)
+        keep(world, 2)
+        world.submit(1, target=1)
+        world.tell(Resize({"default": (2, 2)}))
+        assert world.state_of(1) == "draining"
+        keep(world, 1, "b", "other")
+        assert world.reasons_given[-1] == "2 -> 3 nodes: node 1 keeps other, node 2 keeps model, so 3 nodes stay"
+        world.finish()
+        world.wait(600)
+        world.deliver()
+        assert ranks(world) == [0, 1, 2]
+        world.tell(ReleaseKept(("b",)))
+        world.wait(60)
+        world.deliver()
+        assert ranks(world) == [0, 2]
+        assert world.reasons_given[-1].startswith("3 -> 2 nodes: ")
+
+    def test_use_of_a_kept_value_on_a_draining_node_costs_no_other_kept_value(self) -> None:
+        world = pool(3, 1)
+        keep(world, 2)
+        keep(world, 1, "b", "other", keep_for=0)
+        world.submit(1, target=1)
+        world.tell(DrainNode(1))
+        use(world, 1, ["b"])
+        assert world.plane.desired == {"default": 3}
+        world.finish()
+        world.wait(600)
+        world.deliver()
+        assert 2 in ranks(world)
+
+    def test_resize_to_fewer_nodes_than_keep_values_leaves_them(self) -> None:
+        world = pool(3, 1)
+        keep(world, 2)
+        world.tell(Resize({"default": (1, 3)}, {"default": 1}))
+        world.deliver()
+        assert ranks(world) == [0, 2]
+        assert world.reasons_given[-1] == "3 -> 2 nodes: resized to 1 to 3; node 2 keeps model, so 2 nodes stay"
+
+    def test_raised_budget_spares_nodes_that_keep_values(self) -> None:
+        world = World(Group("default", 1, 3, hourly_price=3600.0), budget=100000.0).open()
+        world.submit(3)
+        world.wait(0.1)
+        world.deliver()
+        keep(world, 2)
+        world.tell(SetBudget(world.plane.ledger.spent(world.now) + 100))
+        world.wait(0.1)
+        assert world.plane.budget_exhausted
+        assert world.state_of(2) == "draining"
+        world.tell(SetBudget(None))
+        assert world.state_of(2) == "active"
+        world.finish()
+        world.deliver()
+        assert 2 in ranks(world)
+
     def test_manual_drain_of_node_with_kept_value_is_refused(self) -> None:
         world = pool(3)
         keep(world, 1)
@@ -235,7 +338,10 @@ class TestScalingDown:
         world.wait(600)
         world.deliver()
         assert ranks(world) == []
-        assert entry.lost
+        assert entry.lost.startswith("node 0 is gone: the pool has reached its budget of $")
+        reasons = [effect.reason for effect in world.said if isinstance(effect, KeptValuesLost | machines.NodeGone)]
+        assert reasons
+        assert all("has reached its budget" in reason for reason in reasons)
 
 
 class TestTasksWithKeptValues:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
+from skyward.control.act.tasks.future import EncodedResult, TaskFuture, handles_in, is_lent
 from skyward.control.act.tasks.inputs import InputValue, LocalValue, TaskInputs
 from skyward.control.act.tasks.remote_results import RemoteResult
-from skyward.control.act.tasks.task import EncodedResult, TaskFuture, handles_in
 
 __all__ = ["Prerequisites"]
 
@@ -82,6 +82,6 @@ def _undecoded(future: Future[Any]) -> InputValue | None:
     arrived = Future.result(future)
     if isinstance(arrived, RemoteResult):
         return arrived
-    if isinstance(future, TaskFuture) and isinstance(arrived, EncodedResult):
+    if isinstance(future, TaskFuture) and is_lent(future) and isinstance(arrived, EncodedResult):
         return LocalValue(arrived.payload, arrived.blobs, tuple(handles_in(arrived.payload)))
     return None

@@ -6,14 +6,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from skyward.control.act.tasks.future import TaskFuture, on_cancel, release_handles, runs_while
 from skyward.control.act.tasks.streams import RemoteIterator, Stream, StreamBuffer
-from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.observe.costs import cost_of
 from skyward.errors import OperatorError
 from skyward.process import background
 from skyward.wire.protocol.messages import Blob
 
-__all__ = ["Run", "Runner", "TaskOutcome", "follow"]
+__all__ = ["Run", "Runner", "TaskOutcome", "follow", "future_of", "release_kept"]
 
 
 class Runner(Protocol):
@@ -38,8 +39,8 @@ def follow(runner: Runner, work: Work) -> "Run[Any]":
     def stop() -> None:
         background.call_soon(runner.cancel, [work])
 
-    work.future.stop_with(stop)
-    work.future.runs_while(lambda: work.running)
+    on_cancel(work.future, stop)
+    runs_while(work.future, lambda: work.running)
     if work.stream is not None:
         work.stream.connect(
             lambda units: background.call_soon(runner.credit, work, units),
@@ -59,6 +60,7 @@ class TaskOutcome:
         is_over: True if it has ended.
         value: its return value, or the state it left when it was stopped; None for neither.
         is_lost: True if it was stopped or failed, and left no state.
+        error: the error that it failed with, if it left no state; None for none, and for a cancelled task.
 
     Example:
         >>> run = pool.start(train(10), on="all")
@@ -69,6 +71,7 @@ class TaskOutcome:
     is_over: bool
     value: Any = None
     is_lost: bool = False
+    error: BaseException | None = None
 
 
 class Run[T]:
@@ -102,22 +105,6 @@ class Run[T]:
         if self._stream is None:
             raise OperatorError("Only a generator function has items; take the result from `.future`.")
         return RemoteIterator(self._stream)
-
-    def given(self) -> TaskFuture[Any]:
-        """Return a future of the result; for a generator function a finished future of the iterator of `items`."""
-        if self._stream is None:
-            return self.future
-        ready: TaskFuture[Any] = TaskFuture()
-        ready.name = self.future.name
-        ready.set_result(self.items())
-        return ready
-
-    def release_kept(self) -> None:
-        """Release the handles of kept values in its result, which the caller has extracted."""
-        for work in self._works():
-            work.future.release_kept()
-            if work.left is not None:
-                work.left.kept.clear()
 
     def cancel(self) -> bool:
         """Stop the work on its nodes; False if it has ended. The future ends once the nodes have stopped."""
@@ -195,6 +182,24 @@ class Run[T]:
         return max(known) if known and len(known) == len(times) else None
 
 
+def future_of(run: Run[Any]) -> TaskFuture[Any]:
+    """Return a future of the result; for a generator function a finished future of the iterator of `items`."""
+    if not run.is_stream:
+        return run.future
+    ready: TaskFuture[Any] = TaskFuture()
+    ready.name = run.future.name
+    ready.set_result(run.items())
+    return ready
+
+
+def release_kept(run: Run[Any]) -> None:
+    """Release the handles of kept values in a result, which the caller has extracted."""
+    for work in run._works():
+        release_handles(work.future)
+        if work.left is not None:
+            work.left.kept.clear()
+
+
 def _remains_of(work: Work) -> TaskOutcome:
     future, node = work.future, work.nodes[-1] if work.nodes else None
     if not future.done():
@@ -203,7 +208,8 @@ def _remains_of(work: Work) -> TaskOutcome:
         return TaskOutcome(node, True, future.result())
     if work.left is not None:
         return TaskOutcome(node, True, work.left.decode())
-    return TaskOutcome(node, True, is_lost=node is not None)
+    error = None if future.cancelled() else future.exception()
+    return TaskOutcome(node, True, is_lost=node is not None, error=error)
 
 
 def _has_state(work: Work) -> bool:

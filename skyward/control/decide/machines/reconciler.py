@@ -55,7 +55,7 @@ class Reconciler:
         opening: True until the pool is ready.
         closing: True once every machine is to be terminated.
         may_empty: True if the head, too, is removed when no node is desired.
-        keeping: ranks of nodes that keep values for later tasks: the last running nodes to be removed.
+        keeping: ranks of nodes that keep values for later tasks, which are not removed as surplus.
         desired: desired nodes, by group.
     """
 
@@ -401,17 +401,16 @@ class Reconciler:
     def _going_first(self, group: str, victims: tuple[int, ...], everything: bool) -> list[Machine]:
         """Return the removable nodes, the first to go first: queued, then booting, then running ones.
 
-        Within each stage `victims` go first, then the highest ranks; nodes that keep values go last.
+        Within each stage `victims` go first, then the highest ranks. Nodes that keep values are not removable.
         """
         chosen = {rank: order for order, rank in enumerate(victims)}
         stages = {"QUEUED": 0, "REQUESTED": 1, "ALLOCATED": 2, "INSTALLING": 2, "RUNNING": 3}
 
-        def order(machine: Machine) -> tuple[int, bool, int, int]:
-            keeps = machine.rank in self.keeping
-            return stages[machine.state], keeps, chosen.get(machine.rank, len(chosen)), -machine.rank
+        def order(machine: Machine) -> tuple[int, int, int]:
+            return stages[machine.state], chosen.get(machine.rank, len(chosen)), -machine.rank
 
         there = [machine for machine in self.table.of(group, "active", "booting") if everything or machine.rank]
-        return sorted(there, key=order)
+        return sorted((machine for machine in there if machine.rank not in self.keeping), key=order)
 
     def _shrink(self, group: str, excess: int, everything: bool, now: float, effects: list[ReconcilerEffect]) -> None:
         """Remove surplus nodes of a group."""

@@ -4,7 +4,7 @@ import pytest
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import DrainNode
-from skyward.control.decide.plane import undrainable
+from skyward.control.decide.removal import undrainable
 from skyward.scaling.snapshot import Group
 from tests.unit.control.decide.plane_world import World
 
@@ -49,7 +49,7 @@ def test_busy_node_is_removed_after_its_task() -> None:
     effects = world.tell(DrainNode(1))
     assert machines.Drain(1, machine=2) in effects
     assert not any(isinstance(effect, machines.Terminate) for effect in effects)
-    assert "not up" in why_not(world, 1)
+    assert why_not(world, 1) == "it is already draining, and terminates once its tasks are done"
     world.finish()
     assert sorted(world.plane.reconciler.table.assignments) == [0]
 
@@ -75,6 +75,17 @@ def test_drained_node_that_a_new_task_asks_for_stays() -> None:
     world.tell(DrainNode(1))
     world.submit(target=1)
     assert world.state_of(1) == "active"
+    assert world.reasons_given[-1] == "2 -> 3 nodes: a new task must run on node 1, so its drain is cancelled"
+    world.finish()
+    world.deliver()
+    assert sorted(world.plane.reconciler.table.assignments) == [0, 1, 2], "no other node goes in its place"
+
+
+def test_node_that_boots_cannot_be_drained() -> None:
+    world = pool(1, 2)
+    world.submit(9)
+    world.wait(0.1)
+    assert why_not(world, 2) == "node 2 is not up yet"
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,15 @@ def test_infeasible_task_ends_at_once_with_the_reason() -> None:
     world = World(Group("cpu", 1, 1, resources={"CPU": 4})).open()
     (task,) = world.submit(needs=Needs({"GPU": 1}))
     assert world.settled == {task: "infeasible"}
-    assert world.reasons[task] == "1 GPU, which no node of this pool can ever have: 'cpu' has 4 CPU"
+    assert world.reasons[task] == "1 GPU, which no node of this pool can ever have: a node has 4 CPU"
+
+
+def test_infeasible_task_names_the_groups_of_a_pool_with_several() -> None:
+    groups = Group("cpu", 1, 1, resources={"CPU": 4}), Group("gpu", 1, 1, resources={"CPU": 2, "GPU": 1})
+    world = World(*groups).open()
+    (task,) = world.submit(needs=Needs({"GPU": 2}))
+    have = "a node of group 'cpu' has 4 CPU; a node of group 'gpu' has 2 CPU, 1 GPU"
+    assert world.reasons[task] == f"2 GPU, which no node of this pool can ever have: {have}"
 
 
 def test_empty_group_scales_up_for_tasks_that_fit_no_other() -> None:

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
 
 from skyward.errors import NotPicklableError, SkywardError, TooLargeError, UsageError
 from skyward.formatting import size_text
 from skyward_jupyter.cells.capture import capture
 from skyward_jupyter.cells.cell import analyse
 from skyward_jupyter.cells.manifest import Manifest, ManifestEntry
+from tests.notebook import new_shell
 from tests.unit.jupyter.cells.conftest import CellHarness
 
 pytestmark = pytest.mark.unit
@@ -153,10 +155,17 @@ def test_loop_over_underscore_does_not_capture_history(notebook: CellHarness) ->
 
 @pytest.mark.parametrize("name", ["get_ipython", "exit", "quit", "open", "display"])
 def test_names_bound_by_ipython_are_not_captured(notebook: CellHarness, name: str) -> None:
-    helper = types.FunctionType((lambda: None).__code__, {})
-    helper.__module__ = "IPython.core.something"
-    notebook.names[name] = helper
-    assert not notebook.take(f"{name}").captured
+    with new_shell() as shell:
+        notebook.names[name] = shell.user_ns.get(name, display)
+        assert not notebook.take(f"{name}").captured
+
+
+def test_open_of_the_node_is_used_in_place_of_the_one_of_ipython(notebook: CellHarness) -> None:
+    with new_shell() as shell:
+        notebook.names["open"] = shell.user_ns["open"]
+        notebook.local("def read(): return open\nxs = [1, 2]")
+        assert notebook.sky("found = open, read()\nxs", map_name="xs") == []
+        assert notebook["found"] == [(open, open)] * 2
 
 
 def test_rebound_builtin_is_captured(notebook: CellHarness) -> None:
