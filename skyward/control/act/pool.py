@@ -132,16 +132,18 @@ class Pool:
             control.ledger.carry(costs.until(time.time()))
             control.ledger.budget = costs.budget
         self._publisher = EventPublisher(self._bus, control, self.tasks.works, self.tasks.broadcasts, self.startups)
+        if self._keep_machines and not self._entering:
+            self._keep_machines = False
+            raise NodeStartError(f"Pool {self.name!r} is gone: none of its machines exists any more.")
         self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
         self.tell(plane.Open())
         while self._entering or not (self._plane.ready or self._fleet.entered):
             if self._plane.cannot_start:
-                if self._plane.is_unfunded:
-                    self._keep_machines = False  # the budget holds for the machines of an earlier process, too
                 raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
             if self._keep_machines and not self._entering and not self._fleet.entered:
                 self._keep_machines = False
-                raise NodeStartError(f"Pool {self.name!r} is gone: could not attach to any of its nodes.")
+                because = f", and the pool {control.failure}" if control.budget_exhausted else ""
+                raise NodeStartError(f"Pool {self.name!r} is gone: could not attach to any of its nodes{because}.")
             self._progress.clear()
             await self._progress.wait()
         self._keep_machines = False
