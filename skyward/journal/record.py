@@ -98,6 +98,15 @@ class PoolRecord:
         """Return the recorded costs, of all processes that owned the pool; None if it has had none."""
         return self._journal.costs(self.id)
 
+    @property
+    def unsent(self) -> int:
+        """Number of tasks that no node has, which a process that attaches to the pool cannot recover."""
+        return self._claim.unsent
+
+    @unsent.setter
+    def unsent(self, number: int) -> None:
+        self._claim.unsent = number
+
     def took(self, provider: str, image: str) -> Mapping[str, list[float]]:
         """Return the durations of the phases of the latest starts of any pool, in seconds."""
         return self._journal.took(provider, image)

@@ -48,6 +48,25 @@ while not pool.logs(tail=1):
 os.kill(os.getpid(), 9)
 """
 
+QUEUES = """
+import os, sys, time
+import skyward as sky
+
+@sky.function
+def waits(go):
+    print("begun", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+
+provider = sky.Local(outlives=True)
+pool = sky.Compute(provider=provider, nodes=1, name="left", ttl=60, retry_on_interruption=0).open()
+left = [waits(sys.argv[1]) > pool for _ in range(4)]
+while pool.snapshot().queued != 3 or not pool.logs(tail=1):
+    time.sleep(0.01)
+time.sleep(0.5)  # longer than the time after which the number is recorded
+os.kill(os.getpid(), 9)
+"""
+
 
 TAKES = """
 import faulthandler, os, sys, time
@@ -225,6 +244,19 @@ def test_elements_that_a_dead_client_had_not_consumed_are_given_again(tmp_path: 
         assert list(paused.items()) == list(range(3, 20_000))
         assert [array[0] for array in large.items()] == [3, 4, 5]
         assert list(running.items()) == list(range(3, 20))
+
+
+def test_tasks_that_the_former_client_had_not_sent_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Regression: they vanished without a word."""
+    client_that_dies(tmp_path / "go", QUEUES)
+    with sky.attach("left") as pool:
+        assert len(pool.recovered) == 1
+        lost = "Pool 'left': 3 tasks are lost that the former process had queued, and sent to no node. Send what is "
+        assert lost in capsys.readouterr().err
+    (tmp_path / "go").touch()
+    wait_for(nothing_left, "the remaining processes to end")
 
 
 def test_task_without_a_client_ends_however_much_it_prints(tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ __all__ = ["Pool"]
 
 _RENEW_EVERY = 20.0
 
+_RECORD_UNSENT_AFTER = 0.1
+"""Seconds after which a change of the number of tasks that no node has is recorded."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -82,6 +85,8 @@ class Pool:
         self._lifespan = Lifespan(name, self._close, say)
         self._keep_machines = False
         self._recorded_terms: tuple[float, float | None] = 0.0, options.budget
+        self._unsent = record.unsent
+        self._unsent_timer: asyncio.TimerHandle | None = None
 
     # Opening and closing.
 
@@ -109,6 +114,13 @@ class Pool:
         self._background.spawn(self._renew_record())
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
+        if earlier and self._unsent:
+            lost = (
+                "1 task is lost that the former process"
+                if self._unsent == 1
+                else (f"{self._unsent} tasks are lost that the former process")
+            )
+            self.note(f"{lost} had queued, and sent to no node. Send what is missing again.")
         self._bus.emit(events.PoolReady, len(self.control.tasks.ranks), _now() - self._began)
         self._background.spawn(DeadlockDetector(self.name, self.tasks.works, self.tasks.cancel).watch(self.control))
         if self.clustering is not None:
@@ -167,6 +179,8 @@ class Pool:
         self._bus.emit(events.PoolStopping)
         self.tasks.stop()
         self._timer.stop()
+        if self._unsent_timer is not None:
+            self._unsent_timer.cancel()
         await self._background.cancel()
         closed = f"Pool {self.name!r} was closed before this task ended. Open it and send it again."
         if self._publisher is not None and not self._keep_machines:
@@ -288,6 +302,20 @@ class Pool:
         self._record_costs(now)
         self._progress.set()
         self._timer.set(self._plane.next_tick)
+        if self._unsent_timer is None and self.state == "ready":
+            loop = asyncio.get_running_loop()
+            self._unsent_timer = loop.call_later(_RECORD_UNSENT_AFTER, self._record_unsent)
+
+    def _record_unsent(self) -> None:
+        """Record the number of tasks that no node has, for a process that attaches to the pool."""
+        self._unsent_timer = None
+        unsent = self.control.tasks.unsent + len(self.tasks.prerequisites)
+        if unsent != self._unsent:
+            self._unsent = unsent
+            try:
+                self._record.unsent = unsent
+            except OSError as error:  # the pool goes on
+                _logger.warning("could not record the queued tasks of pool %r: %s", self.name, error)
 
     def _record_costs(self, now: float) -> None:
         """Record the costs when the price or the budget has changed, for a process that attaches to the pool."""
