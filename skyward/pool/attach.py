@@ -29,7 +29,7 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
 
     Its nodes are those whose lease has not expired, with their state: variables, contents of collections, running
     tasks. `recovered` lists the tasks whose end that process did not receive or confirm, with their results and
-    output. Tasks that it had not sent yet are lost.
+    output. Tasks that it had not sent yet are lost; a notice has their number.
 
     Nodes of `sky.Local()` end with the process that opened them, so such a pool cannot be attached to, unless it was
     opened with `sky.Local(outlives=True)`.

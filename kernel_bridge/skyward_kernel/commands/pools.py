@@ -134,7 +134,9 @@ def decisions(context: Context, *, pool: str | None = None) -> Outcome:
     name = pool or context.default_pool
     events = context.pools.get(name).decisions()
     if not events:
-        return Outcome(f"There are no scaling decisions for pool {name!r} yet.")
+        return Outcome(
+            f"There are no scaling decisions for pool {name!r} since this kernel opened it, or attached to it."
+        )
     return Outcome(table=decision_table(events))
 
 

@@ -381,7 +381,8 @@ def test_decisions_are_shown_with_reasons_newest_first(
     notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebook("%sky up")
-    assert notebook("%sky decisions").out == "There are no scaling decisions for pool 'default' yet.\n"
+    none = "There are no scaling decisions for pool 'default' since this kernel opened it, or attached to it.\n"
+    assert notebook("%sky decisions").out == none
     monkeypatch.setattr(time, "localtime", time.gmtime)
     sizes = {"default": 1}, {"default": 3}
     grew = DecisionEvent(0.0, "policy", "pressure", DecisionInputs(queued=2), *sizes, "2 queued")

@@ -77,6 +77,16 @@ def test_nothing_is_launched_beside_the_machines_that_exist_if_the_budget_does_n
     assert list(world.asked) == [3]
 
 
+def test_tasks_that_no_node_has_are_counted() -> None:
+    world = World(Group("default", 1, 1, slots=2), retries=0).open()
+    world.tell(tasks.TasksFound((90,), 0, 90))
+    assert world.plane.tasks.unsent == 0
+    numbers = world.submit(4)
+    assert world.plane.tasks.unsent == 3
+    world.tell(tasks.Ended(numbers[0], 0, "value", 1.0))
+    assert world.plane.tasks.unsent == 2
+
+
 def test_machines_that_exist_are_requested_at_their_own_source_at_once() -> None:
     """Regression: they were requested at the preferred source, which launched others beside them."""
     other = MachineSource("other", hourly_price=2.0)
