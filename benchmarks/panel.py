@@ -13,8 +13,9 @@ from typing import Any
 from unittest.mock import Mock
 
 from skyward.control.act.report import view
+from skyward.control.act.tasks.future import TaskFuture
 from skyward.control.act.tasks.history import TaskHistory
-from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.origin import Origin
 from skyward.control.observe.snapshot import PoolReport, PoolSnapshot

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from skyward import accelerators, errors, events, providers, scaling, time
     from skyward.accelerators import Accelerator
     from skyward.control.act.recovered_tasks import RecoveredTask
+    from skyward.control.act.tasks.future import TaskFuture
     from skyward.control.act.tasks.run import Run, TaskOutcome
     from skyward.control.act.tasks.streams import Stream
-    from skyward.control.act.tasks.task import TaskFuture
     from skyward.control.observe.costs import CellCost
     from skyward.control.observe.origin import Origin
     from skyward.control.observe.snapshot import (
@@ -208,9 +208,9 @@ __all__ = [
 _HOMES = {
     "accelerators": ("Accelerator",),
     "control.act.recovered_tasks": ("RecoveredTask",),
+    "control.act.tasks.future": ("TaskFuture",),
     "control.act.tasks.run": ("Run", "TaskOutcome"),
     "control.act.tasks.streams": ("Stream",),
-    "control.act.tasks.task": ("TaskFuture",),
     "control.observe.costs": ("CellCost",),
     "control.observe.origin": ("Origin",),
     "control.observe.snapshot": (

@@ -3,13 +3,14 @@
 The panel has the same formatters in TypeScript; `tests/cases/formats.json` checks that both return the same.
 """
 
+import re
 import shlex
 import time
 from collections.abc import Collection, Iterable
 
 __all__ = [
-    *("WORK_ENDED", "asked_to_stop", "clock_text", "count_text", "duration_text", "joined", "money_text"),
-    *("nodes_text", "option_text", "share_text", "size_text"),
+    *("WORK_ENDED", "asked_to_stop", "clock_text", "count_text", "duration_text", "first_line", "joined"),
+    *("money_text", "nodes_text", "option_text", "raised_text", "share_text", "size_text"),
 ]
 
 WORK_ENDED = "the work had already finished"
@@ -30,6 +31,23 @@ def nodes_text(ranks: Collection[int]) -> str:
 def count_text(count: object, what: str = "node") -> str:
     """Return a count with its noun: `1 node`, `3 tasks`, `2:8 nodes`."""
     return f"{count} {what}{'' if str(count) == '1' else 's'}"
+
+
+_LONGEST_LINE = 200
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text that is not blank: without colours, controls as `?`, at most 200 characters."""
+    lines = _COLOURS.sub("", text[: 50 * _LONGEST_LINE]).splitlines()
+    line = next((" ".join(words) for each in lines if (words := each.split())), "")
+    line = "".join(each if each.isprintable() else "?" for each in line)
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
+
+
+def raised_text(kind: str, reason: str) -> str:
+    """Return an exception's type and the first line of its text as Python shows them: `ValueError: no`."""
+    return f"{kind}: {reason}" if reason else kind
 
 
 def asked_to_stop(ranks: Collection[int], within: str = "yet") -> str:

@@ -32,7 +32,7 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
         watch_with(magics.watch)
         pools.observe(magics.opening)
         draw_figures(shell)
-        register(shell, completer(pools, magics.pool_names))
+        register(shell, completer(shell, pools, magics.pool_names, magics.cell_numbers))
         magics.bridge = connect(shell, pools)
 
 

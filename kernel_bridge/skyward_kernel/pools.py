@@ -7,12 +7,13 @@ registered too.
 import atexit
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from skyward.errors import ProvisioningError, SpecError, UsageError
+from skyward.errors import PoolClosedError, ProvisioningError, SpecError, UsageError
 from skyward.frontends.calls import is_forked, observe_with, opened
 from skyward.frontends.configuration import (
     Nodes,
@@ -28,7 +29,7 @@ from skyward_kernel.reaper import start_reaping
 if TYPE_CHECKING:
     from skyward.frontends.pools import Compute
 
-__all__ = ["DEFAULT_POOL", "PoolManager", "compute_fields", "manager_of", "resident"]
+__all__ = ["DEFAULT_POOL", "FailedStart", "PoolManager", "compute_fields", "manager_of", "resident"]
 
 DEFAULT_POOL: Final = "default"
 """Name of the pool of cells that do not name one."""
@@ -40,6 +41,15 @@ type Asked = Mapping[str, Any]
 
 type OpeningContext = Callable[[Compute], AbstractContextManager[object]]
 """Makes a context for a pool to open in, such as one that shows progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedStart:
+    """A pool that failed to open, the reason, and the Unix time."""
+
+    name: str
+    reason: str
+    at: float
 
 
 class _Resident:
@@ -85,6 +95,7 @@ class PoolManager:
         self._lock = threading.Lock()
         self._shown: OpeningContext = nullcontext
         self._attaching: dict[str, OpeningContext] = {}
+        self._failed: dict[str, FailedStart] = {}
 
     @classmethod
     def of(cls, compute: "Compute") -> "PoolManager":
@@ -124,7 +135,7 @@ class PoolManager:
             yield
             return
         try:
-            with self._attaching.get(compute.name, self._shown)(compute):
+            with self._noting_failure(compute.name, resident), self._attaching.get(compute.name, self._shown)(compute):
                 yield
         except BaseException:
             self._forget(compute.name, resident)
@@ -150,8 +161,11 @@ class PoolManager:
 
     def _put(self, name: str, resident: _Resident) -> _Resident:
         """Register a pool until it is closed, by cell or by code."""
+        from skyward.frontends.pools import when_closed  # loads the engine, so it is imported late
+
         self._pools[name] = resident
-        resident.compute.when_closed(lambda: self._forget(name, resident))
+        self._failed.pop(name, None)
+        when_closed(resident.compute, lambda: self._forget(name, resident))
         return resident
 
     @property
@@ -159,6 +173,17 @@ class PoolManager:
         """Names of the pools, in order of registration."""
         with self._lock:
             return list(self._pools)
+
+    @property
+    def failed_starts(self) -> tuple[FailedStart, ...]:
+        """The pools that failed to open, until they are dismissed or opened again."""
+        with self._lock:
+            return tuple(self._failed.values())
+
+    def dismiss(self, name: str) -> None:
+        """Drop the pool with a name from those that failed to open. Idempotent."""
+        with self._lock:
+            self._failed.pop(name, None)
 
     def get(self, name: str = DEFAULT_POOL) -> "Compute":
         """Return the pool with a name.
@@ -229,11 +254,11 @@ class PoolManager:
                 self._refuse_differences(name, resident, asked)
             elif resident.by_code:
                 self._refuse_differences(name, resident, asked)
-                with opening(compute):
+                with self._noting_failure(name, resident), opening(compute):
                     self._reopen(name, resident)
             else:
                 try:
-                    with opening(compute):
+                    with self._noting_failure(name, resident), opening(compute):
                         compute.open()
                 except BaseException:
                     self._forget(name, resident)
@@ -368,6 +393,20 @@ class PoolManager:
         with self._lock:
             if self._pools.get(name) is resident:
                 del self._pools[name]
+
+    @contextmanager
+    def _noting_failure(self, name: str, resident: _Resident) -> Iterator[None]:
+        """Note the failure of a pool that opens within the context, unless the user interrupts or closes it."""
+        try:
+            yield
+        except PoolClosedError:
+            raise
+        except Exception as error:
+            with self._lock:
+                has_name = self._pools.get(name, resident) is resident  # or it is closed, and no other one has it
+                if has_name and name not in self._attaching:
+                    self._failed[name] = FailedStart(name, str(error) or type(error).__name__, time.time())
+            raise
 
     def _refuse_differences(self, name: str, resident: _Resident, asked: Asked) -> None:
         has = {path: _current(resident, path) for path in asked}

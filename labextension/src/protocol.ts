@@ -214,6 +214,13 @@ export type OrphanRow = {
   attachable: boolean;
 };
 
+/** A pool that failed to open, by its name: the reason, which may have lines of a log, and the time. */
+export type FailedPoolRow = {
+  name: string;
+  reason: string;
+  at: number;
+};
+
 /** An option of `%sky up`, for the form of a new pool. */
 export type FormField = {
   flag: string;
@@ -258,6 +265,14 @@ export type CommandReply = {
   kind: 'answer';
 };
 
+/** Reply to `AskCheck`: sentences by the flag of the wrong option, `name`, or empty if the options conflict. */
+export type Checked = {
+  id: string;
+  wrong: { [key: string]: string };
+  version: number;
+  kind: 'checked';
+};
+
 /** Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference. */
 export type Price = {
   id: string;
@@ -300,6 +315,21 @@ export type StartLog = {
 export type Refresh = {
   id: string;
   kind: 'refresh';
+};
+
+/** Stop showing a pool that failed to open. */
+export type Dismiss = {
+  id: string;
+  pool: string;
+  kind: 'dismiss';
+};
+
+/** Check the name and the options of a new pool; nothing is started. Answered with `Checked`. */
+export type AskCheck = {
+  id: string;
+  name: string;
+  options: { [key: string]: string };
+  kind: 'ask-check';
 };
 
 /** Estimate the cost of a new pool with these options; nothing is started. Answered with `Price`. */
@@ -347,6 +377,7 @@ export type RowTypes = {
   output: OutputRow;
   cells: CellRow;
   orphans: OrphanRow;
+  failed_pools: FailedPoolRow;
 };
 
 export const TABLES = [
@@ -359,7 +390,8 @@ export const TABLES = [
   'points',
   'output',
   'cells',
-  'orphans'
+  'orphans',
+  'failed_pools'
 ] as const;
 
 export type TableName = keyof RowTypes;
@@ -374,12 +406,13 @@ export type Message =
   | PanelSnapshot
   | Delta
   | CommandReply
+  | Checked
   | Price
   | ShellReply
   | Printed
   | StartLog;
 
-export const MESSAGE_KINDS = ['snapshot', 'delta', 'answer', 'price', 'shell', 'printed', 'start-log'] as const;
+export const MESSAGE_KINDS = ['snapshot', 'delta', 'answer', 'checked', 'price', 'shell', 'printed', 'start-log'] as const;
 
 /** The arguments of each command of `%sky` that the panel, the widget or the palette offers. */
 export interface CommandArguments {
@@ -537,7 +570,7 @@ export interface PaletteEntry {
   name: string;
   label: string;
   question: string;
-  choice: '' | 'pool' | 'node' | 'active node' | 'task' | 'cell' | 'orphan';
+  choice: '' | 'pool' | 'node' | 'drainable node' | 'task' | 'cell' | 'orphan';
   arguments: string[];
   run?: (chosen: Chosen) => RunRequest;
   line?: (chosen: Chosen) => CommandLine;
@@ -620,7 +653,7 @@ export const PALETTE: PaletteEntry[] = [
     name: 'drain-node',
     label: 'Drain a Node…',
     question: 'Drain which node?',
-    choice: 'active node',
+    choice: 'drainable node',
     arguments: ['pool', 'node'],
     run: chosen => ({ kind: 'run', command: 'drain', arguments: { pool: chosen.pool, node: chosen.node } })
   },
@@ -676,7 +709,9 @@ export const PALETTE: PaletteEntry[] = [
 
 export type Request =
   | Refresh
+  | Dismiss
   | RunCommand
+  | AskCheck
   | AskPrice
   | AskShell
   | AskOutput

@@ -5,7 +5,7 @@ import { ISignal } from '@lumino/signaling';
 
 import type { KernelLink, Reply } from './kernel/link';
 import type { CommandRequest } from './model/equivalent';
-import { OrphanRow, PoolRow, RunRequest } from './protocol';
+import { FailedPoolRow, OrphanRow, PoolRow, RunRequest } from './protocol';
 
 /** A sentence for the user about the outcome of a command. */
 export interface INotice {
@@ -24,14 +24,20 @@ export interface INotebookPools extends IDisposable {
   readonly pools: PoolRow[];
   /** The orphaned pools, the latest first. */
   readonly orphans: OrphanRow[];
+  /** The pools that failed to open, the latest first. */
+  readonly failedPools: FailedPoolRow[];
   /** The sentence that the panel shows about the last command. */
   readonly notice: INotice | null;
   /** True if the panel shows the form of a new pool. */
   isFormOpen: boolean;
   /** Send a command, and show its outcome as a notice. Return true if it was executed. */
   send(request: RunRequest): Promise<boolean>;
+  /** Send a command, and show its outcome as a notice, unless it was refused. Return the reason if it was, else ''. */
+  submit(request: RunRequest): Promise<string>;
   /** Send a query to the kernel. Return its reply, or the reason why there is none. */
   ask(request: CommandRequest): Promise<Reply | string>;
+  /** Stop showing a pool that failed to open. */
+  dismiss(pool: string): void;
   /** Show a notice; null hides it. */
   notify(notice: INotice | null): void;
   /** Scroll to a cell of the notebook. */

@@ -6,7 +6,7 @@ import { retryStatus, progress } from '../src/model/booting';
 import { chart, SPAN } from '../src/model/chart';
 import { equivalent, run } from '../src/model/equivalent';
 import { share, spentBy } from '../src/model/format';
-import { nodesInOrder, outputLines, tally, tasksInOrder } from '../src/model/lists';
+import { isDrainable, nodesInOrder, outputLines, tally, tasksInOrder } from '../src/model/lists';
 import { costBreakdown } from '../src/model/cost';
 import { Rate } from '../src/model/rate';
 import { stableOrder } from '../src/model/order';
@@ -174,6 +174,11 @@ describe('nodes', () => {
     expect(nodesInOrder(nodes, 'GPU h100').map(each => each.rank)).toEqual([2]);
     expect(nodesInOrder(nodes, 'model').map(each => each.rank)).toEqual([10]);
     expect(nodesInOrder(nodes, 'busy').map(each => each.rank)).toEqual([3]);
+  });
+
+  it('can be drained while they are active, except the head', () => {
+    const leaving = { ...node(1, 'draining'), state: 'draining' } as NodeRow;
+    expect([node(0, 'idle'), node(1, 'idle'), leaving].map(isDrainable)).toEqual([false, true, false]);
   });
 
   it('show their status, and their phase while they start', () => {

@@ -64,8 +64,25 @@ describe('the nodes of a pool', () => {
     rerender(shown([nodeRow(0), nodeRow(1), nodeRow(2)]));
     expect(ranks()).toEqual(['1', '2', '0']);
     fireEvent.mouseLeave(screen.getByRole('list'));
-    rerender(shown([nodeRow(0), nodeRow(1), nodeRow(2)]));
     expect(ranks()).toEqual(['0', '1', '2']);
+    expect(screen.queryByText(/new/)).toBeNull();
+  });
+
+  it('that are new while the pointer is over the list are counted, and a click shows them in order', () => {
+    const ranks = () => screen.getAllByRole('listitem').map(row => row.textContent?.match(/\d+/)?.[0]);
+    const { rerender } = render(shown([nodeRow(2), nodeRow(3)]));
+    fireEvent.mouseEnter(screen.getByRole('list'));
+    rerender(shown([nodeRow(2), nodeRow(3), nodeRow(4)]));
+    expect(screen.queryByText(/new/)).toBeNull(); // it is where it belongs
+    rerender(shown([nodeRow(0), nodeRow(1), nodeRow(2), nodeRow(3), nodeRow(4)]));
+    expect(ranks()).toEqual(['2', '3', '0', '1', '4']);
+    fireEvent.click(screen.getByText('↑ 3 new'));
+    expect(ranks()).toEqual(['0', '1', '2', '3', '4']);
+    expect(screen.queryByText(/new/)).toBeNull();
+    rerender(shown([nodeRow(0, { state: 'stopping' }), nodeRow(1), nodeRow(2), nodeRow(3), nodeRow(4)]));
+    expect(ranks()).toEqual(['0', '1', '2', '3', '4']);
+    fireEvent.click(screen.getByText('↑ The order has changed'));
+    expect(ranks()).toEqual(['1', '2', '3', '4', '0']);
   });
 
   it('that boot show the time in their phase', () => {

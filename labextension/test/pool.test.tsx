@@ -20,6 +20,12 @@ describe('the card of a pool', () => {
     expect(screen.getByText('$4.00 left')).toBeTruthy();
   });
 
+  it('counts one node in the singular', () => {
+    const one = { min: 1, max: 1, desired: 1, active: 0 };
+    render(<PoolCard pool={poolRow(one)} trans={UNTRANSLATED} />);
+    expect(screen.getByText('0 of 1 node · aws')).toBeTruthy();
+  });
+
   it('shows the first line of a failure, and what happens to nodes without budget', () => {
     const failing = poolRow({ failure: 'reached its budget of $5.00:\nmore', budget_exhausted: true });
     render(<PoolCard pool={failing} trans={UNTRANSLATED} />);
@@ -47,13 +53,32 @@ describe('the bounds of a pool', () => {
   const most = () => screen.getByLabelText<HTMLInputElement>('Maximum nodes of pool train');
   afterEach(() => scale.mockClear());
 
-  it('are sent on Enter, and the other one follows', () => {
+  it('are sent on Enter', () => {
     render(shown(poolRow()));
-    fireEvent.change(least(), { target: { value: '6' } });
-    expect([least().value, most().value, least().title]).toEqual(['6', '6', '6:6']);
+    fireEvent.change(least(), { target: { value: '3' } });
+    expect([least().value, most().value, least().title]).toEqual(['3', '4', '3:4']);
     expect(scale).not.toHaveBeenCalled();
     fireEvent.keyDown(least(), { key: 'Enter' });
-    expect(scale).toHaveBeenCalledExactlyOnceWith(6, 6);
+    expect(scale).toHaveBeenCalledExactlyOnceWith(3, 4);
+  });
+
+  it('are refused with a sentence if they are wrong, and neither is changed', () => {
+    render(shown(poolRow()));
+    fireEvent.change(least(), { target: { value: '6' } });
+    expect(screen.queryByRole('alert')).toBeNull();
+    fireEvent.keyDown(least(), { key: 'Enter' });
+    expect(screen.getByRole('alert').textContent).toBe('The minimum, 6, is above the maximum, 4: change one of them.');
+    expect([least().value, most().value, least().getAttribute('aria-invalid')]).toEqual(['6', '4', 'true']);
+    fireEvent.change(most(), { target: { value: '0' } });
+    expect(screen.getByRole('alert').textContent).toBe('The maximum is 1 or more.');
+    fireEvent.change(most(), { target: { value: '' } });
+    expect(screen.getByRole('alert').textContent).toBe('The bounds are whole numbers of nodes, 0 or more.');
+    fireEvent.blur(most());
+    expect(scale).not.toHaveBeenCalled();
+    fireEvent.change(most(), { target: { value: '9' } });
+    expect(screen.queryByRole('alert')).toBeNull();
+    fireEvent.blur(most());
+    expect(scale).toHaveBeenCalledExactlyOnceWith(6, 9);
   });
 
   it('are reset on Escape', () => {

@@ -5,6 +5,23 @@ class Icon {
   react = (props: { className?: string }): JSX.Element => <span className={props.className} />;
 }
 
+export function InputGroup(props: React.InputHTMLAttributes<HTMLInputElement>): JSX.Element {
+  return <input {...props} />;
+}
+
+export function HTMLSelect({
+  options,
+  ...others
+}: React.SelectHTMLAttributes<HTMLSelectElement> & { options: string[] }): JSX.Element {
+  return (
+    <select {...others}>
+      {options.map(each => (
+        <option key={each}>{each}</option>
+      ))}
+    </select>
+  );
+}
+
 export const LabIcon = Icon;
 export const caretDownIcon = new Icon();
 export const caretRightIcon = new Icon();

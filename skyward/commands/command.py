@@ -15,7 +15,7 @@ __all__ = [
 type Arguments = Mapping[str, Any]
 """Values of the arguments and options of a command, by name. Those that were not given are missing."""
 
-type Choice = Literal["", "pool", "node", "active node", "task", "cell", "orphan"]
+type Choice = Literal["", "pool", "node", "drainable node", "task", "cell", "orphan"]
 """Choice of the user in the command palette before a command runs; empty for none."""
 
 

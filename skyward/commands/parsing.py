@@ -100,6 +100,9 @@ def unknown_option(word: str, options: Sequence[Option], command: str, elsewhere
     if any(flag in option.flags for option in elsewhere):
         return OptionError(f"{flag} is an option of %%sky, and {command} does not take it: leave it out.", [flag])
     known = {name.lstrip("-"): name for option in options for name in option.flags}
+    if flag.endswith("?") and flag.strip("-?") in known:
+        magic = command.partition(" ")[0]
+        return OptionError(f"`{magic}?` explains {flag.rstrip('?')}; write it without the question mark here.", [flag])
     close = get_close_matches(flag.lstrip("-"), known, n=1, cutoff=0.7)
     close = close or [name for name in known if len(flag) > 3 and name.startswith(flag.lstrip("-"))]
     if close:

@@ -112,8 +112,13 @@ class Lifecycle[S: str]:
         self._history = (*self._history[1 - _HISTORY :], (now, before, to, why, cause))
         self.state = to
 
+    @property
+    def transitions(self) -> tuple[tuple[float, S, S, str, int], ...]:
+        """The latest transitions, oldest first: time, state before, state after, reason, and number of the cause."""
+        return self._history
+
     def history(self) -> tuple[str, ...]:
-        """Return the latest transitions, oldest first."""
+        """Return the latest transitions as text, oldest first."""
         return tuple(
             f"{at:.3f} {before} -> {to} {why}".rstrip() + _cause_text(cause)
             for at, before, to, why, cause in self._history

@@ -361,7 +361,7 @@ class TaskFailed(TaskEnded):
 
     Attributes:
         error: name of the exception's type, such as "ValueError" or "NodeLostError".
-        reason: why it did not run; empty if it raised.
+        reason: the first line of the exception's text, shortened, or why it did not run; empty if that has no text.
     """
 
     error: str

@@ -9,7 +9,7 @@ from typing import Literal, Self, cast, overload
 from skyward.errors import UsageError
 from skyward.values.validation import shown
 
-__all__ = ["Follower", "LogEntry", "Logs", "OutputFilter", "StreamName", "cut"]
+__all__ = ["Follower", "LogEntry", "Logs", "OutputFilter", "StreamName", "cut", "end_output", "offer"]
 
 type StreamName = Literal["stdout", "stderr"]
 
@@ -164,26 +164,6 @@ class Follower:
         """Number of the task that it follows; None for any."""
         return self._wanted.task
 
-    def offer(self, entry: LogEntry) -> None:
-        """Add a piece."""
-        part = self._wanted.of(entry)
-        if part is None:
-            return
-        with self._changed:
-            self._waiting.append(part)
-            self._size += len(part.text)
-            while self._size > WAITING and len(self._waiting) > 1:
-                missed = len(self._waiting.popleft().text)
-                self._size -= missed
-                self.dropped += missed
-            self._changed.notify()
-
-    def end(self) -> None:
-        """Add no more pieces."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify()
-
     def __iter__(self) -> Iterator[LogEntry]:
         return self
 
@@ -201,7 +181,7 @@ class Follower:
 
     def close(self) -> None:
         """Stop following. Idempotent."""
-        self.end()
+        end_output(self)
         self._leave(self)
 
     def __enter__(self) -> Self:
@@ -209,3 +189,25 @@ class Follower:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def offer(follower: Follower, entry: LogEntry) -> None:
+    """Add a piece to what a follower reads."""
+    part = follower._wanted.of(entry)
+    if part is None:
+        return
+    with follower._changed:
+        follower._waiting.append(part)
+        follower._size += len(part.text)
+        while follower._size > WAITING and len(follower._waiting) > 1:
+            missed = len(follower._waiting.popleft().text)
+            follower._size -= missed
+            follower.dropped += missed
+        follower._changed.notify()
+
+
+def end_output(follower: Follower) -> None:
+    """Add no more pieces."""
+    with follower._changed:
+        follower._ended = True
+        follower._changed.notify()

@@ -12,13 +12,13 @@ from skyward.formatting import (
     option_text,
     size_text,
 )
-from skyward.reporting.console import style_of
+from skyward.reporting.console import opening_quietly, style_of
 from skyward.reporting.interleave import LabelledLines
 from skyward.reporting.screen import is_terminal, notify, screen
 from skyward.reporting.task_output import live_columns
 from skyward.views.drawing import table
 from skyward.views.projection import PoolTables, Table, project
-from skyward.views.rows import KEPT, LOGS, ROWS, OrphanRow, OutputRow, Row
+from skyward.views.rows import KEPT, LOGS, ROWS, FailedPoolRow, OrphanRow, OutputRow, Row
 from skyward.views.static import mime_bundle
 from skyward.views.tables import decision_table, kept_table, node_table, pool_table, recovered_table, task_table
 from skyward.wire.protocol.text import encodable
@@ -28,6 +28,7 @@ __all__ = [
     "LOGS",
     "ROWS",
     "WORK_ENDED",
+    "FailedPoolRow",
     "LabelledLines",
     "OrphanRow",
     "OutputRow",
@@ -49,6 +50,7 @@ __all__ = [
     "node_table",
     "nodes_text",
     "notify",
+    "opening_quietly",
     "option_text",
     "pool_table",
     "project",

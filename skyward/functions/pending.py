@@ -20,8 +20,8 @@ from skyward.values.validation import shown
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from skyward.control.act.tasks.future import TaskFuture  # circular: what an operator returns
     from skyward.control.act.tasks.streams import Stream  # circular: what an operator returns
-    from skyward.control.act.tasks.task import TaskFuture  # circular: what an operator returns
 
 __all__ = ["PendingFunction", "PendingFunctionGroup", "Unknown", "check_timeout", "gather"]
 

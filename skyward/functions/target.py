@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from skyward.errors import NO_POOL, NoPoolError, OnNodeError, OperatorError
 
 if TYPE_CHECKING:
-    from skyward.control.act.tasks.task import TaskFuture  # circular: what a target returns
+    from skyward.control.act.tasks.future import TaskFuture  # circular: what a target returns
     from skyward.functions.pending import PendingFunction, PendingFunctionGroup  # circular: what a target takes
 
 __all__ = [

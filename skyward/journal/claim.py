@@ -18,7 +18,10 @@ from typing import Self
 
 from skyward.errors import JournalError
 
-__all__ = ["Claim", "data_directory"]
+__all__ = ["SELF_TERMINATION", "Claim", "data_directory"]
+
+SELF_TERMINATION = 660.0
+"""Seconds after its lease by which a node has terminated itself: running tasks have 600 to finish."""
 
 _SECRET = 32
 _NUMBER = 8
@@ -94,6 +97,11 @@ class Claim:
                 return None
             _held.add(str(path))
         return cls(path, descriptor, os.pread(descriptor, _SECRET, 0))
+
+    @staticmethod
+    def exists(pool: str) -> bool:
+        """Return True if the pool has a key file: it has an owner, or may be claimed."""
+        return (data_directory() / "pools" / pool).exists()
 
     @property
     def seen(self) -> float:

@@ -12,6 +12,7 @@ from typing import Any, Self
 from skyward.errors import JournalError
 from skyward.journal.claim import data_directory
 from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, WorkerEntry
+from skyward.journal.other_format import set_aside
 from skyward.journal.sealing import JournalSeal
 from skyward.providers.protocol import Instance
 
@@ -46,7 +47,8 @@ CREATE TABLE IF NOT EXISTS took (
     provider TEXT NOT NULL, image TEXT NOT NULL, phase TEXT NOT NULL, seconds REAL NOT NULL
 ) STRICT;
 """
-_VERSION = 2
+_FORMAT = 2
+"""Number of the format. Another version of Skyward with the same tables and pickles has the same."""
 
 _MOST_TOOK = 5000
 """Maximum number of recorded durations: those of images out of use are dropped as the oldest."""
@@ -56,35 +58,39 @@ class Journal:
     """The journal of this user. Each method is one transaction, which is on disk when it returns.
 
     Raises:
-        JournalError: the file cannot be written, is damaged, or belongs to another version.
+        JournalError: the file cannot be written, is damaged, or lists machines of another version that may be running.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
         self.path = (directory or data_directory()) / "journal.db"
         self._lock = threading.Lock()
         try:
-            _create(self.path)
-            self._db = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
+            self._db = self._connect()
+            try:
+                while self._format() not in (0, _FORMAT):
+                    self._db.close()
+                    set_aside(self.path, _FORMAT)
+                    self._db = self._connect()
+                self._set_up()
+            except BaseException:
+                self._db.close()
+                raise
         except (OSError, sqlite3.Error) as error:
             raise self._unwritable(error) from error
-        try:
-            self._set_up()
-        except BaseException as error:
-            self._db.close()
-            if isinstance(error, sqlite3.Error):
-                raise self._unwritable(error) from error
-            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        _create(self.path)
+        return sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
+
+    def _format(self) -> int:
+        """Return the number of the file's format; 0 for a new file."""
+        (found,) = self._db.execute("PRAGMA user_version").fetchone()
+        return int(found)
 
     def _set_up(self) -> None:
         for statement in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
             self._db.execute(f"PRAGMA {statement}")
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _VERSION):
-            raise JournalError(
-                f"The journal {self.path} has the format of another version of Skyward ({version}; this one has "
-                f"{_VERSION}): close the pools of that version, or name another directory in SKYWARD_DATA_DIR."
-            )
-        self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
+        self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {_FORMAT};")
 
     def _unwritable(self, error: Exception) -> JournalError:
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):

@@ -284,7 +284,7 @@ class Kept[T]:
         for part in self._parts:
             assert part.owner is not None  # because the value is not lost
             packed = part.owner.run_for_kept(
-                PendingFunction(_fetch, ((part.entry.key,), self.name, known)), part.entry.node
+                PendingFunction(fetch, ((part.entry.key,), self.name, known)), part.entry.node
             )
             copies.append(packed.unpack() if _opener is None else _opener(packed))
         return copies[0] if len(copies) == 1 else copies  # type: ignore[return-value]  # a list for several nodes
@@ -357,6 +357,6 @@ def call(handle: Kept[Any], expression: str) -> None:
     object.__setattr__(handle, "_expression", expression)
 
 
-def _fetch(keys: tuple[str, ...], name: str, known: tuple[str, ...]) -> Any:
+def fetch(keys: tuple[str, ...], name: str, known: tuple[str, ...]) -> Any:
     """Return a copy of a value that this node keeps, for a client that has the classes of the ids `known`."""
     return require_store().pack(keys, name, known)

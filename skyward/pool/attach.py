@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from skyward.control.decide.machines.budget import can_be_attached
 from skyward.errors import UsageError
 from skyward.formatting import money_text
-from skyward.journal import Claim, Journal, JournalSeal, PoolRecord
+from skyward.journal import SELF_TERMINATION, Claim, Journal, JournalSeal, PoolRecord
 from skyward.values import limits
 from skyward.values.validation import number, shown
 
@@ -51,8 +51,8 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
         >>> for task in pool.recovered:
         ...     print(task.state, task.output)
     """
-    from skyward.pool.compute import Compute
-    from skyward.pool.reap import SLACK, reap_pool
+    from skyward.pool.compute import open_attached
+    from skyward.pool.reap import reap_pool
 
     if not isinstance(name, str):
         raise UsageError(f"A pool is attached to by its name, as in `sky.attach('train')`, but got {shown(name)}.")
@@ -83,7 +83,7 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
         if budget is not None:
             _check_prices(name, clusters)
             options = replace(options, budget=budget)
-        if claim.silent <= entry.lease + SLACK:  # else its machines are gone
+        if claim.silent <= entry.lease + SELF_TERMINATION:  # else its machines are gone
             _check_budget(name, journal.costs(entry.id), budget)
 
         def take_over() -> PoolRecord:
@@ -93,7 +93,7 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
                 record.set_budget(budget)
             return record
 
-        return Compute.attached(entry.name, groups, options, take_over, clusters)
+        return open_attached(entry.name, groups, options, take_over, clusters)
 
 
 def _check_prices(name: str, clusters: "Sequence[ClusterEntry]") -> None:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast, overload
 
 from skyward.config.pools import configured
 from skyward.control.act.pool import Pool
+from skyward.control.act.tasks.future import TaskFuture, wait_result
 from skyward.control.act.tasks.group_stream import GroupStream
-from skyward.control.act.tasks.run import Run
-from skyward.control.act.tasks.task import Sink, TaskFuture
+from skyward.control.act.tasks.run import Run, future_of
+from skyward.control.act.tasks.task import Sink
 from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
 from skyward.errors import (
     NoGroupFitsError,
@@ -52,7 +53,7 @@ from skyward.pool.dispatch import Dispatcher
 from skyward.pool.hooks import observed, opened, watched
 from skyward.pool.interruption import stopping
 from skyward.pool.map import calls_of_map, note_items
-from skyward.pool.resource_requests import Bundle, request_resources
+from skyward.pool.resource_requests import Bundle, demands_of
 from skyward.process import background
 from skyward.process.forked import is_forked, refuse_forked
 from skyward.published_names import OF_A_POOL
@@ -71,9 +72,8 @@ from skyward.wire.collections.requests import Consistency
 if TYPE_CHECKING:
     from skyward.control.act.recovered_tasks import RecoveredTask
     from skyward.control.observe.snapshot import KeptView
-    from skyward.scaling.snapshot import Demand
 
-__all__ = ["Compute", "On"]
+__all__ = ["Compute", "On", "nodes_with", "open_attached", "when_closed"]
 
 _numbers = itertools.count(1)
 _outer: ContextVar[tuple[Target | None, ...]] = ContextVar("skyward_outer_pools", default=())
@@ -85,6 +85,9 @@ class Compute(RightSide):
 
     Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`. If
     `skyward.toml` has a table `[pools.NAME]` for its `name`, the table supplies the fields that are not given.
+
+    Attributes:
+        name: its name; `pool-N` if none was given.
 
     Raises:
         SpecError: a field is unknown, given twice, or has a value that is not allowed.
@@ -161,27 +164,6 @@ class Compute(RightSide):
                 self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
         return self
 
-    @classmethod
-    def attached(
-        cls,
-        name: str,
-        groups: Mapping[str, tuple[Spec, ...]],
-        options: Options,
-        take_over: Callable[[], PoolRecord],
-        earlier: Sequence[ClusterEntry],
-    ) -> Self:
-        """Return a pool taken over from another process: see `sky.attach`.
-
-        Args:
-            take_over: transfers the pool's record to this process.
-            earlier: recorded clusters of the pool.
-        """
-        self = cls(*next(iter(groups.values())), name=name)
-        self._groups, self._options = FrozenMap(groups), options
-        with observed(self):
-            self._open(take_over(), earlier)
-        return self
-
     def _open(self, record: PoolRecord, earlier: Sequence[ClusterEntry]) -> None:
         if self._bus.ended:
             self._bus = EventBus(self.name)
@@ -218,11 +200,11 @@ class Compute(RightSide):
                     background.run(self._pool.close()).result()
         except ProvisioningError:  # the rest is left to `sky reap`
             opened.discard(self)
-            self._was_closed()
+            _was_closed(self)
             raise
         self._bus.end()
         opened.discard(self)
-        self._was_closed()
+        _was_closed(self)
 
     def leave(self) -> bool:
         """Leave the nodes running under their lease, for `sky.attach`; return False if none can outlive the process."""
@@ -231,7 +213,7 @@ class Compute(RightSide):
         background.call(self._ready().tasks.kept_values.leave)
         opened.discard(self)
         self._bus.end()
-        self._was_closed()
+        _was_closed(self)
         return True
 
     def __enter__(self) -> Self:
@@ -284,20 +266,18 @@ class Compute(RightSide):
         self._resized[group or next(iter(self._groups))] = wanted
 
     def request_resources(self, *wanted: Bundle, bundles: Iterable[Bundle] | None = None) -> None:
-        """Request capacity for these bundles in this pool: `sky.request_resources(..., pool=self)`."""
-        request_resources(*wanted, bundles=bundles, pool=self)
-
-    def set_floor(self, floor: "Sequence[Demand]") -> None:
-        """Keep capacity for `floor`, used or not.
+        """Request capacity for these bundles, used or not, until the next call. See `sky.request_resources`.
 
         Raises:
-            NoGroupFitsError: no node of the pool can have it.
+            SpecError: a bundle is not valid.
+            NoGroupFitsError: no node of the pool can have a bundle.
             PoolClosedError: the pool is not open.
         """
+        floor = tuple(demands_of(wanted, bundles))
         pool = self._ready()
         if reason := background.call(lambda: pool.infeasible(floor)):
             raise NoGroupFitsError(f"request_resources asks for {reason}.")
-        background.call_soon(pool.request_resources, tuple(floor))
+        background.call_soon(pool.request_resources, floor)
 
     def set_budget(self, budget: float | None) -> None:
         """Change the budget: the maximum total cost in USD, including the cost so far; None for no limit.
@@ -323,6 +303,24 @@ class Compute(RightSide):
     def decisions(self) -> list[DecisionEvent]:
         """Return the latest scaling decisions, oldest first, with their inputs and reasons."""
         return [] if self._pool is None else background.call(self._pool.decisions)
+
+    def task_history(self, task: int) -> tuple[str, ...]:
+        """Return the latest changes of a task's state, oldest first, each with its reason and cause.
+
+        A cause is shown as in `decisions()`, or by its number alone if it changed no machine. Empty if the task was not
+        queued yet, or was not among the last 300 to end.
+
+        Args:
+            task: its number, as in `Run.tasks` and `report()`.
+
+        Example:
+            >>> for change in pool.task_history(7):
+            ...     print(change)
+            12:04:31 queued -> sent (#18)
+            12:04:31 sent -> running (#19)
+            12:04:40 running -> queued: node 3 died: it was killed (#31: machine 7 of node 3 lost: it was killed)
+        """
+        return () if self._pool is None else background.call(partial(self._pool.task_history, task))
 
     def snapshot(self) -> PoolSnapshot:
         """Return the current state of the pool: nodes, numbers of tasks, and cost."""
@@ -354,7 +352,7 @@ class Compute(RightSide):
 
     @property
     def revision(self) -> int:
-        """Counter that increases with every change of the pool. Cheap to read."""
+        """Counter that increases with every change of the pool. Cheap to read: a view polls it before `report()`."""
         return 0 if self._pool is None else self._pool.tasks.history.revision
 
     def cancel(self, tasks: int | Iterable[int] = (), *, cell: int | None = None) -> int:
@@ -405,10 +403,6 @@ class Compute(RightSide):
             known = {view.name for view in self.kept()}
             raise UsageError(f"No node of pool {self.name!r} keeps a value named {name!r}; {closest(name, known)}")
         return Kept.of((entry.key for entry in found), name)
-
-    def holds(self, digest: bytes) -> frozenset[int]:
-        """Return the ranks of the nodes that hold the blob of this digest."""
-        return frozenset() if self._pool is None else self._pool.holds(digest)
 
     # Output, resource usage and events.
 
@@ -523,14 +517,14 @@ class Compute(RightSide):
             if runs[0].is_stream:
                 return runs[0].items()  # type: ignore[return-value]  # T is Iterator[...] for a generator function
             with self._shown():
-                return runs[0].future.take()  # type: ignore[no-any-return]
+                return wait_result(runs[0].future)  # type: ignore[no-any-return]
 
     def submit[T](self, pending: PendingFunction[T]) -> TaskFuture[T]:
         """Run a call on one node and return a future; cancelling the future stops the task (operator `>`)."""
         runs: list[Run[Any]] = []
         with stopping(runs):
             self.start(pending, runs=runs)
-            return runs[0].given()
+            return future_of(runs[0])
 
     def broadcast[T](self, pending: PendingFunction[T]) -> list[T]:
         """Run a call on every node and return the results in order of rank (operator `@`)."""
@@ -539,7 +533,7 @@ class Compute(RightSide):
         with stopping(runs):
             self.start(pending, on="all", sink=ConsoleSink(label=True), runs=runs, waits=True)
             with self._shown():
-                return runs[0].future.take()  # type: ignore[no-any-return]
+                return wait_result(runs[0].future)
 
     def run_group(self, group: PendingFunctionGroup[Any]) -> Any:
         """Run a group and return a tuple of results, or an iterator with `stream=True` (operator `>>`)."""
@@ -550,7 +544,7 @@ class Compute(RightSide):
             if group.stream:
                 return GroupStream(runs, ordered=group.ordered)
             with watched([run.future for run in runs]), self._shown():
-                return tuple([run.items() if run.is_stream else run.future.take() for run in runs])
+                return tuple([run.items() if run.is_stream else wait_result(run.future) for run in runs])
 
     def submit_group(self, group: PendingFunctionGroup[Any]) -> TaskFuture[tuple[Any, ...]]:
         """Run a group and return a future; cancelling the future stops all its tasks (operator `>`)."""
@@ -596,7 +590,7 @@ class Compute(RightSide):
             with watched([run.future for run in runs]), self._shown():
                 for first, run in zip(range(0, len(given), chunksize), runs, strict=True):
                     try:
-                        result = run.future.take()
+                        result = wait_result(run.future)
                     except BaseException as error:
                         del run  # see `stopping`
                         if isinstance(error, Exception):
@@ -655,16 +649,6 @@ class Compute(RightSide):
         self._dispatcher().start(items, ConsoleSink(), None, runs, within=group.timeout, waits=waits)
 
     # Display.
-
-    def when_closed(self, call: Callable[[], object]) -> None:
-        """Call `call` once after the pool was closed or left, on the thread that did so."""
-        self._at_close.append(call)
-
-    def _was_closed(self) -> None:
-        calls, self._at_close = self._at_close, []
-        for call in calls:
-            with contextlib.suppress(Exception):  # a failing view must not keep machines from being terminated
-                call()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Mapping[str, str]:
         """Return the current state of the pool as HTML and text."""
@@ -752,6 +736,43 @@ class Compute(RightSide):
 
     def __repr__(self) -> str:
         return f"<Compute {self.name!r}: {'open' if self.is_open else 'closed'}>"
+
+
+def open_attached(
+    name: str,
+    groups: Mapping[str, tuple[Spec, ...]],
+    options: Options,
+    take_over: Callable[[], PoolRecord],
+    earlier: Sequence[ClusterEntry],
+) -> Compute:
+    """Return a pool taken over from another process: see `sky.attach`.
+
+    Args:
+        take_over: transfers the pool's record to this process.
+        earlier: recorded clusters of the pool.
+    """
+    pool = Compute(*next(iter(groups.values())), name=name)
+    pool._groups, pool._options = FrozenMap(groups), options
+    with observed(pool):
+        pool._open(take_over(), earlier)
+    return pool
+
+
+def nodes_with(pool: Compute, digest: bytes) -> frozenset[int]:
+    """Return the ranks of the nodes that hold the blob of this digest."""
+    return frozenset() if pool._pool is None else pool._pool.holds(digest)
+
+
+def when_closed(pool: Compute, call: Callable[[], object]) -> None:
+    """Call `call` once after a pool was closed or left, on the thread that did so."""
+    pool._at_close.append(call)
+
+
+def _was_closed(pool: Compute) -> None:
+    calls, pool._at_close = pool._at_close, []
+    for call in calls:
+        with contextlib.suppress(Exception):  # a failing view must not keep machines from being terminated
+            call()
 
 
 def _check_call(pending: object) -> None:

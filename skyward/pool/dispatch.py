@@ -8,11 +8,20 @@ from functools import partial
 from typing import Any
 
 from skyward.control.act.pool_tasks import PoolTasks
+from skyward.control.act.tasks.future import (
+    TaskFuture,
+    depends_on,
+    end_cancelled,
+    on_cancel,
+    runs_while,
+    set_members,
+    when_done,
+)
 from skyward.control.act.tasks.inputs import TaskInputs
-from skyward.control.act.tasks.run import Run, follow
+from skyward.control.act.tasks.run import Run, follow, future_of
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer, feeder
-from skyward.control.act.tasks.task import BroadcastWork, Sink, TaskFuture, Work
+from skyward.control.act.tasks.task import BroadcastWork, Sink, Work
 from skyward.control.observe.origin import current_origin
 from skyward.errors import NotPicklableError, PoolClosedError, SpecError, error_of_nodes
 from skyward.functions.decorator import PendingFunction, is_generator, stream_arguments, stream_parameters
@@ -128,7 +137,7 @@ class Dispatcher:
             work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
             work.retries, work.origin, work.inputs = template.retries, template.origin, template.inputs
             work.is_member, work.grace, work.as_is = True, template.grace, template.as_is
-            work.future.stop_with(lambda: background.call_soon(tasks.cancel, [work]))
+            on_cancel(work.future, lambda: background.call_soon(tasks.cancel, [work]))
             return work
 
         broadcast = BroadcastWork(
@@ -144,9 +153,9 @@ class Dispatcher:
             template.kept,
         )
         future.name = template.future.name
-        future.stop_with(lambda: background.call_soon(tasks.cancel_broadcast, broadcast))
-        future.parts = lambda: [work.future for work in tuple(members.values())]
-        future.runs_while(lambda: any(work.running for work in tuple(members.values())))
+        on_cancel(future, lambda: background.call_soon(tasks.cancel_broadcast, broadcast))
+        depends_on(future, lambda: [work.future for work in tuple(members.values())])
+        runs_while(future, lambda: any(work.running for work in tuple(members.values())))
         runs.append(Run(future, lambda: [members[rank] for rank in sorted(members)], None))
         background.call_soon(tasks.broadcast, broadcast)
 
@@ -154,8 +163,8 @@ class Dispatcher:
         """Return a future of the results of `runs`; the first error stops the others. Streams are not awaited."""
         future: TaskFuture[tuple[Any, ...]] = TaskFuture()
         future.name = "a group"
-        given = [run.given() for run in runs]
-        future.members = tuple(given)
+        given = [future_of(run) for run in runs]
+        set_members(future, tuple(given))
         runs = list(runs)
         left = sum(not run.is_stream for run in runs)
         counting = threading.Lock()
@@ -176,7 +185,7 @@ class Dispatcher:
             if future.done():
                 return
             if ended.cancelled():
-                future.end_cancelled("The group was cancelled.")
+                end_cancelled(future, "The group was cancelled.")
                 end()
             elif (error := Future.exception(ended)) is not None:
                 future.set_exception(error)
@@ -184,14 +193,14 @@ class Dispatcher:
             elif is_last:
                 future.set_result(_Results(tuple(given), tuple))  # type: ignore[arg-type]  # decoded later
 
-        future.stop_with(stop)
-        future.parts = lambda: tuple(given)
-        future.runs_while(lambda: any(run.future.running() for run in tuple(runs)))
+        on_cancel(future, stop)
+        depends_on(future, lambda: tuple(given))
+        runs_while(future, lambda: any(run.future.running() for run in tuple(runs)))
         if not left:
             future.set_result(_Results(tuple(given), tuple))  # type: ignore[arg-type]  # decoded later
         for run in tuple(runs):
             if not run.is_stream:
-                run.future.when_over(one_done)
+                when_done(run.future, one_done)
         return future
 
 
@@ -217,7 +226,7 @@ def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
     if errors:
         future.set_exception(error_of_nodes(works[0].code.name, errors, len(works)))
     elif any(work.future.cancelled() for work in works):
-        future.end_cancelled("The broadcast was cancelled.")
+        end_cancelled(future, "The broadcast was cancelled.")
     else:
         future.set_result(_Results([work.future for work in works], list))  # type: ignore[arg-type]  # decoded later
 

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Any
 
+from skyward.control.act.tasks.future import TaskFuture, lend, members_of
 from skyward.control.act.tasks.streams import Stream
-from skyward.control.act.tasks.task import TaskFuture
 from skyward.errors import SpecError
 from skyward.wire.payloads.arguments import ResultMarker
 
@@ -81,9 +81,9 @@ class Taken:
 
     def _stand_in(self, future: Future[Any], depth: int) -> Any:
         """Return the replacement of a future: a marker, or its value if the client has it."""
-        if isinstance(future, TaskFuture) and future.members is not None:
-            return tuple(self._replace(member, depth) for member in future.members)
-        lent = isinstance(future, TaskFuture) and future.lend()
+        if isinstance(future, TaskFuture) and (members := members_of(future)) is not None:
+            return tuple(self._replace(member, depth) for member in members)
+        lent = isinstance(future, TaskFuture) and lend(future)
         if future.done() and not future.cancelled() and Future.exception(future) is None:
             if isinstance(Future.result(future), Stream):
                 raise SpecError("A future of a stream has no value to pass: pass the stream, `f(...) >> pool`, itself.")

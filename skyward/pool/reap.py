@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from skyward.errors import NodeStartError, UsageError
-from skyward.journal import Claim, ClusterEntry, Journal, PoolEntry, data_directory
+from skyward.journal import SELF_TERMINATION, Claim, ClusterEntry, Journal, PoolEntry, data_directory
 from skyward.process import background
 from skyward.providers.protocol import SSHAccess
 from skyward.values.validation import shown
@@ -15,10 +15,7 @@ from skyward.values.validation import shown
 if TYPE_CHECKING:
     from skyward.control.act.nodes.offers import SourceOffer
 
-__all__ = ["Orphan", "Reaped", "describe_orphan", "orphans", "reap", "reap_pool"]
-
-SLACK = 660.0
-"""Seconds after its lease by which a node has terminated itself: running tasks have 600 to finish."""
+__all__ = ["Orphan", "Reaped", "describe_orphan", "orphans", "reap", "reap_pool", "refused_names"]
 
 _REACH_WITHIN = 15.0
 
@@ -121,7 +118,7 @@ def _orphan(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
         entry.pid,
         claim.silent,
         len(machines),
-        due=claim.silent > entry.lease + SLACK,
+        due=claim.silent > entry.lease + SELF_TERMINATION,
         seen=claim.seen,
         lease=entry.lease,
         per_hour=sum(machine.instance.hourly_price for machine in machines),
@@ -236,6 +233,6 @@ async def _reap(entry: ClusterEntry, pool: str) -> None:
 def _clear_keys(pools: set[str]) -> None:
     """Remove the keys of pools that were never recorded."""
     for path in (data_directory() / "pools").iterdir():
-        unknown = path.name not in pools and time.time() - path.stat().st_mtime > SLACK
+        unknown = path.name not in pools and time.time() - path.stat().st_mtime > SELF_TERMINATION
         if unknown and (claim := Claim.take(path.name)) is not None:
             claim.end()

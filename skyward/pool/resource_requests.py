@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skyward.functions.target import Destination
     from skyward.scaling.snapshot import Demand
 
-__all__ = ["request_resources"]
+__all__ = ["Bundle", "demands_of", "request_resources"]
 
 type Bundle = Resources | tuple[Resources, int]
 """Amounts that one node must have, or such amounts with a count."""
@@ -44,13 +44,6 @@ def request_resources(
     Example:
         >>> sky.request_resources(({"CPU": 1}, 2), pool=pool)  # two bundles of one CPU each
     """
-    if bundles is not None:
-        if wanted:
-            raise SpecError("Bundles are given in two ways: put all of them in `bundles=[...]`.")
-        if isinstance(bundles, (str, Mapping)) or not isinstance(bundles, Iterable):
-            raise SpecError(f"bundles must be a list, as in `bundles=[{{'GPU': 1}}]`, but got {shown(bundles)}.")
-        wanted = tuple(bundles)
-    floor = _demands(wanted)
     if (node := os.environ.get("SKYWARD_NODE")) is not None:
         raise OnNodeError(
             f"`sky.request_resources` was used inside node {node}: a node has no pool; call it on the client."
@@ -59,14 +52,25 @@ def request_resources(
     target: Any = current_pool.get() if in_scope else pool
     if target is None:
         raise NoPoolError(f"{NO_POOL}, or name it: `sky.request_resources(..., pool=pool)`.")
-    if isinstance(target, type) or not hasattr(target, "set_floor"):
+    if isinstance(target, type) or not hasattr(target, "request_resources"):
         raise OperatorError(f"pool must be a pool, but got {described(target)}: write `pool=pool`.")
-    target.set_floor(floor)
+    target.request_resources(*wanted, bundles=bundles)
 
 
-def _demands(wanted: Iterable[Bundle]) -> "list[Demand]":
-    """Return one demand for each shape, in order of first occurrence."""
+def demands_of(wanted: Iterable[Bundle], bundles: Iterable[Bundle] | None) -> "list[Demand]":
+    """Return one demand for each shape, in order of first occurrence. Bundles are given in one of the two ways.
+
+    Raises:
+        SpecError: a bundle is not valid, or bundles are given in both ways.
+    """
     from skyward.scaling.snapshot import Demand
+
+    if bundles is not None:
+        if wanted:
+            raise SpecError("Bundles are given in two ways: put all of them in `bundles=[...]`.")
+        if isinstance(bundles, (str, Mapping)) or not isinstance(bundles, Iterable):
+            raise SpecError(f"bundles must be a list, as in `bundles=[{{'GPU': 1}}]`, but got {shown(bundles)}.")
+        wanted = tuple(bundles)
 
     counts: dict[Needs, int] = {}
     for each in wanted:

@@ -19,7 +19,7 @@ __all__ = ["PoolConsole", "report"]
 
 def report(bus: "EventBus", options: "Options", snapshot: "Callable[[], PoolSnapshot | None]") -> PoolConsole:
     """Report on a pool from before it opens until its last event, as its options say; return its console."""
-    console = PoolConsole(style_of(options.console), snapshot)
+    console = PoolConsole(style_of(options.console), snapshot, can_be_quiet=options.console is True)
     console.attach(bus)
     if options.logging or options.console == "log":
         try:

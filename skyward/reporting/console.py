@@ -5,8 +5,9 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextvars import copy_context
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from skyward.events.bus import EventBus
     from skyward.specs.options import Console as Option
 
-__all__ = ["PoolConsole", "style_of"]
+__all__ = ["PoolConsole", "opening_quietly", "style_of"]
 
 type Style = Literal["rich", "minimal", "notebook", "none"]
 
@@ -31,6 +32,22 @@ SHARE = 0.01
 that updates may take: a snapshot of a thousand nodes is slow."""
 
 _MARK = {logging.WARNING: "warning: "}
+
+
+_is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
+
+
+@contextmanager
+def opening_quietly() -> Iterator[None]:
+    """Show only notes and warnings of the pools that are opened in this context, until they are open.
+
+    No effect on pools whose option `console` is not True.
+    """
+    before = _is_quiet.set(True)
+    try:
+        yield
+    finally:
+        _is_quiet.reset(before)
 
 
 def style_of(option: "bool | Option") -> Style:
@@ -60,6 +77,7 @@ class PoolConsole:
     Args:
         snapshot: returns the current state of the pool; None before it has a control plane. Called on the loop.
         write: function that writes a line, with its newline.
+        can_be_quiet: False if `opening_quietly` has no effect on it.
     """
 
     def __init__(
@@ -68,8 +86,11 @@ class PoolConsole:
         snapshot: "Callable[[], PoolSnapshot | None]",
         write: Callable[[str], object] | None = None,
         at: Screen = screen,
+        *,
+        can_be_quiet: bool = True,
     ) -> None:
         self.style = style
+        self._opens_quietly = can_be_quiet and _is_quiet.get()
         self._snapshot = snapshot
         self._write = write or (lambda line: at.write(sys.stderr, line))
         self._screen = at
@@ -112,6 +133,10 @@ class PoolConsole:
             case _:
                 pass
         line = line_of(event)
+        if self._opens_quietly:
+            self._opens_quietly = not self._opened
+            if line.level < logging.WARNING and not isinstance(event, events.PoolNote):
+                return
         prefix = "" if isinstance(event, events.PoolNote) else f"skyward: pool {event.pool!r}: "
         # A context cannot be entered concurrently. That of the opener decides in which cell a notebook shows the line.
         self._context.copy().run(self._write, f"{prefix}{_MARK.get(line.level, '')}{line.text}\n")
@@ -157,7 +182,7 @@ class PoolConsole:
             return
         began = time.perf_counter()
         with self._lock:  # so that nothing is drawn after the last waiter has left
-            if self._waiting and time.monotonic() >= self._since + PATIENCE:
+            if self._waiting and not self._opens_quietly and time.monotonic() >= self._since + PATIENCE:
                 self._screen.draw(self._status())
         self._draw_later((time.perf_counter() - began) / SHARE)
 

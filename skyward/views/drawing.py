@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from skyward.views.status import Label, Tone
 
@@ -18,11 +18,18 @@ _WIDE: Final = 100_000
 """Columns of plain text, which is never wrapped or cut."""
 
 
-def grid(header: Sequence[str], rows: Iterable[Sequence[object]], right: Collection[str] | None = None) -> "Table":
+def grid(
+    header: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    right: Collection[str] | None = None,
+    *,
+    cut: Collection[str] = (),
+) -> "Table":
     """Return rows under a header, in columns. A label is drawn as its word, in the colour of its tone.
 
     Args:
         right: the headers of right-aligned columns; None for the columns of whole numbers.
+        cut: the headers of columns that are cut off first, the widest first, where there is no room for all.
     """
     from rich.table import Table
     from rich.text import Text
@@ -34,8 +41,10 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[object]], right: Collect
         values = [row[index] for row in body]
         words = [printable(value.word if isinstance(value, Label) else str(value)) for value in values]
         is_right = name in right if right is not None else bool(words) and all(map(str.isdigit, words))
-        drawn.add_column(Text(name), justify="right" if is_right else "left", no_wrap=True)
-        column, at = Text("\n".join(words)), 0
+        # rich cuts the columns that may wrap before the others. The texts do not: their lines are the rows.
+        justify: Literal["left", "right"] = "right" if is_right else "left"
+        drawn.add_column(Text(name, no_wrap=True, overflow="ellipsis"), justify=justify, no_wrap=name not in cut)
+        column, at = Text("\n".join(words), no_wrap=True, overflow="ellipsis"), 0
         for value, word in zip(values, words, strict=True):
             if isinstance(value, Label):
                 column.stylize(style_of(value), at, at + len(word))

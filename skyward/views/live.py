@@ -46,12 +46,14 @@ def watch_here(pool: "Compute", out: TextIO, every: float) -> None:
     from rich.console import Console
     from rich.live import Live
 
+    from skyward.pool.compute import when_closed  # circular: a view of a pool, which displays itself
+
     console = Console(file=out, force_terminal=out.isatty(), force_jupyter=False)
     if not console.is_terminal or console.is_dumb_terminal:
         out.write(f"{describe(pool.report())}\n")
         return
     over = threading.Event()
-    pool.when_closed(over.set)
+    when_closed(pool, over.set)
     # Output of tasks is not redirected: `reporting.screen` orders it, and tests for a terminal itself.
     with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
         try:

@@ -16,6 +16,7 @@ __all__ = [
     "ROWS",
     "CellRow",
     "DecisionRow",
+    "FailedPoolRow",
     "GaugeRow",
     "NodeRow",
     "OrphanRow",
@@ -246,6 +247,15 @@ class OrphanRow:
     attachable: bool
 
 
+@dataclass(frozen=True, slots=True)
+class FailedPoolRow:
+    """A pool that failed to open, by its name: the reason, which may have lines of a log, and the time."""
+
+    name: str
+    reason: str
+    at: float
+
+
 type Row = (
     PoolRow
     | NodeRow
@@ -257,6 +267,7 @@ type Row = (
     | OutputRow
     | CellRow
     | OrphanRow
+    | FailedPoolRow
 )
 
 ROWS: Mapping[str, type] = {
@@ -270,5 +281,6 @@ ROWS: Mapping[str, type] = {
     "output": OutputRow,
     "cells": CellRow,
     "orphans": OrphanRow,
+    "failed_pools": FailedPoolRow,
 }
 """Type of the rows of each table."""

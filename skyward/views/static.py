@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from skyward.formatting import clock_text, money_text, share_text, size_text
+from skyward.formatting import clock_text, count_text, money_text, share_text, size_text
 from skyward.views.drawing import plain, printable, style_of
 from skyward.views.order import nodes_in_order
 from skyward.views.projection import decision_row, gauge_row, node_row, pool_row
@@ -84,7 +84,7 @@ def page(report: "PoolReport") -> str:
 def _headline(pool: "PoolRow") -> Iterable[str]:
     bounds = f"{pool.min} to {pool.max}" if pool.max > pool.min else str(pool.desired)
     if pool.status not in ("new", "closed"):
-        yield f"{pool.active} of {bounds} nodes"
+        yield f"{pool.active} of {count_text(bounds)}"
     if pool.provider:
         yield pool.provider
 

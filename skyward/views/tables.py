@@ -80,6 +80,7 @@ def node_grid(pool: "PoolSnapshot", most: int | None = None) -> "Table":
             )
             for node in nodes
         ),
+        cut=("memory", "keeps", "address"),
     )
 
 
@@ -132,6 +133,7 @@ def decision_grid(events: Iterable["DecisionEvent"]) -> "Table":
     return grid(
         ("time", "by", "nodes", "reason"),
         ((clock_text(row.at), row.by, f"{row.before} -> {row.after}", reason_text(row)) for row in rows),
+        cut=("reason",),
     )
 
 
@@ -165,10 +167,11 @@ def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
 
 
 def task_table(tasks: Iterable["TaskView"]) -> str:
-    """Return a table with one line per task, with a column of the costs so far if any task has a cost."""
+    """Return a table with one line per task; with columns of costs so far and of reasons, if any task has one."""
     tasks = list(tasks)
     costs = {task.number: task.cost for task in tasks}
     is_priced = any(costs.values())
+    is_explained = any(task.reason for task in tasks)
     rows = (
         (
             row.number,
@@ -177,11 +180,14 @@ def task_table(tasks: Iterable["TaskView"]) -> str:
             "" if row.cell is None else f"{row.cell}{'*' * row.former}",
             *((money_text(costs[row.number]) if costs[row.number] else "",) if is_priced else ()),
             row.title,
+            *((row.reason,) if is_explained else ()),
         )
         for row in tasks_in_order(task_row("", task) for task in tasks)
     )
-    listed = table(("task", "state", "node", "cell", *(("cost",) if is_priced else ()), "code"), rows)
-    return listed + _former(task.origin for task in tasks)
+    priced, explained = ("cost",) if is_priced else (), ("reason",) if is_explained else ()
+    return table(("task", "state", "node", "cell", *priced, "code", *explained), rows) + _former(
+        task.origin for task in tasks
+    )
 
 
 def _former(origins: "Iterable[Origin | None]") -> str:

@@ -7,13 +7,14 @@ for. In a terminal it is the status line below the cursor, and is erased at the 
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from uuid import uuid4
 
-from skyward.frontends.views import count_text, duration_text, is_terminal, screen, style_of
+from skyward.frontends.views import count_text, duration_text, is_terminal, opening_quietly, screen, style_of
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -53,7 +54,7 @@ class Progress:
         self._text = text
         self._last = last or text
         self._after = after
-        self._line = _line(shell) if enabled and os.environ.get("SKYWARD_PROGRESS", "on") != "off" else None
+        self._line = _line(shell) if enabled and _is_on() else None
         self._over = Event()
         self._thread: Thread | None = None
 
@@ -86,10 +87,11 @@ class ProgressSettings(Protocol):
     def progress_after(self) -> float: ...
 
 
+@contextmanager
 def opening(
     shell: "InteractiveShell", pool: "Compute", settings: ProgressSettings, *, enabled: bool = True
-) -> Progress:
-    """Return the progress line of a pool that opens; it stays hidden where the pool's own console shows progress."""
+) -> Iterator[None]:
+    """Show the progress of a pool that opens in this context: as a line of a notebook, or on the pool's own console."""
     started = time.monotonic()
 
     def nodes() -> tuple[int, int]:
@@ -110,8 +112,11 @@ def opening(
     def elapsed() -> str:
         return duration_text(time.monotonic() - started)
 
-    shown = enabled and settings.show_progress and style_of(pool.options.console) == "notebook"
-    return Progress(shell, text, last, after=settings.progress_after, enabled=shown)
+    shown = enabled and settings.show_progress and _is_on()
+    in_notebook = style_of(pool.options.console) == "notebook"
+    console = nullcontext() if shown else opening_quietly()
+    with console, Progress(shell, text, last, after=settings.progress_after, enabled=shown and in_notebook):
+        yield
 
 
 def meter(done: int, total: int, seconds: float) -> str:
@@ -119,6 +124,10 @@ def meter(done: int, total: int, seconds: float) -> str:
     from tqdm import tqdm  # type: ignore[import-untyped]  # it has no types of its own
 
     return str(tqdm.format_meter(done, total, seconds, ncols=72, ascii=" -=#"))
+
+
+def _is_on() -> bool:
+    return os.environ.get("SKYWARD_PROGRESS", "on") != "off"
 
 
 def _line(shell: "InteractiveShell") -> _Line | None:

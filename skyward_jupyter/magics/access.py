@@ -12,11 +12,12 @@ from skyward_kernel.commands.pool_options import POOL_OPTIONS
 from skyward_kernel.commands.registry import COMMANDS
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from IPython.core.interactiveshell import InteractiveShell
 
     from skyward.frontends.configuration import Nodes
     from skyward.frontends.pools import Compute
-    from skyward_jupyter.display.progress import Progress
     from skyward_jupyter.options.traits import ConfiguredMagics
     from skyward_jupyter.running.handle import CellHandle
     from skyward_jupyter.running.run import CellRunner
@@ -68,7 +69,7 @@ class NotebookAccess:
     def attach(self, name: str, *, budget: float | None) -> "Compute":
         """Attach to an orphaned pool, show the progress, and return it. `budget`: another one for it, or None."""
 
-        def shown(pool: "Compute") -> "Progress":
+        def shown(pool: "Compute") -> "AbstractContextManager[None]":
             return opening(self._shell, pool, self._magics.display_settings)
 
         compute = self._runner.pools.attach(name, budget=budget, opening=shown)

@@ -1,5 +1,6 @@
 """The magics: `%%sky` runs a cell on nodes, `%sky` manages the pools."""
 
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from skyward_kernel.commands.registry import COMMANDS
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+    from contextlib import AbstractContextManager
 
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -114,6 +116,8 @@ class SkyMagics(ConfiguredMagics):
                 f"%sky takes a subcommand: {', '.join(COMMANDS)}; "
                 "to run a cell on nodes, write %%sky on its first line."
             )
+        if another := _ANOTHER.search(line):
+            raise UsageError(f"A line has one command: write `{another[1].strip()}` on a line of its own.")
         name, *rest = words
         if name in ("-h", "--help"):
             name = "help"
@@ -144,8 +148,8 @@ class SkyMagics(ConfiguredMagics):
         shown = settings.show_progress and hasattr(self.shell, "kernel")
         return Progress(cast("InteractiveShell", self.shell), text, after=settings.progress_after, enabled=shown)
 
-    def opening(self, pool: "Compute") -> Progress:
-        """Return a progress line for a pool that code opens. See `PoolManager.observe`."""
+    def opening(self, pool: "Compute") -> "AbstractContextManager[None]":
+        """Return the context that shows the progress of a pool that code opens. See `PoolManager.observe`."""
         return opening(cast("InteractiveShell", self.shell), pool, self.display_settings)
 
     def pool_names(self) -> list[str]:
@@ -154,8 +158,15 @@ class SkyMagics(ConfiguredMagics):
             return list(dict.fromkeys([*self._pools.names, *load().pools]))
         return self._pools.names
 
+    def cell_numbers(self) -> list[int]:
+        """Return the numbers of the background cells, oldest first."""
+        return [cell.number for cell in self._runner.background]
+
 
 SkyMagics.sky.__doc__ = f"{dedent(f'        {SkyMagics.sky.__doc__}').strip()}\n\n{help_of_magics()}"  # for `%%sky?`
+
+
+_ANOTHER = re.compile(r";\s*(%%?sky\b.*)")
 
 
 def _has_code(cell: str) -> bool:

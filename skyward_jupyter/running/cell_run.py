@@ -145,9 +145,11 @@ class CellRun:
 
     def _release(self) -> None:
         """Release the captured objects and kept values, once the results are bound."""
+        from skyward.frontends.pools import release_kept  # loads the engine, so it is imported late
+
         self.originals.release()
         for run in self.runs:
-            run.release_kept()
+            release_kept(run)
 
     def _note_remains(self, error: TaskError) -> None:
         """Bind the remains of a stopped or lost cell, and add a note on them to `error`."""

@@ -4,8 +4,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
@@ -22,7 +23,7 @@ from skyward_jupyter.cells.name_checks import elements_of
 from skyward_jupyter.display.elements import MOST, Elements, weight
 from skyward_jupyter.display.footer import Footer
 from skyward_jupyter.display.plotting import LivePlot
-from skyward_jupyter.display.progress import Progress, meter, opening
+from skyward_jupyter.display.progress import meter, opening
 from skyward_jupyter.display.recorder import OutputRecorder
 from skyward_jupyter.display.sections import NodeSections
 from skyward_jupyter.display.sink import CellSink
@@ -193,7 +194,7 @@ class CellRunner:
         def text() -> str:
             pool = compute.snapshot()
             elapsed = duration_text(time.monotonic() - started)
-            return f"Pool {name!r}: {pool.active} of {pool.desired} nodes ready, {elapsed}"
+            return f"Pool {name!r}: {pool.active} of {count_text(pool.desired)} ready, {elapsed}"
 
         try:
             with self._display.progress(text, settings, quiet):
@@ -249,7 +250,7 @@ class CellRunner:
             KeyboardInterrupt: the user interrupted it; the machines of the pool were released.
         """
 
-        def shown(compute: "Compute") -> Progress:
+        def shown(compute: "Compute") -> AbstractContextManager[None]:
             return opening(self._shell, compute, settings, enabled=not quiet)
 
         try:
@@ -262,13 +263,15 @@ class CellRunner:
     def _capture(
         self, code: CellCode, options: "CellOptions", settings: "CellSettings", local: Mapping[str, Any]
     ) -> Capture:
+        from skyward.frontends.pools import nodes_with  # loads the engine, so it is imported late
+
         limit = options.capture_limit or settings.capture_limit
         pool = self.pools.find(options.pool)
         return capture(
             code,
             self._shell.user_ns,
             limit=limit,
-            holds=(lambda _: ()) if pool is None else pool.holds,
+            holds=(lambda _: ()) if pool is None else partial(nodes_with, pool),
             nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
             map_name=options.map,
             in_place=not options.on_several,

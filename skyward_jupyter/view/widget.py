@@ -47,6 +47,8 @@ class PoolWidget(anywidget.AnyWidget):
     key = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, pool: "Compute") -> None:
+        from skyward.frontends.pools import when_closed  # loads the engine, so it is imported late
+
         self._pool = pool
         self._live = LiveView(pool, self._send_live)
         self._displays: list[Any] = []
@@ -55,7 +57,7 @@ class PoolWidget(anywidget.AnyWidget):
         self._over = threading.Event()
         super().__init__(first=self._live.state(), key=uuid.uuid4().hex)
         self.on_msg(lambda _, message, __: self.received(message))
-        pool.when_closed(self.end)
+        when_closed(pool, self.end)
 
     @property
     def is_over(self) -> bool:

@@ -49,6 +49,20 @@ def each_executor(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
         yield compute
 
 
+@pytest.fixture(scope="module")
+def one_slot() -> Iterator[sky.Compute]:
+    """One node with one slot."""
+    with sky.Compute(nodes=1) as compute:
+        yield compute
+
+
+@pytest.fixture(scope="module", params=["thread", "process"])
+def slots(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
+    """One node with two slots, with each executor."""
+    with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2, executor=request.param)) as compute:
+        yield compute
+
+
 @pytest.fixture
 def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the test a journal, and all other data of the user, of its own."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from jupyter_client.manager import KernelManager
 
-__all__ = ["Cell", "Kernel", "started"]
+__all__ = ["Cell", "Kernel", "plain_kernel", "started"]
 
 LIMIT = 30.0
 """Timeout of a cell in seconds."""
@@ -114,15 +114,22 @@ class Kernel:
 @contextmanager
 def started() -> Iterator[Kernel]:
     """A kernel with the extension loaded; it is shut down without remains."""
+    with plain_kernel() as (manager, client):
+        kernel = Kernel(manager, client)
+        kernel(PREPARE)
+        yield kernel
+
+
+@contextmanager
+def plain_kernel() -> Iterator[tuple[Any, Any]]:
+    """The manager and a client of a kernel, which is shut down without remains."""
     manager: Any = KernelManager()
     manager.start_kernel()
     client = manager.blocking_client()
     try:
         client.start_channels()
         client.wait_for_ready(timeout=LIMIT)
-        kernel = Kernel(manager, client)
-        kernel(PREPARE)
-        yield kernel
+        yield manager, client
     finally:
         client.stop_channels()
         manager.shutdown_kernel()

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 import skyward as sky
+from tests.listening import listening_at
 from tests.local import tasks
 from tests.remote_tasks import total
 
@@ -34,12 +35,6 @@ def noop() -> int:
 @sky.function
 def counted() -> int:
     return sky.counter("strangers").increment()
-
-
-def ports_of(process: int) -> list[str]:
-    """Return the address where a process listens."""
-    found = psutil.Process(process).net_connections(kind="tcp")
-    return [f"{each.laddr.ip}:{each.laddr.port}" for each in found if each.status == psutil.CONN_LISTEN]
 
 
 @contextlib.contextmanager
@@ -67,7 +62,7 @@ def test_attackers_at_every_port_exhaust_neither_memory_nor_service(words: tuple
     with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool:
         node = tasks.pid() >> pool
         assert counted() >> pool == 1
-        ports = ports_of(node)
+        ports = [f"{ip}:{port}" for ip, port in listening_at(psutil.Process(node))]
         assert len(ports) == 4, "ports of the engine, the bulk path, the cluster, and blobs between nodes"
         worker, client = psutil.Process(node), psutil.Process()
         before = [each.memory_info().rss for each in (worker, client)]

@@ -77,7 +77,7 @@ def test_cell_that_raised_has_failed_and_returns_its_variables(notebook: Noteboo
         "events": [FAILED],
         "counts": (0, 1),
         "states": ["failed"],
-        "reasons": ["it raised"],
+        "reasons": ["ZeroDivisionError: division by zero"],
         "yields": [0],
     }
 

@@ -101,7 +101,7 @@ def test_cell_that_raises_is_retried(kernel: Kernel, tmp_path: Path) -> None:
         "%%sky --retries 3\nopen(log, 'a').write('.')\nk = len(open(log).read())\nif k < 3: raise ValueError(k)\nk"
     )
     assert cell.data == ["3"]
-    assert cell.text("stderr") == "The cell was retried 2 times, the last time because it raised ValueError.\n"
+    assert cell.text("stderr") == "The cell was retried 2 times, the last time because it raised ValueError: 2.\n"
     assert kernel("k").data == ["3"]
     cell = kernel("%%sky --retries 1\nopen(log, 'a').write('.')\n1 / 0")
     assert cell.error[0] == "ZeroDivisionError"
@@ -134,7 +134,7 @@ def test_scale_can_wait_and_an_interrupt_ends_only_the_wait(kernel: Kernel) -> N
     kernel("slow = sky.Compute(name='slow', provider=sky.Local(boot_time=600), nodes=(0, 2))\nslow.open();")
 
     def waits(cell: Cell) -> bool:
-        return any("Pool 'slow': 0 of 1 nodes ready" in text for text in cell.data)
+        return any("Pool 'slow': 0 of 1 node ready" in text for text in cell.data)
 
     name, lines = kernel("%sky scale slow 1:2 --wait", interrupt_when=waits).error
     assert name == "KeyboardInterrupt"

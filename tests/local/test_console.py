@@ -238,3 +238,12 @@ def test_log_has_failed_and_retried_tasks_and_no_others(home: Path) -> None:
             tasks.fail("wrong").with_retries(1) >> pool
     lines = [line for line in log_path().read_text().splitlines() if "task" in line and "closed" not in line]
     assert len(lines) == 2, lines
+
+
+def test_nodes_that_are_given_up_for_one_reason_are_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
+    pool = sky.Compute(name="gone", nodes=2, provider=sky.Local(fail_rate=1), provision_retry_delay=0.01)
+    with pytest.raises(sky.NodeStartError):
+        pool.open()
+    lines = [line for line in capsys.readouterr().err.splitlines() if "could not start" in line]
+    assert len(lines) == len(set(lines)), lines
+    assert lines

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
 @sky.function
 def fail() -> None:
-    raise LookupError("nothing here")
+    raise LookupError("nothing here\nbut this")
 
 
 @sky.function
@@ -47,6 +47,8 @@ def test_pool_has_events_from_before_it_opens_until_it_is_closed() -> None:
         assert tasks.add(1, 2) >> pool == 3
         with pytest.raises(LookupError):
             fail() >> pool
+        reasons = [task.reason for task in pool.report().tasks]
+    assert reasons == ["", "LookupError: nothing here"]
     found = list(everything)
     assert {event.pool for event in found} == {"told"}
     assert [event.number for event in found] == list(range(1, len(found) + 1))
@@ -69,7 +71,7 @@ def test_pool_has_events_from_before_it_opens_until_it_is_closed() -> None:
     ends = [event for event in found if isinstance(event, ev.TaskEnded)]
     assert [(event.name, type(event)) for event in ends] == [("add", ev.TaskCompleted), ("fail", ev.TaskFailed)]
     assert isinstance(failed := ends[-1], ev.TaskFailed)
-    assert failed.error == "LookupError"
+    assert (failed.error, failed.reason) == ("LookupError", "nothing here")
     assert failed.elapsed is not None
 
 

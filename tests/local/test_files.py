@@ -10,6 +10,7 @@ import pytest
 
 import skyward as sky
 from skyward.files.disk import CHUNK
+from skyward.pool.compute import nodes_with
 from skyward.wire.payloads.digest import content_address
 from skyward_kernel.pools import PoolManager
 from tests.local.kernel import started
@@ -179,7 +180,7 @@ def test_files_are_on_every_node_by_content(notebook: Notebook, folder: Path, el
     assert notebook(cell).error is None
     assert notebook["d"] == [hashlib.sha256(data).hexdigest()] * 2
     chunks = [memoryview(data)[:CHUNK], memoryview(data)[CHUNK:]]
-    assert [elsewhere.get().holds(content_address(chunk)) for chunk in chunks] == [{0, 1}, {0, 1}]
+    assert [nodes_with(elsewhere.get(), content_address(chunk)) for chunk in chunks] == [{0, 1}, {0, 1}]
 
 
 def test_map_sends_the_files_and_returns_those_of_each_element(notebook: Notebook, folder: Path) -> None:

@@ -3,7 +3,6 @@
 import logging
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,13 +15,6 @@ from tests.local import tasks
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
-
-
-@pytest.fixture(scope="module")
-def one() -> Iterator[sky.Compute]:
-    """One slot."""
-    with sky.Compute(nodes=1) as pool:
-        yield pool
 
 
 @sky.function
@@ -45,7 +37,7 @@ class Broken(Exception):
     ],
 )
 def test_failing_effect_ends_only_its_task(
-    one: sky.Compute, monkeypatch: pytest.MonkeyPatch, name: str, message: str
+    one_slot: sky.Compute, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
     place: Any = pool_tasks if name == "settle" else node_module.Node
     original = getattr(place, name)
@@ -59,17 +51,17 @@ def test_failing_effect_ends_only_its_task(
         return original(*args)
 
     monkeypatch.setattr(place, name, fails_once)
-    futures = [doomed() > one, *(tasks.add(number, 1) > one for number in range(5))]
+    futures = [doomed() > one_slot, *(tasks.add(number, 1) > one_slot for number in range(5))]
     assert [future.result(30) for future in futures[1:]] == [1, 2, 3, 4, 5]
     with pytest.raises(sky.RemoteError, match=message) as lost:
         futures[0].result(30)
     assert lost.value.subject == "doomed()", "a cell replaces it"
-    wait_for(lambda: not one.snapshot().running, "the node to be free")
-    assert doomed() >> one == 1
+    wait_for(lambda: not one_slot.snapshot().running, "the node to be free")
+    assert doomed() >> one_slot == 1
 
 
-def test_exit_in_a_callback_ends_only_the_callback(one: sky.Compute, caplog: pytest.LogCaptureFixture) -> None:
-    future = tasks.sleep(0.05) > one
+def test_exit_in_a_callback_ends_only_the_callback(one_slot: sky.Compute, caplog: pytest.LogCaptureFixture) -> None:
+    future = tasks.sleep(0.05) > one_slot
     called = threading.Event()
 
     def leave(_: object) -> None:
@@ -77,11 +69,11 @@ def test_exit_in_a_callback_ends_only_the_callback(one: sky.Compute, caplog: pyt
         sys.exit(3)
 
     future.add_done_callback(leave)
-    behind = [tasks.add(number, 1) > one for number in range(3)]
+    behind = [tasks.add(number, 1) > one_slot for number in range(3)]
     with caplog.at_level(logging.ERROR):
         assert [each.result(30) for each in behind] == [1, 2, 3]
     assert called.is_set()
-    assert one.snapshot().running == 0
+    assert one_slot.snapshot().running == 0
     assert "a callback of the future of sleep() raised" in caplog.text
     with pytest.raises(SystemExit):
         future.add_done_callback(leave)  # on this thread it is not special

@@ -111,6 +111,7 @@ def test_kept_object_stores_instances_of_notebook_classes(notebook: Notebook) ->
     ran = notebook("%%sky\nprint(isinstance(m['s'], Sub), m['c'] == Color.RED, isinstance(m['o'], Own), m['c'].rate())")
     assert ran.out == "True True True 2\n"
     copy = notebook["m"].fetch()
+    assert "  fetch\n" in notebook("%sky tasks").out
     assert copy["c"] is notebook["Color"].RED
     assert (type(copy["s"]), type(copy["o"])) == (notebook["Sub"], notebook["Own"])
     notebook("RATE, Sub.n = 5, 7")

@@ -129,7 +129,9 @@ def test_failures_are_counted_in_every_view(kernel: Kernel) -> None:
     status = kernel("%sky status counted").text().splitlines()
     assert status[0].split()[-2:] == ["done", "failed"]
     assert status[1].split()[-2:] == ["1", "1"]
-    rows = [line.split() for line in kernel("%sky tasks counted").text().splitlines()[1:]]
+    header, *rows = [line.split() for line in kernel("%sky tasks counted").text().splitlines()]
+    assert header[-1] == "reason"
+    assert rows[1][-4:] == ["ZeroDivisionError:", "division", "by", "zero"]
     assert [row[1] for row in rows] == ["done", "failed"]  # the latest first
     assert kernel("[task.yielded for task in other.report().tasks]").data == ["[0, 100]"]
     kernel("%sky down counted")

@@ -32,6 +32,9 @@ def test_retries_end_with_an_error_that_names_the_node(caplog: pytest.LogCapture
             tasks.die() >> pool
         assert re.fullmatch(r"#\d+: machine \d+ of node \d lost: its process was killed by SIGKILL", caught.value.cause)
         assert caught.value.cause in [decision.cause for decision in pool.decisions()]
+        (lost,) = [task for task in pool.report().tasks if task.name == "die"]
+        history = pool.task_history(lost.number)
+        assert history[-1].endswith(f"({caught.value.cause})"), history
         assert tasks.add(1, 2) >> pool == 3
     assert "replacing it" in caplog.text
 

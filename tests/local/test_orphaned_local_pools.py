@@ -13,6 +13,7 @@ import pytest
 import skyward as sky
 from skyward.control.observe.origin import Origin, current_origin
 from skyward.journal import CostEntry, Journal, data_directory
+from skyward.pool.compute import when_closed
 from skyward.pool.reap import orphans
 from tests.killed_client import kill_when_up
 from tests.local.pools import processes_in
@@ -338,7 +339,7 @@ def test_closed_pool_leaves_nothing() -> None:
     ended: list[bool] = []
     with sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left") as pool:
         assert len(workers()) == 1
-        pool.when_closed(lambda: ended.append(True))
+        when_closed(pool, lambda: ended.append(True))
         assert pool.leave()  # for the next process; the view of the pool in this one ends
         assert ended
     wait_for(nothing_left, "the end of the node")

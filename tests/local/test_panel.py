@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_client.manager import KernelManager
 
 from skyward_kernel.panel.protocol import COMMAND_TARGET, STATE_COMM, VERSION
+from tests.local.kernel import plain_kernel
 from tests.local.test_stopping import stands_still
 
 pytestmark = [pytest.mark.local, pytest.mark.notebooks]
@@ -105,12 +105,7 @@ class Panel:
 
 @pytest.fixture(scope="module")
 def panel() -> Iterator[Panel]:
-    manager: Any = KernelManager()
-    manager.start_kernel()
-    client = manager.blocking_client()
-    try:
-        client.start_channels()
-        client.wait_for_ready(timeout=LIMIT)
+    with plain_kernel() as (_, client):
         panel = Panel(client)
         panel.run("%load_ext skyward")
         panel.until(lambda: panel.messages, "the first message of the kernel")
@@ -118,11 +113,6 @@ def panel() -> Iterator[Panel]:
         panel.run("%sky up --nodes 1:2")
         panel.until(lambda: panel.rows("pools", state="ready"), "the pool")
         yield panel
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel()
-        client.context.destroy()
-        manager.context.destroy()
 
 
 @pytest.mark.parametrize("how", ["cell", "task"])
@@ -149,7 +139,10 @@ def test_cell_that_raised_has_failed_and_a_stream_counts_its_elements(panel: Pan
     (before,) = panel.rows("pools", name="default")
     failing = panel.run("%%sky\n1 / 0")
     panel.until(lambda: failing in panel.idle, "the end of the cell")
-    panel.until(lambda: panel.rows("tasks", code="1 / 0", state="failed", reason="it raised"), "the failed task")
+    panel.until(
+        lambda: panel.rows("tasks", code="1 / 0", state="failed", reason="ZeroDivisionError: division by zero"),
+        "the failed task",
+    )
     panel.run("%%sky\nfor i in range(100):\n    yield i")
     panel.until(lambda: panel.rows("tasks", state="done", yielded=100), "the stream")
     panel.until(lambda: panel.rows("pools", name="default", failed=before["failed"] + 1), "the count of the pool")

@@ -19,6 +19,7 @@ from skyward.wire.transport.trust import Authority
 from skyward.worker.blobs.incoming import IncomingBlobs
 from skyward.worker.blobs.peers import BlobFetch, stream
 from skyward.worker.blobs.store import BlobStore
+from tests.listening import listening_at
 from tests.local import tasks
 
 pytestmark = pytest.mark.local
@@ -129,11 +130,6 @@ def test_blob_is_forwarded(arrivals: IncomingBlobs) -> None:
 # At the ports of a pool's nodes.
 
 
-def ports_of(process: int) -> list[tuple[str, int]]:
-    found = psutil.Process(process).net_connections(kind="tcp")
-    return [(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN]
-
-
 def hears(address: tuple[str, int], shown: ssl.SSLContext) -> bytes | None:
     """Return the answer of a port to a request for a blob; None if it does not use TLS."""
     with socket.create_connection(address, timeout=20) as plain:
@@ -163,7 +159,7 @@ def test_unauthenticated_peer_gets_no_answer() -> None:
 
     with sky.Compute(nodes=1) as pool:
         in_cluster() >> pool
-        ports = ports_of(tasks.pid() >> pool)
+        ports = listening_at(psutil.Process(tasks.pid() >> pool))
         for stranger in (nobody, other):
             answers = [hears(port, stranger) for port in ports]
             assert answers.count(b"") == 3, "ports of the engine, the cluster, and blobs between nodes"

@@ -17,8 +17,10 @@ import pytest
 import skyward as sky
 from skyward import events as ev
 from skyward.control.act.tasks import remote_results as left_results
+from skyward.control.act.tasks.future import is_only_lent
 from skyward.control.act.tasks.remote_results import LEFT_FROM, RemoteResult
 from skyward.link.bulk import BulkPath
+from skyward.pool.compute import nodes_with
 from skyward.wire.protocol.messages import Blob
 from tests.local import tasks
 from tests.local.pools import blob_bytes_sent, wait_for_cluster
@@ -228,7 +230,7 @@ def test_requested_value_is_fetched_at_once(two: sky.Compute, fetched: Fetched, 
     waiting = [threading.Thread(target=asked.result), threading.Thread(target=lambda: asyncio.run(ask()))]
     for thread in waiting:
         thread.start()
-    while asked.only_lent or awaited.only_lent:
+    while is_only_lent(asked) or is_only_lent(awaited):
         time.sleep(0.005)
     for path in (go, go.with_name("go-2"), go.with_name("go-3")):
         path.touch()
@@ -349,10 +351,10 @@ def test_node_drops_a_result_with_its_last_reference(two: sky.Compute, left: Mak
     (key,) = result.keys
     del result, a
     gc.collect()
-    assert 0 in two.holds(key), "dropped although a task takes it"
+    assert 0 in nodes_with(two, key), "dropped although a task takes it"
     go.touch()
     assert b.result(30) == SIZE
-    wait_for(lambda: not two.holds(key), "the nodes to be asked to drop it")
+    wait_for(lambda: not nodes_with(two, key), "the nodes to be asked to drop it")
 
 
 def test_dropping_a_result_frees_its_memory(two: sky.Compute, left: Maker) -> None:

@@ -28,7 +28,7 @@ def flaky(path: str, failures: int) -> int:
     """Fail so many times, then return that number."""
     before = attempts(path)
     if before < failures:
-        raise ConnectionError(f"attempt {before}")
+        raise ConnectionError(f"attempt {before}\nof several")
     return before
 
 

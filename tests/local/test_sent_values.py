@@ -22,13 +22,6 @@ SIZE = 200_000  # 1.6 MB, which is sent as a blob
 ones = np.ones(SIZE)
 
 
-@pytest.fixture(scope="module")
-def one() -> Iterator[sky.Compute]:
-    """One slot."""
-    with sky.Compute(nodes=1) as pool:
-        yield pool
-
-
 @pytest.fixture(autouse=True)
 def _whole() -> None:
     ones[:] = 1
@@ -56,13 +49,16 @@ def totals(array: npt.NDArray[np.float64], count: int) -> Iterator[float]:
 
 
 @pytest.mark.parametrize("kind", ["global", "default", "argument"])
-def test_array_changed_before_its_task_starts_arrives_as_it_was(one: sky.Compute, tmp_path: Path, kind: str) -> None:
+def test_array_changed_before_its_task_starts_arrives_as_it_was(
+    one_slot: sky.Compute, tmp_path: Path, kind: str
+) -> None:
     def call() -> sky.PendingFunction[float]:
         return {"global": total_of_global(), "default": total_of_default(), "argument": total(ones)}[kind]
 
-    gate = wait_for_file(str(tmp_path / "go")) > one
-    alone, group, everywhere = call() > one, sky.gather(call(), call()) > one, one.start(call(), on="all").future
-    one_by_one = sky.gather(call(), call(), stream=True) >> one
+    gate = wait_for_file(str(tmp_path / "go")) > one_slot
+    alone, group = call() > one_slot, sky.gather(call(), call()) > one_slot
+    everywhere = one_slot.start(call(), on="all").future
+    one_by_one = sky.gather(call(), call(), stream=True) >> one_slot
     ones[:] = 0
     (tmp_path / "go").touch()
     assert gate.result() is None
@@ -72,19 +68,19 @@ def test_array_changed_before_its_task_starts_arrives_as_it_was(one: sky.Compute
     assert list(one_by_one) == [SIZE, SIZE]
 
 
-def test_stream_sees_the_array_as_it_was(one: sky.Compute, tmp_path: Path) -> None:
-    gate = wait_for_file(str(tmp_path / "go")) > one
-    stream = totals(ones, 2) >> one
+def test_stream_sees_the_array_as_it_was(one_slot: sky.Compute, tmp_path: Path) -> None:
+    gate = wait_for_file(str(tmp_path / "go")) > one_slot
+    stream = totals(ones, 2) >> one_slot
     ones[:] = 0
     (tmp_path / "go").touch()
     assert gate.result() is None
     assert list(stream) == [SIZE, SIZE]
 
 
-def test_coroutine_that_continues_changes_nothing_for_the_task(one: sky.Compute, tmp_path: Path) -> None:
+def test_coroutine_that_continues_changes_nothing_for_the_task(one_slot: sky.Compute, tmp_path: Path) -> None:
     async def ask() -> float:
-        gate = wait_for_file(str(tmp_path / "go")) > one
-        asking = asyncio.ensure_future(_awaited(total(ones) > one))
+        gate = wait_for_file(str(tmp_path / "go")) > one_slot
+        asking = asyncio.ensure_future(_awaited(total(ones) > one_slot))
         await asyncio.sleep(0)
         ones[:] = 0
         (tmp_path / "go").touch()
@@ -99,7 +95,7 @@ async def _awaited(future: "sky.TaskFuture[float]") -> float:
 
 
 def test_array_in_transfer_when_the_wait_was_interrupted_is_not_reused(
-    one: sky.Compute, monkeypatch: pytest.MonkeyPatch
+    one_slot: sky.Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its owner may have changed it: the node drops it."""
     begun, go = threading.Event(), threading.Event()
@@ -114,13 +110,13 @@ def test_array_in_transfer_when_the_wait_was_interrupted_is_not_reused(
     ones[:] = 2  # which the node does not have yet
     monkeypatch.setattr(BulkLane, "_exchange", slowly)
     with pytest.raises(KeyboardInterrupt), interrupt_when(begun.is_set, "the transfer to begin"):
-        total(ones) >> one
-    again = total(ones) > one
+        total(ones) >> one_slot
+    again = total(ones) > one_slot
     ones[:] = 0
     go.set()
     assert again.result(30) == 2 * SIZE
     ones[:] = 2
-    assert total(ones) >> one == 2 * SIZE
+    assert total(ones) >> one_slot == 2 * SIZE
 
 
 def test_background_cell_sees_the_array_as_it_was(tmp_path: Path) -> None:

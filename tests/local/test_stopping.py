@@ -16,8 +16,8 @@ import pytest
 
 import skyward as sky
 from skyward.control.act.tasks import stopping
+from skyward.control.act.tasks.future import TaskFuture
 from skyward.control.act.tasks.run import Run
-from skyward.control.act.tasks.task import TaskFuture
 from skyward.process import background
 from skyward_jupyter.running.stopping import stop_runs
 from tests.local import tasks

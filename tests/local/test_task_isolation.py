@@ -15,13 +15,6 @@ from tests.local.conftest import Recorder
 pytestmark = pytest.mark.local
 
 
-@pytest.fixture(scope="module", params=["thread", "process"])
-def shared(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
-    """One node with two slots."""
-    with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2, executor=request.param)) as compute:
-        yield compute
-
-
 TEXTS = st.one_of(
     st.text(st.one_of(st.characters(), st.sampled_from("\udc80\ud800\x00\x1b\r\n\x07\u202e")), max_size=40),
     st.integers(1, 300_000).map(lambda size: "\N{SNOWMAN}" * size),
@@ -193,14 +186,14 @@ def process() -> int:
     st.one_of(st.none(), st.sampled_from(sorted(ERRORS))),
 )
 def test_output_of_a_task_ends_nothing_else(
-    shared: sky.Compute, ways: list[tuple[str, Any, Any]], texts: list[str], failure: str | None
+    slots: sky.Compute, ways: list[tuple[str, Any, Any]], texts: list[str], failure: str | None
 ) -> None:
     error = None if failure is None else ERRORS[failure]
-    before = process() >> shared
+    before = process() >> slots
     sink = Recorder()
-    run = shared.start(say(ways, error), sink=sink)
-    neighbour = shared.start(yield_all(texts, None), sink=sink)
-    stream = shared.start(yield_all(texts, error), sink=sink)
+    run = slots.start(say(ways, error), sink=sink)
+    neighbour = slots.start(yield_all(texts, None), sink=sink)
+    stream = slots.start(yield_all(texts, error), sink=sink)
     assert list(neighbour.items()) == texts
     if error is None:
         assert run.future.result(30) == "\udc80"
@@ -211,15 +204,15 @@ def test_output_of_a_task_ends_nothing_else(
             list(stream.items())
     for text in (text for _, _, text in sink.written):
         text.encode()
-    assert process() >> shared == before, "the node was lost"
+    assert process() >> slots == before, "the node was lost"
 
 
 @pytest.mark.parametrize("odd", [Odd, OddError, _lying, _odd_class])
-def test_results_of_a_task_end_nothing_else(shared: sky.Compute, odd: Callable[[], Any]) -> None:
-    before = process() >> shared
+def test_results_of_a_task_end_nothing_else(slots: sky.Compute, odd: Callable[[], Any]) -> None:
+    before = process() >> slots
     with contextlib.suppress(BaseException):
-        give(odd) >> shared
-    assert process() >> shared == before
+        give(odd) >> slots
+    assert process() >> slots == before
 
 
 def replace_clocks() -> None:

@@ -23,13 +23,6 @@ import skyward as sky
 pytestmark = pytest.mark.local
 
 
-@pytest.fixture(scope="module", params=["thread", "process"])
-def slots(request: pytest.FixtureRequest) -> Iterator[sky.Compute]:
-    """One node with two slots of either kind."""
-    with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2, executor=request.param)) as compute:
-        yield compute
-
-
 # Classes and functions of this file are sent by value, as in a script.
 
 
@@ -411,8 +404,8 @@ def test_client_objects_are_refused_by_name(slots: sky.Compute) -> None:
             ),
             (
                 {future},
-                "argument 1 of same()[0] is of type skyward.control.act.tasks.task.TaskFuture, which cannot be pickled."
-                " Pass",
+                "argument 1 of same()[0] is of type skyward.control.act.tasks.future.TaskFuture, which cannot be "
+                "pickled. Pass",
             ),
             (
                 stream,

@@ -18,6 +18,7 @@ import skyward as sky
 from skyward.link.connection.transport import socket_directory
 from skyward.link.ssh import connect as ssh
 from skyward.wire.transport.trust import Authority
+from tests.listening import listening_at
 from tests.machines.conftest import hosts
 from tests.machines.machine import Network
 from tests.remote_tasks import total, where
@@ -71,6 +72,10 @@ def impostor(folder: Path, ports: list[int]) -> Iterator[Impostor]:
         running.end()
 
 
+def ports_of(processes: list[psutil.Process]) -> list[int]:
+    return [port for process in processes for _, port in listening_at(process)]
+
+
 def masters() -> list[psutil.Process]:
     """Return the processes that hold this process's SSH connections."""
     found = []
@@ -79,15 +84,6 @@ def masters() -> list[psutil.Process]:
             if "ControlMaster=yes" in each.cmdline():
                 found.append(each)
     return found
-
-
-def ports_of(processes: list[psutil.Process]) -> list[int]:
-    return [
-        connection.laddr.port
-        for process in processes
-        for connection in process.net_connections(kind="tcp")
-        if connection.status == psutil.CONN_LISTEN
-    ]
 
 
 def test_impostor_at_the_ports_of_a_cut_connection_learns_nothing_and_the_pool_recovers(

@@ -37,6 +37,13 @@ if node == "2":
 """Source of a `sitecustomize` that delays the start of workers, and fails that of node 2 once the file `go` exists."""
 
 
+REFUSING = """import os, sys
+if os.environ.get("SKYWARD_NODE_ID"):
+    print("last words", file=sys.stderr, flush=True)
+    os._exit(3)
+"""
+"""Source of a `sitecustomize` that fails the start of every worker."""
+
 DEAF = """for comm in get_ipython().magics_manager.registry["SkyMagics"].bridge._clients.values():
     comm.on_msg(lambda message: None)"""
 """Code that makes the kernel ignore the panel's commands."""
@@ -116,12 +123,16 @@ def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> N
     price = lab.panel.locator(".skyward-Price")
     lab.panel.get_by_label("provider", exact=True).select_option("cloud")
     lab.panel.get_by_label("nodes", exact=True).fill("9:3")
-    price.get_by_text("must not be less than min").wait_for()
+    wrong = lab.panel.locator(".skyward-Form-wrong", has_text="must not be less than min")
+    wrong.wait_for()
     lab.panel.get_by_label("nodes", exact=True).fill("1:3")
     price.get_by_text("$1.50/h \N{EN DASH} $4.50/h").wait_for()
+    wrong.wait_for(state="detached")
     lab.panel.get_by_label("budget", exact=True).fill("9")
     price.get_by_text("The budget lasts 2 h 0 min with 3 nodes.").wait_for()
     lab.panel.locator("code", has_text="%sky up default --provider cloud --nodes 1:3 --budget 9").wait_for()
+    inside = "select => select.getBoundingClientRect().right > select.nextElementSibling.getBoundingClientRect().right"
+    assert lab.panel.get_by_label("provider", exact=True).evaluate(inside), "the arrow is inside of its box"
     lab.see("form")
     lab.press("Open")
     lab.pool().get_by_text("ready").wait_for()
@@ -135,6 +146,41 @@ def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> N
     cost.get_by_role("button", name="[2]").wait_for()
     lab.section("costs").get_by_text("booting, idle, stopping").wait_for()
     lab.see("pool")
+
+
+def test_pool_that_fails_to_open_stays_in_the_panel(lab: Lab, server: tuple[str, Path]) -> None:
+    (server[1] / "skyward.toml").write_text("[pools.quick]\nprovision_retry_delay = 0.1\n")
+    folder = server[1] / "refusing"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(REFUSING)
+    lab.run("%load_ext skyward\nimport skyward as sky\nfrom skyward_kernel.pools import resident")
+    lab.run(f"wrong = sky.Image(env={{'PYTHONPATH': {str(folder)!r}}})")
+    opening = "resident().get_or_open('train', {'nodes': sky.Nodes(2), 'provision_retry_delay': 0.1, 'image': wrong})"
+    lab.run(opening)
+    failed = lab.panel.locator('[data-failed="train"]')
+    failed.get_by_text("the worker ended during startup (status 3)").wait_for()
+    failed.locator("pre", has_text="last words").wait_for()
+    assert lab.pool("train").count() == 0
+    lab.see("failed-pool")
+    lab.press("Dismiss pool train")
+    failed.wait_for(state="detached")
+    lab.run(opening)
+    failed.wait_for()
+
+    lab.command("skyward:new-pool")
+    lab.panel.get_by_label("name", exact=True).fill("quick")
+    lab.panel.get_by_text("More").click()
+    lab.panel.get_by_label("env", exact=True).fill(f"PYTHONPATH={folder}")
+    lab.press("Open")
+    lab.panel.locator(".skyward-Form-reason", has_text="could not start node 0").wait_for()
+    assert lab.panel.get_by_label("env", exact=True).input_value() == f"PYTHONPATH={folder}"
+    lab.see("form-refused")
+    lab.press("Cancel")
+
+    (folder / "sitecustomize.py").unlink()
+    lab.run(opening)
+    lab.pool("train").get_by_text("ready").wait_for()
+    assert failed.count() == 0
 
 
 def test_panel_is_live_and_executes_commands_while_a_cell_runs(lab: Lab, tmp_path: Path) -> None:
@@ -173,6 +219,9 @@ def test_panel_is_live_and_executes_commands_while_a_cell_runs(lab: Lab, tmp_pat
     least.fill("1")
     least.press("Enter")
     lab.pool().get_by_text("2 of 1\N{EN DASH}8 nodes").wait_for()
+    lab.section("nodes").locator(".skyward-Node").first.click()
+    assert lab.panel.get_by_role("button", name="Drain").is_disabled(), "the head cannot be drained"
+    lab.page.keyboard.press("Escape")
     lab.section("nodes").locator(".skyward-Node", has_text="idle").click()
     lab.panel.get_by_role("button", name="Drain").wait_for()
     lab.page.keyboard.press("Escape")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skyward.formatting import asked_to_stop, duration_text, money_text, nodes_text, size_text
+from skyward.formatting import asked_to_stop, duration_text, first_line, money_text, nodes_text, size_text
 
 pytestmark = pytest.mark.unit
 
@@ -30,3 +30,18 @@ def test_nodes_are_listed_in_a_sentence(ranks: tuple[int, ...], text: str) -> No
 def test_nodes_without_confirmation_of_a_stop_are_named() -> None:
     assert asked_to_stop({2}) == "node 2 was asked to stop the work, and has not confirmed it yet"
     assert asked_to_stop({2, 0}) == "nodes 0 and 2 were asked to stop the work, and have not confirmed it yet"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", ""),
+        ("no\nmore", "no"),
+        ("\n \n\tCUDA  out of\tmemory \r\nrest", "CUDA out of memory"),
+        ("\x1b[31mred\x1b[0m \x1b]0;title\x07", "red ?]0;title?"),
+        ("x" * 200, "x" * 200),
+        ("x" * 10_000_000, "x" * 199 + "…"),
+    ],
+)
+def test_first_line_of_a_text_is_safe_to_show(text: str, line: str) -> None:
+    assert first_line(text) == line

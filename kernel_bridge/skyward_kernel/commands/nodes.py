@@ -14,7 +14,7 @@ _NODE = Argument("node", NODE, required=True)
     "let a node finish its tasks, then terminate it; the pool shrinks by one",
     arguments=(NAME, _NODE),
     example="default 3",
-    forms=(Form(("pool", "node"), "drain-node", "Drain a Node…", "Drain which node?", "active node"),),
+    forms=(Form(("pool", "node"), "drain-node", "Drain a Node…", "Drain which node?", "drainable node"),),
 )
 def drain(context: Context, *, node: int, pool: str | None = None) -> Outcome:
     """Let a node finish its tasks, then terminate it."""

@@ -35,13 +35,12 @@ def attach(context: Context, *, pool: str | None = None, budget: float | None = 
 )
 def reap(context: Context, *, pools: tuple[str, ...] = ()) -> Outcome:
     """Terminate the machines of pools whose process is gone: of all, or of those with these names or ids."""
-    from skyward.frontends.pools import describe_orphan
+    from skyward.frontends.pools import describe_orphan, refused_names
     from skyward.frontends.pools import reap as reap_orphans
 
     done = reap_orphans(pools)
-    if done:
-        return Outcome("\n".join(f"{describe_orphan(each)}." for each in done), failed=any(each.error for each in done))
-    if not pools:
-        return Outcome("No orphaned machines.")
-    has = f"Pool {pools[0]!r} has" if len(pools) == 1 else f"Pools {', '.join(map(repr, pools))} have"
-    return Outcome(f"{has} no orphaned machines: they are gone, or a process owns them.", failed=True)
+    refused = [f"{each[0].upper()}{each[1:]}" for each in refused_names(pools, [each.orphan for each in done])]
+    lines = [*(f"{describe_orphan(each)}." for each in done), *refused]
+    return Outcome(
+        "\n".join(lines) or "No orphaned machines.", failed=bool(refused) or any(each.error for each in done)
+    )

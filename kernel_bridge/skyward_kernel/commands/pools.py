@@ -11,7 +11,7 @@ from skyward_kernel.commands.arguments import ALL, NAME, QUIET
 from skyward_kernel.commands.context import BackgroundCell, Context
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
 
-__all__ = ["config", "decisions", "down", "pools", "scale", "status", "up"]
+__all__ = ["check_new_name", "config", "decisions", "down", "pools", "scale", "status", "up"]
 
 _NO_POOLS = "There are no pools. A cell with %%sky opens one."
 _WAIT = Option(("--wait",), "wait", "return when the nodes are active")
@@ -20,6 +20,18 @@ _WAIT = Option(("--wait",), "wait", "return when the nodes are active")
 def _inserted(name: str, question: str) -> tuple[Form, ...]:
     """Return the form of a command that prints something about a pool: the palette inserts its line."""
     return (Form(("pool",), f"insert-{name}", f"Insert %sky {name}…", question, "pool", is_line=True),)
+
+
+def check_new_name(context: Context, name: str) -> None:
+    """Check the name of a pool that does not exist yet.
+
+    Raises:
+        UsageError: it is not a name, or taken.
+    """
+    if not name.strip() or name.startswith("-"):
+        raise UsageError("A pool needs a name.")
+    if name in context.pools.names:
+        raise UsageError(f"There is a pool {name!r} already: choose another name.")
 
 
 @command(
@@ -45,10 +57,7 @@ def up(
         opened = context.notebook.open(pool, options or {}, quiet=quiet)
     else:
         name = pool or ""
-        if not name.strip() or name.startswith("-"):
-            raise UsageError("A pool needs a name.")
-        if name in context.pools.names:
-            raise UsageError(f"There is a pool {name!r} already: choose another name.")
+        check_new_name(context, name)
         opened = context.pools.get_or_open(name, options or {})
     return Outcome(f"Pool {pool or context.default_pool!r} is open.", value=opened, is_silent=True)
 

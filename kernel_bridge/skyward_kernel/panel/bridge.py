@@ -21,8 +21,10 @@ from skyward_kernel.panel.form import form_fields
 from skyward_kernel.panel.protocol import (
     COMMAND_TARGET,
     STATE_COMM,
+    AskCheck,
     AskPrice,
     CommandReply,
+    Dismiss,
     Refresh,
     Reply,
     Request,
@@ -58,7 +60,7 @@ class PanelBridge:
         self._kernel = kernel
         self._context = Context(pools)
         self._run_query = QueryHandler(pools)
-        self._publisher = Publisher(pools, self._send, form_fields(), orphans)
+        self._publisher = Publisher(pools, self._send, form_fields(), orphans, lambda: pools.failed_starts)
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._listed = _Listed()
@@ -125,11 +127,14 @@ class PanelBridge:
             case Refresh(id):
                 self._publisher.start()
                 self._answer(CommandReply(id, "done"))
+            case Dismiss(id, pool):
+                self._pools.dismiss(pool)
+                self._answer(CommandReply(id, "done"))
             case RunCommand(_, command) if COMMANDS[command].slow:
                 self._start(request, lambda: run_command(self._context, request))
             case RunCommand():
                 self._answer(answer(request, lambda: run_command(self._context, request)))
-            case AskPrice():
+            case AskCheck() | AskPrice():
                 self._start(request, lambda: self._run_query(request))
             case _:
                 self._answer(answer(request, lambda: self._run_query(request)))

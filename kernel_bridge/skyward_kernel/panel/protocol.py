@@ -25,12 +25,15 @@ __all__ = [
     "VERSION",
     "VIEW_TARGET",
     "ArgumentValue",
+    "AskCheck",
     "AskOutput",
     "AskPrice",
     "AskShell",
     "AskStartLog",
+    "Checked",
     "CommandReply",
     "Delta",
+    "Dismiss",
     "FormField",
     "Keys",
     "OfferView",
@@ -126,6 +129,16 @@ class CommandReply:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """Reply to `AskCheck`: sentences by the flag of the wrong option, `name`, or empty if the options conflict."""
+
+    id: str
+    wrong: Mapping[str, str]
+    version: int = VERSION
+    kind: Literal["checked"] = "checked"
+
+
+@dataclass(frozen=True, slots=True)
 class Price:
     """Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference."""
 
@@ -171,9 +184,9 @@ class StartLog:
     kind: Literal["start-log"] = "start-log"
 
 
-type Reply = CommandReply | Price | ShellReply | Printed | StartLog
+type Reply = CommandReply | Checked | Price | ShellReply | Printed | StartLog
 
-REPLIES = (CommandReply, Price, ShellReply, Printed, StartLog)
+REPLIES = (CommandReply, Checked, Price, ShellReply, Printed, StartLog)
 
 MESSAGES = (PanelSnapshot, Delta, *REPLIES)
 
@@ -205,6 +218,13 @@ class Refresh(_Sent):
     kind: Literal["refresh"] = "refresh"
 
 
+@dataclass(frozen=True, slots=True)
+class Dismiss(_OfPool):
+    """Stop showing a pool that failed to open."""
+
+    kind: Literal["dismiss"] = "dismiss"
+
+
 def _mapping(value: object, name: str) -> Mapping[str, ArgumentValue]:
     """Return a mapping, whose values are decoded as the command wants them."""
     return value if isinstance(value, Mapping) else wrong(name, "a mapping")
@@ -217,6 +237,15 @@ class RunCommand(_Sent):
     command: str
     arguments: Annotated[Mapping[str, ArgumentValue], _mapping]
     kind: Literal["run"] = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class AskCheck(_Sent):
+    """Check the name and the options of a new pool; nothing is started. Answered with `Checked`."""
+
+    name: str
+    options: Mapping[str, str]
+    kind: Literal["ask-check"] = "ask-check"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +280,11 @@ class AskStartLog(_OfNode):
     kind: Literal["ask-start-log"] = "ask-start-log"
 
 
-type Query = AskPrice | AskShell | AskOutput | AskStartLog
+type Query = AskCheck | AskPrice | AskShell | AskOutput | AskStartLog
 
-QUERIES = (AskPrice, AskShell, AskOutput, AskStartLog)
+QUERIES = (AskCheck, AskPrice, AskShell, AskOutput, AskStartLog)
 """Requests for data, which change nothing."""
 
-type Request = Refresh | RunCommand | Query
+type Request = Refresh | Dismiss | RunCommand | Query
 
-REQUESTS = (Refresh, RunCommand, *QUERIES)
+REQUESTS = (Refresh, Dismiss, RunCommand, *QUERIES)

@@ -13,16 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from skyward.errors import SkywardError
-from skyward.frontends.views import OrphanRow, PoolTables, Row, Table, project
+from skyward.frontends.views import FailedPoolRow, OrphanRow, PoolTables, Row, Table, project
 from skyward_kernel.panel.encoding import changes, encode
 from skyward_kernel.panel.protocol import Delta, FormField, PanelSnapshot
+from skyward_kernel.pools import FailedStart
 
 if TYPE_CHECKING:
     from skyward.frontends.pools import Compute, Orphan
 
-__all__ = ["FindOrphans", "Publisher", "Watched", "project_orphans"]
+__all__ = ["FindFailed", "FindOrphans", "Publisher", "Watched", "project_orphans"]
 
 type FindOrphans = Callable[[], "Iterable[Orphan]"]
+type FindFailed = Callable[[], Iterable[FailedStart]]
 
 _logger = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class Publisher:
         send: sends a message of JSON values; called from this object's thread.
         form: the fields of the form of a new pool.
         orphans: finds orphaned pools of other processes.
+        failed: returns the pools that failed to open.
         gap: minimum seconds between two polls.
     """
 
@@ -73,6 +76,7 @@ class Publisher:
         send: Callable[[dict[str, Any]], object],
         form: Iterable[FormField] = (),
         orphans: FindOrphans = tuple,
+        failed: FindFailed = tuple,
         gap: float = GAP,
     ) -> None:
         self._pools = pools
@@ -80,7 +84,9 @@ class Publisher:
         self._send = send
         self._form = [encode(each) for each in form]
         self._find_orphans = orphans
-        self._orphans = PoolTables()
+        self._find_failed = failed
+        self._orphans: Table = {}
+        self._unopened = PoolTables()
         self._session = secrets.token_hex(8)
         self._seq = 0
         self._states: dict[str, PoolTables] = {}
@@ -160,6 +166,14 @@ class Publisher:
             self._orphans_at = now
             self._orphans = project_orphans(self._find_orphans())
 
+    def _poll_unopened(self) -> PoolTables:
+        """Return the rows of pools that are not open in this kernel: the same object while they are unchanged."""
+        failed: Table = {each.name: FailedPoolRow(each.name, each.reason, each.at) for each in self._find_failed()}
+        tables = {"orphans": self._orphans, "failed_pools": failed}
+        if tables != self._unopened.tables:
+            self._unopened = PoolTables(tables)
+        return self._unopened
+
     def poll(self) -> bool:
         """Poll the pools once, send the changes, and return whether anything was sent."""
         now = time.monotonic()
@@ -169,12 +183,13 @@ class Publisher:
             compute = self._pools.peek(name)
             if compute is not None:
                 revisions[name] = (id(compute), compute.revision)
-        orphans_changed = self._states.get("") is not self._orphans
-        if not full and not orphans_changed and revisions == self._revisions and now < self._polled_at + STALE_AFTER:
+        unopened = self._poll_unopened()
+        unopened_changed = self._states.get("") is not unopened
+        if not full and not unopened_changed and revisions == self._revisions and now < self._polled_at + STALE_AFTER:
             return False
         stale = full or now >= self._polled_at + STALE_AFTER
         before = self._states
-        states: dict[str, PoolTables] = {"": self._orphans}
+        states: dict[str, PoolTables] = {"": unopened}
         for name, revision in revisions.items():
             known = before.get(name) if self._is_same(name, revision) else None
             full = full or (known is None and name in before)  # replaced by another pool of that name
@@ -231,9 +246,9 @@ def _encoded(rows: Mapping[str, Mapping[str, Row]]) -> dict[str, dict[str, dict[
     return {table: {key: encode(row) for key, row in entries.items()} for table, entries in rows.items()}
 
 
-def project_orphans(orphans: "Iterable[Orphan]") -> PoolTables:
+def project_orphans(orphans: "Iterable[Orphan]") -> Table:
     """Project orphaned pools to their rows, leaving out those that are due to be reaped."""
-    rows: Table = {
+    return {
         orphan.id: OrphanRow(
             id=orphan.id,
             name=orphan.name,
@@ -248,4 +263,3 @@ def project_orphans(orphans: "Iterable[Orphan]") -> PoolTables:
         for orphan in orphans
         if orphan.machines and not orphan.due
     }
-    return PoolTables({"orphans": rows})

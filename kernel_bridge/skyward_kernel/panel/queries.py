@@ -2,18 +2,23 @@
 
 import asyncio
 import shlex
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from skyward.errors import UsageError
+from skyward.errors import SkywardError, UsageError
 from skyward.frontends.configuration import ExecAccess, LocalAccess, SSHAccess
 from skyward.frontends.views import KEPT, OutputRow
+from skyward_kernel.commands.context import Context
 from skyward_kernel.commands.pool_options import read_pool_options
+from skyward_kernel.commands.pools import check_new_name
 from skyward_kernel.panel.protocol import (
+    AskCheck,
     AskOutput,
     AskPrice,
     AskShell,
     AskStartLog,
+    Checked,
     OfferView,
     Price,
     Printed,
@@ -23,6 +28,9 @@ from skyward_kernel.panel.protocol import (
     StartLog,
 )
 from skyward_kernel.pools import PoolManager, compute_fields
+
+if TYPE_CHECKING:
+    from skyward.frontends.pools import Compute
 
 __all__ = ["QueryHandler"]
 
@@ -47,6 +55,8 @@ class QueryHandler:
             SkywardError: the query failed.
         """
         match question:
+            case AskCheck(id, name, options):
+                return Checked(id, self._wrong(name, options))
             case AskPrice(id, name, options):
                 return _price(id, name, self._pools.plan(name, read_pool_options(options)))
             case AskShell(id, pool, node):
@@ -57,6 +67,15 @@ class QueryHandler:
                 compute = self._pools.get(pool)
                 waits = any(each.rank == node and each.state == "waiting" for each in compute.snapshot().nodes)
                 return StartLog(id, compute.start_log(node), not waits)
+
+    def _wrong(self, name: str, options: Mapping[str, str]) -> Mapping[str, str]:
+        """Return what is wrong with a new pool: sentences by flag, `name`, or empty for options that conflict."""
+        reasons = {"name": _refusal(lambda: check_new_name(Context(self._pools), name))}
+        for flag, text in options.items():
+            reasons[flag] = _refusal(partial(read_pool_options, {flag: text}))
+        if not any(reasons.values()):
+            reasons[""] = _refusal(lambda: _resolved(name, self._pools.plan(name, read_pool_options(options))))
+        return {field: reason for field, reason in reasons.items() if reason}
 
     def _shell(self, id: str, pool: str, node: int) -> ShellReply:
         from skyward.frontends.pools import login
@@ -81,12 +100,27 @@ class QueryHandler:
         return Printed(id, tuple(rows))
 
 
+def _refusal(check: Callable[[], object]) -> str:
+    """Return the error of a check, or an empty text."""
+    try:
+        check()
+    except SkywardError as error:
+        return str(error)
+    return ""
+
+
+def _resolved(name: str, asked: Mapping[str, Any]) -> "Compute":
+    """Return a pool that is never opened: it only resolves the options."""
+    from skyward.frontends.pools import Compute
+
+    return Compute(name=name, **compute_fields(asked))
+
+
 def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
     from skyward.frontends.calls import background
     from skyward.frontends.configuration import find_offers
-    from skyward.frontends.pools import Compute
 
-    pool = Compute(name=name, **compute_fields(asked))  # never opened: it only resolves the options
+    pool = _resolved(name, asked)
     offers: list[OfferView] = []
     fewest = most = 0
     least_cost = most_cost = 0.0

@@ -1,7 +1,10 @@
 import * as React from 'react';
-import { List, RowComponentProps } from 'react-window';
+import { List, RowComponentProps, useListRef } from 'react-window';
 
+import { whole } from '../model/format';
 import { stableOrder } from '../model/order';
+import { Translation } from '../model/translation';
+import { LinkButton } from './button';
 
 /** Number of rows that are drawn above and below the visible ones. */
 const SPARE = 4;
@@ -21,6 +24,7 @@ interface ListProps<T> {
   renderOpen?: (item: T) => React.ReactNode;
   /** Called when Escape is pressed while a row is open. */
   onEscape?: () => void;
+  trans: Translation;
 }
 
 interface Drawn {
@@ -53,47 +57,67 @@ function rowKey(index: number, drawn: Drawn): string {
   return drawn.keyAt(index);
 }
 
+/** Return the number of rows that are not in the held order, as text. */
+function news<T>(items: readonly T[], held: string[], keyOf: (item: T) => string, trans: Translation): string {
+  const known = new Set(held);
+  const count = items.filter(item => !known.has(keyOf(item))).length;
+  return count ? trans.__('↑ %1 new', whole(count)) : trans.__('↑ The order has changed');
+}
+
 /**
  * A list of rows of one height, of which only the visible ones are drawn; one row may be open, and higher. The order is
- * kept while the pointer is over the list.
+ * kept while the pointer is over the list; a button below it then counts the new rows, and applies the current order.
  */
 export function LongList<T>(props: ListProps<T>): JSX.Element {
-  const held = React.useRef<string[] | null>(null);
-  const { row, keyOf, open = null, openHeight = 0 } = props;
-  const items = held.current ? stableOrder(props.items, held.current, keyOf) : props.items;
+  const [held, setHeld] = React.useState<string[] | null>(null);
+  const list = useListRef(null);
+  const { row, keyOf, trans, open = null, openHeight = 0 } = props;
+  const items = held ? stableOrder(props.items, held, keyOf) : props.items;
+  const isOutdated = items.some((item, index) => item !== props.items[index]);
   const openIndex = open === null ? -1 : items.findIndex(item => keyOf(item) === open);
   const height = Math.min(props.most, items.length * row + (openIndex >= 0 ? openHeight : 0));
+  const hold = () => setHeld(props.items.map(keyOf));
   return (
-    <List<Drawn, 'ul'>
-      tagName="ul"
-      className="skyward-LongList"
-      aria-label={props.label}
-      style={{ height }}
-      rowCount={items.length}
-      rowHeight={rowHeight}
-      rowKey={rowKey}
-      rowComponent={Row}
-      rowProps={{
-        row,
-        openIndex,
-        openHeight,
-        keyAt: index => keyOf(items[index]),
-        renderAt: index => props.render(items[index]),
-        renderOpenAt: index => props.renderOpen?.(items[index])
-      }}
-      overscanCount={SPARE}
-      onKeyDown={event => {
-        if (event.key === 'Escape' && openIndex >= 0) {
-          event.stopPropagation();
-          props.onEscape?.();
-        }
-      }}
-      onMouseEnter={() => {
-        held.current = props.items.map(keyOf);
-      }}
-      onMouseLeave={() => {
-        held.current = null;
-      }}
-    />
+    <div onMouseEnter={hold} onMouseLeave={() => setHeld(null)}>
+      <List<Drawn, 'ul'>
+        listRef={list}
+        tagName="ul"
+        className="skyward-LongList"
+        aria-label={props.label}
+        style={{ height }}
+        rowCount={items.length}
+        rowHeight={rowHeight}
+        rowKey={rowKey}
+        rowComponent={Row}
+        rowProps={{
+          row,
+          openIndex,
+          openHeight,
+          keyAt: index => keyOf(items[index]),
+          renderAt: index => props.render(items[index]),
+          renderOpenAt: index => props.renderOpen?.(items[index])
+        }}
+        overscanCount={SPARE}
+        onKeyDown={event => {
+          if (event.key === 'Escape' && openIndex >= 0) {
+            event.stopPropagation();
+            props.onEscape?.();
+          }
+        }}
+      />
+      {held && isOutdated && (
+        <p className="skyward-LongList-news">
+          <LinkButton
+            title={trans.__('Rows do not move while the pointer is here: show the current order')}
+            onClick={() => {
+              hold();
+              list.current?.element?.scrollTo?.(0, 0);
+            }}
+          >
+            {news(props.items, held, keyOf, trans)}
+          </LinkButton>
+        </p>
+      )}
+    </div>
   );
 }

@@ -136,6 +136,7 @@ export function Nodes(props: {
         openHeight={opened ? factsOf(opened).length * LINE + PADDING + (extras ? BUTTONS : 0) : 0}
         renderOpen={node => <Details facts={factsOf(node)}>{extras?.buttons(node)}</Details>}
         onEscape={() => setOpen(null)}
+        trans={trans}
       />
     </>
   );

@@ -54,7 +54,9 @@ export function PoolCard(props: {
       <p className="skyward-Pool-line">
         {elastic
           ? trans.__('%1 of %2–%3 nodes', whole(pool.active), whole(pool.min), whole(pool.max))
-          : trans.__('%1 of %2 nodes', whole(pool.active), whole(pool.desired))}
+          : pool.desired === 1
+            ? trans.__('%1 of 1 node', whole(pool.active))
+            : trans.__('%1 of %2 nodes', whole(pool.active), whole(pool.desired))}
         {pool.accelerators && ` · ${pool.accelerators}`}
         {' · '}
         {pool.provider || trans.__('no provider yet')}

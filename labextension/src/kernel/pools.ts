@@ -5,9 +5,9 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { CommandRequest, equivalent } from '../model/equivalent';
 import { Translation } from '../model/translation';
-import { OrphanRow, PoolRow, RunRequest } from '../protocol';
+import { FailedPoolRow, OrphanRow, PoolRow, RunRequest } from '../protocol';
 import { INotebookPools, INotice } from '../tokens';
-import { KernelLink, Reply } from './link';
+import { KernelLink, Outcome, Reply } from './link';
 
 const CLIENT = 'skyward-client';
 
@@ -48,6 +48,12 @@ export class NotebookPools implements INotebookPools {
     return rows.sort((a, b) => b.seen_at - a.seen_at);
   }
 
+  /** The pools that failed to open, the latest first. */
+  get failedPools(): FailedPoolRow[] {
+    const rows = [...(this._link?.store.rows.failed_pools.values() ?? [])];
+    return rows.sort((a, b) => b.at - a.at);
+  }
+
   /** True if the form of a new pool is open. */
   get isFormOpen(): boolean {
     return this._isFormOpen;
@@ -77,32 +83,48 @@ export class NotebookPools implements INotebookPools {
   /** Send a command, and show its outcome as a notice. Return true if it was executed. */
   async send(request: RunRequest): Promise<boolean> {
     const link = this._link;
-    if (!link) {
-      return false;
+    const outcome = await link?.send(request);
+    if (outcome && link === this._link) {
+      this._show(request, outcome);
     }
-    const { state, text } = await link.send(request);
-    if (link !== this._link) {
-      return state === 'done' || state === 'interrupted'; // the notice would appear beside the pools of another notebook
+    return outcome?.state === 'done' || outcome?.state === 'interrupted';
+  }
+
+  /** Send a command, and show its outcome as a notice, unless it was refused. Return the reason if it was, else ''. */
+  async submit(request: RunRequest): Promise<string> {
+    const link = this._link;
+    const outcome = await link?.send(request);
+    if (!outcome || link !== this._link) {
+      return '';
     }
+    if (outcome.state === 'refused') {
+      return outcome.text;
+    }
+    this._show(request, outcome);
+    return '';
+  }
+
+  /** Show the outcome of a command as a notice. */
+  private _show(request: RunRequest, { state, text }: Outcome): void {
     switch (state) {
       case 'done':
         this.notify(text ? { text, kind: 'info' } : null);
-        return true;
+        break;
       case 'refused':
         this.notify({ text, kind: 'error' });
-        return false;
+        break;
       case 'interrupted':
         this.notify({
           text: this._trans.__('The kernel did not respond to the panel, so it was interrupted.'),
           kind: 'info'
         });
-        return true;
+        break;
       case 'pending':
         this.notify({
           text: this._trans.__('The kernel is busy and will run this when its cell ends: %1', equivalent(request)),
           kind: 'info'
         });
-        return false;
+        break;
     }
   }
 
@@ -110,6 +132,11 @@ export class NotebookPools implements INotebookPools {
   async ask(request: CommandRequest): Promise<Reply | string> {
     const outcome = await this._link?.send(request);
     return outcome?.reply ?? outcome?.text ?? '';
+  }
+
+  /** Stop showing a pool that failed to open. */
+  dismiss(pool: string): void {
+    void this._link?.send({ kind: 'dismiss', pool });
   }
 
   /** Show a notice; null hides it. */

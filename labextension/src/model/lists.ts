@@ -37,6 +37,11 @@ export function nodesInOrder(nodes: readonly NodeRow[], filter = ''): NodeRow[] 
     );
 }
 
+/** Return whether a node can be drained; the head, node 0, stays as long as the pool has nodes. */
+export function isDrainable(node: NodeRow): boolean {
+  return node.state === 'active' && node.rank > 0;
+}
+
 /** Sort decisions, the newest first. */
 export function decisionsInOrder(rows: readonly DecisionRow[]): DecisionRow[] {
   return [...rows].sort((a, b) => b.number - a.number);

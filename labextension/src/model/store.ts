@@ -20,7 +20,8 @@ function empty(): Rows {
     points: new Map(),
     output: new Map(),
     cells: new Map(),
-    orphans: new Map()
+    orphans: new Map(),
+    failed_pools: new Map()
   };
 }
 
@@ -68,7 +69,7 @@ export class Store {
   }
 
   /** Return the rows of one pool in a table, in order of arrival. */
-  of<T extends Exclude<TableName, 'pools' | 'orphans'>>(table: T, pool: string): RowTypes[T][] {
+  of<T extends Exclude<TableName, 'pools' | 'orphans' | 'failed_pools'>>(table: T, pool: string): RowTypes[T][] {
     return [...this.rows[table].values()].filter(row => row.pool === pool);
   }
 

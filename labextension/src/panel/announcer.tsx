@@ -1,12 +1,13 @@
 import * as React from 'react';
 
 import { Translation } from '../model/translation';
-import { PoolRow, StartupFailureRow } from '../protocol';
+import { FailedPoolRow, PoolRow, StartupFailureRow } from '../protocol';
 
 /** Announces state changes of pools and nodes to screen readers; never numbers, which change all the time. */
 export function Announcer(props: {
   pools: readonly PoolRow[];
   startup_failures: readonly StartupFailureRow[];
+  failed: readonly FailedPoolRow[];
   trans: Translation;
 }): JSX.Element {
   const { trans } = props;
@@ -18,7 +19,8 @@ export function Announcer(props: {
       row.gave_up
         ? trans.__('Node %1 of pool %2 failed and is not retried.', row.rank, row.pool)
         : trans.__('Node %1 of pool %2 failed.', row.rank, row.pool)
-    )
+    ),
+    ...props.failed.map(row => trans.__('Pool %1 failed to open: %2', row.name, row.reason.split('\n')[0]))
   ];
   const all = states.join('\n');
   React.useEffect(() => {

@@ -31,6 +31,7 @@ export function Costs(props: {
         row={ROW}
         most={MOST}
         keyOf={row => `${row.cell}.${row.cell_id}.${row.former}`}
+        trans={trans}
         render={row => (
           <div className="skyward-Task">
             <CellButton cell={row.cell} id={row.cell_id} former={row.former} openCell={props.openCell} trans={trans} />

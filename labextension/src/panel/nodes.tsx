@@ -5,6 +5,7 @@ import { Nodes } from '../components/nodes';
 import { Section } from '../components/section';
 import { equivalent, run } from '../model/equivalent';
 import { whole } from '../model/format';
+import { isDrainable } from '../model/lists';
 import { GaugeRow, NodeRow, PoolRow, StartupFailureRow, TaskRow } from '../protocol';
 import { INodeTerminals, IStartLogs } from '../tokens';
 import { StartupFailures } from './failures';
@@ -24,7 +25,11 @@ function Buttons(props: PartProps & NodeServices & { node: NodeRow }): JSX.Eleme
   const log = equivalent({ command: 'logs', arguments: drain.arguments });
   return (
     <>
-      <Button title={equivalent(drain)} disabled={node.state !== 'active'} onClick={() => void props.send(drain)}>
+      <Button
+        title={isDrainable(node) || node.rank > 0 ? equivalent(drain) : trans.__('The head node cannot be drained.')}
+        disabled={!isDrainable(node)}
+        onClick={() => void props.send(drain)}
+      >
         {trans.__('Drain')}
       </Button>
       {node.terminal_access && props.terminals.isAvailable && (

@@ -8,7 +8,8 @@ import { Translation } from '../model/translation';
 import { INotebookPools } from '../tokens';
 import { Announcer } from './announcer';
 import { LostContact } from './disconnected';
-import { NewPool } from './form';
+import { FailedPools } from './failedpools';
+import { NewPool, RefusedPool } from './form';
 import { Icon } from './icons';
 import { useModel } from './model';
 import { Orphans } from './orphans';
@@ -30,6 +31,7 @@ function Body(props: BodyProps): JSX.Element {
   const { actions } = services;
   useModel(model);
   const [chosen, setChosen] = React.useState('');
+  const [refused, setRefused] = React.useState<RefusedPool | null>(null);
   const link = model.link;
   const pools = model.pools;
   const pool = pools.find(each => each.name === chosen) ?? pools[0];
@@ -58,6 +60,7 @@ function Body(props: BodyProps): JSX.Element {
       <Announcer
         pools={pools}
         startup_failures={[...(link?.store.rows.startup_failures.values() ?? [])]}
+        failed={model.failedPools}
         trans={trans}
       />
       <div aria-live="polite">
@@ -80,6 +83,7 @@ function Body(props: BodyProps): JSX.Element {
             trans={trans}
             send={send}
           />
+          <FailedPools rows={isLost ? [] : model.failedPools} onDismiss={each => model.dismiss(each)} trans={trans} />
           {pools.length === 0 && (
             <div className="skyward-Placeholder">
               <p>{trans.__('No pools yet. A cell like this opens one:')}</p>
@@ -116,10 +120,20 @@ function Body(props: BodyProps): JSX.Element {
             <NewPool
               form={link.store.form}
               names={pools.map(each => each.name)}
+              refused={refused}
               ask={ask}
               trans={trans}
-              send={send}
+              submit={request => model.submit(request)}
+              onRefused={each => {
+                if (model.isFormOpen) {
+                  model.notify({ text: each.reason, kind: 'error' });
+                } else {
+                  setRefused(each);
+                  model.isFormOpen = true;
+                }
+              }}
               onClose={() => {
+                setRefused(null);
                 model.isFormOpen = false;
               }}
             />

@@ -59,6 +59,7 @@ export function Tasks(
         row={ROW}
         most={MOST}
         keyOf={task => `${task.number}`}
+        trans={trans}
         render={task => (
           <div
             className="skyward-Task"
@@ -72,7 +73,11 @@ export function Tasks(
             >
               {task.title}
             </button>
-            {task.yielded > 0 && <span className="skyward-Task-yields">{trans.__('%1 yields', task.yielded)}</span>}
+            {task.yielded > 0 && (
+              <span className="skyward-Task-yields">
+                {task.yielded === 1 ? trans.__('1 yield') : trans.__('%1 yields', task.yielded)}
+              </span>
+            )}
             <State {...taskState(task, trans)} />
             <span className="skyward-Task-elapsed">{elapsed(task, now)}</span>
             <Stops {...props} task={task} />
@@ -80,7 +85,11 @@ export function Tasks(
         )}
       />
       {unlisted > 0 && (
-        <p className="skyward-Empty">{trans.__('%1 more running or queued tasks are not listed.', whole(unlisted))}</p>
+        <p className="skyward-Empty">
+          {unlisted === 1
+            ? trans.__('1 more running or queued task is not listed.')
+            : trans.__('%1 more running or queued tasks are not listed.', whole(unlisted))}
+        </p>
       )}
     </Section>
   );

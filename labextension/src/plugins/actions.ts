@@ -55,7 +55,10 @@ export const actions: JupyterFrontEndPlugin<IPoolActions> = {
       if (lost && confirmStop) {
         const { button } = await showDialog({
           title: trans.__('Stop %1?', pools.map(each => each.name).join(', ')),
-          body: trans.__('%1 running or queued tasks will be lost. (%2)', lost, equivalent(request)),
+          body:
+            lost === 1
+              ? trans.__('1 running or queued task will be lost. (%1)', equivalent(request))
+              : trans.__('%1 running or queued tasks will be lost. (%2)', lost, equivalent(request)),
           buttons: [Dialog.cancelButton({ label: trans.__('Keep') }), Dialog.warnButton({ label: trans.__('Stop') })]
         });
         if (!button.accept) {

@@ -4,7 +4,7 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { bounds, equivalent } from '../model/equivalent';
-import { nodesInOrder, tasksInOrder } from '../model/lists';
+import { isDrainable, nodesInOrder, tasksInOrder } from '../model/lists';
 import { nodeState } from '../model/states';
 import { Translation } from '../model/translation';
 import { icon } from '../panel/icons';
@@ -94,8 +94,8 @@ function addRegistered(
         return model.pools.map(pool => ({ label: pool.name, arguments: { pool: pool.name }, pool }));
       case 'node':
         return nodes(node => node.state !== 'stopping');
-      case 'active node':
-        return nodes(node => node.state === 'active');
+      case 'drainable node':
+        return nodes(isDrainable);
       case 'task':
         return tasks().map(task => ({
           label: `${task.pool} ${task.number}: ${task.title}`,

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from skyward.control.act.kept_values import KeptValues
+from skyward.control.act.tasks.future import EncodedResult, handles_in, is_lent
 from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.remote_blobs import ResultLostError
 from skyward.control.act.tasks.remote_results import NOTICED_WITHIN, RemoteResult, RemoteResults
-from skyward.control.act.tasks.task import EncodedResult, Work, handles_in
+from skyward.control.act.tasks.task import Work
 from skyward.control.decide import messages as plane
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.observe.log import Log
 from skyward.errors import RemoteError, TooLargeError
+from skyward.formatting import first_line, raised_text
 from skyward.link.bulk import NodeFullError
 from skyward.process import background
 from skyward.reporting.task_output import ConsoleSink
@@ -121,7 +123,7 @@ class EventRouter:
         _logger.error("could not handle the event %s of node %s", type(event).__name__, node.rank, exc_info=error)
         if (work := self.works.get(event.task)) is not None:
             node.tell(Cancel(event.task))
-            work.error = "RemoteError"
+            work.error, work.reason = "RemoteError", first_line(f"{type(error).__name__}: {error}")
             self.arrived[event.task] = _fetch_failed(error)
             self._pool.tell(tasks.Ended(event.task, node.rank, "error", 0.0))
 
@@ -173,8 +175,8 @@ class EventRouter:
         else:
             _logger.error("%s() could not be sent to node %s", work.code.name, node.rank, exc_info=error)
             kind = type(error).__name__
-            failed = _failed(RemoteError(f"could not be sent: {kind}: {error}.", kind, subject=f"{work.code.name}()"))
-            self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, "RemoteError"), failed, work)
+            failed = RemoteError(f"could not be sent: {kind}: {error}.", kind, subject=f"{work.code.name}()")
+            self._ended(node, _finished(work, failed), _failed(failed), work)
 
     def not_fed(self, node: "Node", work: Work, error: ConnectionError | NodeFullError) -> None:
         """Handle input elements that did not reach their node; the task was stopped there."""
@@ -188,7 +190,7 @@ class EventRouter:
             f"Node {node.rank} has no memory for the data sent to {work.code.name}(): {error}. Send less at a time, "
             "or use nodes with more memory."
         )
-        self._ended(node, Finished(work.task, "error", Payload(b""), 0.0, type(failed).__name__), _failed(failed), work)
+        self._ended(node, _finished(work, failed), _failed(failed), work)
 
     async def _transfer_failed(self, node: "Node", task: int, seconds: float) -> None:
         """Requeue a task after a failed transfer, once its node's loss is known or excluded.
@@ -261,13 +263,15 @@ class EventRouter:
             return
         except Exception as error:
             if event.outcome in ("value", "error"):
-                event, arrived = replace(event, outcome="error", error="RemoteError"), _fetch_failed(error)
+                reason = first_line(f"{type(error).__name__}: {error}")
+                event = replace(event, outcome="error", error="RemoteError", reason=reason)
+                arrived = _fetch_failed(error)
             else:
                 arrived = EncodedResult(Payload(b""))
         else:
             arrived = EncodedResult(event.payload, fetched, handles_in(event.payload))
         work, keys = self.works.get(event.task), tuple(blob.key for blob in blobs)
-        if work is not None and event.outcome == "value" and work.future.is_lent:
+        if work is not None and event.outcome == "value" and is_lent(work.future):
             node.keep_result(blobs)  # other tasks take it, perhaps on this node
             background.call_when_gone(work.future, node.discard, keys)
         else:
@@ -277,13 +281,13 @@ class EventRouter:
     def _ended(self, node: "Node", event: Finished, arrived: EncodedResult | RemoteResult, work: Work | None) -> None:
         retry = ""
         if work is not None:
-            work.seconds, work.error = event.seconds, event.error
+            work.seconds, work.error, work.reason = event.seconds, event.error, event.reason
             self.arrived[event.task] = arrived
             if event.outcome == "error" and work.retries.times and isinstance(arrived, EncodedResult):
                 retry = _retry_reason(work, arrived)
             elif event.outcome == "value" and event.error and work.retries.times:  # a cell: its result has the error
                 kind = event.error.rpartition(".")[2]
-                retry = "" if kind in _NOT_RETRIED else f"it raised {kind}"
+                retry = "" if kind in _NOT_RETRIED else f"it raised {raised_text(kind, event.reason)}"
         self._pool.tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
 
 
@@ -292,7 +296,7 @@ def _retry_reason(work: Work, arrived: EncodedResult) -> str:
     try:
         failure = arrived.decode()
         if isinstance(failure, Failure) and work.retries.covers(failure.rebuild()):
-            return f"it raised {failure.type_name}: {failure.message}"
+            return f"it raised {raised_text(failure.type_name, failure.reason)}"
     except BaseException as error:  # raised by the exception's class: it must not end the loop
         _logger.debug("could not inspect the exception of %s(): %r", work.code.name, error)
     return ""
@@ -304,6 +308,11 @@ def _fetch_failed(error: Exception) -> EncodedResult:
     failed = RemoteError(f"Could not fetch the task's result: {kind}: {error}.", kind)
     failed.__cause__ = error
     return _failed(failed)
+
+
+def _finished(work: Work, error: Exception) -> Finished:
+    """Return the end of a task with an error of the client."""
+    return Finished(work.task, "error", Payload(b""), 0.0, type(error).__name__, first_line(str(error)))
 
 
 def _failed(error: Exception) -> EncodedResult:

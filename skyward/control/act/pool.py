@@ -18,7 +18,7 @@ from skyward.control.act.nodes.fleet import Fleet
 from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.pool_tasks import PoolTasks
-from skyward.control.act.report import view
+from skyward.control.act.report import task_history, view
 from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import unix_offset
 from skyward.control.decide import messages as plane
@@ -66,6 +66,7 @@ class Pool:
         self._bus = bus
         self._publisher: EventPublisher | None = None
         self._began = 0.0
+        self._reported_failure = ""
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "new")
         self._record = record
@@ -115,12 +116,10 @@ class Pool:
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
         if earlier and self._unsent:
-            lost = (
-                "1 task is lost that the former process"
-                if self._unsent == 1
-                else (f"{self._unsent} tasks are lost that the former process")
+            lost = "1 task is" if self._unsent == 1 else f"{self._unsent} tasks are"
+            self.note(
+                f"{lost} lost that the former process had queued, and sent to no node. Send what is missing again."
             )
-            self.note(f"{lost} had queued, and sent to no node. Send what is missing again.")
         self._bus.emit(events.PoolReady, len(self.control.tasks.ranks), _now() - self._began)
         self._background.spawn(DeadlockDetector(self.name, self.tasks.works, self.tasks.cancel).watch(self.control))
         if self.clustering is not None:
@@ -352,7 +351,9 @@ class Pool:
             case machine_messages.Drain(rank) if rank in self._fleet.nodes:
                 self.tasks.results.clear(self._fleet.nodes[rank])
             case machine_messages.GiveUp():
-                self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self.control.failure}")
+                if self._reported_failure != self.control.failure:  # several nodes may be given up for one reason
+                    self._reported_failure = self.control.failure
+                    self._bus.emit(events.PoolNote, f"Pool {self.name!r} {self._reported_failure}")
             case _:
                 self._fleet.do(effect, sum(self.control.desired.values()))
 
@@ -431,6 +432,10 @@ class Pool:
             return []
         since = unix_offset()
         return [replace(event, at=event.at + since) for event in self._plane.decisions]
+
+    def task_history(self, task: int) -> tuple[str, ...]:
+        """Return the transitions of a task as text, oldest first."""
+        return () if self._plane is None else task_history(self._plane, task)
 
 
 def _now() -> float:

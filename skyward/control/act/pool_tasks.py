@@ -17,13 +17,14 @@ from skyward.control.act.event_router import EventRouter, RoutingPool
 from skyward.control.act.feeding import Feeding
 from skyward.control.act.kept_values import KeptValues, keys_of
 from skyward.control.act.nodes.node import Node
-from skyward.control.act.recovered_tasks import RecoveredTask, end_inputs
+from skyward.control.act.recovered_tasks import RecoveredTask, end_inputs, recover
+from skyward.control.act.tasks.future import EncodedResult, depends_on, end_cancelled, when_done
 from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.inputs import TaskInputs, with_note
 from skyward.control.act.tasks.prerequisites import Prerequisites
 from skyward.control.act.tasks.remote_results import RemoteResult, RemoteResults
 from skyward.control.act.tasks.settle import final, settle
-from skyward.control.act.tasks.task import BroadcastWork, EncodedResult, Work
+from skyward.control.act.tasks.task import BroadcastWork, Work
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.placement import chosen_ranks, no_node
@@ -119,12 +120,12 @@ class PoolTasks:
     def _hold(self, work: Work, inputs: TaskInputs) -> None:
         """Queue a task once its prerequisites are met."""
         self.works[work.task] = work
-        work.future.parts = lambda: inputs.futures
+        depends_on(work.future, lambda: inputs.futures)
         self._pool.publisher.publish_waiting(work)
         self.history.revision += 1
 
         def broken(error: BaseException, why: str) -> None:
-            work.broken, work.error = error, type(error).__name__
+            work.break_with(error)
             self._end_held(work, "error", why)
 
         def unwanted(why: str) -> None:
@@ -157,7 +158,7 @@ class PoolTasks:
                     self._refuse(work, error)
                     continue
             self.works[work.task] = work
-            work.future.parts = tuple
+            depends_on(work.future, tuple)
             if work.blobs:
                 blobs[work.task] = {key: view.nbytes for key, view in work.blobs.items()}
             kind = rank, not work.feeders, work.needs, work.retries.times, keys_of(work.kept)
@@ -168,7 +169,7 @@ class PoolTasks:
     def _refuse(self, work: Work, error: SkywardError) -> None:
         """End a task that cannot run."""
         if work.task in self.works:
-            work.broken, work.error = error, type(error).__name__
+            work.break_with(error)
             self._end_held(work, "error", str(error))
         else:
             settle(work, error)
@@ -197,7 +198,7 @@ class PoolTasks:
 
         def unwanted(why: str) -> None:
             del self.broadcasts[work.number]
-            work.future.end_cancelled(f"was cancelled: {why}.", subject=f"{work.name}()")
+            end_cancelled(work.future, f"was cancelled: {why}.", subject=f"{work.name}()")
 
         if work.inputs is None:
             begin()
@@ -239,7 +240,7 @@ class PoolTasks:
                 note = (
                     f"{work.code.name}() did not run: it takes the result of {result.recipe.code.name}(), which failed."
                 )
-                work.broken, work.error = with_note(error, note), type(error).__name__
+                work.break_with(with_note(error, note))
             self._tell(tasks.Released(work.task, broken=work.broken is not None))
 
         self._pool.spawn(restore())
@@ -277,7 +278,7 @@ class PoolTasks:
 
         expiring = asyncio.get_running_loop().call_later(seconds, expire)
         for work in works:
-            work.future.when_over(one_done)
+            when_done(work.future, one_done)
 
     def cancel_numbers(self, numbers: Iterable[int]) -> int:
         """Cancel tasks by their numbers. Return how many of them exist."""
@@ -363,7 +364,7 @@ class PoolTasks:
     def dispatch_failed(self, effect: tasks.Dispatch, error: Exception) -> None:
         """End a task that could not be sent with the error, rather than never."""
         if (work := self.works.get(effect.task)) is not None:
-            work.broken, work.error = _internal_error("was not sent", error, f"{work.code.name}()"), "RemoteError"
+            work.break_with(_internal_error("was not sent", error, f"{work.code.name}()"))
         if (node := self._pool.nodes.get(effect.rank)) is not None:
             with suppress(Exception):  # the node has failed once already
                 node.stop_task(effect.task)
@@ -415,7 +416,7 @@ class PoolTasks:
     def _end_broadcast(self, broadcast: BroadcastWork) -> None:
         try:
             if broadcast.is_cancelled and not broadcast.members:
-                broadcast.future.end_cancelled("was cancelled before it started.", subject=f"{broadcast.name}()")
+                end_cancelled(broadcast.future, "was cancelled before it started.", subject=f"{broadcast.name}()")
             else:
                 broadcast.collect(broadcast.members)
         except Exception as error:
@@ -431,14 +432,13 @@ class PoolTasks:
 
     def take_over(self, node: Node, report: NodeReport) -> None:
         """Take over the tasks and the kept values that a former process left on a node."""
-        found = [RecoveredTask(known, self) for known in report.tasks]
-        for recovered in found:
-            work = recovered.work
+        for known in report.tasks:
+            recovered, work = recover(known, self)
+            self.recovered.append(recovered)
             self.works[work.task] = work
             work.nodes.append(node.rank)
             work.sent_at, work.slot_price = _now(), node.slot_price
-        self.recovered += found
-        self._tell(tasks.TasksFound(tuple(each.work.task for each in found), node.rank, report.last))
+        self._tell(tasks.TasksFound(tuple(known.task for known in report.tasks), node.rank, report.last))
         for known in report.tasks:
             end_inputs(node, known)
         for info in report.kept:

@@ -3,9 +3,10 @@
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
+from skyward.control.act.tasks.future import TaskFuture
 from skyward.control.act.tasks.run import Runner, follow
 from skyward.control.act.tasks.streams import Stream, StreamBuffer
-from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.observe.origin import Origin
 from skyward.errors import InputLostError
 from skyward.process.scratch import ScratchFile
@@ -17,7 +18,7 @@ from skyward.wire.protocol.messages import Feed, KnownTask, Payload
 if TYPE_CHECKING:
     from skyward.control.act.nodes.node import Node
 
-__all__ = ["RecoveredTask", "end_inputs"]
+__all__ = ["RecoveredTask", "end_inputs", "recover"]
 
 _IN_MEMORY = 1024 * 1024
 """Characters of a task's output that are kept in memory; the rest is in a file."""
@@ -94,17 +95,11 @@ class RecoveredTask:
             results = [task.result() for task in pool.recovered]
     """
 
-    def __init__(self, known: KnownTask, runner: Runner) -> None:
-        self.name, self.number = known.name, known.task
-        self._printed = _Printed()
-        nothing = Outgoing(Payload(b""), {})
-        self.work = Work(PreparedCode(b"", nothing, known.name), nothing, TaskFuture(), self._printed)
-        self.work.task, self.work.running = known.task, True
-        self.origin = self.work.origin = Origin.of_former(known.label)
-        if known.stream:
-            self.work.stream = StreamBuffer(granted=None)
-        self._run = follow(runner, self.work)
-        self.future: TaskFuture[Any] = self.work.future
+    def __init__(self, known: KnownTask, work: Work, printed: _Printed, runner: Runner) -> None:
+        self.name, self.number, self.origin = known.name, known.task, work.origin
+        self._printed = printed
+        self._run = follow(runner, work)
+        self.future: TaskFuture[Any] = work.future
 
     def result(self, timeout: float | None = None) -> Any:
         """Return the task's result, or raise what it raised. Waits for at most `timeout` seconds."""
@@ -128,7 +123,7 @@ class RecoveredTask:
     @property
     def node(self) -> int:
         """Rank of the task's node."""
-        return self.work.nodes[-1]
+        return self._run.nodes[-1]
 
     @property
     def state(self) -> Literal["queued", "running", "done", "failed", "cancelled"]:
@@ -152,6 +147,17 @@ class RecoveredTask:
 
     def __repr__(self) -> str:
         return f"<RecoveredTask {self.name}(...) on node {self.node}: {self.state}>"
+
+
+def recover(known: KnownTask, runner: Runner) -> tuple[RecoveredTask, Work]:
+    """Return a task that a node has from a former process, and its work in this one."""
+    printed, nothing = _Printed(), Outgoing(Payload(b""), {})
+    work = Work(PreparedCode(b"", nothing, known.name), nothing, TaskFuture(), printed)
+    work.task, work.running = known.task, True
+    work.origin = Origin.of_former(known.label)
+    if known.stream:
+        work.stream = StreamBuffer(granted=None)
+    return RecoveredTask(known, work, printed, runner), work
 
 
 def end_inputs(node: "Node", known: KnownTask) -> None:

@@ -12,8 +12,22 @@ from skyward.control.decide.plane import ControlPlane
 from skyward.control.lifecycle import PoolState
 from skyward.control.observe.snapshot import KeptView, NodeView, PoolSnapshot, StartupFailureView
 from skyward.control.observe.startup import REQUESTED, StartupFailure, StartupTracker
+from skyward.formatting import clock_text
 
-__all__ = ["startup_failures", "view"]
+__all__ = ["startup_failures", "task_history", "view"]
+
+
+def task_history(plane: ControlPlane, task: int) -> tuple[str, ...]:
+    """Return the transitions of a task as text, oldest first, each with its cause; empty if they are not known."""
+    life, since = plane.tasks.life_of(task), unix_offset()
+    return tuple(
+        f"{clock_text(at + since)} {before} -> {after}{f': {why}' if why else ''}{_cause(plane, cause)}"
+        for at, before, after, why, cause in (() if life is None else life.transitions)
+    )
+
+
+def _cause(plane: ControlPlane, number: int) -> str:
+    return f" ({plane.causes.get(number) or f'#{number}'})" if number else ""
 
 
 def view(

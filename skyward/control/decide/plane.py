@@ -36,7 +36,7 @@ from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
-from skyward.formatting import money_text
+from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
@@ -625,7 +625,7 @@ def undrainable(
         return f"it keeps {kept[rank]}: drop that first, with `.drop()` on its handle or `%sky drop`"
     group = groups[machine.group]
     if desired.get(group.name, 0) <= group.min:
-        return f"the pool is at its minimum of {group.min} nodes"
+        return f"the pool is at its minimum of {count_text(group.min)}"
     return ""
 
 

@@ -9,7 +9,7 @@ import contextlib
 from collections import deque
 from dataclasses import replace
 
-from skyward.events.output import Follower, LogEntry, Logs, OutputFilter, cut
+from skyward.events.output import Follower, LogEntry, Logs, OutputFilter, cut, end_output, offer
 from skyward.wire.protocol.messages import UNKNOWN_OFFSET, Output
 
 __all__ = ["Log"]
@@ -53,7 +53,7 @@ class Log:
         if not entry.text:
             return
         for follower in tuple(self._followers):
-            follower.offer(entry)
+            offer(follower, entry)
         self._keep(entry)
 
     def _with_offset(self, node: int, source: int, output: Output, time: float) -> LogEntry:
@@ -120,9 +120,9 @@ class Log:
         """Return a follower with at most `tail` matching entries, and later ones unless `ended`."""
         follower = Follower(wanted, self._remove)
         for entry in self.read(wanted, tail):
-            follower.offer(entry)
+            offer(follower, entry)
         if ended:
-            follower.end()
+            end_output(follower)
         else:
             self._followers.append(follower)
         return follower

@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import Any
 
 from skyward.errors import RemoteError, RemoteTraceback
+from skyward.formatting import first_line
 from skyward.wire.failures.frames import FrameRecorder, FrameState
 from skyward.wire.kinds.exceptions import make_exception, parts_of_exception, restore_exception
 from skyward.wire.payloads.payload import Packed, pack
 
-__all__ = ["Failure", "Frame", "capture_failure"]
+__all__ = ["Failure", "Frame", "capture_failure", "message_of"]
 
 type PackObject = Callable[[object], Packed]
 type Unpack = Callable[[Packed], Any]
@@ -131,6 +132,11 @@ class Failure:
         """The text of the exception."""
         return self.chain[-1].message
 
+    @property
+    def reason(self) -> str:
+        """The first line of the text, shortened; empty if it has none."""
+        return first_line(self.message)
+
     def rebuild(self, unpack: Unpack = Packed.unpack, make_traceback: MakeTraceback | None = None) -> BaseException:
         """Return the exception with its own type, or a `RemoteError` if that fails.
 
@@ -210,7 +216,7 @@ def _link(error: BaseException, relation: str, packing: PackObject, recorder: Fr
     members: tuple[Failure, ...] = ()
     if isinstance(error, BaseExceptionGroup):
         members = tuple(capture_failure(member, None, packing, recorder) for member in error.exceptions)
-    return Link(frames, headline, relation, _packed(error, packing), name, _text(error), members)
+    return Link(frames, headline, relation, _packed(error, packing), name, message_of(error), members)
 
 
 def _packed(error: BaseException, packing: PackObject) -> Packed | None:
@@ -251,7 +257,8 @@ def _sendable(values: dict[str, Any], packing: PackObject, left: list[str]) -> d
     return found
 
 
-def _text(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """Return the text of an exception, whatever its class does."""
     try:
         return str(error)
     except Exception:

@@ -368,10 +368,10 @@ class PartialResultPending:
 class Finished:
     """The last event of a task. `seconds` is how long it ran.
 
-    Outcome "error" has a pickled `wire.failures.failure.Failure`, and in `error` the name of the exception's type;
-    "timeout" and "cancelled" have the state that the task left, or nothing if that is lost; "returned" means that it
-    had not started; "lost", that its process died. A "value" with an `error` is a result that includes the exception,
-    such as a cell's: its caller gets the result, and the task counts as failed.
+    Outcome "error" has a pickled `wire.failures.failure.Failure`, in `error` the name of the exception's type, and in
+    `reason` the first line of its text; "timeout" and "cancelled" have the state that the task left, or nothing if that
+    is lost; "returned" means that it had not started; "lost", that its process died. A "value" with an `error` is a
+    result that includes the exception, such as a cell's: its caller gets the result, and the task counts as failed.
     """
 
     task: int
@@ -379,6 +379,7 @@ class Finished:
     payload: Payload
     seconds: float
     error: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -335,7 +335,7 @@ class _Cell:
             recorder_for(request.run, self.namespace, self.node, request.filename),
         )
         if self._task is not None:
-            self._task.raised = failure.type_name
+            self._task.raised, self._task.reason = failure.type_name, failure.reason
         return self._ended(found, failure, self._moved(kept), updated_kept)
 
     def _collect_state(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> ReturnedState:

@@ -48,6 +48,7 @@ class TaskContext:
         ended: True if it has ended. Threads that it started may outlive it.
         raised: qualified name of the exception type in its result: the task returned, but counts as failed. Empty for
             none.
+        reason: first line of that exception's text.
     """
 
     task: int
@@ -57,6 +58,7 @@ class TaskContext:
     leaves: bool = False
     ended: bool = False
     raised: str = ""
+    reason: str = ""
 
     @property
     def is_stopped(self) -> bool:

@@ -87,4 +87,4 @@ def failed(task: int, error: BaseException, node: int | None = None, seconds: fl
         seconds: running time of the task.
     """
     failure = capture_failure(error, node)
-    return Finished(task, "error", Payload(dumps(failure)), seconds, failure.type_name)
+    return Finished(task, "error", Payload(dumps(failure)), seconds, failure.type_name, failure.reason)

@@ -105,23 +105,23 @@ def execute(job: Job, port: Port, functions: Functions, fetch: ReadBlob, node: i
     scope = CallScope()
     start = clock.perf_counter()
     outcome: Literal["value", "error", "timeout", "cancelled"] = "value"
-    raised = ""
+    raised = reason = ""
     try:
         with decoding_for(scope):
             try:
                 payload = guard.run(lambda: _call(job, port, functions, fetch, scope, guard))
-                raised = own.raised
+                raised, reason = own.raised, own.reason
             except (Interrupted, Stopped) as stop:
                 outcome, payload = guard.reason or job.stopped or "cancelled", _left(stop, own, job)
     except BaseException as error:
-        outcome, payload, raised = _failed(error, job.code.name, port, node, guard)
+        outcome, payload, raised, reason = _failed(error, job.code.name, port, node, guard)
     finally:
         with contextlib.suppress(BaseException):  # finalizers of user objects may raise
             end_task(submit.task)
         own.ended = True
         current_share.reset(share)
         running.reset(context)
-    return Finished(submit.task, outcome, payload, clock.perf_counter() - start, raised)
+    return Finished(submit.task, outcome, payload, clock.perf_counter() - start, raised, reason)
 
 
 def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:
@@ -141,17 +141,19 @@ def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:
 
 def _failed(
     error: BaseException, name: str, port: Port, node: int, guard: Guard
-) -> tuple[Reason | Literal["error"], Payload, str]:
-    """Return the outcome, the packed exception, and the name of its type."""
+) -> tuple[Reason | Literal["error"], Payload, str, str]:
+    """Return the outcome, the packed exception, the name of its type, and the first line of its text."""
     try:
         if guard.reason is not None and isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
-            return guard.reason, Payload(b""), ""
+            return guard.reason, Payload(b""), "", ""
         if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
             error = missing_module(error, node)
         failure = capture_failure(as_ordinary_error(error, f"{name}()", node), node)
+        reason = failure.reason
     except BaseException as raised:  # inspecting a user's exception may raise anything
         failure = _unknown(error, raised, node)
-    return "error", _payload(failure, port, "the exception"), failure.type_name
+        reason = failure.reason
+    return "error", _payload(failure, port, "the exception"), failure.type_name, reason
 
 
 def _unknown(error: BaseException, raised: BaseException, node: int) -> Failure:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from skyward import events as ev
 from skyward.control.act.event_publisher import EventPublisher
-from skyward.control.act.tasks.task import BroadcastWork, TaskFuture, Work
+from skyward.control.act.tasks.future import TaskFuture
+from skyward.control.act.tasks.task import BroadcastWork, Work
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.tasks import messages as tasks

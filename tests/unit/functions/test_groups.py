@@ -4,8 +4,8 @@ import threading
 from functools import partial
 from typing import Any, cast
 
+from skyward.control.act.tasks.future import TaskFuture, end_cancelled, on_cancel
 from skyward.control.act.tasks.run import Run
-from skyward.control.act.tasks.task import TaskFuture
 from skyward.pool.dispatch import Dispatcher
 from skyward.process import background
 from skyward.specs import Options
@@ -18,10 +18,10 @@ def group(size: int) -> tuple[list[TaskFuture[Any]], list[int], TaskFuture[tuple
 
     def stop(number: int) -> None:
         stopped.append(number)
-        futures[number].end_cancelled("")
+        end_cancelled(futures[number], "")
 
     for number, future in enumerate(futures):
-        future.stop_with(partial(stop, number))
+        on_cancel(future, partial(stop, number))
     runs = [Run(future, list, None) for future in futures]
     return futures, stopped, Dispatcher(cast("Any", None), Options()).gathered(runs)
 

@@ -171,14 +171,6 @@ def test_pool_name_is_restricted_to_characters_of_files_and_tags() -> None:
     record.end()
 
 
-def test_journal_of_another_version_is_refused(data: Path) -> None:
-    new().end()
-    with closing(sqlite3.connect(data / "journal.db")) as db:
-        db.execute("PRAGMA user_version = 99")
-    with pytest.raises(JournalError, match=r"has the format of another version of Skyward \(99; this one has 2\)"):
-        new()
-
-
 def test_unwritable_directory_is_named(data: Path) -> None:
     data.parent.mkdir(exist_ok=True)
     data.touch()

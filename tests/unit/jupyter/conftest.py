@@ -81,8 +81,8 @@ class FakeRun:
     def items(self) -> Any:
         return None if self._stream is None else Elements(self._stream)
 
-    def release_kept(self) -> None:
-        pass
+    def _works(self) -> list[Any]:
+        return []
 
     @property
     def is_stream(self) -> bool:
@@ -140,7 +140,8 @@ class FakeCompute:
         self.metrics: dict[int, Any] = {}
         self.decided: list[DecisionEvent] = []
         self.sent: list[tuple[PendingFunction[Any], Any]] = []
-        self.at_close: list[Callable[[], object]] = []
+        self._pool = None
+        self._at_close: list[Callable[[], object]] = []
         self.made.append(self)
 
     def open(self) -> "FakeCompute":
@@ -154,12 +155,9 @@ class FakeCompute:
     def close(self) -> None:
         self.is_open = False
         self.closed += 1
-        calls, self.at_close = self.at_close, []
+        calls, self._at_close = self._at_close, []
         for call in calls:
             call()
-
-    def when_closed(self, call: Callable[[], object]) -> None:
-        self.at_close.append(call)
 
     @property
     def requested_nodes(self) -> Nodes:
@@ -173,9 +171,6 @@ class FakeCompute:
 
     def kept(self) -> tuple[Any, ...]:
         return ()
-
-    def holds(self, digest: bytes) -> frozenset[int]:
-        return frozenset()
 
     def snapshot(self) -> PoolSnapshot:
         count = self.nodes.min if self.alive else 0

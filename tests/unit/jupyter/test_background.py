@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
+from skyward.pool.compute import when_closed
 from skyward_jupyter.display.recorder import OutputRecorder
 from skyward_jupyter.running.handle import CellHandle
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
@@ -79,7 +80,7 @@ def test_closing_a_pool_names_the_background_cells_that_it_stops(notebook: Noteb
     compute.hold = True
     handle = notebook("%%sky --noblock\nwork = 1").result
     run = compute.made[0].runs[-1]
-    compute.made[0].when_closed(run.cancel)
+    when_closed(compute.made[0], run.cancel)  # type: ignore[arg-type]  # a fake Compute
     assert notebook("%sky down").out == (
         "Pool 'default' is closed.\n"
         "Cell 2 was still running and was stopped: .result() raises its error; no variables were returned.\n"

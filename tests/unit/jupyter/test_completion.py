@@ -1,12 +1,14 @@
 """TAB completion and `?` of `%%sky` and `%sky`."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
+from skyward.control.observe.origin import Origin
 from skyward.errors import JournalError
 from skyward.frontends.pools import Orphan
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
@@ -15,6 +17,7 @@ from skyward_jupyter.options.option_table import OPTIONS
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.pools import PoolManager
 from tests.unit.config.conftest import Write, project
+from tests.unit.kernel.conftest import node, snapshot, task
 
 pytestmark = pytest.mark.unit
 
@@ -103,11 +106,46 @@ def test_shell_completes_and_explains_the_magics(
     assert completed("%%sky --pool tr", "\nx = 1") == ["train"]
     assert completed("%sky! --nob") == ["--noblock"]
     assert completed("%sky dec") == ["decisions"]
+    assert set(completed("%%sky --", "\nx = 1")) == FLAGS, "and no names of Python"
+    assert completed("%%sky --pool=", "\nx = 1") == ["train"]
+    assert completed("%sky down --pool=t") == ["train"]
+    assert completed("left = %sky down ") == ["train", "--all", "--pool"]
+    assert completed("x[0], y = %sky dec") == ["decisions"]
+    assert completed("%sky! --on h") == ["head"]
+    assert "head" not in completed("x = 1 %sky! --on h")
     shown = one.object_inspect_text("%%sky")
     assert "Run a cell on the nodes of a pool" in shown
     assert "--noblock" in shown
     unload_ipython_extension(shell)
     assert "--noblock" not in completed("%%sky --nob")
+
+
+def test_numbers_of_nodes_tasks_and_cells_are_listed() -> None:
+    views = [
+        task(3, ended_at=None, origin=Origin(12, "c-1", "code")),
+        task(4, ended_at=None, origin=None),
+        task(2, ended_at=1.0, origin=Origin(11, "c-0", "code")),
+    ]
+    found = {
+        name: SimpleNamespace(
+            groups=groups,
+            snapshot=lambda name=name, ranks=ranks: snapshot(name, nodes=tuple(map(node, ranks))),
+            report=lambda tasks=tasks: SimpleNamespace(tasks=tasks),
+        )
+        for name, groups, ranks, tasks in [
+            ("train", {"cpu": 1, "gpu": 2}, [0, 3], views),
+            ("other", {"default": 1}, [7], []),
+        ]
+    }
+    pools: Any = SimpleNamespace(names=list(found), peek=found.get)
+    listed = values(pools, lambda: ["train"], list, lambda: [1, 2])
+    assert offered("%%sky --pool=train --on ", listed) == ["one", "all", "head", "0", "3", "cpu", "gpu"]
+    assert offered("%sky! --on ", listed) == ["one", "all", "head", "0", "3", "7", "cpu", "gpu"]
+    assert offered("%%sky --pool other --on ", listed) == ["one", "all", "head", "7"]
+    assert offered("%sky show ", listed) == ["1", "2"]
+    assert offered("%sky cancel ", listed)[:2] == ["1", "2"]
+    assert offered("%sky cancel --task ", listed) == ["3", "4"]
+    assert offered("%sky cancel --cell=", listed) == ["12"]
 
 
 def test_orphans_of_the_journal_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:

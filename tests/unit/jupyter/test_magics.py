@@ -1,8 +1,10 @@
 """`%%sky` and `%sky` in a plain IPython shell, on a pool that runs cells in this process."""
 
+import os
 import time
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeout
 from skyward.events.decisions import DecisionEvent, DecisionInputs
 from skyward.events.metrics import NodeMetrics
 from skyward.functions.target import current_pool
+from skyward.journal import PoolRecord
 from skyward.specs import Needs, Nodes
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
 from skyward_jupyter.running.run import NO_LIMIT
@@ -344,6 +347,9 @@ def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -
             "logs, tasks, cancel, config, show, help; to run a cell on nodes, write %%sky on its first line.",
         ),
         ("%sky stats", "%sky has no subcommand 'stats'; did you mean `%sky status`?"),
+        ("%sky status; %sky pools", "A line has one command: write `%sky pools` on a line of its own."),
+        ("%sky down a;%sky pools", "A line has one command: write `%sky pools` on a line of its own."),
+        ("%%sky --on?\n1", "`%%sky?` explains --on; write it without the question mark here."),
         (
             "%sky 1 + 1",
             "%sky has no subcommand '1'; there are up, down, status, pools, decisions, scale, attach, reap, kept, "
@@ -375,6 +381,18 @@ def test_usage_error_of_the_line_magic_is_one_line(notebook: Notebook, line: str
     shown = notebook(line).shown_error
     assert shown.partition(": ")[2].startswith(message)
     assert len(shown.splitlines()) in (1, 3), "a sentence, and possibly the line with the wrong words underlined"
+
+
+def test_reaping_an_unknown_pool_names_those_of_the_journal(
+    notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
+    assert notebook("%sky reap").out == "No orphaned machines.\n"
+    record = PoolRecord.new("train", {}, None, 600)
+    shown = notebook("%sky reap nope train").out.splitlines()
+    assert shown[0] == "No pool 'nope'; the journal has train."
+    assert shown[1].startswith(f"Pool 'train' is not orphaned: process {os.getpid()} on ")
+    record.end()
 
 
 def test_decisions_are_shown_with_reasons_newest_first(

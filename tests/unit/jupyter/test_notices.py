@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from skyward.control.act.tasks.future import TaskFuture
 from skyward.control.act.tasks.settle import settle
-from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.decide.tasks.messages import SettleOutcome
 from skyward.errors import KeptLostError, RemoteError, TaskCancelledError, TaskError, TaskTimeoutError, UsageError
 from skyward.wire.payloads.code import PreparedCode

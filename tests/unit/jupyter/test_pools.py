@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from skyward.errors import NodeStartError, ProvisioningError, SpecError, UsageError
+from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, SpecError, UsageError
 from skyward.specs import Image, Nodes, Spec, Worker
 from skyward_kernel.pools import PoolManager, compute_fields, resident
 from tests.unit.jupyter.conftest import FakeCompute
@@ -106,8 +106,31 @@ def test_pool_that_fails_to_open_is_unregistered(pools: PoolManager, compute: Po
     with pytest.raises(NodeStartError, match="no machine"):
         pools.get_or_open("p")
     assert pools.names == []
+    (failed,) = pools.failed_starts
+    assert (failed.name, failed.reason) == ("p", "no machine")
     compute.fail = None
     assert pools.get_or_open("p").is_open
+    assert pools.failed_starts == (), "it is open again"
+
+
+def test_failed_start_is_listed_until_it_is_dismissed(pools: PoolManager, compute: Pools) -> None:
+    compute.fail = OSError()
+    for name in ("p", "q"):
+        with pytest.raises(OSError, match="^$"):
+            pools.get_or_open(name)
+    pools.dismiss("p")
+    pools.dismiss("p")
+    assert [(each.name, each.reason) for each in pools.failed_starts] == [("q", "OSError")]
+
+
+@pytest.mark.parametrize("error", [PoolClosedError("closed"), KeyboardInterrupt()])
+def test_start_that_the_user_ends_is_not_a_failure(
+    pools: PoolManager, compute: Pools, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compute, "fail", error)
+    with pytest.raises(type(error)):
+        pools.get_or_open("p")
+    assert (pools.names, pools.failed_starts) == ([], ())
 
 
 def test_close_unregisters_the_pool(pools: PoolManager, compute: Pools) -> None:
@@ -261,6 +284,23 @@ def test_pool_of_code_that_fails_to_open_is_unregistered(observing: PoolManager,
     with pytest.raises(NodeStartError):
         compute(name="train").open()
     assert observing.names == []
+    assert [each.name for each in observing.failed_starts] == ["train"]
+    compute.fail = None
+    compute(name="train").open()
+    assert observing.failed_starts == ()
+
+
+def test_interrupted_wait_for_a_pool_of_code_keeps_it_registered(
+    observing: PoolManager, compute: Pools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = compute(name="train")
+    pool.open()
+    pool.is_open = False
+    monkeypatch.setattr(compute, "fail", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        observing.get_or_open("train")
+    assert observing.names == ["train"]
+    assert observing.failed_starts == ()
 
 
 def test_pool_of_code_without_nodes_is_reopened(observing: PoolManager, compute: Pools) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from skyward import events
+from skyward.events.bus import EventBus
+from skyward.reporting.console import PoolConsole
 from skyward_jupyter.display.progress import Progress, meter, opening
 from skyward_jupyter.options.settings import CellSettings
 from tests.terminal import Terminal
@@ -109,6 +112,21 @@ def test_opening_pool_is_shown_unless_its_own_console_shows_it(
     if shown:
         assert kernel[0][0].startswith("Opening pool 'p': 2 of 2 nodes ready, 0.")
         assert kernel[-1][0].startswith("Pool 'p': 2 nodes ready in 0.")
+
+
+@pytest.mark.parametrize("off", ["option", "setting", "environment", ""])
+def test_console_of_a_pool_opens_quietly_where_progress_is_off(
+    shell: InteractiveShell, compute: type[FakeCompute], off: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKYWARD_PROGRESS", "off" if off == "environment" else "on")
+    pool: Any = compute(name="p", nodes=2)
+    lines: list[str] = []
+    with opening(shell, pool, CellSettings(show_progress=off != "setting"), enabled=off != "option"):
+        bus = EventBus("p")
+        PoolConsole("minimal", lambda: None, lines.append).attach(bus)
+        bus.emit(events.PoolProvisioning, "local", 2)
+        bus.end()
+    assert lines == ([] if off else ["skyward: pool 'p': starting 2 nodes (local)\n"])
 
 
 def test_pool_that_was_not_opened_says_so(

@@ -58,9 +58,9 @@ class FakePool:
         self.groups = {"default": (self.spec,)}
         self.recovered: tuple[str, ...] = ()
         self.log: list[LogEntry] = []
+        self._at_close: list[Callable[[], object]] = []
         self.lives_on = self.is_scoped = False
         self.requested_nodes = Nodes(1)
-        self.at_close: list[Callable[[], object]] = []
 
     def open(self) -> "FakePool":
         self.is_open = True
@@ -69,11 +69,8 @@ class FakePool:
     def close(self) -> None:
         self.is_open = False
         self.done.append("closed")
-        for call in self.at_close:
+        for call in self._at_close:
             call()
-
-    def when_closed(self, call: Callable[[], object]) -> None:
-        self.at_close.append(call)
 
     def leave(self) -> bool:
         return self.lives_on

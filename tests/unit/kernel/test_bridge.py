@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import skyward.frontends.pools
-from skyward.errors import PoolClosedError
+from skyward.errors import NodeStartError, PoolClosedError
 from skyward.events.output import LogEntry
 from skyward.pool.reap import Orphan, Reaped
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
@@ -207,6 +207,30 @@ def test_orphans_are_listed_and_can_be_attached_or_reaped(
     assert run(kernel, comm, "reap", pools=["other-1"])[0] == "refused"
 
 
+def test_pool_that_fails_to_open_is_shown_until_it_is_dismissed_or_opened(
+    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: FakePool) -> None:
+        raise NodeStartError("Pool 'q' could not start node 0: refused:\nlast line")
+
+    def failed() -> dict[str, str]:
+        comm.send({"kind": "refresh", "id": "1"})
+        rows = kernel.messages("snapshot")[-1]["tables"].get("failed_pools", {})
+        return {name: row["reason"] for name, row in rows.items()}
+
+    comm = kernel.connect()
+    reasons = dict.fromkeys(("q", "r"), "Pool 'q' could not start node 0: refused:\nlast line")
+    with monkeypatch.context() as patched:
+        patched.setattr(FakePool, "open", refused)
+        for name in reasons:
+            assert run(kernel, comm, "up", pool=name, options={}) == ("refused", reasons[name])
+    wait_for(lambda: failed() == reasons, "the two failed pools")
+    assert run(kernel, comm, "up", pool="q", options={})[0] == "done"
+    wait_for(lambda: list(failed()) == ["r"], "one failed pool")
+    assert answer(kernel, comm, kind="dismiss", pool="r") == ("done", "")
+    wait_for(lambda: failed() == {}, "no failed pool")
+
+
 def test_restarting_kernel_leaves_pools_that_outlive_it(
     bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, pool: FakePool
 ) -> None:
@@ -261,6 +285,26 @@ def test_price_is_estimated_before_anything_is_launched(
     state, text = answer(kernel, comm, kind="ask-price", name="q", options={"--provider": "ssh"})
     assert (state, "needs settings" in text) == ("refused", True)
     assert pools.names == []
+
+
+def test_each_field_of_the_form_is_checked(
+    bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, pool: FakePool
+) -> None:
+    comm = kernel.connect()
+
+    def wrong(name: str, **options: str) -> dict[str, str]:
+        flags = {f"--{option}": text for option, text in options.items()}
+        checked: dict[str, str] = reply(kernel, comm, "checked", kind="ask-check", name=name, options=flags)["wrong"]
+        return checked
+
+    assert wrong("q", nodes="2:8", budget=" ", idle="10m") == {}
+    assert wrong("p", nodes="9:3", budget="much", idle="10m") == {
+        "name": "There is a pool 'p' already: choose another name.",
+        "--nodes": "--nodes 9:3: Nodes max (3) must not be less than min (9): swap them or raise max.",
+        "--budget": "--budget takes USD in total, such as 20, but got 'much'.",
+    }
+    assert wrong(" ") == {"name": "A pool needs a name."}
+    assert pools.names == ["p"]
 
 
 def test_terminal_command_of_a_node(bridge: PanelBridge, kernel: FakeKernel, pool: FakePool) -> None:

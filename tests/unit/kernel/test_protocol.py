@@ -17,10 +17,12 @@ from skyward_kernel.panel.decoding import decode
 from skyward_kernel.panel.execution import run_command
 from skyward_kernel.panel.protocol import (
     REQUESTS,
+    AskCheck,
     AskOutput,
     AskPrice,
     AskShell,
     AskStartLog,
+    Dismiss,
     Refresh,
     Request,
     RunCommand,
@@ -47,6 +49,8 @@ EXAMPLES: list[Request] = [
     AskOutput("13", "p", None, 12),
     AskOutput("14", "p", 3, None),
     AskStartLog("15", "p", 3),
+    Dismiss("16", "p"),
+    AskCheck("17", "train", {"--nodes": "2:4"}),
 ]
 
 JSON = st.recursive(

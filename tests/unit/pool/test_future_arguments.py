@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import skyward as sky
+from skyward.control.act.tasks.future import EncodedResult, TaskFuture, set_members
 from skyward.control.act.tasks.streams import RemoteIterator, StreamBuffer
-from skyward.control.act.tasks.task import EncodedResult, TaskFuture
 from skyward.pool.future_arguments import Taken, may_hold_futures
 from skyward.wire.payloads.arguments import ResultMarker
 from skyward.wire.payloads.payload import encode
@@ -137,7 +137,7 @@ def test_failed_future_is_awaited_like_others() -> None:
 
 def test_future_of_a_group_becomes_a_tuple_of_its_members() -> None:
     a, b, group = pending(), pending(), pending()
-    group.members = (a, b)
+    set_members(group, (a, b))
     taken = Taken()
     ((first, second),), _ = taken.replace((group,), {})
     assert (index_of(first), index_of(second)) == (0, 1)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import skyward
 from skyward import NoPoolError, OnNodeError, OperatorError, SpecError
 from skyward.functions.target import current_pool, sky
+from skyward.pool.resource_requests import demands_of
 from skyward.scaling.snapshot import Demand
 from skyward.values.needs import Needs
 
@@ -25,8 +26,8 @@ class Pool:
     def __init__(self) -> None:
         self.floors: list[list[Demand]] = []
 
-    def set_floor(self, floor: list[Demand]) -> None:
-        self.floors.append(floor)
+    def request_resources(self, *wanted: Any, bundles: Any) -> None:
+        self.floors.append(demands_of(wanted, bundles))
 
 
 @pytest.fixture

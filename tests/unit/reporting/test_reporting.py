@@ -18,7 +18,7 @@ from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent, DecisionInputs
 from skyward.reporting import log
-from skyward.reporting.console import PoolConsole, style_of
+from skyward.reporting.console import PoolConsole, opening_quietly, style_of
 from skyward.reporting.event_text import LOGGED, SHOWN, line_of
 from skyward.reporting.screen import Screen
 from tests.terminal import Terminal
@@ -94,10 +94,10 @@ def test_style_of_the_console_option(
     assert style_of(option) != "rich"
 
 
-def shown(style: Any, *happened: ev.BaseEvent) -> list[str]:
+def shown(style: Any, *happened: ev.BaseEvent, can_be_quiet: bool = True) -> list[str]:
     lines: list[str] = []
     bus = EventBus("p")
-    PoolConsole(style, lambda: None, lines.append).attach(bus)
+    PoolConsole(style, lambda: None, lines.append, can_be_quiet=can_be_quiet).attach(bus)
     for event in happened:
         own = [getattr(event, field.name) for field in fields(event)][3:]
         bus.emit(type(event), *own)
@@ -118,6 +118,21 @@ def test_only_important_events_have_a_line() -> None:
         "skyward: pool 'p': 1 -> 3 nodes: 2 queued\n",
     ]
     assert shown("none", last, made(ev.PoolNote), made(ev.NodeLost)) == []
+
+
+def test_pool_that_opens_quietly_shows_only_notes_and_warnings_until_it_is_open() -> None:
+    start, ready = ev.PoolProvisioning("p", 1, 0.0, "local", 2), ev.PoolReady("p", 1, 0.0, 2, 1.0)
+    with opening_quietly():
+        lines = shown("minimal", start, made(ev.PoolNote), made(ev.NodeLost), ready, made(ev.PoolClosed))
+    assert [line.rstrip().rpartition(": ")[2] for line in lines[:2]] == ["a note", "why; replacing it"]
+    assert [line.split()[3] for line in lines[2:]] == ["closed"]
+    assert "starting 2 nodes" in shown("minimal", start)[0]
+
+
+def test_console_that_was_asked_for_is_not_quiet() -> None:
+    start = ev.PoolProvisioning("p", 1, 0.0, "local", 2)
+    with opening_quietly():
+        assert shown("minimal", start, can_be_quiet=False) == ["skyward: pool 'p': starting 2 nodes (local)\n"]
 
 
 def test_notebook_shows_only_notes_and_warnings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,16 +1,18 @@
 """Static views of a pool: as text, as HTML, and in a terminal."""
 
+import io
 import re
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import skyward as sky
-from skyward.control.observe.snapshot import PoolReport
+from skyward.control.observe.snapshot import KeptView, PoolReport
 from skyward.events.metrics import GPUMetrics, NodeMetrics
+from skyward.pool.compute import when_closed
 from skyward.views import static
 from skyward.views.live import watch_here
 from tests.terminal import Terminal
@@ -49,6 +51,24 @@ def test_static_view_shows_utilization_and_startup_phases() -> None:
     assert "deps" in texts
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_narrow_terminal_cuts_addresses_kept_values_and_memory_first(width: int) -> None:
+    metrics = NodeMetrics("machine", 1.0, 2.0, 3 << 30, memory_total=16 << 30)
+    kept = tuple(KeptView(f"k{name}", name, "Model", 0, 1, 0.0, False) for name in ("encoder", "decoder", "optimizer"))
+    nodes = (node(0, busy=1, metrics=metrics, kept=kept), node(1, state="waiting", phase="installing packages"))
+    shown = report(nodes=nodes)
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(static.drawing(shown))
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    (header,) = [line.split() for line in lines if "state" in line]
+    assert header[:4] == ["node", "state", "tasks", "cpu"]
+    busy, booting = lines[lines.index(next(line for line in lines if "state" in line)) + 1 :][:2]
+    assert re.match(r"\s*0\s+busy\s+1 of 2\s+50%", busy)
+    assert "installing packages" in booting
+    assert "…" in busy
+
+
 def test_large_pool_is_truncated_with_a_note() -> None:
     nodes = tuple(node(rank) for rank in range(1000))
     shown = report(nodes=nodes, decisions=50, desired=1000)
@@ -82,15 +102,12 @@ class Watched:
 
     def __init__(self) -> None:
         self.reports = 0
-        self.at_close: list[Callable[[], object]] = []
-
-    def when_closed(self, call: Callable[[], object]) -> None:
-        self.at_close.append(call)
+        self._at_close: list[Any] = []
 
     def report(self) -> PoolReport:
         self.reports += 1
         if self.reports == 3:
-            for call in self.at_close:
+            for call in self._at_close:
                 call()
         return report(queued=5 - self.reports, name="wa\x1btched", state="closed" if self.reports == 3 else "ready")
 
@@ -142,8 +159,8 @@ def test_watch_without_a_terminal_prints_once(capsys: pytest.CaptureFixture[str]
 
 def test_failing_close_callback_does_not_block_the_others() -> None:
     pool, ended = sky.Compute(), []
-    pool.when_closed(lambda: 1 / 0)
-    pool.when_closed(lambda: ended.append(1))
+    when_closed(pool, lambda: 1 / 0)
+    when_closed(pool, lambda: ended.append(1))
     pool.close()
     pool.close()
     assert ended == [1]

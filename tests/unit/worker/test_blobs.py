@@ -6,7 +6,6 @@ import resource
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from skyward.worker.blobs import store as blobs
 from skyward.worker.blobs.store import BlobStore, read_place
+from tests.unit.worker.blob_files import memory_held, open_blobs
 
 pytestmark = pytest.mark.unit
 
@@ -26,28 +26,6 @@ def _small_files() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blobs, "OWN_FROM", OWN)
         yield
-
-
-def open_blobs() -> int:
-    """Return how many descriptors of blobs this process has."""
-    return len(blob_files())
-
-
-def blob_files() -> list[Path]:
-    """List the descriptors of blobs that this process has."""
-    found = []
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            if "skyward-blob" in os.readlink(entry):
-                found.append(entry)
-        except FileNotFoundError:  # the descriptor of the listing
-            continue
-    return found
-
-
-def memory_held() -> int:
-    """Return the bytes of memory in the files of blobs."""
-    return sum(os.stat(entry).st_blocks * 512 for entry in blob_files())
 
 
 @given(st.lists(st.binary(min_size=1, max_size=10_000), max_size=5))

@@ -1,31 +1,20 @@
 """Incoming blobs: complete before they are in the store, readable before that, and never leaked."""
 
 import contextlib
-import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from skyward.worker.blobs.incoming import IncomingBlobs
 from skyward.worker.blobs.store import BlobStore
+from tests.unit.worker.blob_files import memory_held
 
 pytestmark = pytest.mark.unit
 
 KEY = b"key"
 DATA = bytes(range(200))
 SOON = 10.0
-
-
-def memory_held() -> int:
-    """Return the bytes of memory in the files of blobs."""
-    held = 0
-    for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing
-            if "skyward-blob" in os.readlink(entry):
-                held += os.stat(entry).st_blocks * 512
-    return held
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import logging
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.act.tasks.future import TaskFuture, dependencies_of
+from skyward.control.act.tasks.task import Work
 from skyward.control.decide.tasks.deadlock import never_start
 from skyward.process.blocked_threads import waits
 
@@ -137,7 +138,7 @@ def _needed(on: object, numbers: Mapping[int, int], tasks: "TaskManager") -> fro
         any_of = [number for future in on for number in _needed(future, numbers, tasks)]
         is_stuck = len(any_of) == len(on) and all(tasks.could_start_on(number) is not None for number in any_of)
         return frozenset({min(any_of)}) if is_stuck else frozenset()
-    if isinstance(on, TaskFuture) and (parts := on.parts()):
+    if isinstance(on, TaskFuture) and (parts := dependencies_of(on)):
         return frozenset().union(*(_needed(part, numbers, tasks) for part in parts))
     number = numbers.get(id(on))
     return frozenset() if number is None else frozenset({number})

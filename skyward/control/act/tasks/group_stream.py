@@ -2,16 +2,14 @@
 
 from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from skyward.control.act.tasks.run import Run
+from skyward.control.act.tasks.future import TaskFuture, wait_result
+from skyward.control.act.tasks.run import Run, future_of
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Stream
 from skyward.process.blocked_threads import Blocked
 from skyward.process.thread_events import ThreadEvent
-
-if TYPE_CHECKING:
-    from skyward.control.act.tasks.task import TaskFuture
 
 __all__ = ["GroupStream"]
 
@@ -28,7 +26,7 @@ class GroupStream(Stream[Any]):
 
     def __init__(self, runs: Iterable[Run[Any]], *, ordered: bool) -> None:
         self._runs = list(runs)  # parallel to `_waiting`
-        self._waiting: list[TaskFuture[Any]] = [run.given() for run in self._runs]
+        self._waiting: list[TaskFuture[Any]] = [future_of(run) for run in self._runs]
         self._ordered = ordered
         self._bell: ThreadEvent | None = None
 
@@ -40,7 +38,7 @@ class GroupStream(Stream[Any]):
                 with Blocked(tuple(self._waiting)):
                     wait(self._waiting, return_when=FIRST_COMPLETED)
             place = self._next_done() or 0
-            result = self._waiting[place].take()
+            result = wait_result(self._waiting[place])
             del self._waiting[place], self._runs[place]  # a stream that was yielded belongs to its reader
             return result
         except BaseException:

@@ -11,18 +11,14 @@ from skyward.control.decide.tasks.messages import SettleOutcome
 from skyward.control.observe.costs import CellAccounts, CellCost, cost_of
 from skyward.control.observe.origin import Origin
 from skyward.control.observe.snapshot import OutputView, TaskView
+from skyward.formatting import raised_text
 
 __all__ = ["TaskHistory", "unix_offset"]
 
 KEPT = 300
 """Number of finished tasks, and of pieces of output, that are kept."""
 
-_REASONS: Mapping[SettleOutcome, str] = {
-    "error": "it raised",
-    "raised": "it raised",
-    "timeout": "it ran past its timeout",
-}
-"""Default reasons of failed tasks, by outcome."""
+_TIMED_OUT = "it ran past its timeout"
 
 LONGEST = 4096
 """Maximum length of one piece of output in characters; its end is kept."""
@@ -81,7 +77,9 @@ class TaskHistory:
         self._accounts = CellAccounts()
 
     def ended(self, work: Work, outcome: SettleOutcome, reason: str) -> None:
-        """Record a finished task."""
+        """Record a finished task; one that raised with the exception's type before the reason."""
+        if outcome in ("error", "raised") and reason == work.reason:
+            reason = raised_text(work.error, reason)
         node = work.nodes[-1] if work.nodes else None
         now = time.monotonic()
         cost = cost_of(work, now)
@@ -166,5 +164,5 @@ def _ended_view(ended: _Ended, since: float) -> TaskView:
         yielded=ended.yielded,
         cost=ended.cost,
         retries=ended.retries,
-        reason=ended.reason or _REASONS.get(ended.outcome, ""),
+        reason=ended.reason or (_TIMED_OUT if ended.outcome == "timeout" else ""),
     )

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from skyward.control.act.tasks.future import when_done
 from skyward.control.act.tasks.remote_blobs import RemoteBlob
 from skyward.process import background
 from skyward.wire.kinds.exceptions import copy_exception
@@ -92,8 +93,7 @@ class TaskInputs:
                 callback(future if failed else None)
 
         for future in self.futures:
-            when_over = getattr(future, "when_over", future.add_done_callback)
-            when_over(lambda each: background.call_soon(ended, each))
+            when_done(future, lambda each: background.call_soon(ended, each))
 
     @property
     def is_ready(self) -> bool:

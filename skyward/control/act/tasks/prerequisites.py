@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
+from skyward.control.act.tasks.future import EncodedResult, TaskFuture, handles_in
 from skyward.control.act.tasks.inputs import InputValue, LocalValue, TaskInputs
 from skyward.control.act.tasks.remote_results import RemoteResult
-from skyward.control.act.tasks.task import EncodedResult, TaskFuture, handles_in
 
 __all__ = ["Prerequisites"]
 

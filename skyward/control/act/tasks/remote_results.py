@@ -13,8 +13,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from skyward.control.act.tasks.future import EncodedResult, TaskFuture, is_only_lent, lend, wait_done
 from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
-from skyward.control.act.tasks.task import EncodedResult, TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.errors import NodeLostError, PoolClosedError, TaskCancelledError
 from skyward.formatting import joined, size_text
 from skyward.process import background
@@ -175,7 +176,7 @@ class RemoteResults:
 
     def _may_stay(self, work: Work, node: "Node", payload: Payload) -> bool:
         size = sum(blob.size for blob in blobs_of([payload]))
-        if size < LEFT_FROM or not self._retries or not work.future.only_lent:
+        if size < LEFT_FROM or not self._retries or not is_only_lent(work.future):
             return False
         if node in self._leaving or not node.can_pin(size):
             return False
@@ -329,9 +330,9 @@ class RemoteResults:
         again.restores = result
         again.inputs = None if recipe.inputs is None else recipe.inputs.again()
         future = again.future
-        future.lend()
+        lend(future)
         self._submit([again])
-        await future.over()
+        await wait_done(future)
         if future.cancelled():
             result.failure = TaskCancelledError(f"{name} was cancelled as it ran again, since its result was lost.")
         elif (error := Future.exception(future)) is not None:

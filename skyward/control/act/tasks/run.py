@@ -6,14 +6,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from skyward.control.act.tasks.future import TaskFuture, on_cancel, release_handles, runs_while
 from skyward.control.act.tasks.streams import RemoteIterator, Stream, StreamBuffer
-from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.observe.costs import cost_of
 from skyward.errors import OperatorError
 from skyward.process import background
 from skyward.wire.protocol.messages import Blob
 
-__all__ = ["Run", "Runner", "TaskOutcome", "follow"]
+__all__ = ["Run", "Runner", "TaskOutcome", "follow", "future_of", "release_kept"]
 
 
 class Runner(Protocol):
@@ -38,8 +39,8 @@ def follow(runner: Runner, work: Work) -> "Run[Any]":
     def stop() -> None:
         background.call_soon(runner.cancel, [work])
 
-    work.future.stop_with(stop)
-    work.future.runs_while(lambda: work.running)
+    on_cancel(work.future, stop)
+    runs_while(work.future, lambda: work.running)
     if work.stream is not None:
         work.stream.connect(
             lambda units: background.call_soon(runner.credit, work, units),
@@ -102,22 +103,6 @@ class Run[T]:
         if self._stream is None:
             raise OperatorError("Only a generator function has items; take the result from `.future`.")
         return RemoteIterator(self._stream)
-
-    def given(self) -> TaskFuture[Any]:
-        """Return a future of the result; for a generator function a finished future of the iterator of `items`."""
-        if self._stream is None:
-            return self.future
-        ready: TaskFuture[Any] = TaskFuture()
-        ready.name = self.future.name
-        ready.set_result(self.items())
-        return ready
-
-    def release_kept(self) -> None:
-        """Release the handles of kept values in its result, which the caller has extracted."""
-        for work in self._works():
-            work.future.release_kept()
-            if work.left is not None:
-                work.left.kept.clear()
 
     def cancel(self) -> bool:
         """Stop the work on its nodes; False if it has ended. The future ends once the nodes have stopped."""
@@ -193,6 +178,24 @@ class Run[T]:
         times = [work.seconds for work in self._works()]
         known = [time for time in times if time is not None]
         return max(known) if known and len(known) == len(times) else None
+
+
+def future_of(run: Run[Any]) -> TaskFuture[Any]:
+    """Return a future of the result; for a generator function a finished future of the iterator of `items`."""
+    if not run.is_stream:
+        return run.future
+    ready: TaskFuture[Any] = TaskFuture()
+    ready.name = run.future.name
+    ready.set_result(run.items())
+    return ready
+
+
+def release_kept(run: Run[Any]) -> None:
+    """Release the handles of kept values in a result, which the caller has extracted."""
+    for work in run._works():
+        release_handles(work.future)
+        if work.left is not None:
+            work.left.kept.clear()
 
 
 def _remains_of(work: Work) -> TaskOutcome:

@@ -3,9 +3,10 @@
 import time
 from dataclasses import replace
 
+from skyward.control.act.tasks.future import EncodedResult, end_cancelled
 from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.control.act.tasks.remote_results import RemoteResult
-from skyward.control.act.tasks.task import EncodedResult, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.decide.tasks.messages import Settle, SettleOutcome
 from skyward.errors import (
     RERUN,
@@ -29,10 +30,13 @@ __all__ = ["final", "settle"]
 def final(work: Work, settled: Settle) -> Settle:
     """Return the end of a task as its caller, the history and the events report it.
 
-    The outcome of a cancelled task depends on the reason; a value that carries an exception is "raised".
+    The outcome of a cancelled task depends on the reason; a value that carries an exception is "raised". The reason of
+    an exception is the first line of its text.
     """
     if settled.outcome == "value" and work.error:
-        return replace(settled, outcome="raised")
+        return replace(settled, outcome="raised", reason=work.reason)
+    if settled.outcome == "error":
+        return replace(settled, reason=settled.reason or work.reason)
     if settled.outcome != "cancelled":
         return settled
     if work.stuck:
@@ -79,7 +83,7 @@ def _settle(
     if outcome in ("cancelled", "timeout", "unfunded") and isinstance(arrived, EncodedResult) and arrived.payload.data:
         work.left = arrived
     if outcome == "cancelled":
-        work.future.end_cancelled(f"was cancelled{work.unwanted or _where(work)}.", subject=f"{work.code.name}()")
+        end_cancelled(work.future, f"was cancelled{work.unwanted or _where(work)}.", subject=f"{work.code.name}()")
     else:
         work.future.set_exception(_error(work, outcome, reason, arrived, cause))
     if work.stream is not None:

@@ -14,6 +14,7 @@ an exception that its own retry policy covers is requeued in the same way; these
 """
 
 import itertools
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -54,6 +55,7 @@ from skyward.control.decide.tasks.messages import (
 from skyward.control.decide.tasks.queue import WaitingTasks
 from skyward.control.decide.tasks.slots import NodeSlots, SlotTable
 from skyward.control.decide.tasks.state import BroadcastState, TaskState
+from skyward.control.lifecycle import Lifecycle, TaskStatus
 from skyward.scaling.snapshot import Demand, Group
 from skyward.values.needs import NOTHING, Needs, describe_resources
 
@@ -68,6 +70,9 @@ OVERTAKEN = 16
 OVERTAKING_SECONDS = 1.0
 """Tasks that may overtake the oldest one because a free node has their data, and the mean duration of tasks up to
 which they may, so that the oldest one does not wait long."""
+
+ENDED_KEPT = 300
+"""Finished tasks whose history is kept: as many as a report lists."""
 
 _NO_BLOBS: Mapping[bytes, int] = {}
 _KILLED = "the process it ran in was killed"
@@ -97,6 +102,7 @@ class TaskManager:
     _locality: Locality = field(default_factory=Locality)
     _withheld: set[int] = field(default_factory=set)
     _holding: dict[int, int] = field(default_factory=dict)
+    _ended: deque[TaskState] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
     _now: float = 0.0
     _cause: int = 0
 
@@ -185,6 +191,11 @@ class TaskManager:
         """Return the number of tasks on a node or pinned to it, beyond its slots; negative for free slots."""
         node = self._table.nodes.get(rank)
         return 0 if node is None else len(self._waiting.pinned_to(rank)) - node.spare
+
+    def life_of(self, task: int) -> Lifecycle[TaskStatus] | None:
+        """Return the lifecycle of a task; None if it was not queued yet, or ended too long ago."""
+        record = self._tasks.get(task) or next((each for each in self._ended if each.number == task), None)
+        return None if record is None else record.life
 
     def could_start_on(self, task: int) -> tuple[int, ...] | None:
         """Return the nodes that a waiting task could ever start on; None if the task does not wait."""
@@ -477,6 +488,7 @@ class TaskManager:
             outcome, reason = "unfunded", record.unfunded
         record.life.move("ended", self._now, reason, cause=self._cause)
         self._withheld.discard(task)
+        self._ended.append(record)
         effects.append(Settle(task, outcome, reason, cause=self._cause))
         if record.broadcast is not None:
             members = self._broadcasts[record.broadcast].members

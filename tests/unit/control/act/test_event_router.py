@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skyward.control.act.event_router import EventRouter
-from skyward.control.act.tasks.task import EncodedResult
+from skyward.control.act.tasks.future import EncodedResult
 from skyward.control.decide.tasks.messages import Delivered, Ended
 from skyward.errors import RemoteError
 from skyward.link.bulk import NodeFullError

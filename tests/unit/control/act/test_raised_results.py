@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from skyward.control.act.tasks.future import EncodedResult, TaskFuture
 from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.run import Run
 from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.streams import StreamBuffer
-from skyward.control.act.tasks.task import EncodedResult, TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.decide.tasks.messages import Settle
 from skyward.wire.payloads.code import PreparedCode, prepare_code
 from skyward.wire.payloads.payload import dumps, encode_call
@@ -24,22 +25,29 @@ def cell() -> None:
 CODE: PreparedCode = prepare_code(cell)
 
 
-def ended(error: str, stream: StreamBuffer | None = None) -> tuple[Work, Settle]:
+def ended(error: str, stream: StreamBuffer | None = None, text: str = "") -> tuple[Work, Settle]:
     """Return a task that has returned 42 and the name of an exception, with its final outcome."""
     sink: Any = None
     work = Work(CODE, encode_call((), {}, "cell"), TaskFuture(), sink, stream=stream, task=7, nodes=[1])
-    work.error, work.seconds = error, 0.5
+    work.error, work.reason, work.seconds = error, text, 0.5
     end = final(work, Settle(7, "value"))
     settle(work, end.outcome, end.reason, EncodedResult(Payload(dumps(42))))
     return work, end
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome", "state", "reason"),
-    [("", "value", "done", ""), ("ZeroDivisionError", "raised", "failed", "it raised")],
+    ("error", "text", "outcome", "state", "reason"),
+    [
+        ("", "", "value", "done", ""),
+        ("ZeroDivisionError", "division by zero", "raised", "failed", "ZeroDivisionError: division by zero"),
+        ("StopIteration", "", "raised", "failed", "StopIteration"),
+    ],
 )
-def test_caller_gets_the_result_and_history_the_failure(error: str, outcome: str, state: str, reason: str) -> None:
-    work, end = ended(error)
+def test_caller_gets_the_result_and_history_the_failure(
+    error: str, text: str, outcome: str, state: str, reason: str
+) -> None:
+    work, end = ended(error, text=text)
+    assert end.reason == text, "the event has the type of the exception in another field"
     assert end.outcome == outcome
     assert work.future.result() == 42
     record = TaskHistory({}, lambda _: None)

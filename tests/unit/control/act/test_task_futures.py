@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import skyward as sky
-from skyward.control.act.tasks.task import TaskFuture
+from skyward.control.act.tasks.future import TaskFuture, end_cancelled, on_cancel, runs_while
 from skyward.process import thread_events as waking
 from skyward.process.thread_events import ThreadEvent
 
@@ -47,7 +47,7 @@ def test_work_cancelled_elsewhere_raises_an_error_in_the_coroutine_without_cance
     future: TaskFuture[int],
 ) -> None:
     async def ask() -> str:
-        later(future.end_cancelled, "train() was cancelled on node 0.")
+        later(end_cancelled, future, "train() was cancelled on node 0.")
         with pytest.raises(sky.TaskCancelledError, match=r"^train\(\) was cancelled on node 0\.$"):
             await future
         return "went on"
@@ -57,7 +57,7 @@ def test_work_cancelled_elsewhere_raises_an_error_in_the_coroutine_without_cance
 
 def test_cancelling_a_coroutine_stops_the_work(future: TaskFuture[int]) -> None:
     stopped = threading.Event()
-    future.stop_with(stopped.set)
+    on_cancel(future, stopped.set)
 
     async def ask() -> None:
         with pytest.raises(TimeoutError):
@@ -69,7 +69,7 @@ def test_cancelling_a_coroutine_stops_the_work(future: TaskFuture[int]) -> None:
 
 def test_shield_keeps_the_work_running(future: TaskFuture[int]) -> None:
     stopped = threading.Event()
-    future.stop_with(stopped.set)
+    on_cancel(future, stopped.set)
 
     async def ask() -> int:
         with pytest.raises(TimeoutError):
@@ -94,7 +94,7 @@ def test_wrap_future_gather_and_as_completed_work(future: TaskFuture[int]) -> No
 
 
 def test_closed_loop_is_not_woken(future: TaskFuture[int]) -> None:
-    future.stop_with(lambda: None)
+    on_cancel(future, lambda: None)
 
     async def ask() -> None:
         with pytest.raises(TimeoutError):
@@ -107,7 +107,7 @@ def test_closed_loop_is_not_woken(future: TaskFuture[int]) -> None:
 
 def test_running_is_true_while_a_node_has_the_work(future: TaskFuture[int]) -> None:
     running = False
-    future.runs_while(lambda: running)
+    runs_while(future, lambda: running)
     assert not future.running()
     running = True
     assert future.running()
@@ -123,7 +123,7 @@ def test_cancel_while_the_result_is_set_has_no_effect() -> None:
             assert not self.cancel()
 
     future = CancelledMeanwhile()
-    future.stop_with(lambda: None)
+    on_cancel(future, lambda: None)
     future.set_result(5)
     assert future.result() == 5
 

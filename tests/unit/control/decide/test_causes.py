@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skyward.control.act.report import task_history
 from skyward.control.decide.causes import KEPT, Cause, CauseLog, describe
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.requests import Limits
@@ -23,6 +24,7 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.tasks import messages as tasks
+from skyward.control.decide.tasks.manager import ENDED_KEPT
 from skyward.errors import IllegalTransitionError
 from skyward.scaling.snapshot import Decision, Demand, Group, Snapshot
 from tests.unit.control.decide.plane_world import World
@@ -117,6 +119,23 @@ def test_lost_node_is_the_cause_of_its_replacement_and_of_its_requeued_tasks() -
     (decision,) = [effect.event for effect in effects if isinstance(effect, Decided)]
     assert decision.cause == f"#{lost}: machine {machine} of node 1 lost: connection closed"
     assert {first, second} == set(world.sent)
+    history = [text.partition(" ")[2] for text in task_history(world.plane, task)]  # without the time
+    sent, requeued = history
+    assert sent.startswith("queued -> sent (#")
+    assert requeued == f"sent -> queued: node {rank} died: connection closed ({decision.cause})"
+
+
+def test_history_of_a_task_outlives_the_task_and_only_the_latest_are_kept() -> None:
+    world = World(Group("default", 1, 1)).open()
+    world.allocate()
+    (first,) = world.submit(1)
+    world.finish()
+    assert " sent -> ended" in task_history(world.plane, first)[-1]
+    for _ in range(ENDED_KEPT):
+        world.submit(1)
+        world.finish()
+    assert task_history(world.plane, first) == ()
+    assert task_history(world.plane, 10**6) == ()
 
 
 def test_failed_replacement_names_the_lost_node_as_the_first_cause() -> None:

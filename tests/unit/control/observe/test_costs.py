@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from skyward.control.act.tasks.future import TaskFuture
 from skyward.control.act.tasks.history import TaskHistory
 from skyward.control.act.tasks.run import Run
-from skyward.control.act.tasks.task import TaskFuture, Work
+from skyward.control.act.tasks.task import Work
 from skyward.control.observe.costs import CellAccounts, SlotPrice, cost_of
 from skyward.control.observe.origin import Origin
 from skyward.wire.payloads.code import PreparedCode

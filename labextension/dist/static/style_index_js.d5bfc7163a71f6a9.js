@@ -130,7 +130,20 @@
   user-select: text;
 }
 
-/* Nodes that did not come up. */
+/* Pools and nodes that did not come up. */
+
+.skyward-Pool.skyward-FailedPool {
+  border-color: var(--jp-error-color1);
+}
+
+.skyward-FailedPool > pre {
+  max-height: 126px;
+  margin: 4px 0;
+  overflow: auto;
+  font-family: var(--jp-code-font-family);
+  font-size: var(--jp-ui-font-size0);
+  user-select: text;
+}
 
 .skyward-Failure {
   margin: 4px 0;
@@ -313,7 +326,26 @@
 }
 
 .skyward-Form-field .jp-HTMLSelect select {
+  width: 100%; /* the arrow is at the right end of the room */
   border: 1px solid var(--jp-input-border-color);
+}
+
+.skyward-Form-field.skyward-mod-wrong :is(input, select) {
+  border-color: var(--jp-error-color1);
+}
+
+.skyward-Form-wrong {
+  margin-bottom: 6px;
+  color: var(--jp-error-color1);
+  overflow-wrap: anywhere;
+}
+
+.skyward-Form-reason {
+  display: block;
+  margin: 0 0 8px;
+  max-height: 126px;
+  overflow: auto;
+  white-space: pre-line;
 }
 
 .skyward-Form summary {
@@ -546,6 +578,14 @@
   appearance: textfield;
 }
 
+.skyward-Bounds-number[aria-invalid='true'] {
+  border-color: var(--sky-bad);
+}
+
+.skyward-Bounds-wrong {
+  color: var(--sky-bad);
+}
+
 .skyward-Bounds-number::-webkit-inner-spin-button {
   display: none;
 }
@@ -646,6 +686,10 @@
 
 .skyward-LongList {
   overflow: hidden auto;
+}
+
+.skyward-LongList-news {
+  padding: 2px 0;
 }
 
 .skyward-LongList-row {
