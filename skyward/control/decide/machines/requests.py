@@ -82,7 +82,7 @@ class Requester:
                     ready.setdefault(group, []).append(machine)
                 elif machine.state == "QUEUED":
                     self._retry(machine.not_before)
-        for group in self._existing.keys() & ready.keys():
+        for group in [each for each in ready if each in self._existing]:
             ready[group] = self._adopt(group, ready[group], now, effects)
         if any(ready.values()):
             for group, count in self._allowed(ready).items():
