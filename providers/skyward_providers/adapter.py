@@ -54,7 +54,7 @@ class Adapter:
 
     Attributes:
         listen: "host:port" that adapters connect to.
-        token: shared secret of at least 16 characters; None for that of the environment variable
+        token: shared secret of at least 16 characters; if it is empty or None, that of the environment variable
             SKYWARD_ADAPTER_TOKEN, or a new one if that is not set. Adapters take it from that variable.
         connect_timeout: seconds to wait for an adapter with matching nodes.
         silence: seconds without a heartbeat after which an adapter is lost.

@@ -230,7 +230,7 @@ def function(
     an `async def` function runs on its own event loop on the node; a timeout or a cancellation cancels its coroutine.
 
     Args:
-        fns: the function, if used without parentheses.
+        fns: the function, or another callable such as a class, if used without parentheses.
         timeout: seconds that each call may run, instead of the pool's `default_compute_timeout`. It is the only timeout
             of a generator function, and covers the whole stream, including pauses of its reader.
         resources: amounts of the node's resources that each call holds while it runs, such as `{"GPU": 1}`.
@@ -240,7 +240,8 @@ def function(
         retry_on: exceptions after which a call is retried, a class or several; None for any `Exception`.
 
     Raises:
-        SpecError: the decorated object is not a plain function, or a keyword has a value that is not allowed.
+        SpecError: the decorated object is not callable, or is a class method or a property, or a keyword has a value
+            that is not allowed.
 
     Example:
         >>> @sky.function(timeout=600, resources={"GPU": 1})

@@ -1,7 +1,7 @@
 """Journal of the machines of this user's pools: written before each request, and cleared after termination."""
 
 from skyward.journal.claim import SELF_TERMINATION, Claim, data_directory
-from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, WorkerEntry
+from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, SizeEntry, WorkerEntry
 from skyward.journal.record import PoolRecord
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
@@ -16,6 +16,7 @@ __all__ = [
     "MachineEntry",
     "PoolEntry",
     "PoolRecord",
+    "SizeEntry",
     "WorkerEntry",
     "data_directory",
 ]

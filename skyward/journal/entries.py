@@ -1,11 +1,12 @@
 """Entries of the journal, as values."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from skyward.providers.protocol import Cluster, Instance
 
-__all__ = ["ClusterEntry", "CostEntry", "MachineEntry", "PoolEntry", "WorkerEntry"]
+__all__ = ["ClusterEntry", "CostEntry", "MachineEntry", "PoolEntry", "SizeEntry", "WorkerEntry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,21 @@ class CostEntry:
     def until(self, now: float) -> float:
         """Return the USD spent until `now`, in seconds since the epoch."""
         return self.spent + self.per_hour * max(0.0, now - self.at) / 3600
+
+
+@dataclass(frozen=True, slots=True)
+class SizeEntry:
+    """The size of a pool, for a process that attaches to it.
+
+    Attributes:
+        bounds: minimum and maximum number of nodes, by group.
+        desired: desired number of nodes, by group.
+        draining: ids of the machines whose nodes drain.
+    """
+
+    bounds: Mapping[str, tuple[int, int]]
+    desired: Mapping[str, int]
+    draining: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

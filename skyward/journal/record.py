@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from skyward.journal.claim import Claim
-from skyward.journal.entries import CostEntry, PoolEntry, WorkerEntry
+from skyward.journal.entries import CostEntry, PoolEntry, SizeEntry, WorkerEntry
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
 from skyward.providers.protocol import Cluster, Instance
@@ -106,6 +106,14 @@ class PoolRecord:
     @unsent.setter
     def unsent(self, number: int) -> None:
         self._claim.unsent = number
+
+    def set_size(self, size: SizeEntry) -> None:
+        """Record the size of the pool."""
+        self._journal.set_size(self.id, size)
+
+    def size(self) -> SizeEntry | None:
+        """Return the recorded size; None if it has not changed since the pool was opened."""
+        return self._journal.size(self.id)
 
     def took(self, provider: str, image: str) -> Mapping[str, list[float]]:
         """Return the durations of the phases of the latest starts of any pool, in seconds."""

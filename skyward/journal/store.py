@@ -1,6 +1,7 @@
 """Storage of the journal: a SQLite file that the processes of one user share."""
 
 import contextlib
+import json
 import os
 import pickle
 import sqlite3
@@ -11,7 +12,7 @@ from typing import Any, Self
 
 from skyward.errors import JournalError
 from skyward.journal.claim import data_directory
-from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, WorkerEntry
+from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, SizeEntry, WorkerEntry
 from skyward.journal.other_format import set_aside
 from skyward.journal.sealing import JournalSeal
 from skyward.providers.protocol import Instance
@@ -43,12 +44,16 @@ CREATE TABLE IF NOT EXISTS costs (
     pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, spent REAL NOT NULL, per_hour REAL NOT NULL,
     at REAL NOT NULL, budget REAL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS sizes (
+    pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, bounds TEXT NOT NULL, desired TEXT NOT NULL,
+    draining TEXT NOT NULL
+) STRICT;
 CREATE TABLE IF NOT EXISTS took (
     provider TEXT NOT NULL, image TEXT NOT NULL, phase TEXT NOT NULL, seconds REAL NOT NULL
 ) STRICT;
 """
 _FORMAT = 2
-"""Number of the format. Another version of Skyward with the same tables and pickles has the same."""
+"""Number of the format. Versions of Skyward that understand each other's tables and pickles have the same."""
 
 _MOST_TOOK = 5000
 """Maximum number of recorded durations: those of images out of use are dropped as the oldest."""
@@ -139,6 +144,13 @@ class Journal:
             pool, costs.spent, costs.per_hour, costs.at, costs.budget,
         )  # fmt: skip  # in the order of the columns
 
+    def set_size(self, pool: str, size: SizeEntry) -> None:
+        """Record the size of a pool, in place of the one recorded before."""
+        self._write(
+            "INSERT OR REPLACE INTO sizes VALUES (?, ?, ?, ?)",
+            pool, json.dumps(dict(size.bounds)), json.dumps(dict(size.desired)), json.dumps(sorted(size.draining)),
+        )  # fmt: skip  # in the order of the columns
+
     def forget_pool(self, pool: str) -> None:
         """Delete a pool with all its entries."""
         self._write("DELETE FROM pools WHERE id = ?", pool)
@@ -219,6 +231,15 @@ class Journal:
         """Return the recorded costs of a pool; None if it has had none."""
         for row in self._read("SELECT spent, per_hour, at, budget FROM costs WHERE pool = ?", pool):
             return CostEntry(*row)
+        return None
+
+    def size(self, pool: str) -> SizeEntry | None:
+        """Return the recorded size of a pool; None if it has not changed since the pool was opened."""
+        for row in self._read("SELECT bounds, desired, draining FROM sizes WHERE pool = ?", pool):
+            bounds, desired, draining = map(json.loads, row)
+            return SizeEntry(
+                {name: (least, most) for name, (least, most) in bounds.items()}, desired, frozenset(draining)
+            )
         return None
 
     def machines(self, pool: str) -> list[MachineEntry]:

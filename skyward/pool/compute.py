@@ -56,6 +56,7 @@ from skyward.pool.map import calls_of_map, note_items
 from skyward.pool.resource_requests import Bundle, demands_of
 from skyward.process import background
 from skyward.process.forked import is_forked, refuse_forked
+from skyward.providers.protocol import check_provider_name
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import PoolConsole, report
 from skyward.reporting.screen import notify
@@ -91,6 +92,7 @@ class Compute(RightSide):
 
     Raises:
         SpecError: a field is unknown, given twice, or has a value that is not allowed.
+        ProviderMissingError: `provider` is the name of no installed provider.
 
     Example:
         >>> with sky.Compute(nodes=2, accelerator="A100") as pool:
@@ -101,6 +103,9 @@ class Compute(RightSide):
         self, *specs: Spec, name: str | None = None, options: Options | None = None, **fields: Unpack[ComputeFields]
     ) -> None:
         resolved = resolve_groups(specs, options, configured(name, specs, options, fields), name)
+        for provider in [spec.provider for group in resolved.groups.values() for spec in group]:
+            if isinstance(provider, str):
+                check_provider_name(provider)
         self._groups, self._options = resolved.groups, resolved.options
         self.name = name or f"pool-{next(_numbers)}"
         self._pool: Pool | None = None
@@ -755,6 +760,11 @@ def open_attached(
     pool._groups, pool._options = FrozenMap(groups), options
     with observed(pool):
         pool._open(take_over(), earlier)
+    found = pool._ready()
+    for name, (least, most) in background.call(lambda: found.bounds).items():
+        nodes = Nodes.of(groups[name][0].nodes)
+        if (least, most) != (nodes.min, nodes.ceiling):  # its former process resized it
+            pool._resized[name] = Nodes(least, None if least == most else most)
     return pool
 
 

@@ -131,7 +131,7 @@ def reap(names: str | Sequence[str] = (), *, due: bool = False) -> list[Reaped]:
     """Terminate the machines of orphans, and return the results.
 
     Args:
-        names: names of the pools to reap; empty for all.
+        names: names of the pools to reap; empty for all. A name of no orphan is ignored: compare the results.
         due: reap only pools whose lease has expired, so that they can no longer be attached to.
 
     Raises:

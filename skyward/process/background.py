@@ -1,6 +1,10 @@
-"""The library's event loop, on its own daemon thread, started at first use. No user code runs on it."""
+"""The library's event loop, on its own daemon thread, started at first use.
+
+Of user code, only providers and policies run on it.
+"""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,7 +15,9 @@ from skyward.errors import UsageError
 from skyward.process.clock import clock
 from skyward.process.forked import begin_use, is_forked, refuse_forked
 
-__all__ = ["call", "call_soon", "call_when_gone", "loop", "new_event_loop", "on_loop", "run"]
+__all__ = ["call", "call_soon", "call_when_gone", "loop", "new_event_loop", "on_loop", "run", "run_on"]
+
+_logger = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -33,7 +39,7 @@ def loop() -> asyncio.AbstractEventLoop:
             begin_use()
             _loop = new_event_loop()
             _loop.set_default_executor(ThreadPoolExecutor(2, thread_name_prefix="skyward-io"))
-            _thread = threading.Thread(target=_loop.run_forever, name="skyward-loop", daemon=True)
+            _thread = threading.Thread(target=run_on, args=(_loop,), name="skyward-loop", daemon=True)
             _thread.start()
         return _loop
 
@@ -46,6 +52,15 @@ def run[T](coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         coroutine.close()
         raise
     return asyncio.run_coroutine_threadsafe(coroutine, event_loop)
+
+
+def run_on(event_loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped: a `SystemExit` of one callback ends neither the loop nor its other work."""
+    while True:
+        try:
+            return event_loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:  # asyncio passes on these two only
+            _logger.error("%s on the library's loop is ignored", type(error).__name__, exc_info=error)
 
 
 def call_soon(call: Callable[..., object], *args: object) -> None:

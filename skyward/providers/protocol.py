@@ -38,6 +38,7 @@ __all__ = [
     "RemoteAccess",
     "SSHAccess",
     "acts_on",
+    "check_provider_name",
     "field_value",
     "find_provider",
     "not_acted_on",
@@ -381,17 +382,26 @@ def provider_names() -> tuple[str, ...]:
     return tuple(sorted(_entries()))
 
 
+def check_provider_name(name: str) -> None:
+    """Check that a provider of that name is installed. Loads nothing.
+
+    Raises:
+        ProviderMissingError: there is no such provider.
+    """
+    if name.lower() not in _entries():
+        close = difflib.get_close_matches(name.lower(), _entries(), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"installed are: {', '.join(provider_names()) or 'none'}."
+        raise ProviderMissingError(f"There is no provider {name!r}; {hint}")
+
+
 def find_provider(name: str) -> type[Any]:
     """Return the settings class of the provider called `name`, such as `sky.Local` for "local".
 
     Raises:
         ProviderMissingError: there is no such provider, or a package that it needs is not installed.
     """
-    entry = _entries().get(name.lower())
-    if entry is None:
-        close = difflib.get_close_matches(name.lower(), _entries(), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"installed are: {', '.join(provider_names()) or 'none'}."
-        raise ProviderMissingError(f"There is no provider {name!r}; {hint}")
+    check_provider_name(name)
+    entry = _entries()[name.lower()]
     try:
         found: type[Any] = entry.load()
     except ImportError as error:

@@ -92,8 +92,17 @@ class Nodes(Value):
                 return cls(value)
             case (least, most):  # a list of two as well
                 return cls(least, most)
-        hint = f"; write `Nodes.parse({value!r})`" if isinstance(value, str) else ""
+        hint = f"; write `Nodes.parse({value!r})`" if isinstance(value, str) and cls._is_parsed(value) else ""
         raise SpecError(f"nodes must be a number, (min, max) or `sky.Nodes(...)`, but got {shown(value)}{hint}.")
+
+    @classmethod
+    def _is_parsed(cls, text: str) -> bool:
+        """Return whether `parse` takes this text."""
+        try:
+            cls.parse(text)
+        except SpecError:
+            return False
+        return True
 
     @classmethod
     def parse(cls, text: str) -> "Nodes":

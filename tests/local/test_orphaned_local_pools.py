@@ -345,6 +345,50 @@ def test_closed_pool_leaves_nothing() -> None:
     wait_for(nothing_left, "the end of the node")
 
 
+RESIZED = """
+import os, sys, time
+import skyward as sky
+
+@sky.function
+def waits(go):
+    print("begun", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return "done all the same"
+
+nodes = sky.Nodes(min=1, max=4, desired=3)
+pool = sky.Compute(provider=sky.Local(outlives=True), nodes=nodes, policy="no", name="left", ttl=60).open()
+left = [waits(sys.argv[1]) > pool for _ in range(3)]
+while pool.logs().text.count("begun") < 3:
+    time.sleep(0.01)
+{change}
+while not any(node.state == "draining" for node in pool.snapshot().nodes):
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "draining", "bounds"),
+    [("pool.resize(1)", [1, 2], sky.Nodes(1)), ("pool.drain(1)", [1], sky.Nodes(1, 4, 3))],
+    ids=["resized", "drained"],
+)
+def test_nodes_that_were_draining_drain_in_the_process_that_attaches(
+    tmp_path: Path, change: str, draining: list[int], bounds: sky.Nodes
+) -> None:
+    go = tmp_path / "go"
+    client_that_dies(go, RESIZED.format(change=change))
+    with sky.attach("left") as pool:
+        seen = pool.snapshot()
+        assert [node.rank for node in seen.nodes if node.state == "draining"] == draining
+        assert (seen.desired, seen.min, seen.max) == (3 - len(draining), bounds.min, bounds.ceiling)
+        assert pool.requested_nodes == bounds
+        assert "when its process ended" in str(pool.decisions()[-1])
+        go.touch()
+        assert [task.result() for task in pool.recovered] == ["done all the same"] * 3
+        wait_for(lambda: len(pool.snapshot().nodes) == 3 - len(draining), "the drained nodes to be terminated")
+
+
 COSTLY = """
 import skyward as sky
 pool = sky.Compute(provider=sky.Local(outlives=True, hourly_price=3600.0), nodes=1, budget=75.0, name="costly").open()

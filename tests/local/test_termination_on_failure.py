@@ -138,7 +138,10 @@ def test_taking_over_one_group_leaves_another_its_machines(cloud: FakeCloud) -> 
 
 def test_partly_prepared_resources_are_removed(cloud: FakeCloud) -> None:
     cloud.fail("after prepare")
-    with pytest.raises(OSError, match="the cloud is down after prepare"):
+    said = (
+        r"Pool '.*' could not be opened: provider 'fake' raised OSError in prepare\(\): the cloud is down after prepare"
+    )
+    with pytest.raises(sky.ProvisioningError, match=said):
         sky.Compute(provider=cloud, nodes=1).open()
     assert cloud.left == []
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from skyward.control.act.nodes.launching import Launcher
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.plane import ControlPlane
-from skyward.control.decide.settings import PlaneSettings
+from skyward.control.decide.settings import PlaneSettings, resumed
+from skyward.journal import SizeEntry
 from skyward.scaling.registry import find_policy
 from skyward.specs import Options
 
@@ -21,8 +22,8 @@ ATTEMPTS = 3
 """Default timeout of one request for machines in seconds, and of consecutive requests that may fail."""
 
 
-def plane_of(launchers: Mapping[str, Launcher], options: Options) -> ControlPlane:
-    """Return the control plane of a pool whose launchers are prepared."""
+def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntry | None = None) -> ControlPlane:
+    """Return the control plane of a pool whose launchers are prepared. `size`: recorded size of an attached pool."""
     limits = Limits(
         refusals=options.max_provision_attempts or ATTEMPTS,
         request=options.provision_timeout or REQUEST_TIMEOUT,
@@ -44,6 +45,8 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options) -> ControlPlan
         budget=options.budget,
         limits=limits,
     )
+    if size is not None:
+        settings = resumed(settings, size.bounds, size.desired)
     return ControlPlane(settings, find_policy(options.policy))
 
 

@@ -15,6 +15,7 @@ from skyward.control.act.driver import Timer, plane_of
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
 from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.control.act.nodes.fleet import Fleet
+from skyward.control.act.nodes.guarded import ProviderCallError
 from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.pool_tasks import PoolTasks
@@ -30,7 +31,7 @@ from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
-from skyward.journal import ClusterEntry, PoolRecord
+from skyward.journal import ClusterEntry, PoolRecord, SizeEntry
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
 from skyward.scaling.snapshot import Demand
@@ -46,6 +47,9 @@ _RENEW_EVERY = 20.0
 
 _RECORD_UNSENT_AFTER = 0.1
 """Seconds after which a change of the number of tasks that no node has is recorded."""
+
+_SIZE_EFFECTS = plane.Decided, machine_messages.Drain, machine_messages.Activate, machine_messages.NodeGone
+"""Effects of messages that may have changed the size of the pool, or the nodes that drain."""
 
 _logger = logging.getLogger(__name__)
 
@@ -88,6 +92,7 @@ class Pool:
         self._recorded_terms: tuple[float, float | None] = 0.0, options.budget
         self._unsent = record.unsent
         self._unsent_timer: asyncio.TimerHandle | None = None
+        self._recorded_size: SizeEntry | None = None
 
     # Opening and closing.
 
@@ -127,7 +132,10 @@ class Pool:
 
     async def _open(self) -> None:
         try:
-            await self._start_nodes()
+            try:
+                await self._start_nodes()
+            except ProviderCallError as error:
+                raise ProvisioningError(f"Pool {self.name!r} could not be opened: {error}") from error.__cause__
         except Exception as error:
             self._bus.emit(events.PoolFailed, type(error).__name__, str(error))
             raise
@@ -138,7 +146,8 @@ class Pool:
         for note in dict.fromkeys(note for launcher in self._launchers.values() for note in launcher.notes):
             self._bus.emit(events.PoolNote, note)
         self._life.move("provisioning", _now())
-        self._plane = control = plane_of(self._launchers, self._options)
+        size = self._record.size()
+        self._plane = control = plane_of(self._launchers, self._options, size)
         if (costs := self._record.costs()) is not None:  # machines of a killed process count until now
             control.ledger.carry(costs.until(time.time()))
             control.ledger.budget = costs.budget
@@ -158,6 +167,10 @@ class Pool:
             self._progress.clear()
             await self._progress.wait()
         self._keep_machines = False
+        if size is not None:
+            nodes = self._fleet.nodes.items()
+            draining = tuple(rank for rank, node in nodes if node.instance.id in size.draining)
+            self.tell(plane.ContinueSize(size.desired, draining))
 
     async def close(self) -> None:
         """Stop all tasks and terminate every machine. Idempotent; continues in the background if cancelled.
@@ -299,6 +312,8 @@ class Pool:
             node.flush()
         self._publisher.publish_costs()
         self._record_costs(now)
+        if any(isinstance(effect, _SIZE_EFFECTS) for effect in effects):
+            self._record_size()
         self._progress.set()
         self._timer.set(self._plane.next_tick)
         if self._unsent_timer is None and self.state == "ready":
@@ -327,6 +342,24 @@ class Pool:
             self._record.set_costs(ledger.spent(now), *terms)
         except JournalError as error:  # the pool goes on
             _logger.warning("could not record the costs of pool %r: %s", self.name, error)
+
+    def _record_size(self) -> None:
+        """Record the size of the pool if it has changed, for a process that attaches to it.
+
+        The nodes that a reached budget drains are no choice of the user or the policy: the size before is kept.
+        """
+        control, nodes = self.control, self._fleet.nodes
+        if self.state != "ready" or control.budget_exhausted:
+            return
+        draining = frozenset(nodes[rank].instance.id for rank in control.draining if rank in nodes)
+        size = SizeEntry(self.bounds, dict(control.desired), draining)
+        if size == self._recorded_size:
+            return
+        self._recorded_size = size
+        try:
+            self._record.set_size(size)
+        except JournalError as error:  # the pool goes on
+            _logger.warning("could not record the size of pool %r: %s", self.name, error)
 
     def _execute(self, effect: plane.PlaneEffect, sent: set[Node]) -> None:
         """Execute one effect; nodes that were sent a command are added to `sent`."""
@@ -371,6 +404,11 @@ class Pool:
         nodes = {} if wanted.desired is None else {name: wanted.desired}
         self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}, nodes))
         return ""
+
+    @property
+    def bounds(self) -> dict[str, tuple[int, int]]:
+        """Minimum and maximum number of nodes, by group."""
+        return {name: (group.min, group.max) for name, group in self.control.groups.items()}
 
     def drain(self, rank: int) -> str:
         """Drain and remove a node, which makes the pool smaller. Return the reason if it is refused; else empty."""

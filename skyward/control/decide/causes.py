@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import (
     CollectionUsed,
+    ContinueSize,
     DrainNode,
     KeptAdded,
     Open,
@@ -90,6 +91,8 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
         case Resize(bounds):
             sizes = (f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
             return f"resized to {', '.join(sizes)}"
+        case ContinueSize():
+            return "the pool was attached to"
         case DrainNode(rank):
             return f"drain of node {rank} requested"
         case SetFloor():

@@ -12,6 +12,7 @@ from skyward.scaling.snapshot import Demand
 
 __all__ = [
     "CollectionUsed",
+    "ContinueSize",
     "Decided",
     "DrainNode",
     "ForgetKept",
@@ -45,6 +46,19 @@ class Resize:
 
     bounds: Mapping[str, tuple[int, int]]
     nodes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueSize:
+    """Request to continue with the size that a pool had when its process ended.
+
+    Attributes:
+        nodes: desired number of nodes, by group.
+        draining: ranks of the nodes that were draining.
+    """
+
+    nodes: Mapping[str, int]
+    draining: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +136,7 @@ type TaskMessage = (
 type PlaneMessage = (
     Open
     | Resize
+    | ContinueSize
     | DrainNode
     | SetFloor
     | SetBudget

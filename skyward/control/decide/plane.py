@@ -15,6 +15,7 @@ from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.messages import (
     CollectionUsed,
+    ContinueSize,
     Decided,
     DrainNode,
     ForgetKept,
@@ -139,6 +140,8 @@ class ControlPlane:
                 self._reconcile(machines.Desired(self.first), now, effects)
             case Resize(bounds, nodes):
                 self._resize(bounds, nodes, now, effects)
+            case ContinueSize(wanted, draining):
+                self._continue_size(wanted, draining, now, effects)
             case DrainNode(rank):
                 kept = self.kept.busy_nodes(now)
                 if after := after_drain(self.reconciler.table, self.groups, self.desired, kept, rank):
@@ -326,10 +329,19 @@ class ControlPlane:
         return self.reconciler.desired
 
     @property
+    def draining(self) -> frozenset[int]:
+        """Ranks of the nodes that drain."""
+        return frozenset(self._draining)
+
+    @property
     def first(self) -> dict[str, int]:
         """Nodes that the pool starts with, by group."""
         existing = {group: sum(sources.values()) for group, sources in self.settings.existing.items()}
-        return {g.name: max(g.min, self._threshold(g), existing.get(g.name, 0)) for g in self.groups.values()}
+        desired = self.settings.desired
+        return {
+            g.name: max(g.min, self._threshold(g), existing.get(g.name, 0), desired.get(g.name, 0))
+            for g in self.groups.values()
+        }
 
     @property
     def is_attached(self) -> bool:
@@ -397,6 +409,17 @@ class ControlPlane:
         if not self.budget_exhausted:
             self._decide("user", after, f"resized to {sizes}", now, effects, retry_given_up=True)
 
+    def _continue_size(
+        self, nodes: Mapping[str, int], draining: tuple[int, ...], now: float, effects: list[PlaneEffect]
+    ) -> None:
+        retained = self.retained(now)
+        kept = {name: each.nodes for name, each in retained.items()}
+        after = {name: max(nodes.get(name, count), kept.get(name, 0)) for name, count in self.desired.items()}
+        if after == dict(self.desired) or self.budget_exhausted:
+            return
+        reason = f"the pool had {count_text(sum(nodes.values()), 'desired node')} when its process ended"
+        self._decide("user", after, reason, now, effects, victims=draining)
+
     def _decide(
         self,
         by: Decider,
@@ -405,12 +428,13 @@ class ControlPlane:
         now: float,
         effects: list[PlaneEffect],
         *,
+        victims: tuple[int, ...] = (),
         retry_given_up: bool = False,
         drain: int | None = None,
     ) -> None:
         self._log(by, dict(self.desired), after, reason, now, effects)
         self.autoscaler.start_cooldown(now)
-        self._reconcile(machines.Desired(after, retry_given_up=retry_given_up, drain=drain), now, effects)
+        self._reconcile(machines.Desired(after, victims, retry_given_up, drain), now, effects)
 
     def _evaluate(self, now: float, effects: list[PlaneEffect]) -> None:
         """Evaluate the policy, and apply what is due now."""
@@ -421,7 +445,7 @@ class ControlPlane:
         room = {name: self.ledger.room(price, now) for name, price in prices.items()}
         try:
             verdict = self.autoscaler.evaluate(self.snapshot(now), room)
-        except Exception as error:  # raised by a policy that the user wrote; the pool stays as it is
+        except BaseException as error:  # raised by a policy that the user wrote, or its `sys.exit()`; the pool stays
             failed = f"the policy raised {type(error).__name__}: {error}"
             self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
             return

@@ -1,13 +1,13 @@
 """Settings of a control plane."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.scaling.snapshot import Group
 
-__all__ = ["PlaneSettings"]
+__all__ = ["PlaneSettings", "resumed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class PlaneSettings:
         sources: sources of machines of each group, the preferred one first.
         thresholds: active nodes of each group before work starts; the default is the group's minimum.
         existing: machines of each group, by source, that exist before the pool opens: those of a former process.
+        desired: nodes of each group that are desired at first, in a pool that is attached to.
         retries: times that a task is requeued after its node was lost.
         cooldown, idle_timeout: of the autoscaler.
         tick: interval between checks of the nodes against the desired state, and of the deadlines.
@@ -30,6 +31,7 @@ class PlaneSettings:
     sources: Mapping[str, tuple[MachineSource, ...]]
     thresholds: Mapping[str, int] = field(default_factory=dict)
     existing: Mapping[str, Mapping[MachineSource, int]] = field(default_factory=dict)
+    desired: Mapping[str, int] = field(default_factory=dict)
     retries: int = 3
     cooldown: float = 30.0
     idle_timeout: float = 60.0
@@ -38,3 +40,21 @@ class PlaneSettings:
     budget: float | None = None
     evaluation_gap: float = 0.05
     limits: Limits = field(default_factory=Limits)
+
+
+def resumed(
+    settings: PlaneSettings, bounds: Mapping[str, tuple[int, int]], desired: Mapping[str, int]
+) -> PlaneSettings:
+    """Return the settings of a pool that is attached to, with its recorded bounds and desired nodes, by group.
+
+    All existing machines are attached to first, whatever number is desired: their tasks have to be recovered.
+    """
+    groups = []
+    for group in settings.groups:
+        least, most = bounds.get(group.name, (group.min, group.max))
+        groups.append(replace(group, min=least, max=most))
+    thresholds = {
+        group.name: min(settings.thresholds.get(group.name, group.min), desired.get(group.name, group.min))
+        for group in groups
+    }
+    return replace(settings, groups=tuple(groups), thresholds=thresholds, desired=desired)

@@ -42,6 +42,12 @@ def test_table_has_all_policies_and_the_bounds() -> None:
     assert names == ["binpack", *others, "bound, no wait", "bound, any wait"]
 
 
+def test_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "skyward", "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: sky ")
+
+
 def test_only_runs_one_policy(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *SMALL, "--only", "--spot-loss", "0.5/h", "--faults", "rough", "--check")
     assert (status, err) == (0, "")

@@ -14,7 +14,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import JournalError
-from skyward.journal import Claim, Journal, JournalSeal, MachineEntry, PoolRecord, WorkerEntry
+from skyward.journal import Claim, Journal, JournalSeal, MachineEntry, PoolRecord, SizeEntry, WorkerEntry
 from skyward.providers.protocol import Cluster, Instance, LocalAccess, Offer
 from skyward.providers.protocol import InstanceType as Type
 from skyward.specs import Spec
@@ -62,6 +62,16 @@ def test_each_step_is_recorded_before_it_happens_and_until_it_is_undone() -> Non
         assert journal.clusters(record.id) == []
         record.end()
         assert journal.pools() == []
+
+
+def test_size_is_recorded_in_place_of_the_one_before() -> None:
+    record = new()
+    assert record.size() is None
+    record.set_size(SizeEntry({"default": (1, 4)}, {"default": 3}, frozenset({"m-2"})))
+    last = SizeEntry({"default": (1, 1), "gpu": (0, 2)}, {"default": 1, "gpu": 0})
+    record.set_size(last)
+    assert record.size() == last
+    record.end()
 
 
 def test_only_the_user_can_read_the_journal_and_no_data_of_a_closed_pool_stays(data: Path) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from skyward import ProviderMissingError
+from skyward import Compute, ProviderMissingError, Spec
 from skyward.providers import protocol
 
 pytestmark = pytest.mark.unit
@@ -26,3 +26,10 @@ def test_missing_package_of_a_provider_names_the_distribution_to_install(
     expected = f"{missing}; install it with `pip install '{source}'`"
     with pytest.raises(ProviderMissingError, match=f"^{re.escape(expected)}$"):
         protocol.find_provider("mycloud")
+
+
+def test_unknown_provider_is_refused_before_the_pool_is_opened() -> None:
+    with pytest.raises(ProviderMissingError, match=r"^There is no provider 'loca'; did you mean 'local'\?$"):
+        Compute(provider="loca")
+    with pytest.raises(ProviderMissingError, match="'loca'"):
+        Compute(Spec(provider="local"), Spec(provider="loca"))

@@ -101,6 +101,14 @@ NODES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: Nodes.of("2:16"),  # type: ignore[arg-type]
         "nodes must be a number, (min, max) or `sky.Nodes(...)`, but got '2:16'; write `Nodes.parse('2:16')`.",
     ),
+    "of text that is no size": (
+        lambda: Nodes.of("many"),  # type: ignore[arg-type]
+        "nodes must be a number, (min, max) or `sky.Nodes(...)`, but got 'many'.",
+    ),
+    "of text with bounds that are swapped": (
+        lambda: Nodes.of("4:2"),  # type: ignore[arg-type]
+        "nodes must be a number, (min, max) or `sky.Nodes(...)`, but got '4:2'.",
+    ),
     "of three": (
         lambda: Nodes.of((1, 2, 3)),  # type: ignore[arg-type]
         "nodes must be a number, (min, max) or `sky.Nodes(...)`, but got (1, 2, 3).",

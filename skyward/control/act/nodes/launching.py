@@ -27,6 +27,7 @@ from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.startup import StartupTracker
 from skyward.errors import ProvisioningError, SkywardError
+from skyward.formatting import count_text
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.link.connection.programs import ClientShell
 from skyward.link.ssh.worker import end_orphan
@@ -269,8 +270,11 @@ class Launcher:
             self._record.provisioned(entry, token, self._clusters[source], instances)
             if instances:
                 self.startups.add_allocation(source.provider, time.monotonic() - asked)
+            instances, extra = instances[:count], instances[count:]
             self._instances.update((instance.id, source) for instance in instances)
             self._inventory.known.update(instance.id for instance in instances)
+            if extra:
+                await self._terminate_extra(source, extra, count)
         except Exception:
             self._unchecked.add(source)
             raise
@@ -278,6 +282,19 @@ class Launcher:
             self._inventory.asking -= 1
             await self._terminate_orphans(source)
         return instances
+
+    async def _terminate_extra(self, source: MachineSource, extra: Sequence[Instance], count: int) -> None:
+        """Terminate the machines that a provider returned beyond the `count` that were requested."""
+        surplus = f"{source} returned {count_text(count + len(extra), 'machine')} for a request of {count}"
+        try:
+            await self._offers[source].provider.terminate(self._clusters[source], [each.id for each in extra])
+        except Exception:
+            _logger.exception("%s; the extra ones could not be terminated; trying again later", surplus)
+            self._unchecked.add(source)
+        else:
+            _logger.warning("%s; the extra ones were terminated", surplus)
+            for each in extra:
+                self._record.gone(self._entries[source], each.id)
 
     async def _terminate_orphans(self, source: MachineSource) -> None:
         """Terminate the machines of a failed request, whose answer is unknown, once no other is under way."""

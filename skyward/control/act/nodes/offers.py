@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from typing import Any
 
+from skyward.control.act.nodes.guarded import guarded
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.errors import ProviderMissingError, SkywardError, SpecError
 from skyward.offers import OfferCandidate, SpecOffers, ask, excluded_by, no_offer_fits, rank, reason_of
@@ -86,7 +87,7 @@ def _accelerators(name: str | None, count: float) -> str:
 
 
 def _restore_offer(source: MachineSource, spec: Spec, offer: Offer, config: ProviderConfig) -> SourceOffer:
-    return SourceOffer(source, config.create_provider(), spec, offer, config)
+    return SourceOffer(source, guarded(config), spec, offer, config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ async def find_offers(
 
 async def _ask(spec: Spec, config: ProviderConfig, within: float) -> _Answer:
     try:
-        provider = config.create_provider()
+        provider = guarded(config)
         return _Answer(spec, config, provider, await ask(provider, within))
     except Exception as error:  # providers and cloud libraries raise anything
         return _Answer(spec, config, error=error)

@@ -1,0 +1,8 @@
+"""`python -m skyward`: the command `sky`."""
+
+import sys
+
+from skyward.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())
