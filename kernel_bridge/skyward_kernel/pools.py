@@ -265,11 +265,14 @@ class PoolManager:
                     raise
             return compute
 
-    def attach(self, name: str = DEFAULT_POOL, *, opening: OpeningContext = nullcontext) -> "Compute":
+    def attach(
+        self, name: str = DEFAULT_POOL, *, budget: float | None = None, opening: OpeningContext = nullcontext
+    ) -> "Compute":
         """Attach to an orphaned pool of another kernel, or of this one before a restart, and return it.
 
         Args:
             name: its name.
+            budget: its maximum total cost from now on, USD; None for the budget that it has.
             opening: makes a context to attach in, such as one that shows progress.
 
         Raises:
@@ -282,10 +285,13 @@ class PoolManager:
             one_at_a_time = self._openings.setdefault(name, threading.Lock())
         with one_at_a_time:
             if self.find(name) is not None:
-                raise _taken(name)
+                raise UsageError(
+                    f"This kernel has pool {name!r} already: use it, there is nothing to attach to. To attach to a "
+                    "pool of that name that another kernel left, use a new kernel."
+                )
             self._attaching[name] = opening
             try:
-                compute = attach(name)
+                compute = attach(name, budget=budget)
                 self._add(compute)  # if pools of code are not observed
             finally:
                 del self._attaching[name]

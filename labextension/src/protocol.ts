@@ -496,7 +496,9 @@ export const COMMAND_WORDS: {
     "words": [
       "pool"
     ],
-    "flags": {}
+    "flags": {
+      "budget": "--budget"
+    }
   },
   "reap": {
     "words": [

@@ -1,7 +1,8 @@
 """Ownership of a pool: a lock on its key file, which the system releases when the owning process dies.
 
 The file contains the secret that the keys of the pool's nodes are derived from. Only its user can read it, and it is
-deleted with the pool. Its modification time is the owner's latest heartbeat.
+deleted with the pool. Its modification time is the owner's latest heartbeat. After the secret it has the number of the
+owner's tasks that no node has.
 """
 
 import contextlib
@@ -23,6 +24,8 @@ SELF_TERMINATION = 660.0
 """Seconds after its lease by which a node has terminated itself: running tasks have 600 to finish."""
 
 _SECRET = 32
+_NUMBER = 8
+"""Bytes of the secret, and of the number of tasks."""
 
 _held: set[str] = set()
 _held_lock = threading.Lock()
@@ -113,6 +116,15 @@ class Claim:
     def renew(self) -> None:
         """Record a heartbeat of the owner."""
         os.utime(self._descriptor)
+
+    @property
+    def unsent(self) -> int:
+        """Number of the owner's tasks that it had not sent to a node, as recorded last."""
+        return int.from_bytes(os.pread(self._descriptor, _NUMBER, _SECRET))
+
+    @unsent.setter
+    def unsent(self, number: int) -> None:
+        os.pwrite(self._descriptor, number.to_bytes(_NUMBER), _SECRET)
 
     def derive(self, purpose: str) -> bytes:
         """Derive a key of 32 bytes for a purpose, deterministically. The secret cannot be recovered from it."""

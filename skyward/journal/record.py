@@ -88,9 +88,24 @@ class PoolRecord:
         """Record the costs so far, USD, the price per hour from now on, and the budget."""
         self._journal.set_costs(self.id, CostEntry(spent, per_hour, time.time(), budget))
 
+    def set_budget(self, budget: float) -> None:
+        """Record another budget, USD in total."""
+        costs = self.costs() or CostEntry(0.0, 0.0, 0.0)
+        now = time.time()
+        self._journal.set_costs(self.id, CostEntry(costs.until(now), costs.per_hour, now, budget))
+
     def costs(self) -> CostEntry | None:
         """Return the recorded costs, of all processes that owned the pool; None if it has had none."""
         return self._journal.costs(self.id)
+
+    @property
+    def unsent(self) -> int:
+        """Number of tasks that no node has, which a process that attaches to the pool cannot recover."""
+        return self._claim.unsent
+
+    @unsent.setter
+    def unsent(self, number: int) -> None:
+        self._claim.unsent = number
 
     def set_size(self, size: SizeEntry) -> None:
         """Record the size of the pool."""

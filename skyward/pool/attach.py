@@ -1,33 +1,49 @@
 """`sky.attach`: take over an orphaned pool of another process."""
 
+import math
+import os
+import socket
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from skyward.control.decide.machines.budget import can_be_attached
 from skyward.errors import UsageError
-from skyward.journal import Claim, Journal, JournalSeal, PoolRecord
-from skyward.values.validation import shown
+from skyward.formatting import money_text
+from skyward.journal import SELF_TERMINATION, Claim, Journal, JournalSeal, PoolRecord
+from skyward.values import limits
+from skyward.values.validation import number, shown
 
 if TYPE_CHECKING:
-    from skyward.journal import PoolEntry
+    from collections.abc import Sequence
+
+    from skyward.journal import ClusterEntry, CostEntry, PoolEntry
     from skyward.pool.compute import Compute
 
 __all__ = ["attach"]
 
 
-def attach(name: str) -> "Compute":
+def attach(name: str, *, budget: float | None = None) -> "Compute":
     """Take over the pool of that name from a process that was killed or restarted, and return it open.
 
     Its nodes are those whose lease has not expired, with their state: variables, contents of collections, running
     tasks. `recovered` lists the tasks whose end that process did not receive or confirm, with their results and
-    output. Tasks that it had not sent yet are lost.
+    output. Tasks that it had not sent yet are lost; a notice has their number.
 
     Nodes of `sky.Local()` end with the process that opened them, so such a pool cannot be attached to, unless it was
     opened with `sky.Local(outlives=True)`.
 
+    The pool's budget and costs continue: a pool that is about to reach its budget drains at once, and returns the
+    results of its tasks first. A pool that has reached it needs another `budget`.
+
+    Args:
+        budget: maximum total cost of the pool from now on, USD, including the cost so far; None for the budget that it
+            has.
+
     Raises:
-        UsageError: there is no such pool, its owner is still running, or none of its nodes outlives its owner; in the
-            last case it is reaped.
+        UsageError: there is no such pool, its owner is still running, the budget does not cover attaching, or none of
+            its nodes outlives its owner; in the last case it is reaped.
         ProvisioningError: none of its nodes exists any more, or too few could be reconnected.
 
     Example:
@@ -40,6 +56,7 @@ def attach(name: str) -> "Compute":
 
     if not isinstance(name, str):
         raise UsageError(f"A pool is attached to by its name, as in `sky.attach('train')`, but got {shown(name)}.")
+    number(budget, "budget", optional=True, most=limits.USD)
     with ExitStack() as stack:
         journal = Journal()
         stack.callback(journal.close)
@@ -63,13 +80,47 @@ def attach(name: str) -> "Compute":
                 f"{failed if left else reaped}"
             )
         groups, options = settings
+        if budget is not None:
+            _check_prices(name, clusters)
+            options = replace(options, budget=budget)
+        if claim.silent <= entry.lease + SELF_TERMINATION:  # else its machines are gone
+            _check_budget(name, journal.costs(entry.id), budget)
 
         def take_over() -> PoolRecord:
             record = PoolRecord.taken_over(entry.id, journal, claim)
             stack.pop_all()  # the record owns them now
+            if budget is not None:
+                record.set_budget(budget)
             return record
 
         return open_attached(entry.name, groups, options, take_over, clusters)
+
+
+def _check_prices(name: str, clusters: "Sequence[ClusterEntry]") -> None:
+    unpriced = [str(cluster.offered.source) for cluster in clusters if cluster.machines and not cluster.offered.priced]
+    if unpriced:
+        raise UsageError(
+            f"The budget cannot be enforced: pool {name!r} has nodes at {', '.join(unpriced)}, whose price is not "
+            f"known. Attach to it without one: `sky.attach({name!r})`."
+        )
+
+
+def _check_budget(name: str, costs: "CostEntry | None", budget: float | None) -> None:
+    """Refuse to attach to a pool of which the budget would terminate the machines before their results arrive."""
+    if costs is None:
+        return
+    budget, spent = costs.budget if budget is None else budget, costs.until(time.time())
+    if budget is not None and not can_be_attached(spent, costs.per_hour, budget):
+        raise UsageError(
+            f"Pool {name!r} has spent {money_text(spent)} of its budget of {money_text(budget)}: attach to it with a "
+            f"larger one, such as `sky.attach({name!r}, budget={_enough(spent)})` or `%sky attach {name} --budget "
+            f"{_enough(spent)}`, or terminate its machines with `sky reap {name}`. Until then they run under their "
+            f"lease, for {money_text(costs.per_hour)} an hour."
+        )
+
+
+def _enough(spent: float) -> int:
+    return math.ceil(spent * 2)
 
 
 _ATTEMPTS = 5
@@ -85,6 +136,8 @@ def _find(name: str, journal: Journal) -> "tuple[PoolEntry, Claim]":
             if (claim := Claim.take(entry.id)) is not None:
                 return entry, claim
     if entries:
+        if (entries[-1].host, entries[-1].pid) == (socket.gethostname(), os.getpid()):
+            raise UsageError(f"Pool {name!r} is open in this process already: use it, there is nothing to attach to.")
         raise UsageError(
             f"Pool {name!r} belongs to process {entries[-1].pid} on {entries[-1].host}, which is still running: "
             "use it there, or end that process first."

@@ -146,15 +146,23 @@ def recovered_table(tasks: Iterable["RecoveredTask"]) -> str:
     """Return a table with one line per task that was recovered with a pool; empty without tasks."""
     tasks = list(tasks)
     rows = [
-        (index, _cell(task.origin), task_title(task.name, task.origin), task.node, task.state, task.printed)
+        (
+            index,
+            task.number,
+            _cell(task.origin),
+            task_title(task.name, task.origin),
+            task.node,
+            task.state,
+            task.printed,
+        )
         for index, task in enumerate(tasks)
     ]
     if not rows:
         return ""
     return (
-        table(("task", "cell", "code", "node", "state", "characters printed"), rows)
+        table(("index", "task", "cell", "code", "node", "state", "characters printed"), rows)
         + _former(task.origin for task in tasks)
-        + "\n`pool.recovered[TASK]` has `.result()` and `.output` of a task; `%sky attach` returns the pool."
+        + "\n`pool.recovered[INDEX]` has `.result()` and `.output` of a task; `%sky attach` returns the pool."
     )
 
 

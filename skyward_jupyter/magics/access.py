@@ -66,13 +66,13 @@ class NotebookAccess:
         self._opened()
         return compute
 
-    def attach(self, name: str) -> "Compute":
-        """Attach to an orphaned pool, show the progress, and return it."""
+    def attach(self, name: str, *, budget: float | None) -> "Compute":
+        """Attach to an orphaned pool, show the progress, and return it. `budget`: another one for it, or None."""
 
         def shown(pool: "Compute") -> "AbstractContextManager[None]":
             return opening(self._shell, pool, self._magics.display_settings)
 
-        compute = self._runner.pools.attach(name, opening=shown)
+        compute = self._runner.pools.attach(name, budget=budget, opening=shown)
         self._opened()
         return compute
 

@@ -49,6 +49,25 @@ while not pool.logs(tail=1):
 os.kill(os.getpid(), 9)
 """
 
+QUEUES = """
+import os, sys, time
+import skyward as sky
+
+@sky.function
+def waits(go):
+    print("begun", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+
+provider = sky.Local(outlives=True)
+pool = sky.Compute(provider=provider, nodes=1, name="left", ttl=60, retry_on_interruption=0).open()
+left = [waits(sys.argv[1]) > pool for _ in range(4)]
+while pool.snapshot().queued != 3 or not pool.logs(tail=1):
+    time.sleep(0.01)
+time.sleep(0.5)  # longer than the time after which the number is recorded
+os.kill(os.getpid(), 9)
+"""
+
 
 TAKES = """
 import faulthandler, os, sys, time
@@ -228,6 +247,19 @@ def test_elements_that_a_dead_client_had_not_consumed_are_given_again(tmp_path: 
         assert list(running.items()) == list(range(3, 20))
 
 
+def test_tasks_that_the_former_client_had_not_sent_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Regression: they vanished without a word."""
+    client_that_dies(tmp_path / "go", QUEUES)
+    with sky.attach("left") as pool:
+        assert len(pool.recovered) == 1
+        lost = "Pool 'left': 3 tasks are lost that the former process had queued, and sent to no node. Send what is "
+        assert lost in capsys.readouterr().err
+    (tmp_path / "go").touch()
+    wait_for(nothing_left, "the remaining processes to end")
+
+
 def test_task_without_a_client_ends_however_much_it_prints(tmp_path: Path) -> None:
     """64 MiB, four times what a node buffers in memory; the next client receives all of it."""
     client_that_dies(tmp_path / "go", TALKS)
@@ -378,11 +410,44 @@ def test_costs_and_budget_continue_in_the_process_that_attaches() -> None:
         assert seen.budget == 200
 
 
-def test_pool_past_its_budget_is_not_continued_and_its_machines_end() -> None:
-    kill_when_up(COSTLY)
+def spend(usd: float, name: str = "costly") -> None:
+    """Record that a pool has spent this much of its budget of 200 USD, at 3600 USD an hour."""
     with Journal() as journal:
-        (entry,) = journal.pools("costly")
-        journal.set_costs(entry.id, CostEntry(250.0, 3600.0, time.time(), 200.0))
-    with pytest.raises(sky.NodeStartError, match=r"budget of \$200\.00, of which \$25\d\.\d\d is spent"):
+        (entry,) = journal.pools(name)
+        journal.set_costs(entry.id, CostEntry(usd, 3600.0, time.time(), 200.0))
+
+
+def test_pool_past_its_budget_is_left_as_it_is_and_attached_to_with_a_larger_budget() -> None:
+    """Regression: a pool that its budget could not continue was terminated, with the results that waited there."""
+    kill_when_up(COSTLY)
+    spend(250.0)
+    refused = (
+        r"Pool 'costly' has spent \$25\d\.\d\d of its budget of \$200\.00: attach to it with a larger one, such as"
+    )
+    with pytest.raises(sky.UsageError, match=refused):
         sky.attach("costly")
+    assert [(orphan.name, orphan.machines) for orphan in orphans()] == [("costly", 1)]
+    with pytest.raises(sky.SpecError, match="budget must be a positive number"):
+        sky.attach("costly", budget=-1)
+    with sky.attach("costly", budget=900) as pool:
+        seen = pool.snapshot()
+        assert (seen.budget, seen.budget_exhausted, len(seen.nodes)) == (900, False, 1)
+        assert 250 < seen.spent < 900
+        with pytest.raises(sky.UsageError, match="Pool 'costly' is open in this process already: use it"):
+            sky.attach("costly")
     assert orphans() == []
+
+
+def test_results_are_returned_in_the_last_minute_of_the_budget(tmp_path: Path) -> None:
+    """Regression: the budget could not afford another launch, so the machines were terminated with their results."""
+    costly = CLIENT.replace("outlives=True", "outlives=True, hourly_price=1800.0").replace(
+        "nodes=2,", "nodes=2, budget=200,"
+    )
+    client_that_dies(tmp_path / "go", costly)
+    spend(150.0, "left")
+    with sky.attach("left") as pool:
+        (task,) = pool.recovered
+        wait_for(lambda: pool.snapshot().budget_exhausted, "the budget")
+        (tmp_path / "go").touch()
+        assert task.result(20) == "done all the same"
+        wait_for(lambda: not workers(), "the nodes to drain")

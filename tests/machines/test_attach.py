@@ -162,8 +162,8 @@ def test_restarted_kernel_attaches_to_its_pool(network: Network) -> None:
         let_go(machine)
         said = kernel("pool = %sky attach train").text()
         # The widths of the columns follow their content.
-        assert re.match(r"Attached to pool 'train' with \d+ recovered tasks?\.\ntask  cell  code", said), said
-        assert re.search(r"^ +0 +2\* +train +0 ", said, re.MULTILINE), said
+        assert re.match(r"Attached to pool 'train' with \d+ recovered tasks?\.\nindex  task  cell  code", said), said
+        assert re.search(r"^ +0 +\d+ +2\* +train +0 ", said, re.MULTILINE), said
         assert "* in the previous kernel" in said
         assert kernel("next(task for task in pool.recovered if task.name == 'train').result(20)").data == ["'trained'"]
         assert kernel("%%sky --pool train\nimport skyward as sky\nsky.instance_info().node").data == ["0"]
@@ -205,9 +205,12 @@ def test_attaching_recovers_the_remaining_nodes_after_the_loss_of_a_machine(netw
         assert sky.function(place)() >> pool == 0
 
 
-def test_pool_with_a_living_owner_cannot_be_attached_to(network: Network) -> None:
+def test_pool_with_a_living_owner_cannot_be_attached_to(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     network.add()
     with sky.Compute(provider=hosts(network), nodes=1, name="mine"):
+        with pytest.raises(sky.UsageError, match="Pool 'mine' is open in this process already: use it"):
+            sky.attach("mine")
+        monkeypatch.setattr("skyward.pool.attach.socket.gethostname", lambda: "elsewhere")
         with pytest.raises(sky.UsageError, match=rf"belongs to process {os.getpid()} on .*, which is still running"):
             sky.attach("mine")
         assert sky.reap() == []

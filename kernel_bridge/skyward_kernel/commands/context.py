@@ -66,8 +66,8 @@ class Notebook(Protocol):
     def open(self, name: str | None, asked: Mapping[str, Any], *, quiet: bool) -> "Compute":
         """Return the pool of a name, or the default pool; open it first if necessary, and show the progress."""
 
-    def attach(self, name: str) -> "Compute":
-        """Attach to an orphaned pool, show the progress, and return it."""
+    def attach(self, name: str, *, budget: float | None) -> "Compute":
+        """Attach to an orphaned pool, show the progress, and return it. `budget`: another one for it, or None."""
 
     def wait_for_nodes(self, name: str, nodes: "Nodes", *, quiet: bool) -> int:
         """Wait until a pool has as many nodes as requested, and return their number."""

@@ -3,6 +3,7 @@
 from skyward.frontends.commands import ORPHAN, Argument, Form, Outcome, command
 from skyward.frontends.views import recovered_table
 from skyward_kernel.commands.context import Context
+from skyward_kernel.commands.pool_options import BUDGET
 
 __all__ = ["attach", "reap"]
 
@@ -11,13 +12,15 @@ __all__ = ["attach", "reap"]
     "attach",
     "attach to the pool of a killed or restarted kernel",
     arguments=(Argument("pool", ORPHAN),),
+    options=(BUDGET,),
     forms=(Form(("pool",), "attach", "Reattach a Pool…", "Reattach which pool?", "orphan"),),
     slow=True,
 )
-def attach(context: Context, *, pool: str | None = None) -> Outcome:
-    """Attach to the pool of another kernel and return it."""
+def attach(context: Context, *, pool: str | None = None, budget: float | None = None) -> Outcome:
+    """Attach to the pool of another kernel and return it. `budget`: another one for it, USD in total."""
     name = pool or context.default_pool
-    attached = context.pools.attach(name) if context.notebook is None else context.notebook.attach(name)
+    attach = context.pools.attach if context.notebook is None else context.notebook.attach
+    attached = attach(name, budget=budget)
     count = len(attached.recovered)
     tasks = f" with {count} recovered task{'' if count == 1 else 's'}" if count else ""
     return Outcome(f"Attached to pool {name!r}{tasks}.", recovered_table(attached.recovered), attached)

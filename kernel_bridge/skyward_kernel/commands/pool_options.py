@@ -6,7 +6,7 @@ from typing import Any
 from skyward.frontends.commands import Option, read_option_texts, reading
 from skyward.frontends.configuration import FrozenMap, Image, Nodes, Options, load, parse_accelerator
 
-__all__ = ["POOL_LABELS", "POOL_OPTIONS", "read_pool_options"]
+__all__ = ["BUDGET", "POOL_LABELS", "POOL_OPTIONS", "read_pool_options"]
 
 
 def _joined(parts: Sequence[Iterable[str]]) -> tuple[str, ...]:
@@ -26,6 +26,15 @@ def _choice(*flags: str, to: str, choices: tuple[str, ...], help: str) -> Option
 def _several(*flags: str, to: str, metavar: str, takes: str, help: str) -> Option:
     return _pool(*flags, to=to, metavar=metavar, help=help, read=reading.packages, takes=takes, merge=_joined)
 
+
+BUDGET = _pool(
+    "--budget",
+    to="budget",
+    metavar="USD",
+    help="maximum total cost of the pool",
+    read=reading.number,
+    takes="USD in total, such as 20",
+)
 
 POOL_OPTIONS: tuple[Option, ...] = (
     _pool(
@@ -86,14 +95,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         read=reading.number,
         takes="USD per node and hour, such as 2.50",
     ),
-    _pool(
-        "--budget",
-        to="budget",
-        metavar="USD",
-        help="maximum total cost of the pool",
-        read=reading.number,
-        takes="USD in total, such as 20",
-    ),
+    BUDGET,
     _pool(
         "--idle",
         to="autoscale_idle_timeout",

@@ -141,7 +141,8 @@ def decisions(context: Context, *, pool: str | None = None) -> Outcome:
     names = context.shown(pool)
     found = {name: context.pools.get(name).decisions() for name in names}
     if not any(found.values()):
-        return Outcome("\n".join(f"There are no scaling decisions for pool {name!r} yet." for name in names))
+        none = "There are no scaling decisions for pool {!r} since this kernel opened it, or attached to it."
+        return Outcome("\n".join(map(none.format, names)))
     tables = {name: decision_table(events) for name, events in found.items() if events}
     return Outcome(table=titled("decisions", tables, are_several=len(names) > 1))
 

@@ -36,7 +36,7 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
         groups=tuple(launcher.group() for launcher in launchers.values()),
         sources={name: launcher.sources for name, launcher in launchers.items()},
         thresholds={name: launcher.nodes.threshold for name, launcher in launchers.items()},
-        existing={name: launcher.existing_machines for name, launcher in launchers.items()},
+        existing={name: launcher.existing for name, launcher in launchers.items()},
         retries=options.retry_on_interruption,
         cooldown=options.autoscale_cooldown,
         idle_timeout=options.autoscale_idle_timeout,

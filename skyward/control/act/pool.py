@@ -46,6 +46,9 @@ __all__ = ["Pool"]
 
 _RENEW_EVERY = 20.0
 
+_RECORD_UNSENT_AFTER = 0.1
+"""Seconds after which a change of the number of tasks that no node has is recorded."""
+
 _SIZE_EFFECTS = plane.Decided, machine_messages.Drain, machine_messages.Activate, machine_messages.NodeGone
 """Effects of messages that may have changed the size of the pool, or the nodes that drain."""
 
@@ -88,6 +91,8 @@ class Pool:
         self._lifespan = Lifespan(name, self._close, say)
         self._keep_machines = False
         self._recorded_terms: tuple[float, float | None] = 0.0, options.budget
+        self._unsent = record.unsent
+        self._unsent_timer: asyncio.TimerHandle | None = None
         self._recorded_size: SizeEntry | None = None
 
     # Opening and closing.
@@ -116,6 +121,11 @@ class Pool:
         self._background.spawn(self._renew_record())
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
+        if earlier and self._unsent:
+            lost = "1 task is" if self._unsent == 1 else f"{self._unsent} tasks are"
+            self.note(
+                f"{lost} lost that the former process had queued, and sent to no node. Send what is missing again."
+            )
         self._bus.emit(events.PoolReady, len(self.control.tasks.ranks), _now() - self._began)
         self._background.spawn(DeadlockDetector(self.name, self.tasks.works, self.tasks.cancel).watch(self.control))
         if self.clustering is not None:
@@ -143,16 +153,18 @@ class Pool:
             control.ledger.carry(costs.until(time.time()))
             control.ledger.budget = costs.budget
         self._publisher = EventPublisher(self._bus, control, self.tasks.works, self.tasks.broadcasts, self.startups)
+        if self._keep_machines and not self._entering:
+            self._keep_machines = False
+            raise NodeStartError(f"Pool {self.name!r} is gone: none of its machines exists any more.")
         self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
         self.tell(plane.Open())
         while self._entering or not (self._plane.ready or self._fleet.entered):
             if self._plane.cannot_start:
-                if self._plane.is_unfunded:
-                    self._keep_machines = False  # the budget holds for the machines of an earlier process, too
                 raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
             if self._keep_machines and not self._entering and not self._fleet.entered:
                 self._keep_machines = False
-                raise NodeStartError(f"Pool {self.name!r} is gone: could not attach to any of its nodes.")
+                because = f", and the pool {control.failure}" if control.budget_exhausted else ""
+                raise NodeStartError(f"Pool {self.name!r} is gone: could not attach to any of its nodes{because}.")
             self._progress.clear()
             await self._progress.wait()
         self._keep_machines = False
@@ -180,6 +192,8 @@ class Pool:
         self._bus.emit(events.PoolStopping)
         self.tasks.stop()
         self._timer.stop()
+        if self._unsent_timer is not None:
+            self._unsent_timer.cancel()
         await self._background.cancel()
         closed = f"Pool {self.name!r} was closed before this task ended. Open it and send it again."
         if self._publisher is not None and not self._keep_machines:
@@ -303,6 +317,20 @@ class Pool:
             self._record_size()
         self._progress.set()
         self._timer.set(self._plane.next_tick)
+        if self._unsent_timer is None and self.state == "ready":
+            loop = asyncio.get_running_loop()
+            self._unsent_timer = loop.call_later(_RECORD_UNSENT_AFTER, self._record_unsent)
+
+    def _record_unsent(self) -> None:
+        """Record the number of tasks that no node has, for a process that attaches to the pool."""
+        self._unsent_timer = None
+        unsent = self.control.tasks.unsent + len(self.tasks.prerequisites)
+        if unsent != self._unsent:
+            self._unsent = unsent
+            try:
+                self._record.unsent = unsent
+            except OSError as error:  # the pool goes on
+                _logger.warning("could not record the queued tasks of pool %r: %s", self.name, error)
 
     def _record_costs(self, now: float) -> None:
         """Record the costs when the price or the budget has changed, for a process that attaches to the pool."""

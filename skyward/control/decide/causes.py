@@ -114,6 +114,8 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
             return f"{refused} refused: {_first_line(reason)}"
         case machines.Joined(machine):
             return f"{_node(machine, rank_of)} joined"
+        case machines.TakenOver(machine):
+            return f"{_node(machine, rank_of)} was taken over"
         case machines.Failed(machine, reason):
             return f"{_node(machine, rank_of)} failed to start: {_first_line(reason)}"
         case machines.Lost(machine, reason):

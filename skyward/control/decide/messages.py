@@ -107,7 +107,13 @@ class Tick:
 
 
 type MachineMessage = (
-    machines.Allocated | machines.Refused | machines.Joined | machines.Failed | machines.Lost | machines.Terminated
+    machines.Allocated
+    | machines.Refused
+    | machines.Joined
+    | machines.TakenOver
+    | machines.Failed
+    | machines.Lost
+    | machines.Terminated
 )
 type TaskMessage = (
     tasks.Submitted

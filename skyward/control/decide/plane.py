@@ -67,7 +67,7 @@ class ControlPlane:
         self.groups = {group.name: group for group in settings.groups}
         self.tasks = TaskManager(settings.retries, settings.groups)
         self.ledger = Ledger(settings.budget)
-        self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits)
+        self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits, existing=settings.existing)
         self.autoscaler = Autoscaler(policy, settings.cooldown)
         self.decisions = DecisionLog()
         self.causes = CauseLog()
@@ -110,6 +110,9 @@ class ControlPlane:
         match message:
             case tasks.Submitted(target=target) if target is not None and target in self._draining:
                 self._submit_to_draining(message, target, now, effects)
+            case tasks.TasksFound() if self._stopped:
+                self._tell_tasks(message, now, effects)
+                self._tell_tasks(tasks.StopUnfunded(self.failure), now, effects)
             case (
                 tasks.Submitted()
                 | tasks.Ended()
@@ -274,7 +277,7 @@ class ControlPlane:
                     self._tell_tasks(tasks.RankDraining(rank), now, effects)
                 case _:
                     pass
-        if self.reconciler.requester.over_budget and not self.ready and not self.reconciler.given_up:
+        if self.reconciler.requester.over_budget and self.cannot_start and not self.reconciler.given_up:
             budget, spent = self.ledger.budget or 0.0, self.ledger.spent(now)
             of_it = f", of which {money_text(spent)} is spent" if spent else ""
             self.failure = (
@@ -337,8 +340,17 @@ class ControlPlane:
     @property
     def first(self) -> dict[str, int]:
         """Nodes that the pool starts with, by group."""
-        existing = self.settings.existing
-        return {g.name: max(g.min, self._threshold(g), existing.get(g.name, 0)) for g in self.groups.values()}
+        existing = {group: sum(sources.values()) for group, sources in self.settings.existing.items()}
+        desired = self.settings.desired
+        return {
+            g.name: max(g.min, self._threshold(g), existing.get(g.name, 0), desired.get(g.name, 0))
+            for g in self.groups.values()
+        }
+
+    @property
+    def is_attached(self) -> bool:
+        """True if the pool started with machines of a former process."""
+        return any(any(sources.values()) for sources in self.settings.existing.values())
 
     @property
     def is_unfunded(self) -> bool:
@@ -348,7 +360,7 @@ class ControlPlane:
     @property
     def cannot_start(self) -> bool:
         """True if enough nodes for work to start, or any at all, cannot be launched any more."""
-        if not self.ready and self.is_unfunded:
+        if not self.ready and self.is_unfunded and not self.is_attached:
             return True
         given_up = len(self.reconciler.given_up)
         if not given_up:
@@ -615,6 +627,9 @@ class ControlPlane:
                 self._evaluate_at = self._evaluated_at + self.settings.evaluation_gap
 
     def _enough(self) -> bool:
+        if self.is_attached:
+            known = [machine for machine in self.reconciler.table if not machine.adopted]
+            return len(known) == len(self.reconciler.table.machines) and any(m.stage == "active" for m in known)
         return all(
             self.reconciler.table.count(group.name, "active") >= self._threshold(group)
             for group in self.groups.values()

@@ -17,7 +17,8 @@ class PlaneSettings:
     Attributes:
         sources: sources of machines of each group, the preferred one first.
         thresholds: active nodes of each group before work starts; the default is the group's minimum.
-        existing: nodes of each group that have a machine before the pool opens, or are desired in an attached pool.
+        existing: machines of each group, by source, that exist before the pool opens: those of a former process.
+        desired: nodes of each group that are desired at first, in a pool that is attached to.
         retries: times that a task is requeued after its node was lost.
         cooldown, idle_timeout: of the autoscaler.
         tick: interval between checks of the nodes against the desired state, and of the deadlines.
@@ -29,7 +30,8 @@ class PlaneSettings:
     groups: tuple[Group, ...]
     sources: Mapping[str, tuple[MachineSource, ...]]
     thresholds: Mapping[str, int] = field(default_factory=dict)
-    existing: Mapping[str, int] = field(default_factory=dict)
+    existing: Mapping[str, Mapping[MachineSource, int]] = field(default_factory=dict)
+    desired: Mapping[str, int] = field(default_factory=dict)
     retries: int = 3
     cooldown: float = 30.0
     idle_timeout: float = 60.0
@@ -55,5 +57,4 @@ def resumed(
         group.name: min(settings.thresholds.get(group.name, group.min), desired.get(group.name, group.min))
         for group in groups
     }
-    existing = {group.name: max(settings.existing.get(group.name, 0), desired.get(group.name, 0)) for group in groups}
-    return replace(settings, groups=tuple(groups), thresholds=thresholds, existing=existing)
+    return replace(settings, groups=tuple(groups), thresholds=thresholds, desired=desired)

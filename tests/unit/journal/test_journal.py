@@ -153,6 +153,18 @@ def test_pool_belongs_to_its_owner_until_that_dies(data: Path) -> None:
     assert Claim.take(pool) is None
 
 
+def test_number_of_unsent_tasks_survives_the_owner() -> None:
+    left = new("left")
+    assert left.unsent == 0
+    left.unsent = 70_000
+    left.leave()
+    claim = Claim.take(left.id)
+    assert claim is not None
+    assert claim.unsent == 70_000
+    assert claim.derive("one") == left.derive("one"), "the secret was overwritten"
+    claim.end()
+
+
 def test_end_and_leave_are_idempotent() -> None:
     ended, left = new("ended"), new("left")
     for _ in range(2):

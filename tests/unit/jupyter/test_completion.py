@@ -61,7 +61,7 @@ def words(text: str) -> set[str]:
         ("%sky drain ", {"train", "0", "1"}, {"--all"}),
         ("%sky drain train ", {"0", "1"}, {"train"}),
         ("%sky drain train 1 ", {"--pool"}, {"0", "train"}),
-        ("%sky attach ", {"left", "--pool"}, {"default", "train"}),
+        ("%sky attach ", {"left", "--pool", "--budget"}, {"default", "train"}),
         ("%sky attach --pool ", {"left"}, {"default", "train"}),
         ("%sky reap left ", {"left", "--pool"}, {"default", "train"}),
         ("%sky kept --pool ", {"default", "train"}, {"table"}),
@@ -156,7 +156,7 @@ def test_orphans_of_the_journal_are_listed(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     monkeypatch.setattr("skyward.frontends.pools.orphans", lambda: found)
     listed = values(PoolManager(), lambda: ["open"], list)
-    assert offered("%sky attach ", listed) == ["left", "--pool"]
+    assert offered("%sky attach ", listed) == ["left", "--budget", "--pool"]
     assert offered("%sky reap ", listed) == ["left", "--pool"]
 
     def broken() -> None:

@@ -179,7 +179,7 @@ def test_config_of_an_attached_pool_shows_no_secret(
     notebook: Notebook, compute: Pools, project: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = Compute(name="left", nodes=2, image=Image(env={"TOKEN": "secret"}, pip=["numpy"]), budget=5)
-    monkeypatch.setattr("skyward.frontends.pools.attach", lambda _: left)
+    monkeypatch.setattr("skyward.frontends.pools.attach", lambda _, budget: left)
     notebook("pool = %sky attach left")
     rows = [line.split(None, 2) for line in notebook("%sky config left").out.splitlines()]
     for row in (["--nodes", "2"], ["--env", "TOKEN"], ["--pip", "numpy"], ["--budget", "5"]):

@@ -401,7 +401,8 @@ def test_decisions_are_shown_with_reasons_newest_first(
     notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebook("%sky up")
-    assert notebook("%sky decisions").out == "There are no scaling decisions for pool 'default' yet.\n"
+    none = "There are no scaling decisions for pool 'default' since this kernel opened it, or attached to it.\n"
+    assert notebook("%sky decisions").out == none
     monkeypatch.setattr(time, "localtime", time.gmtime)
     sizes = {"default": 1}, {"default": 3}
     grew = DecisionEvent(0.0, "policy", "pressure", DecisionInputs(queued=2), *sizes, "2 queued")
@@ -420,7 +421,8 @@ def test_commands_that_show_pools_need_no_name(notebook: Notebook, compute: Pool
     assert notebook("%sky tasks").shown_error.startswith("UsageError: There is no pool 'default'")
     notebook("%sky up other")
     assert notebook("%sky tasks").out == "Pool 'other' has had no tasks yet.\n"
-    assert notebook("%sky decisions").out == "There are no scaling decisions for pool 'other' yet.\n"
+    none = "There are no scaling decisions for pool 'other' since this kernel opened it, or attached to it.\n"
+    assert notebook("%sky decisions").out == none
     assert notebook("%sky logs 0").out == "log of other 0\n"
     notebook("%sky up more")
     assert notebook("%sky logs 0").shown_error.startswith("UsageError: There is no pool 'default'")

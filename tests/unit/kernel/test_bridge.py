@@ -181,10 +181,11 @@ def test_orphans_are_listed_and_can_be_attached_or_reaped(
         left[:] = [each for each in left if each.id not in names]
         return gone
 
-    def attach(name: str) -> FakePool:
+    def attach(name: str, *, budget: float | None) -> FakePool:
+        assert budget is None
         left[:] = [each for each in left if each.name != name]
         pool: Any = pools.get_or_open(name)
-        pool.recovered = (SimpleNamespace(origin=None, name="train", node=0, state="running", printed=5),)
+        pool.recovered = (SimpleNamespace(origin=None, number=7, name="train", node=0, state="running", printed=5),)
         return pool  # type: ignore[no-any-return]  # the pool that the fixture's factory makes
 
     monkeypatch.setattr(skyward.frontends.pools, "reap", reap)

@@ -176,8 +176,10 @@ class Fleet:
             self._tell(machines.Failed(machine, str(error) or type(error).__name__))
         else:
             self.entered += is_attaching
-            self._tell(machines.Joined(machine, self._owners[machine].found(node)))
+            self._tell(machines.Joined(machine, self._owners[machine].found(node), is_attaching))
             node.release()
+            if is_attaching:
+                self._tell(machines.TakenOver(machine))
             if self.clustering is not None:
                 self.clustering.add(node)
         finally:

@@ -114,7 +114,12 @@ class Launcher:
     @property
     def existing_machines(self) -> int:
         """Number of machines that exist before any is requested."""
-        return sum(map(len, self._existing.values()))
+        return sum(self.existing.values())
+
+    @property
+    def existing(self) -> Mapping[MachineSource, int]:
+        """Number of machines that exist before any is requested, by source."""
+        return {source: len(machines) for source, machines in self._existing.items() if machines}
 
     @property
     def accelerators(self) -> str:

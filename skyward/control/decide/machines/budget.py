@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-__all__ = ["DRAIN_RESERVE", "Ledger"]
+__all__ = ["DRAIN_RESERVE", "Ledger", "can_be_attached"]
 
 DRAIN_RESERVE = 60.0
 """Seconds of running that each machine is committed for: about what draining it takes."""
@@ -12,6 +12,14 @@ STOP_RESERVE = 20.0
 
 TERMINATION_RESERVE = 10.0
 """Seconds of running that are reserved for terminating a machine, whatever runs on it."""
+
+ATTACH_RESERVE = 30.0
+"""Seconds of running that attaching needs: reaching the machines, and returning the results of their tasks."""
+
+
+def can_be_attached(spent: float, per_hour: float, budget: float | None) -> bool:
+    """Return whether a budget covers attaching to machines which cost `per_hour`, after `spent`, USD."""
+    return budget is None or spent + per_hour * ATTACH_RESERVE / 3600 < budget
 
 
 @dataclass

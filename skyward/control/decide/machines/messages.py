@@ -27,6 +27,7 @@ __all__ = [
     "ReconcilerEffect",
     "ReconcilerMessage",
     "Refused",
+    "TakenOver",
     "Terminate",
     "Terminated",
 ]
@@ -67,10 +68,23 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Report that a machine's worker is connected. `found`: its resources that its group was not known to have."""
+    """Report that a machine's worker is connected.
+
+    Attributes:
+        found: its resources that its group was not known to have.
+        reports: True if a former process started the worker: `TakenOver` follows.
+    """
 
     machine: int
     found: Mapping[str, float] = field(default_factory=dict)
+    reports: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """Report that the tasks and kept values which a former process left on a machine are known."""
+
+    machine: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +137,18 @@ class Reconcile:
 
 
 type ReconcilerMessage = (
-    Desired | Allocated | Refused | Joined | Failed | Lost | Emptied | DrainRefused | Terminated | Evict | Reconcile
+    Desired
+    | Allocated
+    | Refused
+    | Joined
+    | TakenOver
+    | Failed
+    | Lost
+    | Emptied
+    | DrainRefused
+    | Terminated
+    | Evict
+    | Reconcile
 )
 
 

@@ -33,6 +33,7 @@ from skyward.control.decide.machines.messages import (
     ReconcilerEffect,
     ReconcilerMessage,
     Refused,
+    TakenOver,
     Terminate,
     Terminated,
 )
@@ -57,6 +58,7 @@ class Reconciler:
         may_empty: True if the head, too, is removed when no node is desired.
         keeping: ranks of nodes that keep values for later tasks, which are not removed as surplus.
         desired: desired nodes, by group.
+        existing: machines of a former process, by group and source: they become the first nodes.
     """
 
     sources: Mapping[str, tuple[MachineSource, ...]]
@@ -67,6 +69,7 @@ class Reconciler:
     may_empty: bool = False
     keeping: frozenset[int] = frozenset()
     desired: dict[str, int] = field(default_factory=dict)
+    existing: Mapping[str, Mapping[MachineSource, int]] = field(default_factory=dict)
     table: MachineTable = field(default_factory=MachineTable)
     _life: Lifecycle[ReconcilerState] = field(
         default_factory=lambda: Lifecycle("the reconciler", RECONCILER, "watching")
@@ -78,7 +81,7 @@ class Reconciler:
     _victims: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        self.requester = Requester(self.table, self.sources, self.ledger, self.limits)
+        self.requester = Requester(self.table, self.sources, self.ledger, self.limits, self.existing)
         self._backoff = self.requester.backoff
 
     @property
@@ -132,8 +135,11 @@ class Reconciler:
             case Refused(numbers, reason):
                 for number in numbers:
                     self._refused(number, reason, now, effects)
-            case Joined(number, _):
-                self._joined(number, now, effects)
+            case Joined(number, _, reports):
+                self._joined(number, reports, now, effects)
+            case TakenOver(number):
+                if (machine := self.table.machines.get(number)) is not None:
+                    machine.adopted = False
             case Failed(number, reason):
                 self._died(number, reason, now, effects)
             case Lost(number, reason):
@@ -213,10 +219,11 @@ class Reconciler:
         if machine.wanted and self.opening and self._refusals[rank] >= self.limits.refusals:
             self._give_up(machine, reason, effects)
 
-    def _joined(self, number: int, now: float, effects: list[ReconcilerEffect]) -> None:
+    def _joined(self, number: int, reports: bool, now: float, effects: list[ReconcilerEffect]) -> None:
         machine = self.table.machines.get(number)
         if machine is None or machine.state != "INSTALLING":
             return
+        machine.adopted = machine.adopted and reports
         self.table.move(machine, "RUNNING", now)
         self._failures.pop(machine.rank, None)
         self._refusals.pop(machine.rank, None)
@@ -416,6 +423,8 @@ class Reconciler:
         """Remove surplus nodes of a group."""
         for machine in self._going_first(group, self._victims, everything)[:excess]:
             match machine.state:
+                case _ if machine.adopted:
+                    pass  # its tasks may run, and its results wait
                 case "QUEUED" if not machine.requested_at:
                     self._drop(machine, NOT_NEEDED, now, effects)
                 case "QUEUED":

@@ -42,6 +42,11 @@ class Limits:
 class Requester:
     """Requests machines as fast as the limits, the sources and the budget allow.
 
+    Machines that exist already are requested first, and all at once: the limits are those of launches.
+
+    Args:
+        existing: machines of a former process that were not requested yet, by group and source.
+
     Attributes:
         backoff: backoff of the sources that failed.
         retry_at: latest time for the next call of `request`; None if nothing waits.
@@ -49,7 +54,12 @@ class Requester:
     """
 
     def __init__(
-        self, table: MachineTable, sources: Mapping[str, tuple[MachineSource, ...]], ledger: Ledger, limits: Limits
+        self,
+        table: MachineTable,
+        sources: Mapping[str, tuple[MachineSource, ...]],
+        ledger: Ledger,
+        limits: Limits,
+        existing: Mapping[str, Mapping[MachineSource, int]],
     ) -> None:
         self.backoff = Backoff(limits.first_backoff)
         self.retry_at: float | None = None
@@ -58,6 +68,7 @@ class Requester:
         self._places = sources
         self._ledger = ledger
         self._limits = limits
+        self._existing = dict(existing)
 
     def request(self, groups: Iterable[str], now: float, effects: list[ReconcilerEffect]) -> None:
         """Request the queued machines of `groups` that are due."""
@@ -71,9 +82,20 @@ class Requester:
                     ready.setdefault(group, []).append(machine)
                 elif machine.state == "QUEUED":
                     self._retry(machine.not_before)
-        if ready:
+        for group in [each for each in ready if each in self._existing]:
+            ready[group] = self._adopt(group, ready[group], now, effects)
+        if any(ready.values()):
             for group, count in self._allowed(ready).items():
                 self._request_some(group, ready[group][:count], now, effects)
+
+    def _adopt(self, group: str, machines: list[Machine], now: float, effects: list[ReconcilerEffect]) -> list[Machine]:
+        """Request the existing machines of a group, which cost money already; return the rest of `machines`."""
+        for source, count in self._existing.pop(group).items():
+            adopted, machines = machines[:count], machines[count:]
+            for machine in adopted:
+                machine.adopted = True
+            self._launch(group, source, adopted, now, effects)
+        return machines
 
     def _allowed(self, ready: Mapping[str, list[Machine]]) -> Mapping[str, int]:
         requested: dict[str, int] = {}
@@ -94,6 +116,16 @@ class Requester:
         if room is not None and room < len(machines):
             self.over_budget = True
             machines = machines[:room]
+        self._launch(group, source, machines, now, effects)
+
+    def _launch(
+        self,
+        group: str,
+        source: MachineSource,
+        machines: list[Machine],
+        now: float,
+        effects: list[ReconcilerEffect],
+    ) -> None:
         for machine in machines:
             machine.source = source
             machine.requested_at.append(now)

@@ -26,6 +26,8 @@ class Machine:
         requested_at: times of its requests.
         wanted: True if it is still to become a node.
         expelled: True if the user drains it: it is not kept for new demand.
+        adopted: True for a machine of a former process, until it is known what runs and waits there. Until then it is
+            not removed as surplus.
         cause: number of the message for which it was launched, kept or removed.
     """
 
@@ -39,6 +41,7 @@ class Machine:
     requested_at: list[float] = field(default_factory=list)
     wanted: bool = True
     expelled: bool = False
+    adopted: bool = False
     cause: int = 0
 
     @property

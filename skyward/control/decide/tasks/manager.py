@@ -118,6 +118,12 @@ class TaskManager:
         return len(self._tasks) - len(self._withheld) - self.running
 
     @property
+    def unsent(self) -> int:
+        """Number of tasks that no node has, and of broadcasts that have no tasks yet."""
+        sent = sum(len(node.tasks) for node in self._table.nodes.values())
+        return len(self._tasks) - sent + sum(not each.members for each in self._broadcasts.values())
+
+    @property
     def withheld(self) -> int:
         """Number of tasks that wait for a lost input."""
         return len(self._withheld)

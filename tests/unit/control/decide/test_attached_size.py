@@ -14,9 +14,17 @@ pytestmark = pytest.mark.unit
 def attached(least: int, most: int, existing: int, desired: int) -> World:
     """Return an attached pool that has attached to `existing` machines."""
     source = MachineSource("cloud", "default")
-    settings = PlaneSettings((Group("default", 3, 3),), {"default": (source,)}, {"default": 3}, {"default": existing})
+    settings = PlaneSettings(
+        (Group("default", 3, 3),), {"default": (source,)}, {"default": 3}, {"default": {source: existing}}
+    )
     settings = resumed(settings, {"default": (least, most)}, {"default": desired})
-    return World(*settings.groups, thresholds=settings.thresholds, existing=settings.existing, policy="no").open()
+    return World(
+        *settings.groups,
+        thresholds=settings.thresholds,
+        existing=settings.existing,
+        desired=settings.desired,
+        policy="no",
+    ).open()
 
 
 def test_nodes_that_were_draining_are_attached_and_drain_after_their_tasks() -> None:

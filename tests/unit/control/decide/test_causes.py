@@ -10,6 +10,7 @@ from skyward.control.act.report import task_history
 from skyward.control.decide.causes import KEPT, Cause, CauseLog, describe
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.messages import (
     CollectionUsed,
     Decided,
@@ -276,7 +277,8 @@ def test_limit_below_the_minimum_is_not_reported_as_holding_a_decision_back() ->
 
 def test_only_the_limit_that_sets_the_number_is_reported() -> None:
     policy: Any = Fewer()
-    world = World(Group("default", 0, 9), policy=policy, cooldown=0.0, existing={"default": 5}).open()
+    existing = {"default": {MachineSource("cloud", "default"): 5}}
+    world = World(Group("default", 0, 9), policy=policy, cooldown=0.0, existing=existing).open()
     world.tell(SetFloor((Demand(5),)))
     assert world.reasons_given[-1] == "5 -> 5 nodes: none, at least 5 for request_resources (held back: " + (
         "at least 5 for request_resources)"
