@@ -255,7 +255,3 @@ def _place(host: str) -> tuple[str, str | None]:
             port = probe.getsockname()[1]
             return f"0.0.0.0:{port}", f"{host}:{port}"
         return f"{host}:{probe.getsockname()[1]}", None
-
-
-def _ignore(_: object) -> None:
-    """Discard the engine's own reports: they are not output of a task."""

@@ -58,8 +58,8 @@ class ClusterManager:
     join. One node joins or leaves at a time, and informs all members itself. With two changes at once, some members
     would learn of them through gossip, and disagree until then about the placement of data.
 
-    The nodes report which copies they have, so that a loss is known to be harmless or not. A cluster
-    that cannot remove its lost members, because the others are no majority, is given up.
+    The nodes report which copies they have, so that a loss is known to be harmless or not. A cluster that cannot remove
+    its lost members, because the others are no majority, is given up.
 
     After all nodes were lost or a cluster was given up, nodes form a new cluster, with a new era: the client connects
     again, and collections that had content raise `CollectionLostError` once.
