@@ -491,7 +491,7 @@ class ControlPlane:
         room = {name: self.ledger.room(price, now) for name, price in prices.items()}
         try:
             verdict = self.autoscaler.evaluate(self.snapshot(now), room)
-        except BaseException as error:  # raised by a policy that the user wrote, or its `sys.exit()`; the pool stays
+        except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
             failed = f"the policy raised {type(error).__name__}: {error}"
             self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
             return
