@@ -254,7 +254,7 @@ def test_tasks_that_the_former_client_had_not_sent_are_reported(
     client_that_dies(tmp_path / "go", QUEUES)
     with sky.attach("left") as pool:
         assert len(pool.recovered) == 1
-        lost = "Pool 'left': 3 tasks are lost that the former process had queued, and sent to no node. Send what is "
+        lost = "Pool 'left': 3 tasks are lost: the former process had queued them, and sent them to no node. Submit "
         assert lost in capsys.readouterr().err
     (tmp_path / "go").touch()
     wait_for(nothing_left, "the remaining processes to end")

@@ -122,10 +122,8 @@ class Pool:
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
         if earlier and self._unsent:
-            lost = "1 task is" if self._unsent == 1 else f"{self._unsent} tasks are"
-            self.note(
-                f"{lost} lost that the former process had queued, and sent to no node. Send what is missing again."
-            )
+            lost, it = ("1 task is", "it") if self._unsent == 1 else (f"{self._unsent} tasks are", "them")
+            self.note(f"{lost} lost: the former process had queued {it}, and sent {it} to no node. Submit {it} again.")
         self._bus.emit(events.PoolReady, len(self.control.tasks.ranks), _now() - self._began)
         self._background.spawn(DeadlockDetector(self.name, self.tasks.works, self.tasks.cancel).watch(self.control))
         if self.clustering is not None:
