@@ -12,6 +12,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import skyward as sky
+from skyward.frontends.calls import open_with
+from skyward.frontends.cells import bind_with
 from skyward.functions.target import current_pool
 from skyward.pool.hooks import observe_with
 from skyward_jupyter.magics.sky_magics import SkyMagics
@@ -89,6 +91,8 @@ def new_shell() -> Iterator[InteractiveShell]:
         yield shell
     finally:
         observe_with(None)  # in case the extension was loaded
+        open_with(None)
+        bind_with(None)
         shell.atexit_operations()
         InteractiveShell.clear_instance()
         sys.displayhook, sys.excepthook = hooks

@@ -313,17 +313,17 @@ class Compute(RightSide):
         """Return the latest changes of a task's state, oldest first, each with its reason and cause.
 
         A cause is shown as in `decisions()`, or by its number alone if it changed no machine. Empty if the task was not
-        queued yet, or was not among the last 300 to end.
+        queued yet, or was not among the last 300 to end. For example:
+
+            12:04:31 sent -> running (#19)
+            12:04:40 running -> queued: node 3 died: it was killed (#31: machine 7 of node 3 lost: it was killed)
 
         Args:
             task: its number, as in `Run.tasks` and `report()`.
 
         Example:
-            >>> for change in pool.task_history(7):
-            ...     print(change)
-            12:04:31 queued -> sent (#18)
-            12:04:31 sent -> running (#19)
-            12:04:40 running -> queued: node 3 died: it was killed (#31: machine 7 of node 3 lost: it was killed)
+            >>> for task in pool.report().tasks:
+            ...     print(*pool.task_history(task.number), sep="\\n")
         """
         return () if self._pool is None else background.call(partial(self._pool.task_history, task))
 

@@ -3,17 +3,10 @@
 import pytest
 
 import skyward as sky
-from skyward.control.act import recovered_cells
 from skyward.control.act.recovered_cells import CellOutcome, FormerObject
 from skyward.worker.cells.cell import CellRequest, run_cell
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.fixture(autouse=True)
-def _no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the shell of another test."""
-    monkeypatch.setattr(recovered_cells, "_binder", None)
 
 
 def outcome(source: str) -> CellOutcome:
