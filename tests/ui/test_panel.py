@@ -267,7 +267,7 @@ def test_page_reloaded_while_a_cell_runs_shows_the_full_state(lab: Lab, tmp_path
     lab.section("streams").get_by_text("beat").first.wait_for()
     lab.see("reloaded")
     lab.press("Stop task")
-    lab.section("tasks").get_by_text("cancelled").wait_for()
+    lab.section("tasks").locator(".skyward-State").get_by_text("cancelled").wait_for()
     lab.until_idle()
 
     lab.run(DEAF)
