@@ -1,8 +1,29 @@
-"""Typed events of a pool: `for event in pool.events(): ...`. See docs/events.md."""
+"""Typed events of a pool: `for event in pool.events(): ...`. See docs/events.md.
 
-from skyward.events import kinds
-from skyward.events.kinds import *  # noqa: F403  # each kind is listed once, in `kinds.__all__`
-from skyward.events.stream import EventStream
+The kinds are loaded on first use: a node loads this package for its metrics only.
+"""
 
-__all__ = ["EventStream"]
-__all__ += kinds.__all__
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skyward.events import kinds
+    from skyward.events.kinds import *  # noqa: F403  # each kind is listed once, in `kinds.__all__`
+    from skyward.events.stream import EventStream
+
+    __all__ = ["EventStream"]
+    __all__ += kinds.__all__
+
+
+def __getattr__(name: str) -> Any:
+    """Load the public names on first use."""
+    if name == "EventStream":
+        return import_module("skyward.events.stream").EventStream
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(name)
+    found = import_module("skyward.events.kinds")
+    if name == "__all__":
+        return ["EventStream", *found.__all__]
+    if name not in found.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(found, name)

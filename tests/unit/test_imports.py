@@ -174,6 +174,13 @@ for module in {loaded!r}:
 """)
 
 
+def test_worker_starts_without_the_kinds_of_events() -> None:
+    """Their classes are many, and would delay the start of each node."""
+    loaded = fresh("import sys, skyward.worker.__main__; print(*sys.modules)").split()
+    assert "skyward.events.metrics" in loaded
+    assert "skyward.events.kinds" not in loaded
+
+
 def test_internal_names_are_not_public() -> None:
     """Public names of internal modules are not public names of `skyward`."""
     defined = {
