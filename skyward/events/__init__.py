@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Load the public names on first use."""
-    if name == "EventStream":
-        return import_module("skyward.events.stream").EventStream
+    """Load all public names when one is first used."""
     if name.startswith("__") and name != "__all__":
         raise AttributeError(name)
     found = import_module("skyward.events.kinds")
-    if name == "__all__":
-        return ["EventStream", *found.__all__]
-    if name not in found.__all__:
+    names = globals()
+    names.update({each: getattr(found, each) for each in found.__all__})
+    names["EventStream"] = import_module("skyward.events.stream").EventStream
+    names["__all__"] = ["EventStream", *found.__all__]
+    if name not in names["__all__"] and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(found, name)
+    return names[name]
