@@ -49,7 +49,9 @@ _RENEW_EVERY = 20.0
 _RECORD_UNSENT_AFTER = 0.1
 """Seconds after which a change of the number of tasks that no node has is recorded."""
 
-_SIZE_EFFECTS = plane.Decided, machine_messages.Drain, machine_messages.Activate, machine_messages.NodeGone
+_SIZE_EFFECTS = frozenset({
+    plane.Decided, machine_messages.Drain, machine_messages.Activate, machine_messages.NodeGone,
+})  # fmt: skip  # one name a line says no more
 """Effects of messages that may have changed the size of the pool, or the nodes that drain."""
 
 _logger = logging.getLogger(__name__)
@@ -311,7 +313,7 @@ class Pool:
             node.flush()
         self._publisher.publish_costs()
         self._record_costs(now)
-        if any(isinstance(effect, _SIZE_EFFECTS) for effect in effects):
+        if not _SIZE_EFFECTS.isdisjoint(map(type, effects)):
             self._record_size()
         self._progress.set()
         self._timer.set(self._plane.next_tick)
