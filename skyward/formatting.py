@@ -17,9 +17,15 @@ WORK_ENDED = "the work had already finished"
 """Result of a request to stop work that was over."""
 
 
-def joined(words: Iterable[str]) -> str:
-    """Return words as a list in a sentence: `a`, `a and b`, `a, b and c`; empty for none."""
-    *before, last = list(words) or [""]
+def joined(words: Iterable[str], most: int | None = None) -> str:
+    """Return words as a list in a sentence: `a`, `a and b`, `a, b and c`; empty for none.
+
+    Beyond `most` words, the list ends with the number of the others: `a, b and 3 more`.
+    """
+    found = list(words)
+    if most is not None and len(found) > most:
+        found[most:] = [f"{len(found) - most} more"]
+    *before, last = found or [""]
     return f"{', '.join(before)} and {last}" if before else last
 
 

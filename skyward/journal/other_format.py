@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skyward.errors import JournalError
+from skyward.formatting import count_text
 from skyward.journal.claim import SELF_TERMINATION, Claim
 
 __all__ = ["set_aside"]
@@ -103,9 +104,9 @@ def _may_run(pool: _Listed) -> str:
     finally:
         if claim is not None:
             claim.release()
-    machines = f"{pool.machines} machine{'' if pool.machines == 1 else 's'}"
-    unknown = f" and {pool.requests} unanswered request{'' if pool.requests == 1 else 's'}" if pool.requests else ""
+    unknown = f" and {count_text(pool.requests, 'unanswered request')}" if pool.requests else ""
     state = "is running" if owned else "is gone"
+    machines = count_text(pool.machines, "machine")
     return f"pool {pool.name!r} with {machines}{unknown}, whose process {pool.pid} on {pool.host} {state}"
 
 

@@ -252,7 +252,7 @@ class FileWriter:
                     os.rmdir(self._place(path))
                     gone += [] if any(is_inside(each, path) for each in gone) else [f"{path}/"]
         if gone:
-            self.outcomes.append(f"Deleted here, as by the cell: {_names(gone)}.")
+            self.outcomes.append(f"Deleted here, as by the cell: {joined(gone, _NAMED)}.")
 
     def _make_folders(self, results: Sequence[FilesResult]) -> None:
         """Create the empty folders that the cell has created in synced folders."""
@@ -269,12 +269,12 @@ class FileWriter:
                 reason = getattr(error, "strerror", None) or error
                 self.problems.append(f"The folder {path}, which the cell created, could not be created here: {reason}.")
         if made:
-            self.outcomes.append(f"Created here, as by the cell: {_names(made)}.")
+            self.outcomes.append(f"Created here, as by the cell: {joined(made, _NAMED)}.")
 
     def _report(self, ours: "Collection[_Source]") -> None:
         if self._written:
-            replaced = f" Replaced here: {_names(self._replaced)}." if self._replaced else ""
-            self.outcomes.append(f"Fetched {_names(self._written)} ({size_text(self._nbytes)}).{replaced}")
+            replaced = f" Replaced here: {joined(self._replaced, _NAMED)}." if self._replaced else ""
+            self.outcomes.append(f"Fetched {joined(self._written, _NAMED)} ({size_text(self._nbytes)}).{replaced}")
         nodes = sorted({node for node, _ in ours})
         if not nodes:
             return
@@ -285,8 +285,9 @@ class FileWriter:
         left = sorted({path for _, result in ours for path in result.left})
         if left:
             keepers = nodes_text(sorted({node for node, result in ours if result.left}))
+            named = joined(left, _NAMED)
             self.outcomes.append(
-                f"Left on {keepers}, and lost when the pool closes: {_names(left)}. Fetch such files with --fetch."
+                f"Left on {keepers}, and lost when the pool closes: {named}. Fetch such files with --fetch."
             )
 
 
@@ -295,7 +296,3 @@ type _Source = tuple[int, FilesResult]
 
 _OTHER = b"other"
 """Version of anything but a regular file, which must not be overwritten."""
-
-
-def _names(paths: Sequence[str]) -> str:
-    return joined([*paths[:_NAMED], *([f"{len(paths) - _NAMED} more"] if len(paths) > _NAMED else [])])

@@ -84,10 +84,11 @@ def _files(result: CellResult) -> list[str]:
     if files is None or files.is_shared or not files.files:
         return []
     paths = [each.span.path for each in files.files]
-    what = joined(paths) if len(paths) <= _NAMED else f"{', '.join(paths[:_NAMED])} and {len(paths) - _NAMED} more"
     was, are = ("was", "is") if len(paths) == 1 else ("were", "are")
     where = nodes_text([result.node])
-    return [f"{what} {was} not written here, and {are} still on {where}: run a cell there with --fetch."]
+    return [
+        f"{joined(paths, _NAMED)} {was} not written here, and {are} still on {where}: run a cell there with --fetch."
+    ]
 
 
 _NAMED = 5

@@ -184,8 +184,7 @@ def returned_clause(names: Sequence[str], *, as_lists: bool, failed: bool = Fals
     """
     if not names:
         return ""
-    shown = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
-    which, were = joined(shown), "was" if len(names) == 1 else "were"
+    which, were = joined(names, _NAMED), "was" if len(names) == 1 else "were"
     if as_lists:
         lists = "a list" if len(names) == 1 else "lists"
         instead = "the error of each run that failed" if failed else "None for each run without a value"
@@ -193,7 +192,7 @@ def returned_clause(names: Sequence[str], *, as_lists: bool, failed: bool = Fals
     return f"{which} {were} returned as {'it was' if len(names) == 1 else 'they were'} {when}"
 
 
-_NAMED = 6
+_NAMED = 5
 """Most variables that are named in a sentence."""
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skyward.formatting import asked_to_stop, duration_text, first_line, money_text, nodes_text, size_text
+from skyward.formatting import asked_to_stop, duration_text, first_line, joined, money_text, nodes_text, size_text
 
 pytestmark = pytest.mark.unit
 
@@ -45,3 +45,10 @@ def test_nodes_without_confirmation_of_a_stop_are_named() -> None:
 )
 def test_first_line_of_a_text_is_safe_to_show(text: str, line: str) -> None:
     assert first_line(text) == line
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, ""), (1, "a"), (2, "a and b"), (3, "a, b and c"), (4, "a, b, c and 1 more")]
+)
+def test_long_list_in_a_sentence_ends_with_the_number_of_the_others(count: int, text: str) -> None:
+    assert joined("abcdefgh"[:count], 3) == text

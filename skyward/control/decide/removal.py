@@ -42,14 +42,18 @@ def at_least(desired: Mapping[str, int], retained: Mapping[str, RetainedNodes]) 
     if not short:
         return dict(desired), ""
     after = {**desired, **{name: nodes.nodes for name, nodes in short.items()}}
-    return after, "; ".join(f"{nodes.why}, so {nodes.nodes} nodes stay" for nodes in short.values())
+    return after, "; ".join(map(_stay, short.values()))
 
 
 def unsizable(least: int, retained: RetainedNodes | None) -> str:
     """Return why a group cannot be resized to `least` nodes at once; empty if it can."""
     if retained is None or least >= retained.nodes:
         return ""
-    return f"{retained.why}, so {retained.nodes} nodes stay"
+    return _stay(retained)
+
+
+def _stay(retained: RetainedNodes) -> str:
+    return f"{retained.why}, so {count_text(retained.nodes)} {'stays' if retained.nodes == 1 else 'stay'}"
 
 
 def undrainable(

@@ -165,19 +165,21 @@ class ClusterManager:
 
     async def _restart(self) -> None:
         """Have all nodes form a new cluster, if the one that they form remains stuck."""
-        while self._contents.is_stuck():
-            await asyncio.sleep(_STUCK_FOR)
-            changing = self._joining is not None or self._leaving.locked()
-            if changing or not self._contents.is_stuck():
-                continue
-            for node in self._members:
-                self._returning.add(node)
-                node.tell(Leave(hand_over=False))
-            self._members.clear()
-            self._report_losses(self._contents.give_up())
-            self._end_era()
-            self._on_change()
-        self._restarting = None
+        try:
+            while self._contents.is_stuck():
+                await asyncio.sleep(_STUCK_FOR)
+                changing = self._joining is not None or self._leaving.locked()
+                if changing or not self._contents.is_stuck():
+                    continue
+                for node in self._members:
+                    self._returning.add(node)
+                    node.tell(Leave(hand_over=False))
+                self._members.clear()
+                self._report_losses(self._contents.give_up())
+                self._end_era()
+                self._on_change()
+        finally:
+            self._restarting = None
 
     def _on_membership(self, node: "Node", event: Clustered) -> None:
         if node in self._removed:
@@ -235,9 +237,10 @@ class ClusterManager:
             return
         names = ", ".join(f"{loss.kind} {loss.name!r}" for loss in losses)
         if losses[0].whole:
-            self._note(f"all nodes with a copy were lost, or too many of them: {names} lost their content")
+            why, then = "all nodes with a copy were lost, or too many of them", "lost their content. Fill them again."
         else:
-            self._note(f"nodes were lost before others had copies: {names} may have lost part of their content")
+            why, then = "nodes were lost before others had copies", "may have lost part of their content. Check it."
+        self._note(f"{why}: {names} {then}")
         self._tell_of_losses()
 
     @property

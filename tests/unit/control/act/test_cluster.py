@@ -306,7 +306,9 @@ def test_client_enters_the_new_cluster_after_all_members_were_lost(made: list[Cl
         notes: list[str] = []
         clustering._note = notes.append
         clustering.remove(only)
-        assert [note.split(":")[1] for note in notes] == [" counter 'c', queue 'q' lost their content"]
+        assert [note.split(":")[1] for note in notes] == [
+            " counter 'c', queue 'q' lost their content. Fill them again."
+        ]
         newcomer: Any = Member(1)
         clustering.add(newcomer)
         join = await told_to_join(newcomer)
