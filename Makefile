@@ -1,10 +1,10 @@
 # Every command of the project. Each sets up what it needs first; see scripts/setup.sh.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check unit local corpus machines containers ui panel notebooks oldest bench lock clean
+.PHONY: help setup demo lab test check unit local corpus machines containers slurm cloud vendors ui panel notebooks oldest bench lock clean kubernetes pods
 
 BIN := .venv/bin
-# Two files of tests at a time, those that take longest first; tests/conftest.py says what stays together.
-AT_ONCE := -n 2 --no-loadscope-reorder
+# Three files of tests at a time, which wait more than they compute; tests/conftest.py says what stays together.
+AT_ONCE := -n 3 --no-loadscope-reorder
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -44,6 +44,21 @@ machines: setup ## tests with real machines over SSH, on this host: as root, wit
 containers: setup ## tests with real containers, of engines of their own: as root, with docker.io, podman and iproute2
 	$(BIN)/python -m pytest tests/containers
 
+slurm: setup ## tests with real Slurm clusters, on this host: as root, with slurmctld, slurmd, slurm-client, munge and iproute2
+	$(BIN)/python -m pytest tests/slurm
+
+kubernetes: ## a Kubernetes cluster for its tests, built from Debian's source package, once: as root
+	@sh scripts/kubernetes.sh
+
+pods: setup kubernetes ## tests with pods of that cluster: as root, with docker.io, runc and iproute2
+	SKYWARD_KUBERNETES=required $(BIN)/python -m pytest tests/kubernetes
+
+cloud: setup vendors ## providers of clouds, against servers of ours and the vendors' own clients
+	$(BIN)/python -m pytest tests/cloud
+
+vendors: ## the vendors' own clients, for the tests of providers
+	@sh scripts/vendors.sh
+
 ui: setup ## tests of the side panel in a browser: with chromium
 	$(BIN)/python -m pytest tests/ui
 
@@ -53,9 +68,14 @@ panel: setup ## build the side panel, and test its models: with node and npm
 notebooks: setup ## run the notebooks, and compare what they show
 	$(BIN)/python -m pytest tests/notebooks notebooks
 
-oldest: ## the unit and local tiers on the oldest supported Python, 3.12
+# Tests with worker processes of what may differ between versions of Python: code, objects, threads, processes, memory.
+OF_PYTHON := async_functions await blobs client_process collections deadlines descendants dispatch errors examples forks \
+	inputs interrupts keep kernel map output payloads remote_results sent_values shared_memory special_objects stopping \
+	streaming streams switch_interval task_isolation values
+
+oldest: ## the unit tier, and what may differ in the local tier, on the oldest supported Python, 3.12
 	@sh scripts/setup.sh --python 3.12 --venv .venv-3.12
-	.venv-3.12/bin/python -m pytest $(AT_ONCE) tests/local tests/unit
+	.venv-3.12/bin/python -m pytest $(AT_ONCE) $(OF_PYTHON:%=tests/local/test_%.py) tests/unit
 
 bench: ## the benchmarks, beside their floors and peers; ARGS="--quick --only calls" and the like
 	@sh scripts/setup.sh --venv .venv-bench --lock benchmarks/requirements.lock

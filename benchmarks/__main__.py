@@ -27,7 +27,10 @@ MODULES = (
     "pools",
     "mixed",
     "packing",
+    "offers",
+    "clouds",
     "ssh",
+    "start",
 )
 
 

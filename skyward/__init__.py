@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         CollectionError,
         CollectionLostError,
         CollectionUnavailableError,
+        CredentialsError,
         IllegalTransitionError,
         InputLostError,
         JournalError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         KeptLostError,
         LockLostError,
         MissingModuleError,
+        NoCapacityError,
         NoClusterError,
         NodeErrors,
         NodeLostError,
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
         PoolClosedError,
         ProviderMissingError,
         ProvisioningError,
+        QuotaError,
+        RateLimitError,
         RemoteError,
         RemoteTraceback,
         SkywardError,
@@ -69,11 +73,20 @@ if TYPE_CHECKING:
     from skyward.functions.decorator import SkyFunction, function, main
     from skyward.functions.pending import PendingFunction, PendingFunctionGroup, gather
     from skyward.functions.target import sky
+    from skyward.journal.costs import MachineCosts
+    from skyward.journal.images import BuiltImage
     from skyward.kept.handles import Kept
     from skyward.kept.keep import keep
+    from skyward.market.survey import MachineOffer
+    from skyward.pool.account.costs import costs
+    from skyward.pool.account.doctor import CloudHealth, doctor
+    from skyward.pool.account.images import build_image, delete_image, images
+    from skyward.pool.account.offers import offers
     from skyward.pool.attach import attach
     from skyward.pool.compute import Compute
-    from skyward.pool.reap import Orphan, Reaped, orphans, reap
+    from skyward.pool.reaping.orphans import Orphan, orphans
+    from skyward.pool.reaping.reap import Reaped, reap
+    from skyward.pool.reaping.sweep import Swept, sweep
     from skyward.pool.resource_requests import request_resources
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
     from skyward.specs.retries import Retries
@@ -84,28 +97,45 @@ if TYPE_CHECKING:
     from skyward.task.sharding import shard
     from skyward.views.live import watch
     from skyward_providers.adapter import Adapter  # circular: entry points, found by name
+    from skyward_providers.aws import AWS  # circular: entry points, found by name
     from skyward_providers.container import Container  # circular: entry points, found by name
+    from skyward_providers.fargate import Fargate  # circular: entry points, found by name
+    from skyward_providers.gcp import GCP  # circular: entry points, found by name
+    from skyward_providers.hyperstack import Hyperstack  # circular: entry points, found by name
+    from skyward_providers.kubernetes import Kubernetes  # circular: entry points, found by name
+    from skyward_providers.lambda_cloud import Lambda  # circular: entry points, found by name
     from skyward_providers.local import Local  # circular: entry points, found by name
+    from skyward_providers.runpod import RunPod  # circular: entry points, found by name
+    from skyward_providers.slurm import Slurm  # circular: entry points, found by name
     from skyward_providers.ssh import SSH  # circular: entry points, found by name
+    from skyward_providers.vastai import VastAI  # circular: entry points, found by name
+    from skyward_providers.verda import Verda  # circular: entry points, found by name
 
     __version__: str
 
 __all__ = [
+    "AWS",
+    "GCP",
     "SSH",
     "Accelerator",
     "AcceleratorInfo",
     "Adapter",
     "BudgetExhaustedError",
+    "BuiltImage",
     "CellCost",
+    "CloudHealth",
     "CollectionError",
     "CollectionLostError",
     "CollectionUnavailableError",
     "Compute",
     "Container",
+    "CredentialsError",
     "DecisionEvent",
     "DecisionInputs",
+    "Fargate",
     "Follower",
     "GPUMetrics",
+    "Hyperstack",
     "IllegalTransitionError",
     "Image",
     "InputLostError",
@@ -115,12 +145,17 @@ __all__ = [
     "KeptElsewhereError",
     "KeptLostError",
     "KeptView",
+    "Kubernetes",
+    "Lambda",
     "Local",
     "LockLostError",
     "LogEntry",
     "Logs",
+    "MachineCosts",
+    "MachineOffer",
     "MissingModuleError",
     "NetworkInfo",
+    "NoCapacityError",
     "NoClusterError",
     "NoGroupFitsError",
     "NoOffersError",
@@ -150,19 +185,24 @@ __all__ = [
     "PoolSnapshot",
     "ProviderMissingError",
     "ProvisioningError",
+    "QuotaError",
+    "RateLimitError",
     "Reaped",
     "RecoveredTask",
     "RemoteError",
     "RemoteTraceback",
     "Retries",
     "Run",
+    "RunPod",
     "SkyFunction",
     "SkywardError",
     "SlotsHeldError",
+    "Slurm",
     "Spec",
     "SpecError",
     "StartupFailureView",
     "Stream",
+    "Swept",
     "TaskCancelledError",
     "TaskError",
     "TaskExitError",
@@ -172,23 +212,31 @@ __all__ = [
     "TaskView",
     "TooLargeError",
     "UsageError",
+    "VastAI",
+    "Verda",
     "Volume",
     "Worker",
     "accelerators",
     "attach",
     "barrier",
+    "build_image",
     "collections",
+    "costs",
     "counter",
+    "delete_image",
     "dict",
+    "doctor",
     "errors",
     "events",
     "function",
     "gather",
+    "images",
     "instance_info",
     "is_head",
     "keep",
     "lock",
     "main",
+    "offers",
     "orphans",
     "providers",
     "queue",
@@ -201,6 +249,7 @@ __all__ = [
     "sky",
     "stderr",
     "stdout",
+    "sweep",
     "time",
     "watch",
 ]
@@ -230,9 +279,18 @@ _HOMES = {
     "functions.target": ("sky",),
     "kept.handles": ("Kept",),
     "kept.keep": ("keep",),
+    "market.survey": ("MachineOffer",),
     "pool.attach": ("attach",),
     "pool.compute": ("Compute",),
-    "pool.reap": ("Orphan", "Reaped", "orphans", "reap"),
+    "journal.costs": ("MachineCosts",),
+    "journal.images": ("BuiltImage",),
+    "pool.account.costs": ("costs",),
+    "pool.account.doctor": ("CloudHealth", "doctor"),
+    "pool.account.offers": ("offers",),
+    "pool.reaping.orphans": ("Orphan", "orphans"),
+    "pool.reaping.reap": ("Reaped", "reap"),
+    "pool.account.images": ("build_image", "delete_image", "images"),
+    "pool.reaping.sweep": ("Swept", "sweep"),
     "pool.resource_requests": ("request_resources",),
     "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Volume", "Worker"),
     "specs.retries": ("Retries",),
@@ -255,7 +313,22 @@ _MODULES = {
 }
 """Public modules, by name."""
 
-_PROVIDERS = {"Adapter": "adapter", "Container": "container", "Local": "local", "SSH": "ssh"}
+_PROVIDERS = {
+    "AWS": "aws",
+    "Adapter": "adapter",
+    "Container": "container",
+    "Fargate": "fargate",
+    "GCP": "gcp",
+    "Hyperstack": "hyperstack",
+    "Kubernetes": "kubernetes",
+    "Lambda": "lambda",
+    "Local": "local",
+    "RunPod": "runpod",
+    "SSH": "ssh",
+    "Slurm": "slurm",
+    "VastAI": "vastai",
+    "Verda": "verda",
+}
 
 
 def _load(name: str) -> object:

@@ -7,6 +7,7 @@ or of the whole slice for TPU slices.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 from skyward.errors import SpecError
@@ -407,6 +408,7 @@ _NOISE = re.compile(r"HBM[0-9]\w?|GDDR[0-9]\w?|OAM|GPU|GENERATION|EDITION|SERVER
 _JOINED_FORM = re.compile(r"(?<=[0-9])(SXM|PCIe|NVL)[0-9]?$", re.IGNORECASE)
 
 
+@lru_cache(maxsize=4096)  # providers list the same names thousands of times
 def describe(text: str) -> Described:
     """Return the model that a provider's `text` describes, such as "8x NVIDIA A100-SXM4-80GB". Accepts any text.
 
@@ -429,6 +431,16 @@ def describe(text: str) -> Described:
         if key in _BY_KEY:
             return Described(_BY_KEY[key], memory, form)
     return Described(joined, memory, form)
+
+
+def catalogue_name(text: str) -> str:
+    """Return the name that `parse_accelerator` reads for a provider's `text`; the text itself if it has none."""
+    sold = describe(text)
+    if sold.model not in _CATALOGUE:
+        return text
+    form = f"-{sold.form_factor}" if sold.form_factor and sold.model in ("H100", "H200") else ""
+    memory = f"-{sold.memory_gb:g}GB" if sold.memory_gb is not None and has_variants(sold.model) else ""
+    return f"{sold.model}{form}{memory}"
 
 
 def has_variants(model: str) -> bool:

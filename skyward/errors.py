@@ -18,6 +18,10 @@ SkywardError
 │   └── TooLargeError             the payload is over a limit, or has no room on its node (also a ValueError)
 ├── ProvisioningError             the pool could not get the machines it needs (also a RuntimeError)
 │   ├── NoOffersError             no offer of a provider fits the spec
+│   ├── NoCapacityError           the provider has no such machine now; another offer may have one
+│   ├── QuotaError                the account may have no more of such machines
+│   ├── RateLimitError            the provider takes no more requests for a while
+│   ├── CredentialsError          the provider refuses the credentials, or what they may do, or the account owes money
 │   ├── JournalError              the journal cannot be written, so nothing was launched
 │   ├── ProviderMissingError      no such provider, or its extra is not installed
 │   └── NodeStartError            a node did not start; carries the last lines of its log
@@ -50,6 +54,7 @@ __all__ = [
     "CollectionError",
     "CollectionLostError",
     "CollectionUnavailableError",
+    "CredentialsError",
     "IllegalTransitionError",
     "InputLostError",
     "JournalError",
@@ -57,6 +62,7 @@ __all__ = [
     "KeptLostError",
     "LockLostError",
     "MissingModuleError",
+    "NoCapacityError",
     "NoClusterError",
     "NoGroupFitsError",
     "NoOffersError",
@@ -72,6 +78,8 @@ __all__ = [
     "PoolClosedError",
     "ProviderMissingError",
     "ProvisioningError",
+    "QuotaError",
+    "RateLimitError",
     "RemoteError",
     "RemoteTraceback",
     "SkywardError",
@@ -117,7 +125,7 @@ class PoolClosedError(UsageError, RuntimeError):
 
 
 class NoClusterError(UsageError, RuntimeError):
-    """Collections were used with a pool of ``cluster=False``, whose nodes are not connected to each other."""
+    """Collections were used with a pool whose nodes are not connected: by ``cluster=False``, or by their provider."""
 
 
 class NotOnNodeError(UsageError, RuntimeError):
@@ -168,6 +176,33 @@ class ProvisioningError(SkywardError, RuntimeError):
 
 class NoOffersError(ProvisioningError):
     """No provider offers a machine that fits the spec."""
+
+
+class NoCapacityError(ProvisioningError):
+    """The provider has no such machine now, in that region and market. Other offers are tried at once."""
+
+
+class QuotaError(ProvisioningError):
+    """The account may have no more of such machines. The message names the quota; other offers are tried."""
+
+
+class RateLimitError(ProvisioningError):
+    """The provider takes no more requests for a while. The request was not carried out.
+
+    Attributes:
+        retry_after: seconds to wait, as the provider says; None if it does not.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class CredentialsError(ProvisioningError):
+    """The provider refuses the credentials, or they lack a permission, or the account has to be paid.
+
+    No offer of this provider is tried again.
+    """
 
 
 class JournalError(ProvisioningError):

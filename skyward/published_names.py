@@ -38,18 +38,12 @@ OF_THE_MODULE = {
 
 PROVIDERS_TO_COME = frozenset(
     [
-        "AWS",
-        "GCP",
-        "Hyperstack",
         "JarvisLabs",
         "MassedCompute",
         "Novita",
-        "RunPod",
         "Salad",
         "Scaleway",
         "TensorDock",
-        "VastAI",
-        "Verda",
         "Vultr",
     ]
 )

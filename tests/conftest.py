@@ -29,11 +29,13 @@ _TIERS = Path(__file__).parent
 _PATIENCE = 20.0
 """Seconds that resources of a test have to disappear after its end."""
 
-_NETWORKS = frozenset({"containers", "machines", "ui"})
+_NETWORKS = frozenset({"containers", "kubernetes", "machines", "slurm", "ui"})
 """Tiers of which one test runs at a time: a browser drops its downloads when a network is added or removed."""
 
 _STAYS = (
     "skyward-loop",  # the library's only loop, a daemon for the life of the process
+    "skyward-reaper",  # daemons of a kernel, for the life of the process
+    "skyward-sweeper",
     "skyward-io",  # that loop's executor: a bounded number of threads, which live as long as it does
 )
 """Prefixes of names of threads that may outlive the test that started them."""

@@ -8,7 +8,7 @@ import atexit
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
@@ -19,17 +19,17 @@ from skyward.frontends.configuration import (
     Nodes,
     NodesLike,
     OptionFields,
-    compute_fields,
     configured_values,
     field_paths,
 )
 from skyward.frontends.views import notify
+from skyward_kernel.orphans import orphan_notes
 from skyward_kernel.reaper import start_reaping
 
 if TYPE_CHECKING:
     from skyward.frontends.pools import Compute
 
-__all__ = ["DEFAULT_POOL", "FailedStart", "PoolManager", "compute_fields", "manager_of", "resident"]
+__all__ = ["DEFAULT_POOL", "FailedStart", "PoolManager", "manager_of", "resident"]
 
 DEFAULT_POOL: Final = "default"
 """Name of the pool of cells that do not name one."""
@@ -69,7 +69,8 @@ class _Resident:
         """The properties to request for a pool like this one as it is now."""
         size = self.compute.requested_nodes
         resized = "groups" not in self._asked and size != Nodes.of(self.compute.spec.nodes)
-        return {**self._asked, "nodes": size} if resized else dict(self._asked)
+        budget = {"budget": self.compute.options.budget} if "budget" in self._asked else {}
+        return {**self._asked, **budget, **({"nodes": size} if resized else {})}
 
 
 class PoolManager:
@@ -134,6 +135,7 @@ class PoolManager:
         if resident is None:
             yield
             return
+        _note_orphans(compute.name)
         try:
             with self._noting_failure(compute.name, resident), self._attaching.get(compute.name, self._shown)(compute):
                 yield
@@ -257,6 +259,7 @@ class PoolManager:
                 with self._noting_failure(name, resident), opening(compute):
                     self._reopen(name, resident)
             else:
+                _note_orphans(name)
                 try:
                     with self._noting_failure(name, resident), opening(compute):
                         compute.open()
@@ -285,10 +288,12 @@ class PoolManager:
             one_at_a_time = self._openings.setdefault(name, threading.Lock())
         with one_at_a_time:
             if self.find(name) is not None:
-                raise UsageError(
-                    f"This kernel has pool {name!r} already: use it, there is nothing to attach to. To attach to a "
-                    "pool of that name that another kernel left, use a new kernel."
-                )
+                if orphan_notes(name):
+                    raise UsageError(
+                        f"This kernel has another pool {name!r}: close it first with `%sky down {name}`, and then run "
+                        f"`%sky attach {name}` again."
+                    )
+                raise UsageError(f"This kernel has pool {name!r} already: use it, there is nothing to attach to.")
             self._attaching[name] = opening
             try:
                 compute = attach(name, budget=budget)
@@ -297,8 +302,8 @@ class PoolManager:
                 del self._attaching[name]
             return compute
 
-    def close(self, name: str = DEFAULT_POOL) -> None:
-        """Terminate the machines of a pool and unregister it.
+    def close(self, name: str = DEFAULT_POOL) -> float:
+        """Terminate the machines of a pool and unregister it. Return its cost in USD.
 
         Raises:
             UsageError: there is no pool of that name.
@@ -306,9 +311,10 @@ class PoolManager:
         resident = self._resident(name)
         self._forget(name, resident)
         resident.compute.close()
+        return resident.compute.snapshot().spent
 
-    def close_all(self) -> list[str]:
-        """Terminate the machines of every pool and return the names of the pools. Idempotent.
+    def close_all(self) -> dict[str, float]:
+        """Terminate the machines of every pool and return the costs of the pools in USD, by name. Idempotent.
 
         Raises:
             ProvisioningError: machines of some pools may still be running. All other pools are closed.
@@ -316,14 +322,16 @@ class PoolManager:
         with self._lock:
             residents, self._pools = self._pools, {}
         errors = []
+        spent = {}
         for name, resident in residents.items():
             try:
                 resident.compute.close()
+                spent[name] = resident.compute.snapshot().spent
             except Exception as error:
                 errors.append(f"Pool {name!r}: {error}" if name not in str(error) else str(error))
         if errors:
             raise ProvisioningError("\n".join(errors))
-        return list(residents)
+        return spent
 
     def leave(self) -> list[str]:
         """Unregister the pools whose nodes outlive this kernel, for the next one to attach to. Return their names.
@@ -347,6 +355,21 @@ class PoolManager:
         self._resident(name).compute.resize(wanted)
         return wanted
 
+    def raise_budget(self, name: str, asked: Asked) -> bool:
+        """Raise the budget of an open pool to the requested one; return whether that is more than it has.
+
+        Raises:
+            SpecError: the pool differs from the request in something else, too.
+            UsageError: the price of some machines is unknown, so a budget cannot be enforced.
+        """
+        compute, wanted = self.find(name), asked.get("budget")
+        has = None if compute is None else compute.options.budget
+        if compute is None or wanted is None or has is None or wanted <= has:
+            return False
+        self.check(name, {path: value for path, value in asked.items() if path != "budget"})
+        compute.set_budget(wanted)
+        return True
+
     def _resident(self, name: str) -> _Resident:
         with self._lock:
             resident = self._pools.get(name)
@@ -354,7 +377,8 @@ class PoolManager:
         if resident is None:
             existing = f"there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names))}"
             hint = existing if names else f"open it with `%sky up {name}`"
-            raise UsageError(f"There is no pool {name!r}; {hint}.")
+            left = " ".join(("", *orphan_notes(name)))
+            raise UsageError(f"There is no pool {name!r}; {hint}.{left}")
         return resident
 
     def _claim(self, name: str, asked: Asked) -> _Resident:
@@ -383,11 +407,11 @@ class PoolManager:
             compute.open()
 
     def _make(self, name: str, asked: Asked) -> "Compute":
-        if self._factory is None:
-            from skyward.frontends.pools import Compute  # loads the engine, so it is imported late
+        from skyward.frontends.pools import Compute, pool_fields  # loads the engine, so it is imported late
 
+        if self._factory is None:
             self._factory = Compute
-        return self._factory(name=name, **compute_fields({**self._defaults(name), **asked}))
+        return self._factory(name=name, **pool_fields({**self._defaults(name), **asked}))
 
     def _forget(self, name: str, resident: _Resident) -> None:
         with self._lock:
@@ -420,11 +444,20 @@ class PoolManager:
                 resize = f"resize a group of it with `pool.resize(nodes, group={next(iter(groups))!r})`"
             label = _label(self._labels, "nodes")
             raise SpecError(f"Pool {name!r} has {label} {has['nodes']}, not {wanted}: {resize}.")
-        texts = [f"{_label(self._labels, path)} {_text(has[path])}, not {_text(asked[path])}" for path in differing]
+        texts = [
+            f"{_label(self._labels, path)} {_text(path, has[path])}, not {_text(path, asked[path])}"
+            for path in differing
+        ]
         raise SpecError(
             f"Pool {name!r} has {'; '.join(texts)}: close it with `%sky down {name}` and run this again to replace it, "
             "or use another pool with `--pool NAME`."
         )
+
+
+def _note_orphans(name: str) -> None:
+    """Tell that an ended process left a pool of the name of one that is about to be opened."""
+    for note in orphan_notes(name):
+        notify(note)
 
 
 def _taken(name: str) -> UsageError:
@@ -460,6 +493,8 @@ def _close(compute: "Compute") -> None:
 def _current(resident: _Resident, path: str) -> Any:
     if path == "nodes":
         return resident.compute.requested_nodes
+    if path == "provider":
+        return tuple(spec.provider for specs in resident.compute.groups.values() for spec in specs)
     group, dot, name = path.partition(".")
     compute = resident.compute
     owner: object = compute.options if group in _OPTIONS else compute.spec
@@ -468,8 +503,14 @@ def _current(resident: _Resident, path: str) -> Any:
 
 def _same(path: str, has: object, asked: object) -> bool:
     if path == "provider":
-        return _provider_name(has) == _provider_name(asked)
+        return _provider_names(has) == _provider_names(asked)
     return bool(has == asked)
+
+
+def _provider_names(providers: object) -> KeysView[str]:
+    """Return the distinct names of one provider or of several alternatives, in their order."""
+    several = providers if isinstance(providers, tuple) else (providers,)
+    return dict.fromkeys(map(_provider_name, several)).keys()
 
 
 def _provider_name(provider: object) -> str:
@@ -480,7 +521,9 @@ def _label(labels: Mapping[str, str], path: str) -> str:
     return labels.get(path, path)
 
 
-def _text(value: object) -> str:
+def _text(path: str, value: object) -> str:
+    if path == "provider":
+        return ",".join(_provider_names(value))
     match value:
         case None:
             return "none"
@@ -492,7 +535,7 @@ def _text(value: object) -> str:
             return f"{value:g}"
         case Iterable():
             return ", ".join(map(str, value)) or "none"
-    return str(getattr(value, "name", None) if hasattr(value, "create_provider") else value)
+    return str(value)
 
 
 _resident: PoolManager | None = None

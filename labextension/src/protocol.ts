@@ -39,7 +39,8 @@ export const NODE_STATUSES: { [status in NodeRow['status']]: Label } = {
   keeping: { word: 'keeps', icon: '◆', tone: 'quiet' },
   busy: { word: 'busy', icon: '●', tone: 'good' },
   draining: { word: 'draining', icon: '◒', tone: 'busy' },
-  stopping: { word: 'stopping', icon: '◌', tone: 'quiet' }
+  stopping: { word: 'stopping', icon: '◌', tone: 'quiet' },
+  warm: { word: 'kept warm', icon: '◌', tone: 'quiet' }
 };
 
 export const TASK_STATUSES: { [status in TaskRow['state']]: Label } = {
@@ -83,7 +84,7 @@ export type NodeRow = {
   machine: number;
   rank: number;
   state: 'vacant' | 'waiting' | 'active' | 'draining' | 'stopping';
-  status: 'queued' | 'requested' | 'starting' | 'idle' | 'keeping' | 'busy' | 'draining' | 'stopping';
+  status: 'queued' | 'requested' | 'starting' | 'idle' | 'keeping' | 'busy' | 'draining' | 'stopping' | 'warm';
   phase: string;
   group: string;
   kind: string;
@@ -201,7 +202,7 @@ export type CellRow = {
   cost: number;
 };
 
-/** An orphaned pool, by its id. Its nodes terminate by themselves at `ends_at`, or once their tasks are done. `attachable`: it has nodes that can be attached to. */
+/** An orphaned pool, by its id. Its nodes terminate by themselves at `ends_at`, or once their tasks are done. `attachable`: it has nodes that can be attached to. `warm`: it was closed, and keeps machines until then for later pools. */
 export type OrphanRow = {
   id: string;
   name: string;
@@ -212,6 +213,7 @@ export type OrphanRow = {
   seen_at: number;
   ends_at: number;
   attachable: boolean;
+  warm: boolean;
 };
 
 /** A pool that failed to open, by its name: the reason, which may have lines of a log, and the time. */
@@ -230,10 +232,12 @@ export type FormField = {
   takes: string;
 };
 
-/** A matching offer and its price, USD per hour. */
+/** A matching offer: its hardware, its price in USD per hour, and the usual seconds until a node is active. */
 export type OfferView = {
   place: string;
   per_hour: number;
+  hardware: string;
+  start: number | null;
 };
 
 /** All rows. `session` is unique to the kernel process. */
@@ -273,7 +277,7 @@ export type Checked = {
   kind: 'checked';
 };
 
-/** Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference. */
+/** Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference. `notes`: a sentence about each provider that did not list its offers. */
 export type Price = {
   id: string;
   min: number;
@@ -281,6 +285,7 @@ export type Price = {
   least: number;
   most: number;
   offers: OfferView[];
+  notes: string[];
   version: number;
   kind: 'price';
 };
@@ -419,6 +424,7 @@ export interface CommandArguments {
   up: { pool: string; options: { [flag: string]: string } };
   down: { pool: string } | { every: true };
   status: { pool: string };
+  offers: Record<string, never>;
   decisions: { pool: string };
   scale: { pool: string; nodes: string };
   attach: { pool: string };
@@ -428,6 +434,8 @@ export interface CommandArguments {
   logs: { pool: string; node: number };
   tasks: { pool: string };
   cancel: { pool: string; task: number } | { cell: number };
+  costs: Record<string, never>;
+  doctor: Record<string, never>;
   config: { pool: string };
   help: Record<string, never>;
 }
@@ -476,6 +484,19 @@ export const COMMAND_WORDS: {
     ],
     "flags": {}
   },
+  "offers": {
+    "words": [],
+    "flags": {
+      "accelerator": "--gpu",
+      "vcpus": "--vcpus",
+      "memory_gb": "--memory",
+      "region": "--region",
+      "max_hourly_cost": "--max-cost",
+      "provider": "--provider",
+      "spot": "--spot",
+      "limit": "--limit"
+    }
+  },
   "decisions": {
     "words": [
       "pool"
@@ -504,7 +525,9 @@ export const COMMAND_WORDS: {
     "words": [
       "pools"
     ],
-    "flags": {}
+    "flags": {
+      "warm": "--warm"
+    }
   },
   "kept": {
     "words": [
@@ -543,6 +566,20 @@ export const COMMAND_WORDS: {
       "task": "--task",
       "cell": "--cell",
       "pool": "--pool"
+    }
+  },
+  "costs": {
+    "words": [],
+    "flags": {
+      "days": "--days"
+    }
+  },
+  "doctor": {
+    "words": [
+      "providers"
+    ],
+    "flags": {
+      "policy": "--policy"
     }
   },
   "config": {
@@ -612,6 +649,14 @@ export const PALETTE: PaletteEntry[] = [
     choice: 'pool',
     arguments: ['pool'],
     line: chosen => ({ command: 'status', arguments: { pool: chosen.pool } })
+  },
+  {
+    name: 'insert-offers',
+    label: 'Insert %sky offers',
+    question: '',
+    choice: '',
+    arguments: [],
+    line: () => ({ command: 'offers', arguments: {  } })
   },
   {
     name: 'insert-decisions',
@@ -692,6 +737,22 @@ export const PALETTE: PaletteEntry[] = [
     choice: 'cell',
     arguments: ['cell'],
     run: chosen => ({ kind: 'run', command: 'cancel', arguments: { cell: chosen.cell } })
+  },
+  {
+    name: 'insert-costs',
+    label: 'Insert %sky costs',
+    question: '',
+    choice: '',
+    arguments: [],
+    line: () => ({ command: 'costs', arguments: {  } })
+  },
+  {
+    name: 'insert-doctor',
+    label: 'Insert %sky doctor',
+    question: '',
+    choice: '',
+    arguments: [],
+    line: () => ({ command: 'doctor', arguments: {  } })
   },
   {
     name: 'insert-config',

@@ -82,7 +82,8 @@ describe('prices', () => {
     max: 3,
     least,
     most,
-    offers: []
+    offers: [],
+    notes: []
   });
 
   it('are shown for the minimum and the maximum number of nodes', () => {

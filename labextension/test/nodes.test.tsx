@@ -57,6 +57,15 @@ describe('the nodes of a pool', () => {
     expect(screen.getByRole('button', { name: 'Drain 0' })).toBeTruthy();
   });
 
+  it('have a duration while they start, and none while they stop', () => {
+    const times = { asked_at: Date.now() / 1000 - 23, status: 'requested', state: 'waiting' } as const;
+    const { container, rerender } = render(shown([nodeRow(0, times)]));
+    const elapsed = () => container.querySelector('.skyward-Boot-elapsed')?.textContent;
+    expect(elapsed()).toBe('23 s');
+    rerender(shown([nodeRow(0, { ...times, status: 'stopping', state: 'stopping' })]));
+    expect(elapsed()).toBe('');
+  });
+
   it('keep their order while the pointer is over the list', () => {
     const ranks = () => screen.getAllByRole('listitem').map(row => row.textContent?.match(/\d+/)?.[0]);
     const { rerender } = render(shown([nodeRow(1), nodeRow(2)]));

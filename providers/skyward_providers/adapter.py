@@ -4,19 +4,22 @@
 """
 
 import asyncio
+import hmac
 import os
 import secrets
 import socket
 import stat
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from skyward.errors import NoOffersError, ProvisioningError, SpecError
 from skyward.link.adapters.registry import SILENCE, GroupRequirements
 from skyward.link.adapters.server import AdapterServer
+from skyward.providers import PoolIdentity
 from skyward.providers.protocol import (
     SETUP_FIELDS,
     ActsOn,
@@ -26,6 +29,7 @@ from skyward.providers.protocol import (
     LocalAccess,
     Offer,
     Provider,
+    SSHAccess,
     not_acted_on,
 )
 from skyward.specs import Spec
@@ -33,7 +37,7 @@ from skyward.values.needs import Needs
 from skyward.values.validation import of_type, seconds, shown
 from skyward.wire.protocol.adapter import Heartbeat, Malformed, StartWorkerGroup, encode
 
-__all__ = ["TOKEN_VARIABLE", "Adapter", "parse_address"]
+__all__ = ["TOKEN_VARIABLE", "Adapter", "keys_of", "parse_address"]
 
 TOKEN_VARIABLE = "SKYWARD_ADAPTER_TOKEN"
 """Environment variable from which both ends take the token."""
@@ -102,6 +106,11 @@ class Adapter:
         return "adapter"
 
     @property
+    def offers_ttl(self) -> float:
+        """Seconds for which its offers hold: they are listed whenever they are needed."""
+        return 0.0
+
+    @property
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect."""
         fields = {"accelerator", "vcpus", "memory_gb"} | SETUP_FIELDS
@@ -143,6 +152,11 @@ def parse_address(text: str, name: str) -> tuple[str, int]:
     if not bare or not known or any(each.isspace() for each in text) or (":" in bare and bare == host):
         raise SpecError(f"{name} must be 'host:port', such as '127.0.0.1:7070', but got {shown(text)}.")
     return bare, int(port)
+
+
+def keys_of(token: str) -> Callable[[str], bytes]:
+    """Return the derivation of secrets that both ends have: those of the SSH keys of an adapter's machines."""
+    return lambda purpose: hmac.digest(token.encode(), f"skyward adapter: {purpose}".encode(), "sha256")
 
 
 def _listen(address: str) -> socket.socket:
@@ -233,13 +247,16 @@ class _AdapterProvider:
         for offer in {_kind(heartbeat): _offer(heartbeat) for heartbeat in found}.values():
             yield offer
 
-    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
+    async def prepare(self, spec: Spec, offer: Offer, pool: PoolIdentity) -> Cluster:
         """Open the port, or keep it open."""
         try:
             encode(StartWorkerGroup("any", capabilities=spec.node_capabilities))
         except Malformed as error:
             raise SpecError(f"The capabilities cannot be requested: {error}") from None
-        cluster = Cluster(f"adapter-{secrets.token_hex(4)}", pool, spec, offer, notes=_notes(spec))
+        key_file = pool.key_file.with_name(f"{pool.key_file.name}-adapter")
+        replace(pool, key_file=key_file, derive=keys_of(self._settings.token)).ssh_key()
+        specific = {"key_file": str(key_file)}
+        cluster = Cluster(f"adapter-{secrets.token_hex(4)}", pool.id, spec, offer, specific, notes=_notes(spec))
         self._servers[cluster.id] = await _hold(self._settings)
         return cluster
 
@@ -249,7 +266,8 @@ class _AdapterProvider:
         needs = Needs(cluster.spec.node_resources, cluster.spec.node_capabilities)
         wanted = GroupRequirements(needs, cluster.offer.on_demand_price)
         await server.adapters(wanted, self._settings.connect_timeout)
-        starts = [asyncio.create_task(_start(server, wanted)) for _ in range(count)]
+        key_file = cluster.specific["key_file"]
+        starts = [asyncio.create_task(_start(server, wanted, key_file)) for _ in range(count)]
         try:
             await asyncio.wait(starts)
         except asyncio.CancelledError:
@@ -268,7 +286,8 @@ class _AdapterProvider:
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
         """Return the machine; None if its adapter reported it as gone, or is gone itself."""
-        return cluster, self._servers[cluster.id].instance(instance_id)
+        found = self._servers[cluster.id].instance(instance_id)
+        return cluster, None if found is None else _with_key(found, cluster.specific["key_file"])
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
         """Return nothing: the groups of an adapter end with its connection."""
@@ -283,12 +302,22 @@ class _AdapterProvider:
 
     async def teardown(self, cluster: Cluster) -> None:
         """Close the port, if no other pool uses it."""
+        await asyncio.to_thread(Path(cluster.specific["key_file"]).unlink, missing_ok=True)
         if self._servers.pop(cluster.id, None) is not None:
             await _release(self._settings, 0.0)
 
 
-async def _start(server: AdapterServer, wanted: GroupRequirements) -> Instance:
-    instance = await server.start(wanted)
+def _with_key(instance: Instance, key_file: str) -> Instance:
+    """Return a machine with the keys that open it on this host."""
+    access = instance.access
+    if not isinstance(access, SSHAccess):
+        return instance
+    here = [each for each in access.client_keys if Path(each).expanduser().exists()]
+    return replace(instance, access=replace(access, client_keys=(*here, key_file)))
+
+
+async def _start(server: AdapterServer, wanted: GroupRequirements, key_file: str) -> Instance:
+    instance = _with_key(await server.start(wanted), key_file)
     wrong = await asyncio.to_thread(_problem, instance)
     if wrong:
         await server.shutdown(instance.id)
@@ -321,7 +350,14 @@ def _offer(heartbeat: Heartbeat) -> Offer:
         memory_gb=heartbeat.resources.get("memory", 0.0),
         accelerator_count=heartbeat.resources.get("GPU", 0.0),
     )
-    return Offer(heartbeat.adapter_id, kind, on_demand_price=heartbeat.hourly_price, region="adapter", open_ended=True)
+    return Offer(
+        heartbeat.adapter_id,
+        kind,
+        on_demand_price=heartbeat.hourly_price,
+        region="adapter",
+        open_ended=True,
+        market_unknown=True,
+    )
 
 
 _ON_LOCAL = SETUP_FIELDS - {"image.apt", "image.skyward_source"}

@@ -11,15 +11,19 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
+from skyward.control.act.machines.booting import BOOT_TIMEOUT
 from skyward.errors import SkywardError, SpecError
 from skyward.link.adapters.registry import SILENCE
 from skyward.link.adapters.server import AuthenticationError, MessageStream, dial
-from skyward.offers import SpecOffers, no_offer_fits, rank
+from skyward.market import SpecOffers, no_offer_fits, rank
+from skyward.providers import PoolIdentity
 from skyward.providers.protocol import ProviderConfig, acts_on, find_provider
 from skyward.specs import Spec
 from skyward.values.validation import FrozenMap, shown
@@ -32,7 +36,7 @@ from skyward.wire.protocol.adapter import (
     StartWorkerGroup,
     UnknownCommand,
 )
-from skyward_providers.adapter import TOKEN_VARIABLE, parse_address
+from skyward_providers.adapter import TOKEN_VARIABLE, keys_of, parse_address
 from skyward_providers.adapter_groups import Groups
 
 __all__ = ["main", "serve"]
@@ -41,6 +45,9 @@ GRACE = 30.0
 """Seconds without a controller after which the groups are ended."""
 
 _HEARTBEAT = 2.0
+_LOOK_EVERY = 10.0
+"""Seconds between questions whether machines still exist."""
+
 _RETRY = 0.2
 _RETRY_MOST = 2.0
 
@@ -80,7 +87,8 @@ async def serve(
     """
     host, port = parse_address(connect, "connect")
     client, spec = provider.create_provider(), spec or Spec()
-    asked = [SpecOffers(spec, provider.name, [each async for each in client.offers()], acts_on(provider).fields)]
+    listed, acted_on = [each async for each in client.offers()], acts_on(provider)
+    asked = [SpecOffers(spec, provider.name, listed, acted_on.fields, acted_on.lacks)]
     ranking = rank(asked)
     if not ranking.candidates:
         raise no_offer_fits(asked, ranking, {})
@@ -89,7 +97,8 @@ async def serve(
     name = f"{provider.name}-{os.urandom(4).hex()}"
     kind = offer.instance_type
     resources = {"CPU": kind.vcpus, "memory": kind.memory_gb, "GPU": kind.accelerator_count, **spec.node_resources}
-    groups = Groups(name, client, spec, offer, max_groups, workers_per_group)
+    boot_within = float(getattr(provider, "boot_timeout", BOOT_TIMEOUT))
+    groups = Groups(name, _identity(name, token), client, spec, offer, max_groups, workers_per_group, boot_within)
     announcement = Heartbeat(
         name,
         max_groups,
@@ -181,7 +190,11 @@ class _Session:
         self._say(f"the connection to the controller ended: {why}")
 
     async def _beat(self, lines: MessageStream) -> None:
+        looked_at = asyncio.get_running_loop().time()
         while True:
+            if (now := asyncio.get_running_loop().time()) > looked_at + _LOOK_EVERY:
+                looked_at = now
+                await self._groups.drop_ended()
             lines.send(replace(self._announcement, worker_group_ids=self._groups.ids))
             await asyncio.sleep(self._heartbeat)
 
@@ -202,6 +215,7 @@ class _Session:
 
     async def _end_groups(self) -> None:
         """End every group, including those that are being started."""
+        self._groups.abort_boots()
         await asyncio.gather(*self._working, return_exceptions=True)
         await self._groups.end()
 
@@ -212,6 +226,12 @@ class _Session:
         work.cancel()
         await asyncio.wait([work])
         await self._end_groups()
+
+
+def _identity(name: str, token: str) -> PoolIdentity:
+    """Return the identity of an adapter's groups. Its keys come from the token, so the controller has them too."""
+    id = f"{name}-{os.urandom(5).hex()}"
+    return PoolIdentity(id, id, Path(tempfile.gettempdir(), f"skyward-{id}.key"), keys_of(token))
 
 
 # The command.

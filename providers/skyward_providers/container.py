@@ -12,6 +12,8 @@ network; an orphaned one is removed by the next pool.
 
 import asyncio
 import contextlib
+import hashlib
+import json
 import logging
 import math
 import re
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from skyward.errors import ProvisioningError, SpecError
-from skyward.providers.protocol import (
+from skyward.providers import (
     SETUP_FIELDS,
     ActsOn,
     Cluster,
@@ -30,11 +32,14 @@ from skyward.providers.protocol import (
     Instance,
     InstanceType,
     Offer,
+    PoolIdentity,
     Provider,
+    ProviderImage,
 )
 from skyward.specs import Spec
 from skyward.values import limits
 from skyward.values.validation import number, of_type, seconds, shown, strings
+from skyward_providers.cloud import first_process
 from skyward_providers.container_engine import Engine, EngineError, missing
 
 __all__ = ["Container"]
@@ -43,25 +48,20 @@ _logger = logging.getLogger(__name__)
 
 _PULL_WITHIN = 1800.0
 _START_WITHIN = 120.0
+_COMMIT_WITHIN = 1800.0
 _RELEASED_WITHIN = 15.0
 _UNPAUSED_WITHIN = 10.0
-"""Timeouts in seconds: of a pull, of the start of a container, of the removal of a network, and of an unpause."""
+"""Timeouts in seconds: of a pull, of the start of a container, of the commit of one to an image, of the removal of a
+network, and of an unpause."""
+
+_ENVIRONMENTS = "/opt/skyward"
+"""Folder with the environment, which a mount must not hide: mounts are not part of an image."""
 
 _ORPHANED_AFTER = 3600.0
 """Seconds after which a network without a container is an orphan. A pool that still needs it creates it again."""
 
-_FIRST_PROCESS = """
-trap 'exit 0' TERM
-quiet=0 patience=60
-while [ "$quiet" -lt "$patience" ]; do
-  sleep 2
-  quiet=$((quiet + 2))
-  if grep -qs 'sky[w]ard-session-' /proc/[0-9]*/cmdline; then quiet=0; fi
-  if grep -qs 'sky[w]ard\\.worker' /proc/[0-9]*/cmdline; then quiet=0 patience=4; fi
-done
-"""
-"""Loop that ends after 60 s without a session or worker, and after 4 s once a worker has exited. The brackets in its
-patterns keep it from matching itself."""
+_FIRST_PROCESS = first_process(starting=60, idle=4)
+"""Loop that ends after 60 s without a session or worker, and after 4 s once a worker has exited."""
 
 _SHELL = "command -v bash >/dev/null && exec bash; exec sh"
 """Interactive shell: bash if the image has it."""
@@ -130,6 +130,11 @@ class Container:
         return "container"
 
     @property
+    def offers_ttl(self) -> float:
+        """Seconds for which its offers hold: they are listed whenever they are needed."""
+        return 0.0
+
+    @property
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect. With `python`, there is nothing to set up."""
         fields = {"vcpus", "memory_gb", "accelerator", "architecture", "ttl"}
@@ -158,14 +163,13 @@ class _ContainerProvider:
         kind = InstanceType(info.name, info.vcpus, memory, accelerator, architecture=architecture)
         yield Offer("container", kind, on_demand_price=self._settings.hourly_price, region="container")
 
-    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
+    async def prepare(self, spec: Spec, offer: Offer, pool: PoolIdentity) -> Cluster:
         """Pull the image, and create a network for the pool, unless it joins an existing one."""
-        image = self._settings.image.replace("{python}", spec.image.resolved_python)
+        image = self._base(spec)
         await self._ensure_image(image)
-        network = self._settings.network or f"{self._settings.container_prefix}-{_slug(pool)}"
-        cluster = Cluster(
-            f"container-{secrets.token_hex(4)}", pool, spec, offer, {"image": image, "network": network}, _notes(spec)
-        )
+        network = self._settings.network or f"{self._settings.container_prefix}-{_slug(pool.id)}"
+        specific = {"image": image, "network": network}
+        cluster = Cluster(f"container-{secrets.token_hex(4)}", pool.id, spec, offer, specific, _notes(spec))
         await self._sweep()
         await self._ensure_network(cluster)
         return cluster
@@ -228,7 +232,8 @@ class _ContainerProvider:
         started = [instance for instance in found if instance is not None]
         if not started:
             why = next(filter(None, refusals), None) or "the containers exited at once: check that the image has `grep`"
-            raise ProvisioningError(f"no container of image {cluster.specific['image']!r} could be started: {why}")
+            image = cluster.specific["image"] if cluster.machine_image is None else cluster.machine_image.id
+            raise ProvisioningError(f"no container of image {image!r} could be started: {why}")
         return cluster, started
 
     async def _start(self, cluster: Cluster, name: str) -> EngineError | None:
@@ -255,7 +260,8 @@ class _ContainerProvider:
         if spec.accelerator is not None:
             count = f"{math.ceil(spec.accelerator.count)}"  # whole devices only
             yield from ("--device", "nvidia.com/gpu=all") if self._engine.podman else ("--gpus", count)
-        yield from ("--entrypoint", "sh", *self._settings.options, specific["image"], "-c", _FIRST_PROCESS)
+        image = specific["image"] if cluster.machine_image is None else cluster.machine_image.id
+        yield from ("--entrypoint", "sh", *self._settings.options, image, "-c", _FIRST_PROCESS)
 
     async def _inspect(self, name: str) -> Instance | None:
         words = await self._engine.inspect(name)
@@ -325,6 +331,101 @@ class _ContainerProvider:
                     _logger.warning("network %s could not be removed: %s", cluster.specific["network"], error)
                     return
             await asyncio.sleep(0.2)
+
+    async def image_scope(self, spec: Spec, offer: Offer) -> str:
+        """Return the engine, its architecture, and what containers are made from: the image, and the options."""
+        info = await self._engine.info()
+        options = hashlib.sha256(json.dumps([*self._settings.options]).encode()).hexdigest()[:12]
+        return " ".join((info.id, info.architecture, self._base(spec), options))
+
+    def _base(self, spec: Spec) -> str:
+        """Return the name of the image that containers are started from."""
+        return self._settings.image.replace("{python}", spec.image.resolved_python)
+
+    async def make_image(self, cluster: Cluster, instance_id: str, name: str) -> ProviderImage:
+        """Commit a container to an image.
+
+        Raises:
+            ProvisioningError: the engine refuses, a mount has the environment, which would not be in the image, or the
+                image would contain the values of variables.
+        """
+        words = await self._engine.inspect(instance_id)
+        if words is None:
+            raise ProvisioningError(f"container {instance_id} is gone")
+        if any(each.get("Destination") == _ENVIRONMENTS for each in words.get("Mounts") or ()):
+            raise ProvisioningError(
+                f"The containers have a volume at {_ENVIRONMENTS}, which is not part of an image, and keeps the "
+                "environment by itself: remove it from `options` to build an image."
+            )
+        (base,) = json.loads(await self._engine.call("image", "inspect", cluster.specific["image"]))
+        if stored := _stored_variables(words["Config"].get("Env") or (), base["Config"].get("Env") or ()):
+            raise ProvisioningError(
+                f"The engine would store the value of {stored[0]} in the image: set it with `sky.Image(env=...)`, "
+                "whose values are not stored, instead of `options`."
+            )
+        id = f"localhost/{name}:latest" if self._engine.podman else f"{name}:latest"  # as the engine lists it
+        committing = asyncio.ensure_future(self._engine.call("commit", instance_id, id, within=_COMMIT_WITHIN))
+        try:
+            await asyncio.shield(committing)
+        except asyncio.CancelledError:  # an aborted commit may still make an image
+            await asyncio.wait([committing])
+            raise
+        return await self._image(id)
+
+    async def _image(self, id: str) -> ProviderImage:
+        (words,) = json.loads(await self._engine.call("image", "inspect", id))
+        engine = (await self._engine.info()).id
+        return ProviderImage(id, "container", round(words["Size"] / 1e9, 3), 0.0, {"engine": engine})
+
+    async def _check_engine(self, image: ProviderImage) -> None:
+        """Check that an image is in this engine.
+
+        Raises:
+            ProvisioningError: it is in another, so that nothing is known about it.
+        """
+        if (await self._engine.info()).id != image.specific["engine"]:
+            raise ProvisioningError(
+                f"Image {image.id} is in another container engine than the one of these settings: set DOCKER_HOST, or "
+                "the context, to that engine"
+            )
+
+    async def find_images(self, cluster: Cluster) -> Sequence[ProviderImage]:
+        """Return the images with the pool's label, which they have from its containers."""
+        label = f"label=skyward-pool={cluster.pool}"
+        listed = await self._engine.call("image", "ls", "--filter", label, "--format", "{{.Repository}}:{{.Tag}}")
+        return [await self._image(id) for id in listed.split() if "<none>" not in id]
+
+    async def image_exists(self, image: ProviderImage) -> bool:
+        """Return whether the engine has an image."""
+        await self._check_engine(image)
+        try:
+            await self._engine.call("image", "inspect", "--format", "{{.Id}}", image.id)
+        except EngineError as error:
+            if missing(error, "image"):
+                return False
+            raise
+        return True
+
+    async def delete_image(self, image: ProviderImage) -> None:
+        """Remove an image, unless a container uses it."""
+        await self._check_engine(image)
+        try:
+            await self._engine.call("image", "rm", image.id)
+        except EngineError as error:
+            if not missing(error, "image"):
+                raise
+
+
+_HARMLESS = frozenset({
+    "HOME", "HOSTNAME", "LANG", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES", "PATH", "TERM", "TZ",
+    "container",
+})  # fmt: skip  # one name a line says no more
+"""Variables of containers that may be stored in an image: the engine sets them, or their values are no secrets."""
+
+
+def _stored_variables(ours: Sequence[str], of_image: Sequence[str]) -> list[str]:
+    """Return the names of variables of a container that neither its image nor the engine has set."""
+    return sorted({each.partition("=")[0] for each in ours if each not in of_image} - _HARMLESS)
 
 
 _ENDED = ("exited", "dead", "removing", "stopped", "stopping")

@@ -32,13 +32,17 @@ class EngineError(ProvisioningError):
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """Facts about an engine's machine. `memory` in bytes; `gpus`: True if containers can have NVIDIA GPUs."""
+    """Facts about an engine's machine. `memory` in bytes; `gpus`: True if containers can have NVIDIA GPUs.
+
+    `id` tells the engine apart from others: images are stored in one engine.
+    """
 
     name: str
     vcpus: int
     memory: int
     architecture: str
     gpus: bool
+    id: str
 
 
 class Engine:
@@ -159,13 +163,16 @@ def _last_line(text: str) -> str:
 
 def _docker_info(words: Mapping[str, Any]) -> EngineInfo:
     gpus = "nvidia" in (words.get("Runtimes") or {}) or "nvidia" in json.dumps(words.get("DiscoveredDevices"))
-    return EngineInfo(words["Name"], words["NCPU"], words["MemTotal"], _architecture(words["Architecture"]), gpus)
+    architecture = _architecture(words["Architecture"])
+    id = words.get("ID") or f"{words['Name']}:{words.get('DockerRootDir')}"
+    return EngineInfo(words["Name"], words["NCPU"], words["MemTotal"], architecture, gpus, id)
 
 
 def _podman_info(words: Mapping[str, Any]) -> EngineInfo:
     host = words["host"]
     # podman knows GPUs as CDI devices, and does not list them here.
-    return EngineInfo(host["hostname"], host["cpus"], host["memTotal"], _architecture(host["arch"]), True)
+    id = f"{host['hostname']}:{words.get('store', {}).get('graphRoot')}"
+    return EngineInfo(host["hostname"], host["cpus"], host["memTotal"], _architecture(host["arch"]), True, id)
 
 
 def _architecture(name: str) -> str:

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from skyward.errors import ProvisioningError, SpecError
+from skyward.providers import PoolIdentity
 from skyward.providers.protocol import (
     SETUP_FIELDS,
     Access,
@@ -102,6 +103,11 @@ class Local:
         return True
 
     @property
+    def offers_ttl(self) -> float:
+        """Seconds for which its offers hold: they are listed whenever they are needed."""
+        return 0.0
+
+    @property
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect."""
         fields = SETUP_FIELDS - {"image.apt", "image.skyward_source"}
@@ -142,12 +148,12 @@ class _LocalProvider:
         )
         yield Offer("local", kind, on_demand_price=self._settings.hourly_price, region="local")
 
-    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
+    async def prepare(self, spec: Spec, offer: Offer, pool: PoolIdentity) -> Cluster:
         """Create a directory for the pool."""
-        directory = os.path.join(tempfile.gettempdir(), f"skyward-{pool}")
+        directory = os.path.join(tempfile.gettempdir(), f"skyward-{pool.id}")
         await asyncio.to_thread(os.makedirs, directory, 0o700, exist_ok=True)
         specific = {"directory": directory}
-        return Cluster(f"local-{secrets.token_hex(4)}", pool, spec, offer, specific)
+        return Cluster(f"local-{secrets.token_hex(4)}", pool.id, spec, offer, specific)
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Create addresses and directories for `count` processes, which are started later as workers."""

@@ -12,7 +12,17 @@ from os import PathLike, fspath
 from weakref import WeakSet, WeakValueDictionary
 
 from skyward.errors import ProvisioningError, SpecError
-from skyward.providers.protocol import SETUP_FIELDS, ActsOn, Cluster, Instance, InstanceType, Offer, Provider, SSHAccess
+from skyward.providers import (
+    SETUP_FIELDS,
+    ActsOn,
+    Cluster,
+    Instance,
+    InstanceType,
+    Offer,
+    PoolIdentity,
+    Provider,
+    SSHAccess,
+)
 from skyward.specs import Spec
 from skyward.values.validation import listed, of_type, seconds, strings
 
@@ -88,6 +98,11 @@ class SSH:
     def name(self) -> str:
         """Name of the provider, as `--provider` takes it."""
         return "ssh"
+
+    @property
+    def offers_ttl(self) -> float:
+        """Seconds for which its offers hold: they are listed whenever they are needed."""
+        return 0.0
 
     @property
     def acts_on(self) -> ActsOn:
@@ -230,7 +245,7 @@ class _SSHProvider:
         kind = InstanceType(f"{len(self._settings.hosts)} hosts", vcpus=0, memory_gb=0)
         yield Offer("ssh", kind, on_demand_price=0.0, region="ssh")
 
-    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
+    async def prepare(self, spec: Spec, offer: Offer, pool: PoolIdentity) -> Cluster:
         """Check that there are enough machines, that the files exist, and that there are enough file descriptors."""
         hosts, nodes = len(self._settings.hosts), spec.nodes.min
         if nodes > hosts:
@@ -238,7 +253,7 @@ class _SSHProvider:
             raise SpecError(f"The pool needs at least {nodes} nodes, but hosts names {hosts} {machines}.")
         _raise_descriptor_limit(min(hosts, spec.nodes.ceiling))
         _check_files(self._settings)
-        return Cluster(f"ssh-{secrets.token_hex(4)}", pool, spec, offer)
+        return Cluster(f"ssh-{secrets.token_hex(4)}", pool.id, spec, offer)
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Lend free machines, the least recently used first, so that machines of lost nodes are tried last.

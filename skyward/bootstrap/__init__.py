@@ -10,7 +10,8 @@ from skyward.bootstrap.events import PHASES, Facts, Phase, PhaseEvent, Ready, re
 from skyward.bootstrap.includes import Includes, check_includes, collect
 from skyward.bootstrap.local import SharedSetup
 from skyward.bootstrap.plan import Plan, PluginStep, client_settings
-from skyward.bootstrap.runner import BootstrapError, ScriptExecutor, bootstrap, worker_environment
+from skyward.bootstrap.requirements import check_remote_requirements
+from skyward.bootstrap.runner import BootstrapError, ScriptExecutor, bake, bootstrap, worker_environment
 from skyward.bootstrap.script import script
 from skyward.bootstrap.source import PackageSource, find_source
 
@@ -28,8 +29,10 @@ __all__ = [
     "Ready",
     "ScriptExecutor",
     "SharedSetup",
+    "bake",
     "bootstrap",
     "check_includes",
+    "check_remote_requirements",
     "check_requirements",
     "client_settings",
     "collect",

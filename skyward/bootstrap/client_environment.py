@@ -22,6 +22,7 @@ from skyward.bootstrap.compare import Mismatches
 from skyward.bootstrap.events import PhaseEvent
 from skyward.bootstrap.layer import package_folders
 from skyward.bootstrap.plan import OnClient, Plan
+from skyward.bootstrap.requirements import own_references
 from skyward.bootstrap.runner import BootstrapError, ScriptExecutor, bootstrap, worker_environment
 from skyward.bootstrap.source import PackageSource, find_source, worker_requirements
 from skyward.errors import SpecError
@@ -32,7 +33,9 @@ __all__ = [
     "cache_directory",
     "check_requirements",
     "client_plan",
+    "for_installer",
     "has_own_environment",
+    "is_python_here",
     "make_client_environment",
 ]
 
@@ -87,7 +90,7 @@ def check_requirements(image: Image) -> None:
     Raises:
         SpecError: see `client_plan`.
     """
-    variables = {**dict.fromkeys(image.shell_vars, ""), **image.env}
+    variables = own_references(image)
     for requirement in image.pip:
         _requirement(requirement, variables)
 
@@ -140,7 +143,7 @@ def _requirement(text: str, variables: Mapping[str, str]) -> str:
         return resolved
     if resolved.startswith(_EDITABLE) or path.is_dir():
         raise SpecError(
-            f"Image.pip names the folder {resolved!r}, whose later edits the nodes would not see: install it in the "
+            f"Image.pip names the folder {text!r}, whose later edits the nodes would not see: install it in the "
             f"environment of this process, which local nodes have too, or send its package with Image(includes=[...])."
         )
     return resolved if "://" in resolved else str(path)
@@ -178,7 +181,7 @@ def _installed(folders: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
             yield folder, sorted(name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info")))
 
 
-def _for_installer(environ: Mapping[str, str]) -> dict[str, str]:
+def for_installer(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables for uv, with the folder of the package uv on PATH, and with absolute folders of packages."""
     folders = [environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
     with suppress(ImportError, FileNotFoundError):
@@ -216,7 +219,7 @@ async def make_client_environment(
     plan = await asyncio.to_thread(client_plan, image, computed)
     environ = {**os.environ, **image.env, **computed}
     try:
-        ready = await bootstrap(shell(_for_installer(environ)), plan, report)
+        ready = await bootstrap(shell(for_installer(environ)), plan, report)
     except BootstrapError as error:
         raise BootstrapError(_failure(image, error), error.phase, error.lines, error.log, late=error.late) from None
     notes = Mismatches(ready.facts, "a local node").at_join()

@@ -8,13 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal, Protocol
 
+from skyward.bootstrap.events import MachineNeeds
 from skyward.bootstrap.includes import Includes, collect
+from skyward.bootstrap.peers import EnvironmentSource
 from skyward.bootstrap.source import PackageSource, find_source
 from skyward.errors import SpecError
 from skyward.specs.image import Image, PipIndex
 
-__all__ = ["OnClient", "Plan", "PluginStep", "client_settings"]
+__all__ = ["Helper", "OnClient", "Plan", "PluginStep", "Supplies", "Supply", "SupplyKind", "client_settings"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
@@ -26,10 +29,12 @@ _FORWARDED = frozenset({
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 })  # fmt: skip  # one name a line would be no clearer
 _TAKEN = frozenset({
-    "apt", "began", "begun", "candidate", "client", "clock", "digest", "elapsed", "env", "facts", "git", "image_hash",
-    "lacking", "late", "layered", "left", "limit", "logs", "mark", "minor", "name", "names", "package", "plugins",
-    "pyenv", "python", "root", "seconds", "skyward", "source", "state", "status", "timeout", "took", "tree", "uv",
-    "value", "wheel", "wheel_name",
+    "apt", "ask", "began", "begun", "candidate", "client", "clock", "count", "digest", "digester", "each",
+    "elapsed", "env", "facts", "file", "git", "helped", "host", "image_hash", "index", "into", "kind", "lacking",
+    "late", "layered", "left", "libc", "limit", "logs", "mark", "minor", "moved", "name", "names", "package",
+    "peer", "place", "plugins", "port", "process", "program", "pyenv", "python", "reason", "receiver", "root",
+    "sample", "seal", "seconds", "seen", "skyward", "source", "state", "status", "supplied", "target", "timeout",
+    "took", "tree", "tools", "unpacker", "uv", "value", "version", "wheel", "wheel_name",
 })  # fmt: skip  # as above
 """Variables of the script itself, which users cannot set."""
 
@@ -66,6 +71,73 @@ class OnClient:
     digest: str
 
 
+type SupplyKind = Literal["uv", "python", "wheel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """A file that the client sends to a machine that cannot fetch packages.
+
+    Attributes:
+        kind: "uv", a compressed program; "python", a compressed archive of one folder; or "wheel".
+        name: name of the wheel, or of the folder in the archive.
+        origin: its path here.
+        digest: its SHA-256, in hex.
+    """
+
+    kind: SupplyKind
+    name: str
+    origin: Path
+    digest: str
+
+    @classmethod
+    def of(cls, kind: SupplyKind, name: str, origin: Path) -> "Supply":
+        """Return a file as a supply. Reads the file."""
+        with origin.open("rb") as stream:
+            return cls(kind, name, origin, hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+@dataclass(frozen=True)
+class Supplies:
+    """The supplies that one kind of machine needs for a plan.
+
+    Attributes:
+        files: the files.
+        has_packages: False if the machine can fetch packages: then these are only uv, Python or both.
+        requirements: exact requirements of the environment, which the wheels satisfy.
+        skyward: exact requirement of Skyward; "" if the plan sends a wheel of its own.
+    """
+
+    files: tuple[Supply, ...]
+    has_packages: bool
+    requirements: tuple[str, ...] = ()
+    skyward: str = ""
+
+    @cached_property
+    def manifest(self) -> str:
+        """One line for each file: digest, kind, name."""
+        return "\n".join(f"{file.digest} {file.kind} {file.name}" for file in self.files)
+
+    @cached_property
+    def size(self) -> int:
+        """Size of all files, in bytes."""
+        return sum(file.origin.stat().st_size for file in self.files)
+
+
+class Helper(Protocol):
+    """Help of the client for machines that cannot fetch packages: see `supplies`."""
+
+    async def index(self) -> str:
+        """Return the address of the usual package index; "" if it is unknown."""
+
+    async def collect(self, plan: "Plan", machine: MachineNeeds) -> Supplies:
+        """Return what a machine needs.
+
+        Raises:
+            NodeStartError: it cannot be had here either.
+        """
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The environment of a node, and how to make it.
@@ -82,6 +154,8 @@ class Plan:
             change the environment, so they are not part of its hash.
         timeout: seconds for the whole bootstrap.
         on_client: set for an environment on the client's machine; None for any other machine.
+        helper: collects supplies for machines that cannot fetch packages; None if these fail.
+        peers: nodes that may send the environment; None if there are none.
 
     Raises:
         SpecError: a value cannot be used on a node; the message names it.
@@ -100,13 +174,15 @@ class Plan:
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 300.0
     on_client: OnClient | None = None
+    helper: Helper | None = field(default=None, repr=False, compare=False)
+    peers: EnvironmentSource | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for kind, names in (("env", self.env), ("shell_vars", self.shell_vars), ("settings", self.settings)):
             for name in names:
                 if not _VARIABLE.fullmatch(name):
                     raise SpecError(f"{kind} names a variable {name!r}, which is not a valid name in a shell.")
-                if name in _TAKEN or name.startswith("limit_"):
+                if name in _TAKEN or name.startswith(("limit_", "peer_")):
                     raise SpecError(
                         f"{kind} names a variable {name!r}, which the bootstrap itself uses: write it in capitals."
                     )
@@ -133,6 +209,7 @@ class Plan:
         source: PackageSource | None = None,
         cwd: Path | None = None,
         search_path: Sequence[str] | None = None,
+        helper: Helper | None = None,
     ) -> "Plan":
         """Return the plan for `image`. Reads the files that it includes.
 
@@ -155,7 +232,13 @@ class Plan:
             directory=directory,
             settings=dict(settings or {}),
             timeout=image.bootstrap_timeout,
+            helper=helper,
         )
+
+    @property
+    def is_same_everywhere(self) -> bool:
+        """False if uv chooses packages for the GPU of each machine, so that the environment of another may be wrong."""
+        return all("UV_TORCH_BACKEND" not in given for given in (self.settings, self.env, self.shell_vars))
 
     @cached_property
     def image_hash(self) -> str:

@@ -10,9 +10,10 @@ from importlib.resources import files
 
 from skyward.bootstrap.events import PHASES, Phase
 from skyward.bootstrap.names import normalised, requirement_name
-from skyward.bootstrap.plan import Plan
+from skyward.bootstrap.peers import PROCESSORS, EnvironmentOffer
+from skyward.bootstrap.plan import Plan, Supplies
 
-__all__ = ["GRACE", "command", "limits", "log_command", "script"]
+__all__ = ["GRACE", "command", "fetch_limit", "limits", "log_command", "made_of", "script"]
 
 GRACE = 20.0
 """Seconds past a deadline in which the script itself reports the timeout, before its caller gives it up."""
@@ -32,19 +33,38 @@ def limits(plan: Plan) -> dict[Phase, int]:
     return {phase: min(_SHORT.get(phase, whole), whole) for phase in PHASES}
 
 
-def script(plan: Plan) -> str:
+def fetch_limit(plan: Plan) -> int:
+    """Return the seconds in which another node has to send the environment; the rest is left to make it."""
+    return max(1, round(plan.timeout) // 2)
+
+
+def script(
+    plan: Plan,
+    supplies: Supplies | None = None,
+    index: str | None = None,
+    *,
+    asks: bool = False,
+    offer: EnvironmentOffer | None = None,
+) -> str:
     """Return POSIX shell text that makes the environment of `plan`, or checks that it exists. Deterministic.
 
-    It has to be run from a file, as `command` does. A truncated script does nothing. It ends with status 75 if it needs
-    files that the client must send first.
+    It has to be run from a file, as `command` does. A truncated script does nothing. It reports files that the client
+    has to send meanwhile, or ends with status 75 if its first phases need them. With `index`, the address of the usual
+    package index or "", it ends with status 76 if the machine cannot fetch packages: then it can be run again with
+    `supplies`. If it `asks`, it ends with status 77 on a machine without packages, which may have an `offer` of another
+    node; the offer is tried before anything else is fetched.
     """
-    return "\n".join([*_settings(plan), "", *_functions(plan), "", _fixed_part()])
+    settings = (*_settings(plan, supplies, index), f"ask={"'yes'" if asks else "''"}", *_offered(plan, offer))
+    return "\n".join([*settings, "", *_functions(plan, supplies), "", _fixed_part()])
 
 
-def command(plan: Plan, text: str) -> str:
-    """Return the command that receives the script `text` of `plan` on standard input, stores it and runs it."""
+def command(plan: Plan, text: str, step: str = "") -> str:
+    """Return the command that receives the script `text` of `plan` on standard input, stores it and runs it, or a step.
+
+    The step "bake" ends the preparation of an image of a machine.
+    """
     name = f'"$root/run/{hashlib.sha256(text.encode()).hexdigest()[:12]}.sh"'
-    steps = f'mkdir -p "$root/run" && cat >{name}.$$ && mv -f {name}.$$ {name} && exec sh {name}'
+    steps = f'mkdir -p "$root/run" && cat >{name}.$$ && mv -f {name}.$$ {name} && exec sh {name} {step}'.rstrip()
     return f"sh -c {shlex.quote(f'umask 077; {root(plan.directory)}; {steps}')}"
 
 
@@ -68,9 +88,9 @@ def _fixed_part() -> str:
     return files("skyward.bootstrap").joinpath("node.sh").read_text(encoding="utf-8")
 
 
-def _settings(plan: Plan) -> Iterator[str]:
+def _settings(plan: Plan, supplies: Supplies | None, index: str | None) -> Iterator[str]:
     names = [*plan.env, *(name for name in plan.shell_vars if name not in plan.env)]
-    local = plan.on_client
+    local, packages = plan.on_client, _packages(supplies)
     values = {
         "image_hash": plan.image_hash,
         "python": plan.python,
@@ -79,14 +99,19 @@ def _settings(plan: Plan) -> Iterator[str]:
         "tree": plan.includes.digest,
         "wheel": plan.source.digest,
         "wheel_name": plan.source.requirement if plan.source.wheel else "",
-        "skyward": "" if plan.source.wheel else plan.source.requirement,
+        "skyward": "" if plan.source.wheel else packages.skyward if packages else plan.source.requirement,
         "apt": " ".join(plan.apt),
-        "git": "yes" if _needs_git(plan) else "",
+        "git": "yes" if packages is None and _needs_git(plan) else "",
+        "helped": "" if index is None else "yes",
+        "index": index or "",
+        "sample": plan.source.dependencies[0] if plan.source.dependencies else "",
+        "supplied": "" if supplies is None else "all" if supplies.has_packages else "tools",
         "plugins": " ".join(step.name for step in plan.plugins),
         "names": " ".join(names),
         "client": local.python if local is not None else "",
         "layered": str(files("skyward.bootstrap").joinpath("layer.py")) if local is not None and local.layered else "",
         "source": local.source if local is not None else "",
+        "limit_fetch": str(fetch_limit(plan)),
         **{f"limit_{phase}": str(seconds) for phase, seconds in limits(plan).items()},
     }
     yield "#!/bin/sh"
@@ -94,6 +119,35 @@ def _settings(plan: Plan) -> Iterator[str]:
     yield f"# The environment {plan.image_hash} for Skyward's workers on this machine."
     yield root(plan.directory)
     yield from (f"{name}={_quoted(value)}" for name, value in values.items())
+
+
+def _offered(plan: Plan, offer: EnvironmentOffer | None) -> Iterator[str]:
+    yield f"peer={_quoted('' if offer is None else offer.node)}"
+    values = {
+        "address": "" if offer is None else offer.request.address,
+        "port": "" if offer is None else str(offer.port),
+        "token": "" if offer is None else offer.request.token,
+        "key": "" if offer is None else offer.request.key,
+        "size": "0" if offer is None else str(offer.size),
+        "python": "" if offer is None else offer.python,
+        "base": "" if offer is None else offer.base,
+        "executable": "" if offer is None else offer.executable,
+        "made_of": "" if offer is None else made_of(plan, offer.variables),
+    }
+    yield from (f"peer_{name}={_quoted(value)}" for name, value in values.items())
+
+
+def made_of(plan: Plan, variables: Mapping[str, str]) -> str:
+    """Return the SHA-256 of the requirements, with the values that variables have on a node."""
+    packages, rest = _split(plan)
+    texts = (_project(plan, packages), "\n".join(rest))
+    expanded = (_REFERENCE.sub(lambda found: variables.get(found[0][2:-1], ""), text) for text in texts if text)
+    return hashlib.sha256("".join(f"{text}\n" for text in expanded).encode()).hexdigest()
+
+
+def _packages(supplies: Supplies | None) -> Supplies | None:
+    """Return the supplies if packages are among them."""
+    return supplies if supplies is not None and supplies.has_packages else None
 
 
 def _quoted(value: str) -> str:
@@ -105,18 +159,25 @@ def _needs_git(plan: Plan) -> bool:
     return any("git+" in requirement for requirement in (*plan.pip, plan.source.requirement))
 
 
-def _functions(plan: Plan) -> Iterator[str]:
+def _functions(plan: Plan, supplies: Supplies | None) -> Iterator[str]:
     packages, rest = _split(plan)
     yield from _function("settings", (f"export {name}={shlex.quote(value)}" for name, value in plan.settings.items()))
     exports = (f"export {name}={shlex.quote(value)}" for name, value in plan.env.items())
     yield from _function("fixed_variables", (f"printf '%s\\n' {shlex.quote(line)}" for line in exports))
     computed = (f"compute {name} {shlex.quote(text)}" for name, text in plan.shell_vars.items())
     yield from _function("computed_variables", computed)
-    yield from _function("project", _heredoc(_project(plan, packages), expand=True))
-    yield from _function("requirements", _heredoc("\n".join(rest), expand=True))
+    sent = _packages(supplies)
+    if sent is None:
+        yield from _function("project", _heredoc(_project(plan, packages), expand=True))
+        yield from _function("requirements", _heredoc("\n".join(rest), expand=True))
+    else:
+        yield from _function("project", ())
+        yield from _function("requirements", _heredoc("\n".join(sent.requirements), expand=False))
+    yield from _function("supplies", _heredoc(supplies.manifest if supplies is not None else "", expand=False))
     yield from _function("manifest", _heredoc(plan.includes.manifest.rstrip("\n"), expand=False))
     steps = (f"plugin {shlex.quote(step.name)} {shlex.quote(step.commands)}" for step in plan.plugins)
     yield from _function("plugin_steps", steps)
+    yield from _function("processors", (PROCESSORS,))
 
 
 def _function(name: str, body: Iterable[str]) -> list[str]:

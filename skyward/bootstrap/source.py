@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import io
-import json
 import tomllib
 import zipfile
 from collections.abc import Iterable
@@ -51,14 +50,14 @@ class PackageSource:
 def find_source(kind: SkywardSource = "auto") -> PackageSource:
     """Return the source of Skyward for a node.
 
-    "auto" is this copy if it is a development install, else the package index.
+    "auto" is the package index if this copy came from one, else this copy: an index may lack its version.
 
     Raises:
         SpecError: the repository or the version of this copy is unknown.
     """
     found = _installed()
     if kind == "auto":
-        kind = "local" if found is None or _is_editable(found) else "pypi"
+        kind = "pypi" if found is not None and _is_from_index(found) else "local"
     if kind == "local":
         return local_source()
     if found is None:
@@ -142,9 +141,9 @@ def _installed() -> Distribution | None:
         return None
 
 
-def _is_editable(found: Distribution) -> bool:
-    origin = json.loads(found.read_text("direct_url.json") or "{}")
-    return bool(origin.get("dir_info", {}).get("editable", False))
+def _is_from_index(found: Distribution) -> bool:
+    """Return whether a distribution was installed by its name: not from a file, a folder or a repository (PEP 610)."""
+    return found.read_text("direct_url.json") is None
 
 
 def _for_worker(requirements: Iterable[str]) -> tuple[str, ...]:

@@ -8,6 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from skyward.cli.clouds import add_costs, add_doctor, run_costs, run_doctor
+from skyward.cli.images import add_image, run_image
+from skyward.cli.offers import add_offers, run_offers
 from skyward.errors import SkywardError, SpecError
 from skyward.formatting import duration_text
 
@@ -34,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return _reap(given) if given.command == "reap" else _simulate(given)
+        return _COMMANDS[given.command](given)
     except SkywardError as error:
         sys.stderr.write(f"sky {given.command}: {error}\n")
         return 2 if isinstance(error, SpecError) else 1
@@ -49,10 +52,19 @@ def _parser() -> argparse.ArgumentParser:
     reap = commands.add_parser(
         "reap",
         help="terminate the machines of pools whose process is gone",
-        description="Terminate the machines of pools whose process was killed. sky.attach(NAME) takes one over.",
+        description="Terminate the machines of pools whose process was killed, and what carries the tag of this "
+        "installation at providers with credentials. sky.attach(NAME) takes a pool over.",
     )
     reap.add_argument("names", metavar="NAME", nargs="*", help="only the pools of these names")
     reap.add_argument("--dry-run", action="store_true", help="only list them")
+    reap.add_argument("--warm", action="store_true", help="terminate machines that closed pools keep warm, too")
+    reap.add_argument(
+        "--forget", action="store_true", help="drop pools that cannot be reaped, and never requested a machine"
+    )
+    add_offers(commands)
+    add_doctor(commands)
+    add_costs(commands)
+    add_image(commands)
     simulate = commands.add_parser(
         "simulate",
         help="run scaling policies against a simulated cloud",
@@ -97,18 +109,30 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reap(given: argparse.Namespace) -> int:
-    from skyward.pool.reap import describe_orphan, orphans, reap, refused_names
+    from skyward.pool.reaping.orphans import orphans, refused_names
+    from skyward.pool.reaping.reap import describe_orphan, forget, reap
+    from skyward.pool.reaping.sweep import describe_swept, sweep
 
+    if given.forget and (given.dry_run or not given.names):
+        raise SpecError("--forget needs the names of pools, and cannot be combined with --dry-run.")
     if given.dry_run:
         found = [each for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
         lines = list(map(describe_orphan, found))
         failed = False
     else:
-        done = reap(given.names)
+        done = reap(given.names, warm=given.warm)
         found = [each.orphan for each in done]
-        lines = [describe_orphan(each) for each in done]
-        failed = any(each.error for each in done)
+        left = [each for each in done if each.error and not each.orphan.requested] if given.forget else []
+        lines = [describe_orphan(each) for each in done if each not in left]
+        lines += forget([each.orphan.id for each in left])
+        if not given.names:
+            lines += [f"{describe_orphan(each)}; `sky reap --warm` ends that" for each in orphans() if each.warm_until]
+        failed = any(each.error for each in done if each not in left)
     refused = refused_names(given.names, found)
+    if not given.names:
+        swept = sweep(dry_run=given.dry_run)
+        lines += describe_swept(swept, dry_run=given.dry_run)
+        failed = failed or any(each.error for each in swept)
     if not lines and not refused:
         lines = ["No orphaned machines."]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -189,6 +213,15 @@ def _scenario(given: argparse.Namespace) -> "Scenario":
         checked=given.check,
     )
 
+
+_COMMANDS = {
+    "costs": run_costs,
+    "doctor": run_doctor,
+    "image": run_image,
+    "offers": run_offers,
+    "reap": _reap,
+    "simulate": _simulate,
+}
 
 _EXAMPLES = {
     "nodes": "`--group cpu=0:100`",

@@ -8,7 +8,7 @@ from skyward.commands.option import Option
 from skyward.specs import Nodes
 
 __all__ = [
-    *("CELL", "COMMAND", "KEPT", "NODE", "NODES", "ORPHAN", "POOL", "POOL_OPTION"),
+    *("CELL", "CLOUD", "COMMAND", "KEPT", "NODE", "NODES", "ORPHAN", "POOL", "POOL_OPTION"),
     *("Argument", "Arguments", "Choice", "Command", "Form", "Kind", "Outcome", "command"),
 ]
 
@@ -50,6 +50,7 @@ ORPHAN = Kind("orphan", "NAME", "the name of an orphaned pool", "the names of or
 NODE = Kind("node", "NODE", "the rank of a node", read=_rank, is_number=True)
 NODES = Kind("nodes", "NODES", "a number of nodes", read=Nodes.parse)
 KEPT = Kind("kept", "NAME", "the name of a kept value", "the names of kept values")
+CLOUD = Kind("provider", "PROVIDER", "the name of a provider", "the names of providers")
 CELL = Kind("cell", "CELL", "the number of a background cell")
 COMMAND = Kind("command", "COMMAND", "the name of a command")
 

@@ -3,7 +3,8 @@
     [cells]                    defaults of every %%sky cell: pool, timeout, footer, ...
     [defaults]                 defaults of every pool of cells, overridden by the table of the pool
     [pools.NAME]               one pool: the fields of `sky.Compute`, with `image`, `worker` and `groups` as tables
-    [providers.NAME]           settings of the provider of that `type`; a pool refers to NAME as its `provider`
+    [providers.NAME]           settings of the provider of that `type`, or of that name without one; a pool refers to it
+                               by NAME as its `provider`
 
 The files are read whenever a pool is opened or a cell is run, so edits apply from the next cell on.
 """

@@ -3,7 +3,7 @@
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +21,11 @@ USER_FILE: Final = "~/.skyward/defaults.toml"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """Parsed file."""
+    """Parsed file. Its content may have secrets, so `repr` leaves it out."""
 
     path: Path
-    text: str
-    tables: Mapping[str, Any]
+    text: str = field(repr=False)
+    tables: Mapping[str, Any] = field(repr=False)
 
     def where(self, key: Sequence[str | int]) -> str:
         """Return the location of a key for users: `skyward.toml:7`, with a shortened path."""
@@ -126,7 +126,7 @@ def _short(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """Value in a file.
+    """Value in a file. It may be a secret, so `repr` leaves it out.
 
     Attributes:
         value: the value as written, or, for a pool, as `sky.Compute` takes it.
@@ -134,7 +134,7 @@ class ConfigValue:
         key: names of the enclosing tables and of the value; a number for a table in a list.
     """
 
-    value: Any
+    value: Any = field(repr=False)
     file: File
     key: tuple[str | int, ...]
 

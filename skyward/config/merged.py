@@ -78,14 +78,17 @@ class Config:
         """Return the fields of a pool with groups; its own fields about nodes are defaults of each group."""
         above = {path: found.value for path, found in pool.items() if is_of_nodes(path)}
 
-        def spec(table: ConfigValue) -> Spec:
+        def specs(table: ConfigValue) -> list[Spec]:
+            """Return the spec of a table, with each of its providers."""
             own = {path: self._checked(path, leaf).value for path, leaf in _fields(table, of_group=True)}
+            found = compute_fields({**above, **own})
+            several = found[PROVIDER] if isinstance(found.get(PROVIDER), tuple) else ()
             try:
-                return Spec(**compute_fields({**above, **own}))
+                return [Spec(**{**found, PROVIDER: each}) for each in several] or [Spec(**found)]
             except SpecError as error:
                 raise table.wrong(str(error)) from None
 
-        value = {name: [spec(table) for table in _each(group)] for name, group in _below(groups)}
+        value = {name: [spec for table in _each(group) for spec in specs(table)] for name, group in _below(groups)}
         try:
             resolve_groups((), None, {GROUPS: value})
         except SpecError as error:
@@ -94,6 +97,11 @@ class Config:
         return {**rest, GROUPS: replace(groups, value=value)}
 
     def _checked(self, path: str, leaf: ConfigValue) -> ConfigValue:
+        names = _names(leaf.value) if path == PROVIDER else []
+        if len(names) > 1:
+            return replace(leaf, value=tuple(self._checked(path, replace(leaf, value=name)).value for name in names))
+        if names:
+            leaf = replace(leaf, value=names[0])
         if path == PROVIDER and leaf.value in self._provider_names():
             return ConfigValue(self._provider(leaf.value), leaf.file, leaf.key)
         try:
@@ -106,8 +114,8 @@ class Config:
 
     def _provider(self, name: str) -> object:
         """Return the settings of the provider that a `[providers.NAME]` table describes."""
-        found = {key: each for file in self.files for key, each in _below(_get(file, "providers", name))}
-        return make_provider(name, found)
+        places = [_get(file, "providers", name) for file in self.files if name in _table(_get(file, "providers"))]
+        return make_provider(name, places[-1], {key: each for place in places for key, each in _below(place)})
 
 
 def load(start: Path | None = None) -> Config:
@@ -117,6 +125,13 @@ def load(start: Path | None = None) -> Config:
         SpecError: a file cannot be read, is not TOML, or has an unknown table.
     """
     return Config(find_files(start))
+
+
+def _names(raw: object) -> list[Any]:
+    """Return the names of the alternatives that a value lists: `"slurm,aws"`, `["slurm", "aws"]`; empty for others."""
+    if isinstance(raw, str):
+        return [name for each in raw.split(",") if (name := each.strip())]
+    return list(raw) if isinstance(raw, list) else []
 
 
 def _get(file: File, *key: str) -> ConfigValue:

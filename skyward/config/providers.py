@@ -1,11 +1,11 @@
 """Settings of a provider, from its `[providers.NAME]` table."""
 
 import re
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from skyward.errors import ProviderMissingError, SpecError
-from skyward.providers.protocol import find_provider
+from skyward.providers.protocol import find_provider, provider_names
 from skyward.values.validation import closest
 
 if TYPE_CHECKING:
@@ -16,17 +16,24 @@ if TYPE_CHECKING:
 __all__ = ["make_provider"]
 
 
-def make_provider(name: str, table: "Mapping[str, ConfigValue]") -> object:
-    """Return the settings that the table describes.
+def make_provider(name: str, place: "ConfigValue", table: "Mapping[str, ConfigValue]") -> object:
+    """Return the settings that the table describes: of the provider of its `type`, or else of its name.
+
+    Args:
+        name: its name.
+        place: the table in the file that applies.
+        table: its keys, of all files.
 
     Raises:
-        SpecError: `type` is missing, or a key or a value is not allowed. The message has the file and the key, but no
-            value, which may be a secret.
+        SpecError: `type` is missing and the table is not named like a provider, or a key or a value is not allowed. The
+            message has the file and the key, but no value, which may be a secret.
     """
     kind = table.get("type")
-    if kind is None:
-        first = next(iter(table.values()))
+    if kind is None and name not in provider_names():
+        first = next(iter(table.values()), place)
         raise first.wrong(f"the table needs `type = ...`, the name of a provider; `[providers.{name}]` has none.")
+    if kind is None:
+        kind = replace(place, value=name)
     try:
         made = find_provider(str(kind.value))
     except ProviderMissingError as error:

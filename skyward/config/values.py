@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
+from skyward.commands.reading import lifetime
 from skyward.errors import ProviderMissingError, SpecError
 from skyward.providers.protocol import find_provider
 from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
@@ -45,6 +46,14 @@ _MEANT = {
     **{name: f"image.{name}" for name in ("pip", "apt", "python", "env", "includes", "excludes")},
 }
 """Names of the options of `%%sky` that differ here."""
+
+
+_SECONDS: Final = frozenset({
+    "ttl", "idle_timeout", "warm", "image.bootstrap_timeout", "provision_timeout", "ssh_timeout", "bootstrap_timeout",
+    "ssh_retry_interval", "metrics_interval", "reconcile_tick_interval", "provision_retry_delay",
+    "default_compute_timeout", "shutdown_timeout", "autoscale_cooldown", "autoscale_idle_timeout",
+})  # fmt: skip  # one name a line says no more
+"""Fields in seconds, which may be written as durations: `ttl = "10m"`."""
 
 
 def is_of_nodes(path: str) -> bool:
@@ -100,7 +109,19 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
             return [PipIndex(**each) for each in raw]
         case "image.includes", list():
             return [str(folder / each) if isinstance(each, str) else each for each in raw]
+        case _, str() if path in _SECONDS:
+            return _seconds(path, raw)
     return raw
+
+
+def _seconds(path: str, raw: str) -> float:
+    try:
+        return lifetime(raw)
+    except SpecError:
+        raise
+    except ValueError:
+        name = path.rpartition(".")[2]
+        raise SpecError(f"{name} must be seconds, or a duration such as '90s' or '2h', but got {raw!r}.") from None
 
 
 def _provider(raw: object) -> object:

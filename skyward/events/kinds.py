@@ -25,6 +25,7 @@ __all__ = [
     "NodePhaseCompleted",
     "NodePhaseStarted",
     "NodeReady",
+    "NodeReclaimed",
     "NodeRemoved",
     "NodeRequested",
     "NodeTerminated",
@@ -75,7 +76,7 @@ class PoolRequesting(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class PoolProvisioning(BaseEvent):
-    """The pool launches its first nodes.
+    """The pool launches its first nodes. It does not occur when a pool is attached to.
 
     Attributes:
         provider: name of the provider; several are separated by commas.
@@ -125,12 +126,14 @@ class PoolClosed(BaseEvent):
         elapsed: seconds since the pool began to open.
         done, failed: number of tasks that returned a value, and that failed; cancelled ones are neither.
         spent: total cost of the pool.
+        left: why machines may be left; empty if none is.
     """
 
     elapsed: float
     done: int
     failed: int
     spent: float
+    left: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,17 @@ class NodeReady(NodeEvent):
 @dataclass(frozen=True, slots=True)
 class NodeDraining(NodeEvent):
     """The node drains: it finishes its tasks, takes no more, and is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReclaimed(NodeEvent):
+    """The provider will take the machine back. The node drains until then, and another is launched.
+
+    Attributes:
+        seconds: time that is left.
+    """
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +451,7 @@ type Event = (
     | NodePhaseCompleted
     | NodeReady
     | NodeDraining
+    | NodeReclaimed
     | NodeDrainCancelled
     | NodeLost
     | NodeFailed

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Self, cast, overload
 
 from skyward.errors import UsageError
+from skyward.process.conditions import LockedCondition
 from skyward.values.validation import shown
 
 __all__ = ["Follower", "LogEntry", "Logs", "OutputFilter", "StreamName", "cut", "end_output", "offer"]
@@ -157,7 +158,7 @@ class Follower:
     _waiting: deque[LogEntry] = field(default_factory=deque)
     _size: int = 0
     _ended: bool = False
-    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _changed: LockedCondition = field(default_factory=LockedCondition)
 
     @property
     def task(self) -> int | None:
@@ -168,7 +169,7 @@ class Follower:
         return self
 
     def __next__(self) -> LogEntry:
-        with self._changed:
+        with self._changed.lock:
             while not self._waiting and not self._ended:
                 self._changed.wait(_LOOK_EVERY)
                 # Pools are closed only after every non-daemon thread has ended, and this may be one.
@@ -196,7 +197,7 @@ def offer(follower: Follower, entry: LogEntry) -> None:
     part = follower._wanted.of(entry)
     if part is None:
         return
-    with follower._changed:
+    with follower._changed.lock:
         follower._waiting.append(part)
         follower._size += len(part.text)
         while follower._size > WAITING and len(follower._waiting) > 1:
@@ -208,6 +209,6 @@ def offer(follower: Follower, entry: LogEntry) -> None:
 
 def end_output(follower: Follower) -> None:
     """Add no more pieces."""
-    with follower._changed:
+    with follower._changed.lock:
         follower._ended = True
         follower._changed.notify()

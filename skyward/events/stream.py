@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from skyward.errors import UsageError
 from skyward.events.kinds import BaseEvent, EventsDropped
+from skyward.process.conditions import LockedCondition
 from skyward.values import limits
 from skyward.values.validation import number
 
@@ -36,13 +37,13 @@ class EventBuffer:
         self._size = size
         self._dropped = 0
         self._last_dropped: BaseEvent | None = None
-        self._changed = threading.Condition()  # reentrant: a stream may be garbage-collected while its buffer is filled
+        self._changed = LockedCondition()  # reentrant: a stream may be garbage-collected while its buffer is filled
         self._waiters: list[tuple[AbstractEventLoop, Future[None]]] = []
         self.ended = False
 
     def offer(self, event: BaseEvent) -> None:
         """Add an event. Never blocks."""
-        with self._changed:
+        with self._changed.lock:
             if self.ended:
                 return
             if len(self._events) >= self._size:
@@ -53,13 +54,13 @@ class EventBuffer:
 
     def end(self) -> None:
         """Add no more events. The reader still gets the pending ones."""
-        with self._changed:
+        with self._changed.lock:
             self.ended = True
             self._wake()
 
     def close(self) -> None:
         """Drop everything: the reader is gone."""
-        with self._changed:
+        with self._changed.lock:
             self.ended = True
             self._events.clear()
             self._dropped = 0
@@ -72,7 +73,7 @@ class EventBuffer:
             TimeoutError: there was none in time.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
+        with self._changed.lock:
             while not self._has_something():
                 left = LOOK_EVERY if deadline is None else min(LOOK_EVERY, deadline - time.monotonic())
                 if left <= 0:
@@ -86,7 +87,7 @@ class EventBuffer:
         import asyncio
 
         while True:
-            with self._changed:
+            with self._changed.lock:
                 if self._has_something():
                     return self._next()
                 loop = asyncio.get_running_loop()
@@ -97,7 +98,7 @@ class EventBuffer:
                 await asyncio.wait([waiter], timeout=LOOK_EVERY)
                 self._end_with_the_program()
             finally:
-                with self._changed:
+                with self._changed.lock:
                     if entry in self._waiters:
                         self._waiters.remove(entry)
 

@@ -1,4 +1,7 @@
-"""Calls, values that nodes keep, and what a process has once: the event loop, and the hooks of pools."""
+"""Calls, values that nodes keep, and what a process has once: the event loop, and the hooks of pools.
+
+It loads little: what needs the control plane is in `skyward.frontends.pools`.
+"""
 
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.observe.origin import Origin, current_origin
@@ -7,13 +10,16 @@ from skyward.functions.target import Target, current_pool
 from skyward.kept.handles import Kept, call, open_with, renew
 from skyward.kept.keep import KEEP_FOR
 from skyward.pool.hooks import observe_with, opened, watch_with
+from skyward.pool.reaping.orphans import has_pools
 from skyward.process import background
+from skyward.process.conditions import LockedCondition
 from skyward.process.forked import is_forked
 from skyward.process.thread_events import ThreadEvent
 
 __all__ = [
     "KEEP_FOR",
     "Kept",
+    "LockedCondition",
     "Origin",
     "PendingFunction",
     "Target",
@@ -22,6 +28,7 @@ __all__ = [
     "call",
     "current_origin",
     "current_pool",
+    "has_pools",
     "is_forked",
     "observe_with",
     "open_with",

@@ -3,6 +3,7 @@
 from skyward.commands import reading
 from skyward.commands.command import (
     CELL,
+    CLOUD,
     COMMAND,
     KEPT,
     NODE,
@@ -26,6 +27,7 @@ from skyward.wire.protocol.decoding import Malformed, Reader, reader_of, record,
 
 __all__ = [
     "CELL",
+    "CLOUD",
     "COMMAND",
     "KEPT",
     "NODE",

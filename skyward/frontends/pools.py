@@ -3,9 +3,16 @@
 from skyward.control.act.tasks.run import Run, TaskOutcome, release_kept
 from skyward.control.observe.snapshot import KeptView, PoolSnapshot
 from skyward.link.ssh.openssh import login
+from skyward.pool.account.clouds import pool_fields
+from skyward.pool.account.costs import costs
+from skyward.pool.account.doctor import describe_health, doctor
+from skyward.pool.account.offers import notes_on, survey_offers
 from skyward.pool.attach import attach
 from skyward.pool.compute import Compute, On, nodes_with, when_closed
-from skyward.pool.reap import Orphan, describe_orphan, orphans, reap, refused_names
+from skyward.pool.quotes import describe_quote, price_notes, quote
+from skyward.pool.reaping.orphans import Orphan, orphans, refused_names
+from skyward.pool.reaping.reap import describe_orphan, reap
+from skyward.pool.reaping.sweep import describe_swept, sweep
 
 __all__ = [
     "Compute",
@@ -16,12 +23,23 @@ __all__ = [
     "Run",
     "TaskOutcome",
     "attach",
+    "costs",
+    "describe_health",
     "describe_orphan",
+    "describe_quote",
+    "describe_swept",
+    "doctor",
     "login",
     "nodes_with",
+    "notes_on",
     "orphans",
+    "pool_fields",
+    "price_notes",
+    "quote",
     "reap",
     "refused_names",
     "release_kept",
+    "survey_offers",
+    "sweep",
     "when_closed",
 ]

@@ -16,7 +16,9 @@ from skyward.reporting.console import opening_quietly, style_of
 from skyward.reporting.interleave import LabelledLines
 from skyward.reporting.screen import is_terminal, notify, screen
 from skyward.reporting.task_output import live_columns
+from skyward.views.costs import cost_table
 from skyward.views.drawing import table
+from skyward.views.offers import offer_table
 from skyward.views.projection import PoolTables, Table, project
 from skyward.views.rows import KEPT, LOGS, ROWS, FailedPoolRow, OrphanRow, OutputRow, Row
 from skyward.views.static import mime_bundle
@@ -37,6 +39,7 @@ __all__ = [
     "StreamName",
     "Table",
     "asked_to_stop",
+    "cost_table",
     "count_text",
     "decision_table",
     "duration_text",
@@ -50,6 +53,7 @@ __all__ = [
     "node_table",
     "nodes_text",
     "notify",
+    "offer_table",
     "opening_quietly",
     "option_text",
     "pool_table",

@@ -1,22 +1,38 @@
 """Journal of the machines of this user's pools: written before each request, and cleared after termination."""
 
-from skyward.journal.claim import SELF_TERMINATION, Claim, data_directory
-from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, SizeEntry, WorkerEntry
+from skyward.journal.claim import SELF_TERMINATION, Claim, data_directory, owner_id
+from skyward.journal.entries import (
+    BillEntry,
+    ClusterEntry,
+    CostEntry,
+    MachineEntry,
+    PoolEntry,
+    SizeEntry,
+    WarmEntry,
+    WorkerEntry,
+)
+from skyward.journal.images import BuiltImage, ImageRecord, ImageRecords
 from skyward.journal.record import PoolRecord
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
 
 __all__ = [
     "SELF_TERMINATION",
+    "BillEntry",
+    "BuiltImage",
     "Claim",
     "ClusterEntry",
     "CostEntry",
+    "ImageRecord",
+    "ImageRecords",
     "Journal",
     "JournalSeal",
     "MachineEntry",
     "PoolEntry",
     "PoolRecord",
     "SizeEntry",
+    "WarmEntry",
     "WorkerEntry",
     "data_directory",
+    "owner_id",
 ]

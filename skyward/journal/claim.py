@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Self
 
 from skyward.errors import JournalError
+from skyward.providers import PoolIdentity
 
-__all__ = ["SELF_TERMINATION", "Claim", "data_directory"]
+__all__ = ["SELF_TERMINATION", "Claim", "data_directory", "owner_id"]
 
 SELF_TERMINATION = 660.0
 """Seconds after its lease by which a node has terminated itself: running tasks have 600 to finish."""
@@ -53,6 +54,29 @@ def _users() -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("skyward")
+
+
+def owner_id() -> str:
+    """Return the id of this installation, created at first use. It tags all that the pools of this journal create.
+
+    Raises:
+        JournalError: it cannot be read or created.
+    """
+    file = data_directory() / "owner"
+    try:
+        if not file.exists():
+            partial = file.with_name(f".owner.{secrets.token_hex(4)}")
+            partial.touch(mode=0o600)
+            partial.write_text(secrets.token_hex(10))
+            with contextlib.suppress(FileExistsError):
+                os.link(partial, file)
+            partial.unlink()
+        return file.read_text().strip()
+    except OSError as error:
+        raise JournalError(
+            f"The id of this installation, {file}, cannot be read ({error.strerror}); make the file readable, or name "
+            "another directory in the environment variable SKYWARD_DATA_DIR."
+        ) from error
 
 
 class Claim:
@@ -135,8 +159,18 @@ class Claim:
         """Key that encrypts the pool's secrets in the journal."""
         return self.derive("secrets in the journal")
 
+    @property
+    def identity(self) -> PoolIdentity:
+        """Identity of the pool at providers."""
+        return PoolIdentity(self.path.name, owner_id(), self._ssh_key_file, self.derive)
+
+    @property
+    def _ssh_key_file(self) -> Path:
+        return self.path.parents[1] / "keys" / self.path.name
+
     def end(self) -> None:
-        """Delete the key file, and release the claim: the pool has ended."""
+        """Delete the key files, and release the claim: the pool has ended."""
+        self._ssh_key_file.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
         self.release()
 

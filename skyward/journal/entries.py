@@ -6,7 +6,16 @@ from typing import Any
 
 from skyward.providers.protocol import Cluster, Instance
 
-__all__ = ["ClusterEntry", "CostEntry", "MachineEntry", "PoolEntry", "SizeEntry", "WorkerEntry"]
+__all__ = [
+    "BillEntry",
+    "ClusterEntry",
+    "CostEntry",
+    "MachineEntry",
+    "PoolEntry",
+    "SizeEntry",
+    "WarmEntry",
+    "WorkerEntry",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,36 @@ class CostEntry:
     def until(self, now: float) -> float:
         """Return the USD spent until `now`, in seconds since the epoch."""
         return self.spent + self.per_hour * max(0.0, now - self.at) / 3600
+
+
+@dataclass(frozen=True, slots=True)
+class BillEntry:
+    """The bill of one machine. Times are in seconds since the epoch.
+
+    Attributes:
+        pool, machine: id of its pool, and its number there. A process that attaches to the pool gives it another one.
+        instance: the provider's id of the machine.
+        name: name of the pool.
+        kind: its source as text: provider, type, zone and market.
+        began, ended: times of allocation and termination; `ended` is None while it exists.
+        at: when `spent` was true.
+        spent, per_hour: USD until then, and USD per hour from then on.
+    """
+
+    pool: str
+    machine: int
+    instance: str
+    name: str
+    kind: str
+    began: float
+    ended: float | None
+    at: float
+    spent: float
+    per_hour: float
+
+    def until(self, now: float) -> float:
+        """Return the USD that it cost until `now`."""
+        return self.spent + (0.0 if self.ended is not None else self.per_hour * max(0.0, now - self.at) / 3600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +141,38 @@ class ClusterEntry:
         group: name of the group.
         offered: the source, the spec, the offer, and the provider's settings.
         cluster: the prepared cluster; None if its preparation may have failed.
-        requests: tokens of requests for machines whose outcome is unknown.
+        requests: times of the requests for machines whose outcome is unknown, in seconds since the epoch, by token.
         machines: recorded machines.
+        lender: number of the entry of another pool that prepared the cluster, whose machines this pool took over; None
+            for a cluster of its own.
     """
 
     number: int
     group: str
     offered: Any
     cluster: Cluster | None = None
-    requests: tuple[str, ...] = ()
+    requests: Mapping[str, float] = field(default_factory=dict)
     machines: tuple[MachineEntry, ...] = ()
+    lender: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WarmEntry:
+    """A machine that is kept warm after its pool.
+
+    Attributes:
+        pool, machine: id of the pool that keeps it, and its number there.
+        cluster: number of its cluster entry.
+        id: the provider's id.
+        per_hour: USD per hour.
+        until: its deadline, in seconds since the epoch.
+        ready: True once nothing of its pool is left on it.
+    """
+
+    pool: str
+    cluster: int
+    id: str
+    machine: int
+    per_hour: float
+    until: float
+    ready: bool = False

@@ -4,16 +4,21 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from typing import Self
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
 
 from skyward.journal.claim import Claim
-from skyward.journal.entries import CostEntry, PoolEntry, SizeEntry, WorkerEntry
+from skyward.journal.entries import BillEntry, ClusterEntry, CostEntry, PoolEntry, SizeEntry, WarmEntry, WorkerEntry
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
-from skyward.providers.protocol import Cluster, Instance
+from skyward.providers import Cluster, Instance, PoolIdentity
 
 __all__ = ["PoolRecord"]
+
+_ATTEMPTS = 5
+_PAUSE = 0.02
+"""Number of attempts to claim a resting pool, and seconds between them: others claim it for an instant only."""
 
 
 class PoolRecord:
@@ -49,6 +54,7 @@ class PoolRecord:
     def taken_over(cls, id: str, journal: Journal, claim: Claim) -> Self:
         """Return the record of a pool that another process opened, and make this process its owner."""
         journal.hand_over(id, socket.gethostname(), os.getpid())
+        journal.warm.give_up_all(id)
         claim.renew()
         return cls(id, journal, claim)
 
@@ -65,7 +71,7 @@ class PoolRecord:
     def asking(self, number: int) -> str:
         """Record that machines are about to be requested. Return a unique token of the request."""
         token = secrets.token_hex(8)
-        self._journal.ask(number, token)
+        self._journal.ask(number, token, time.time())
         return token
 
     def provisioned(self, number: int, token: str, cluster: Cluster, instances: Sequence[Instance]) -> None:
@@ -78,7 +84,7 @@ class PoolRecord:
 
     def gone(self, number: int, instance: str) -> None:
         """Record that a machine was terminated."""
-        self._journal.gone(number, instance)
+        self._journal.gone(number, instance, time.time())
 
     def torn_down(self, number: int) -> None:
         """Record that a cluster was torn down, with all its machines."""
@@ -97,6 +103,108 @@ class PoolRecord:
     def costs(self) -> CostEntry | None:
         """Return the recorded costs, of all processes that owned the pool; None if it has had none."""
         return self._journal.costs(self.id)
+
+    def bill(self, machine: int, instance: str, kind: str, per_hour: float) -> None:
+        """Record that a machine costs USD per hour from now on; a free one has no bill.
+
+        Args:
+            machine: its number.
+            instance: the provider's id of it.
+            kind: its source, as text.
+            per_hour: its price, USD.
+        """
+        if per_hour:
+            self._journal.bill(self.id, machine, instance, kind, per_hour, time.time())
+
+    def set_price(self, machine: int, per_hour: float) -> None:
+        """Record another price of a machine."""
+        self._journal.set_price(self.id, machine, per_hour, time.time())
+
+    def bill_found(self, instances: Collection[str], kind: str, per_hour: float, began: float) -> None:
+        """Record what machines cost until now that no request had returned; free ones have no bill."""
+        if per_hour:
+            self._journal.bill_found(self.id, instances, kind, per_hour, began, time.time())
+
+    def end_bill(self, machine: int) -> None:
+        """Record that a machine costs nothing any more."""
+        self._journal.end_bill(self.id, machine, time.time())
+
+    def bills(self) -> list[BillEntry]:
+        """Return the bills of the pool's machines, of all processes that owned it, the oldest first."""
+        return self._journal.bills(0.0, self.id)
+
+    # Warm machines.
+
+    def keep_warm(self, cluster: int, instance: str, machine: int, per_hour: float, until: float) -> None:
+        """Record that a machine is to be kept warm until a time, before the pool lets go of it."""
+        self._journal.warm.keep(WarmEntry(self.id, cluster, instance, machine, per_hour, until), time.time())
+
+    def warm_is_ready(self, cluster: int, instance: str) -> None:
+        """Record that nothing of this pool is left on a warm machine."""
+        self._journal.warm.set_ready(cluster, instance)
+
+    def give_up_warm(self, cluster: int, instance: str) -> None:
+        """Record that a machine is not kept warm, after all."""
+        self._journal.warm.give_up(cluster, instance)
+
+    def take_warm(
+        self, group: str, count: int, now: float, lasting: float, adapted: Callable[[ClusterEntry], object | None]
+    ) -> Iterator[tuple[ClusterEntry, PoolEntry]]:
+        """Take over up to `count` warm machines of other pools; yield their entries, now of this pool, and that pool.
+
+        Args:
+            group: group of their nodes.
+            count: number of wanted machines.
+            now: time of day.
+            lasting: the machines are kept until that time of day, at least.
+            adapted: returns the source of the machines of an entry as this pool uses it; None if they do not fit.
+        """
+        names = {entry.id: entry for entry in self._journal.pools()}
+        for pool in self._journal.warm.available(lasting):
+            if count > 0 and (claim := _claimed(pool)) is not None:
+                try:
+                    for entry in self._taken_from(pool, claim, group, count, now, lasting, adapted):
+                        count -= len(entry.machines)
+                        yield entry, names[pool]
+                finally:
+                    claim.release()
+
+    def _taken_from(
+        self,
+        pool: str,
+        claim: Claim,
+        group: str,
+        count: int,
+        now: float,
+        lasting: float,
+        adapted: Callable[[ClusterEntry], object | None],
+    ) -> Iterator[ClusterEntry]:
+        warm = self._journal.warm.of(pool)
+        for entry in self._journal.clusters(pool, JournalSeal(claim.secrets_key)):
+            ready = [each.id for each in warm if each.cluster == entry.number and each.ready and each.until > lasting]
+            offered: Any = adapted(entry) if ready and count > 0 else None
+            if offered is None:
+                continue
+            resources = self._seal.pack(offered), self._seal.pack(entry.cluster)
+            number, taken = self._journal.warm.take(
+                self.id, group, entry.number, resources, ready[:count], now, lasting
+            )
+            count -= len(taken)
+            if taken:
+                machines = tuple(each for each in entry.machines if each.instance.id in taken)
+                yield replace(entry, number=number, group=group, offered=offered, machines=machines)
+
+    @property
+    def is_borrowing(self) -> bool:
+        """True if this pool took machines of others over."""
+        return self._journal.warm.is_borrowing(self.id)
+
+    def rest(self) -> None:
+        """Give up ownership of a pool that has warm machines only. Idempotent."""
+        if not self._over:
+            self._journal.warm.set_resting(self.id)
+            self._journal.end_bills(self.id, time.time())
+            self.leave()
 
     @property
     def unsent(self) -> int:
@@ -125,6 +233,11 @@ class PoolRecord:
 
     # Ownership.
 
+    @property
+    def identity(self) -> PoolIdentity:
+        """Identity of the pool at providers."""
+        return self._claim.identity
+
     def renew(self) -> None:
         """Record a heartbeat of this process."""
         self._claim.renew()
@@ -137,6 +250,7 @@ class PoolRecord:
         """Delete the record: nothing is left of the pool. Idempotent; no effect after `leave`."""
         if self._over:
             return
+        self._journal.end_bills(self.id, time.time())
         self._journal.forget_pool(self.id)
         self._over = True
         self._claim.end()
@@ -147,6 +261,15 @@ class PoolRecord:
         self._over = True
         self._claim.release()
         self._journal.close()
+
+
+def _claimed(pool: str) -> Claim | None:
+    """Claim a resting pool; None if another process reaps it, or takes machines of it."""
+    for attempt in range(_ATTEMPTS):
+        time.sleep(_PAUSE if attempt else 0.0)
+        if (claim := Claim.take(pool)) is not None:
+            return claim
+    return None
 
 
 def _packed(groups: Mapping[str, object], options: object, claim: Claim) -> bytes:

@@ -6,15 +6,17 @@ import os
 import pickle
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, Self
 
 from skyward.errors import JournalError
 from skyward.journal.claim import data_directory
-from skyward.journal.entries import ClusterEntry, CostEntry, MachineEntry, PoolEntry, SizeEntry, WorkerEntry
+from skyward.journal.entries import BillEntry, ClusterEntry, CostEntry, MachineEntry, PoolEntry, SizeEntry, WorkerEntry
 from skyward.journal.other_format import set_aside
 from skyward.journal.sealing import JournalSeal
+from skyward.journal.warm import WARM_TABLE, Execute, WarmMachines
 from skyward.providers.protocol import Instance
 
 __all__ = ["Journal"]
@@ -24,17 +26,17 @@ _BUSY = 10.0
 
 _creating = threading.Lock()
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS pools (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, opened REAL NOT NULL,
-    lease REAL NOT NULL, settings BLOB NOT NULL
+    lease REAL NOT NULL, settings BLOB NOT NULL, rests INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE IF NOT EXISTS clusters (
     number INTEGER PRIMARY KEY, pool TEXT NOT NULL REFERENCES pools ON DELETE CASCADE, "group" TEXT NOT NULL,
-    offered BLOB NOT NULL, cluster BLOB
+    offered BLOB NOT NULL, cluster BLOB, lender INTEGER
 ) STRICT;
 CREATE TABLE IF NOT EXISTS requests (
-    token TEXT PRIMARY KEY, cluster INTEGER NOT NULL REFERENCES clusters ON DELETE CASCADE
+    token TEXT PRIMARY KEY, cluster INTEGER NOT NULL REFERENCES clusters ON DELETE CASCADE, at REAL NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS machines (
     cluster INTEGER NOT NULL REFERENCES clusters ON DELETE CASCADE, id TEXT NOT NULL, instance BLOB NOT NULL,
@@ -48,12 +50,29 @@ CREATE TABLE IF NOT EXISTS sizes (
     pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, bounds TEXT NOT NULL, desired TEXT NOT NULL,
     draining TEXT NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS bills (
+    pool TEXT NOT NULL, machine INTEGER NOT NULL, instance TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
+    began REAL NOT NULL, ended REAL, at REAL NOT NULL, spent REAL NOT NULL, per_hour REAL NOT NULL,
+    PRIMARY KEY (pool, machine, began)
+) STRICT;
 CREATE TABLE IF NOT EXISTS took (
     provider TEXT NOT NULL, image TEXT NOT NULL, phase TEXT NOT NULL, seconds REAL NOT NULL
 ) STRICT;
+{WARM_TABLE}
 """
-_FORMAT = 2
+_FORMAT = 7
 """Number of the format. Versions of Skyward that understand each other's tables and pickles have the same."""
+
+_POOL = "id, name, host, pid, opened, lease, settings"
+"""Columns of a `PoolEntry`."""
+
+_SPENT = "spent = spent + per_hour * (? - at) / 3600, at = ?"
+_OPEN = "ended IS NULL AND pool = ?"
+_END_BILLS = f"UPDATE bills SET {_SPENT}, ended = ? WHERE {_OPEN}"
+"""Parts of statements on bills: what was spent until a time, the bills of a pool that are not ended, and their end."""
+
+_BILLS_KEPT = 400 * 86400.0
+"""Seconds for which bills are kept."""
 
 _MOST_TOOK = 5000
 """Maximum number of recorded durations: those of images out of use are dropped as the oldest."""
@@ -62,6 +81,10 @@ _MOST_TOOK = 5000
 class Journal:
     """The journal of this user. Each method is one transaction, which is on disk when it returns.
 
+    Attributes:
+        path: its file.
+        warm: the warm machines.
+
     Raises:
         JournalError: the file cannot be written, is damaged, or lists machines of another version that may be running.
     """
@@ -69,6 +92,7 @@ class Journal:
     def __init__(self, directory: Path | None = None) -> None:
         self.path = (directory or data_directory()) / "journal.db"
         self._lock = threading.Lock()
+        self.warm = WarmMachines(self._read, self._transaction)
         try:
             self._db = self._connect()
             try:
@@ -116,11 +140,17 @@ class Journal:
             raise self._unwritable(error) from error
 
     def _write_all(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
+        with self._transaction() as execute:
+            for statement, values in statements:
+                execute(statement, *values)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Execute]:
+        """Run statements in one transaction, by the function that the context returns."""
         try:
             with self._lock, self._db:
                 self._db.execute("BEGIN IMMEDIATE")
-                for statement, values in statements:
-                    self._db.execute(statement, values)
+                yield lambda statement, *values: self._db.execute(statement, values)
         except sqlite3.Error as error:
             raise self._unwritable(error) from error
 
@@ -129,9 +159,54 @@ class Journal:
     def add_pool(self, pool: PoolEntry) -> None:
         """Record a pool that is about to be opened."""
         self._write(
-            "INSERT INTO pools VALUES (?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO pools ({_POOL}) VALUES (?, ?, ?, ?, ?, ?, ?)",
             pool.id, pool.name, pool.host, pool.pid, pool.opened, pool.lease, pool.settings,
         )  # fmt: skip  # in the order of the columns
+
+    def bill(self, pool: str, machine: int, instance: str, kind: str, per_hour: float, now: float) -> None:
+        """Record that a machine costs USD per hour from now on; `kind`: its source, as text.
+
+        The bill that it has under the number of an earlier owner of the pool ends.
+        """
+        with self._transaction() as execute:
+            execute(f"{_END_BILLS} AND instance = ?", now, now, now, pool, instance)
+            execute(
+                "INSERT OR IGNORE INTO bills SELECT id, ?, ?, name, ?, ?, NULL, ?, 0, ? FROM pools WHERE id = ?",
+                machine, instance, kind, now, now, per_hour, pool,
+            )  # fmt: skip  # in the order of the columns
+
+    def bill_found(
+        self, pool: str, instances: Iterable[str], kind: str, per_hour: float, began: float, now: float
+    ) -> None:
+        """Record what machines cost that no request had returned, and that were found at their provider and terminated.
+
+        They have no numbers in their pool; those of their bills are negative. A machine that had a bill gets no other.
+        """
+        with self._transaction() as execute:
+            for instance in instances:
+                (lowest,) = execute("SELECT min(machine) FROM bills WHERE pool = ?", pool).fetchone()
+                if execute("SELECT 1 FROM bills WHERE pool = ? AND instance = ?", pool, instance).fetchone():
+                    continue
+                number, spent = min(0, lowest or 0) - 1, per_hour * (now - began) / 3600
+                execute(
+                    "INSERT INTO bills SELECT id, ?, ?, name, ?, ?, ?, ?, ?, ? FROM pools WHERE id = ?",
+                    number, instance, kind, began, now, now, spent, per_hour, pool,
+                )  # fmt: skip  # in the order of the columns
+
+    def set_price(self, pool: str, machine: int, per_hour: float, now: float) -> None:
+        """Record another price of a machine, USD per hour, from now on."""
+        changed = f"UPDATE bills SET {_SPENT}, per_hour = ? WHERE {_OPEN} AND machine = ?"
+        self._write(changed, now, now, per_hour, pool, machine)
+
+    def end_bill(self, pool: str, machine: int, now: float) -> None:
+        """Record that a machine costs nothing from now on."""
+        self._write(f"{_END_BILLS} AND machine = ?", now, now, now, pool, machine)
+
+    def end_bills(self, pool: str, now: float) -> None:
+        """Record that no machine of a pool costs anything from now on, except for those that it keeps warm."""
+        warm = "SELECT warm.machine FROM warm JOIN clusters ON warm.cluster = number WHERE clusters.pool = bills.pool"
+        self._write(f"{_END_BILLS} AND machine NOT IN ({warm})", now, now, now, pool)
+        self._write("DELETE FROM bills WHERE ended < ?", now - _BILLS_KEPT)
 
     def hand_over(self, pool: str, host: str, pid: int) -> None:
         """Record the new owner of a pool."""
@@ -169,9 +244,9 @@ class Journal:
         """Delete a cluster with its machines."""
         self._write("DELETE FROM clusters WHERE number = ?", number)
 
-    def ask(self, number: int, token: str) -> None:
+    def ask(self, number: int, token: str, now: float) -> None:
         """Record a request for machines that is about to be made."""
-        self._write("INSERT INTO requests VALUES (?, ?)", token, number)
+        self._write("INSERT INTO requests VALUES (?, ?, ?)", token, number, now)
 
     def provisioned(self, number: int, token: str, cluster: bytes, instances: Sequence[Instance]) -> None:
         """Record the machines that a request returned."""
@@ -196,9 +271,12 @@ class Journal:
             pickle.dumps(instance), pickle.dumps(worker), number, instance.id,
         )  # fmt: skip  # in the order of the statement
 
-    def gone(self, number: int, instance: str) -> None:
-        """Delete a machine that was terminated."""
-        self._write("DELETE FROM machines WHERE cluster = ? AND id = ?", number, instance)
+    def gone(self, number: int, instance: str, now: float) -> None:
+        """Delete a machine that was terminated, and end its bill."""
+        with self._transaction() as execute:
+            for (pool,) in execute("SELECT pool FROM clusters WHERE number = ?", number).fetchall():
+                execute(f"{_END_BILLS} AND instance = ?", now, now, now, pool, instance)
+            execute("DELETE FROM machines WHERE cluster = ? AND id = ?", number, instance)
 
     def add_phase_seconds(self, provider: str, image: str, seconds: Mapping[str, float], keep: int) -> None:
         """Record the durations of the phases of a node's start. The last `keep` of each phase are kept."""
@@ -222,9 +300,14 @@ class Journal:
             found.setdefault(phase, []).append(seconds)
         return found
 
+    def latest_image(self, provider: str) -> str | None:
+        """Return the image of the latest start at a provider whose phases are recorded; None if there is none."""
+        chosen = "SELECT image FROM took WHERE provider = ? AND image != '' ORDER BY rowid DESC LIMIT 1"
+        return next((image for (image,) in self._read(chosen, provider)), None)
+
     def pools(self, name: str | None = None) -> list[PoolEntry]:
         """Return the recorded pools in order of opening; only those called `name`, if it is given."""
-        rows = [PoolEntry(*row) for row in self._read("SELECT * FROM pools ORDER BY opened, rowid")]
+        rows = [PoolEntry(*row) for row in self._read(f"SELECT {_POOL} FROM pools ORDER BY opened, rowid")]
         return [pool for pool in rows if name in (None, pool.name)]
 
     def costs(self, pool: str) -> CostEntry | None:
@@ -232,6 +315,16 @@ class Journal:
         for row in self._read("SELECT spent, per_hour, at, budget FROM costs WHERE pool = ?", pool):
             return CostEntry(*row)
         return None
+
+    def bills(self, since: float, pool: str | None = None) -> list[BillEntry]:
+        """Return the bills of machines that cost money after a time, in seconds since the epoch; the oldest first.
+
+        Only those of one pool, if its id is given.
+        """
+        columns = "pool, machine, instance, name, kind, began, ended, at, spent, per_hour"
+        chosen = "coalesce(ended, ?) > ? AND pool = coalesce(?, pool)"
+        found = self._read(f"SELECT {columns} FROM bills WHERE {chosen} ORDER BY began", inf, since, pool)
+        return [BillEntry(*row) for row in found]
 
     def size(self, pool: str) -> SizeEntry | None:
         """Return the recorded size of a pool; None if it has not changed since the pool was opened."""
@@ -250,14 +343,24 @@ class Journal:
         )
         return [_machine(*each) for each in found]
 
+    def unanswered(self, pool: str) -> int:
+        """Return the number of requests for machines of a pool whose outcome is unknown."""
+        joined = "requests JOIN clusters ON requests.cluster = number"
+        ((count,),) = self._read(f"SELECT count(*) FROM {joined} WHERE clusters.pool = ?", pool)
+        return int(count)
+
+    def has_requested(self, pool: str) -> bool:
+        """Return whether a pool may have machines: it prepared a cluster, without which it requests none."""
+        return bool(self._read("SELECT 1 FROM clusters WHERE pool = ? AND cluster IS NOT NULL", pool))
+
     def clusters(self, pool: str, seal: JournalSeal | None = None) -> list[ClusterEntry]:
         """Return the clusters of a pool; with its secrets, if the seal has the key."""
         unpack = (seal or JournalSeal()).unpack
         entries = []
-        for number, group, offered, cluster in self._read(
-            'SELECT number, "group", offered, cluster FROM clusters WHERE pool = ? ORDER BY number', pool
+        for number, group, offered, cluster, lender in self._read(
+            'SELECT number, "group", offered, cluster, lender FROM clusters WHERE pool = ? ORDER BY number', pool
         ):
-            requests = self._read("SELECT token FROM requests WHERE cluster = ?", number)
+            requests = self._read("SELECT token, at FROM requests WHERE cluster = ?", number)
             machines = self._read("SELECT instance, worker FROM machines WHERE cluster = ? ORDER BY rowid", number)
             entries.append(
                 ClusterEntry(
@@ -265,8 +368,9 @@ class Journal:
                     group,
                     unpack(offered),
                     None if cluster is None else unpack(cluster),
-                    tuple(token for (token,) in requests),
+                    dict(requests),
                     tuple(_machine(*each) for each in machines),
+                    lender,
                 )
             )
         return entries

@@ -34,6 +34,7 @@ class ClusterClient:
         self._name = name
         self._credentials = credentials
         self._dials: dict[str, Callable[[str], str]] = {}
+        self._former: set[str] = set()
         self._client: Client | None = None
         self._hub: Hub | None = None
 
@@ -41,6 +42,25 @@ class ClusterClient:
         """Reach the member at `address` through the tunnel that `connect` makes, at the address that `dial` returns."""
         await connect(address)
         self._dials[address] = dial
+        self._former.discard(address)
+
+    def forget(self, address: str) -> None:
+        """Note that `address` is no member's any more: connections to it lead to other members from now on.
+
+        The engine looks for the current members at the addresses that it entered with. If all of these were silent
+        before they were lost, it would never learn of those that came later.
+        """
+        self._dials.pop(address, None)
+        self._former.add(address)
+
+    def _dial(self, address: str) -> str:
+        """Return the address to connect to for that of a member; of another member each time if it is a former one."""
+        member = next(iter(self._dials), address) if address in self._former else address
+        dial = self._dials.pop(member, None)
+        if dial is None:
+            return member
+        self._dials[member] = dial  # the last one now
+        return dial(member)
 
     async def enter(self, seeds: tuple[str, ...]) -> None:
         """Connect to the cluster through one of `seeds`."""
@@ -50,7 +70,7 @@ class ClusterClient:
                 name=self._name,
                 tls=tls,
                 limits=LIMITS,
-                address_map=lambda address: self._dials.get(address, str)(address),
+                address_map=self._dial,
                 sync_every=_SYNC_EVERY,
                 runtime=engine_runtime(),
                 observer=_log,

@@ -4,27 +4,47 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from skyward.bootstrap import Facts, PhaseEvent, Plan, read_facts
+from skyward.bootstrap import Facts, PhaseEvent, Plan, bake, read_facts
 from skyward.errors import NodeStartError
 from skyward.journal import WorkerEntry
 from skyward.link.connection.hello import Hello, WorkerProcess
 from skyward.link.connection.programs import run_here
 from skyward.link.connection.transport import run_to_completion
+from skyward.link.ssh.connect import SSHLink
 from skyward.link.ssh.worker import SSHWorker
-from skyward.providers.protocol import Access, ExecAccess, LocalAccess, SSHAccess
+from skyward.providers.protocol import Access, ExecAccess, LocalAccess, RemoteAccess, SSHAccess
 from skyward.wire.transport.secrets import SECRETS_VARIABLE
 
-__all__ = ["LocalWorker", "attach_worker", "start_worker"]
+__all__ = ["LocalWorker", "attach_worker", "bake_machine", "start_worker"]
 
 _LOG_LINES = 20
 
 _STOP_WITHIN = 8.0
 """Seconds that the supervisor of a worker has to end all of its processes; its own limit is 5."""
+
+_AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec sh -s; else exec sudo -n sh -s; fi'
+
+_FORGET_KEYS = r"""
+set -eu
+rm -f /etc/ssh/ssh_host_*
+for home in /root /home/*; do
+  rm -rf "$home/.ssh/authorized_keys" "$home/.ssh/authorized_keys2"
+  rm -f "$home"/.*_history
+done
+rm -rf /etc/skyward /usr/local/sbin/skyward-watchdog /var/lib/cloud/scripts/per-boot/skyward-watchdog
+rm -rf /var/lib/cloud/instance /var/lib/cloud/instances /var/lib/cloud/data /var/lib/cloud/sem
+rm -f /var/log/cloud-init.log /var/log/cloud-init-output.log /var/lib/dbus/machine-id
+if [ -f /etc/machine-id ]; then : >/etc/machine-id; fi
+sync
+"""
+"""Script that removes what would tell machines of an image apart from others, or let its builder in: keys, histories,
+and the data of cloud-init, which has both and then runs anew on each machine."""
 
 
 async def start_worker(
@@ -47,6 +67,41 @@ async def start_worker(
             return await LocalWorker.start(access, environment, within)
         case SSHAccess() | ExecAccess():
             return await SSHWorker.start(access, environment, within, plan, report)
+
+
+async def bake_machine(
+    access: RemoteAccess,
+    plan: Plan,
+    within: float,
+    report: Callable[[PhaseEvent], None] | None = None,
+    *,
+    is_rented: bool = False,
+) -> Facts:
+    """Make the environment of `plan` on a machine that an image is then made of; return its facts. Starts no worker.
+
+    Args:
+        access: the machine, entered as root so that every user of the image has the environment.
+        plan: what to make: see `skyward.bootstrap.bake`.
+        within: seconds that the machine has to answer.
+        report: called with each phase event.
+        is_rented: True if the machine ends with the image: its keys are removed, so that it cannot be entered again,
+            and machines of the image have none of them.
+
+    Raises:
+        NodeStartError: the machine cannot be reached, or the environment cannot be made.
+    """
+    link = await SSHLink.open(access, within)
+    try:
+        facts = (await bake(link, plan, report)).facts
+        if is_rented and isinstance(access, SSHAccess):
+            done = await link.run(f"sh -c {shlex.quote(_AS_ROOT)}", _FORGET_KEYS.encode())
+            if done.status:
+                raise NodeStartError(f"the keys of {access.target} could not be removed: {done.err.strip()}")
+        return facts
+    except ConnectionError as error:
+        raise NodeStartError(f"{access.target} was lost while it was prepared for an image: {error}") from None
+    finally:
+        await run_to_completion(link.close())
 
 
 async def attach_worker(access: Access, worker: WorkerEntry, within: float) -> WorkerProcess:
@@ -136,6 +191,11 @@ class LocalWorker:
                 raise _failed(f"the worker ended during startup ({reason})", log) from None
             raise
         return worker
+
+    @property
+    def unreachable(self) -> bool:
+        """False: there is no connection between a process and itself."""
+        return False
 
     async def exited(self) -> str:
         """Wait for its end, and return the reason."""

@@ -52,7 +52,7 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
         ...     print(task.state, task.output)
     """
     from skyward.pool.compute import open_attached
-    from skyward.pool.reap import reap_pool
+    from skyward.pool.reaping.reap import reap_pool
 
     if not isinstance(name, str):
         raise UsageError(f"A pool is attached to by its name, as in `sky.attach('train')`, but got {shown(name)}.")
@@ -72,12 +72,11 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
                 "attach to it in an environment with the packages that it was opened with."
             ) from error
         if settings is None or not any(machine.worker for cluster in clusters for machine in cluster.machines):
-            left = reap_pool(journal, entry, claim)
+            left = reap_pool(journal, entry, claim).error
             reaped = "Its machines were terminated; open a new pool."
             failed = f"Its machines could not be terminated: {left}. Run `sky reap {name}` to try again."
             raise UsageError(
-                f"Pool {name!r} has no nodes left to attach to: none of them outlives the process that opened it. "
-                f"{failed if left else reaped}"
+                f"Pool {name!r} has no nodes to attach to: {_why_none(clusters)}. {failed if left else reaped}"
             )
         groups, options = settings
         if budget is not None:
@@ -94,6 +93,13 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
             return record
 
         return open_attached(entry.name, groups, options, take_over, clusters)
+
+
+def _why_none(clusters: "Sequence[ClusterEntry]") -> str:
+    """Return why a pool of an ended process has no nodes."""
+    if all(cluster.offered.source.provider == "local" for cluster in clusters):
+        return "none of them outlives the process that opened it"
+    return "none was ready when the process that opened it ended"
 
 
 def _check_prices(name: str, clusters: "Sequence[ClusterEntry]") -> None:
@@ -129,7 +135,7 @@ _PAUSE = 0.05
 
 
 def _find(name: str, journal: Journal) -> "tuple[PoolEntry, Claim]":
-    entries = journal.pools(name)
+    entries = [entry for entry in journal.pools(name) if not journal.warm.is_resting(entry.id)]
     for attempt in range(_ATTEMPTS if entries else 0):
         time.sleep(_PAUSE if attempt else 0.0)
         for entry in reversed(entries):

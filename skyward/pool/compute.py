@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast, overload
@@ -210,6 +211,10 @@ class Compute(RightSide):
         self._bus.end()
         opened.discard(self)
         _was_closed(self)
+        if self._pool is not None and (self._pool.warm_until or self._pool.borrowed):
+            from skyward.pool.reaping.warm import after_close
+
+            after_close(self._pool)
 
     def leave(self) -> bool:
         """Leave the nodes running under their lease, for `sky.attach`; return False if none can outlive the process."""
@@ -299,6 +304,7 @@ class Compute(RightSide):
                 f"The budget cannot be enforced: {reason}. Open a pool with `budget=` from the start, which skips "
                 "offers without a price."
             )
+        self._options = replace(self._options, budget=budget)
 
     @property
     def recovered(self) -> "Sequence[RecoveredTask]":
@@ -695,8 +701,7 @@ class Compute(RightSide):
         return self._collections("lock").lock(name, timeout)
 
     def _collections(self, kind: str) -> CollectionFactory:
-        self._ready()
-        refuse_standalone(kind, self._shared)
+        refuse_standalone(kind, self._ready().standalone)
         return cast("CollectionFactory", self._shared)
 
     # Internals.

@@ -17,6 +17,7 @@ from math import isfinite
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from skyward.errors import ProviderMissingError
+from skyward.providers.identity import PoolIdentity
 from skyward.specs import Spec
 
 __all__ = [
@@ -26,17 +27,26 @@ __all__ = [
     "UNSUPPORTED_FIELDS",
     "Access",
     "ActsOn",
+    "Check",
+    "CheckableProvider",
     "Cluster",
+    "ConfigWithCredentials",
+    "CredentialSource",
     "ExecAccess",
+    "ImageBuildingProvider",
     "Instance",
     "InstanceType",
+    "Leftover",
     "LocalAccess",
     "Market",
+    "NoticeService",
     "Offer",
     "Provider",
     "ProviderConfig",
+    "ProviderImage",
     "RemoteAccess",
     "SSHAccess",
+    "SweepableProvider",
     "acts_on",
     "check_provider_name",
     "field_value",
@@ -47,6 +57,7 @@ __all__ = [
 
 type Market = Literal["spot", "on-demand"]
 type InstanceStatus = Literal["provisioning", "running", "exited"]
+type NoticeService = Literal["", "ec2", "gcp", "container"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +132,11 @@ class ExecAccess:
         grace: seconds without a connection after which the machine counts as lost.
         python: an interpreter on the machine with the packages that a worker needs; None to set one up.
         terminal: arguments of a command that opens a shell on the machine in a terminal; empty if there is none.
+        shell: True if the command passes its arguments to a shell, as `ssh` does: those of the remote command are
+            quoted.
+        starter: directory on the machine from which a process of the provider runs the scripts named `*.start`, in the
+            background. The worker is started by it and has its files there. Empty if a worker that a command starts
+            outlives the command.
     """
 
     command: tuple[str, ...]
@@ -129,6 +145,8 @@ class ExecAccess:
     grace: float = 30.0
     python: str | None = None
     terminal: tuple[str, ...] = ()
+    shell: bool = False
+    starter: str = ""
 
     @property
     def target(self) -> str:
@@ -184,6 +202,10 @@ class Offer:
         region: the provider's name of the region; "" if unknown.
         specific: data of the provider's own.
         open_ended: True if machines of other types may be provisioned too, so that its hardware excludes nothing.
+        divisible: True if a machine is a part of the type: it has the CPUs, memory and accelerators that the spec asks
+            for. Those that the spec leaves open are measured.
+        market_unknown: True if the provider does not know in which market the machines are bought. Their price is then
+            the `on_demand_price`, and no text names the market.
     """
 
     id: str
@@ -194,6 +216,8 @@ class Offer:
     region: str = ""
     specific: Mapping[str, Any] = field(default_factory=dict)
     open_ended: bool = False
+    divisible: bool = False
+    market_unknown: bool = False
 
     @property
     def markets(self) -> tuple[Market, ...]:
@@ -212,6 +236,25 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderImage:
+    """An image of a machine, which the provider stores and can launch machines from.
+
+    Attributes:
+        id: the provider's id of the image.
+        region: where it is; "" if that does not matter.
+        size_gb: size that it is billed for, in GB, or the most that it may be; 0 if unknown.
+        monthly_price: USD per month for its storage, at most; None if unknown.
+        specific: data of the provider's own, which JSON can hold.
+    """
+
+    id: str
+    region: str = ""
+    size_gb: float = 0.0
+    monthly_price: float | None = None
+    specific: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """The resources that `prepare` set up for one pool; passed to every later call.
 
@@ -222,8 +265,10 @@ class Cluster:
         offer: the offer that was chosen.
         specific: data of the provider's own.
         notes: notices for the user, one sentence each. The pool adds those about ignored fields, from `ActsOn`.
-        tags: tags to set on each machine in the call that creates it: "skyward-pool", unique among all pools, and
-            "skyward-request", the same if a request is repeated.
+        tags: tags to set on each machine in the call that creates it: "skyward-pool", unique among all pools,
+            "skyward-owner", the installation whose journal has the pool, and "skyward-request", the same if a request
+            is repeated.
+        machine_image: the image that `provision` launches machines from; None for the provider's ordinary one.
     """
 
     id: str
@@ -233,6 +278,7 @@ class Cluster:
     specific: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    machine_image: "ProviderImage | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +294,9 @@ class Instance:
         interface: network interface of `address`.
         spot: True if it is a spot machine.
         hourly_price: price in USD per hour.
+        detail: what it waits for, or why it ended, as the end of a sentence; "" if unknown.
+        notices: where a spot machine learns that it will be reclaimed: a metadata service, or, in a "container", a file
+            of its first process; "" for none.
     """
 
     id: str
@@ -258,6 +307,55 @@ class Instance:
     interface: str = ""
     spot: bool = False
     hourly_price: float = 0.0
+    detail: str = ""
+    notices: NoticeService = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A resource at a provider that Skyward tagged: a machine, or what machines of a pool share.
+
+    Attributes:
+        kind: type of resource, such as "machine" or "security group".
+        id: the provider's id.
+        pool: id of the pool that it was made for.
+        region: where it is; "" if that does not matter.
+        hourly_price: USD per hour; None if unknown.
+        specific: data of the provider's own, with which it removes the resource.
+    """
+
+    kind: str
+    id: str
+    pool: str
+    region: str = ""
+    hourly_price: float | None = None
+    specific: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialSource:
+    """Source of a provider's credentials, found without a request.
+
+    Attributes:
+        found: the place that has them, such as "environment variable RUNPOD_API_KEY"; "" if there are none.
+        how: how to give them, as an imperative, such as "set RUNPOD_API_KEY".
+    """
+
+    found: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check of an account, for `%sky doctor`.
+
+    Attributes:
+        what: what was checked, such as "may launch machines".
+        problem: why it fails, with the fix; "" if it does not.
+    """
+
+    what: str
+    problem: str = ""
 
 
 class Provider(Protocol):
@@ -272,18 +370,23 @@ class Provider(Protocol):
     def offers(self) -> AsyncIterator[Offer]:
         """Return all offers, unfiltered."""
 
-    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
-        """Set up the resources that the machines of one pool share. `pool` is a unique id, the same in a repeated call.
+    async def prepare(self, spec: Spec, offer: Offer, pool: PoolIdentity) -> Cluster:
+        """Set up the resources that the machines of one pool share.
 
         Raises:
             SkywardError: it failed, and nothing is left. After any other error, resources may be left.
         """
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
-        """Launch machines. May return fewer than `count`."""
+        """Launch machines. May return fewer than `count`, and machines that are not running yet.
+
+        Raises:
+            NoCapacityError, QuotaError, RateLimitError, CredentialsError: nothing was launched.
+            SkywardError: nothing was launched. After any other error, machines may have been launched.
+        """
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
-        """Return the current state of a machine; None if it does not exist."""
+        """Return the current state of a machine; None if it does not exist. Called until it is "running"."""
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
         """Return the existing machines of a pool, by their tags. They may include machines of failed requests."""
@@ -296,12 +399,92 @@ class Provider(Protocol):
 
 
 @runtime_checkable
+class SweepableProvider(Protocol):
+    """A provider that lists and removes what Skyward left in an account, without a record of it."""
+
+    async def leftovers(self, owner: str) -> Sequence[Leftover]:
+        """Return all resources with the tag "skyward-owner" of `owner`, in every region that the settings allow."""
+
+    async def remove(self, leftover: Leftover) -> None:
+        """Remove a resource. Idempotent."""
+
+
+@runtime_checkable
+class ImageBuildingProvider(Protocol):
+    """A provider that can make an image of a machine, and launch machines from it: see `Cluster.machine_image`.
+
+    A machine that is launched from an image gets host keys and authorized keys of its own, as any other.
+    """
+
+    async def image_scope(self, spec: Spec, offer: Offer) -> str:
+        """Return what decides, beside the environment in it, which images fit machines of an offer.
+
+        That is the account (or project, or engine), the region if images are regional, the architecture, the ordinary
+        image that they are made from, and the login user. Two machines with the same text can use the same images.
+        """
+
+    async def make_image(self, cluster: Cluster, instance_id: str, name: str) -> ProviderImage:
+        """Make an image of a machine, wait until machines can be launched from it, and return it.
+
+        The image has the tags of the cluster from the call that creates it. The machine may be stopped, and is
+        terminated afterwards.
+
+        Args:
+            cluster: the cluster of the machine.
+            instance_id: the machine.
+            name: name to show for the image: unique, up to 60 lower-case letters, digits and "-".
+
+        Raises:
+            SkywardError: it failed. After any error, an image may have been made, which `find_images` returns.
+        """
+
+    async def find_images(self, cluster: Cluster) -> Sequence[ProviderImage]:
+        """Return the images of a pool's machines, by their tags, unfinished ones too."""
+
+    async def image_exists(self, image: ProviderImage) -> bool:
+        """Return whether machines can be launched from an image."""
+
+    async def delete_image(self, image: ProviderImage) -> None:
+        """Delete an image with all that is stored for it, finished or not, and wait until it is gone. Idempotent.
+
+        Raises:
+            SkywardError: it may still exist.
+        """
+
+
+@runtime_checkable
+class CheckableProvider(Protocol):
+    """A provider that can check its credentials and their permissions."""
+
+    async def check(self) -> Sequence[Check]:
+        """Check the credentials, and what they may do. Creates nothing."""
+
+
+@runtime_checkable
+class ConfigWithCredentials(Protocol):
+    """The settings of a provider that needs credentials. Without a named provider, those that have them are asked."""
+
+    def credentials(self) -> CredentialSource:
+        """Look for the credentials in their usual places, without a request."""
+
+    @property
+    def policy(self) -> str:
+        """The least permissions that the provider needs, ready to paste; "" if it knows none."""
+
+
+@runtime_checkable
 class ProviderConfig(Protocol):
     """The settings of a provider: a frozen value.
 
     A provider that does not act on all of `PROVIDER_FIELDS` declares the supported ones with a property `acts_on` that
-    returns an `ActsOn`. The pool warns about every other field that the spec sets. A provider whose machines have the
-    files of the client has a property `shares_files`, which is true.
+    returns an `ActsOn`. The pool warns about every other field that the spec sets. Other optional properties:
+
+    - `shares_files`: True if machines have the files of the client;
+    - `isolated_nodes`: True if machines do not reach each other, so that nodes form no cluster;
+    - `offers_ttl`: seconds for which listed offers count as current, a day if it is missing. They are stored meanwhile;
+      with 0 they are listed whenever they are needed;
+    - `boot_timeout`: seconds that a launched machine may take to run, 300 if it is missing;
+    - `only_by_name`: True if it is not used unless it is named, although it has credentials.
     """
 
     @property
@@ -324,7 +507,7 @@ SETUP_FIELDS: Final = frozenset({
 """Fields that act on machines whose environment Skyward sets up: those whose access names no interpreter."""
 
 PROVIDER_FIELDS: Final = SETUP_FIELDS | {
-    "accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region", "ttl", "volumes",
+    "accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region", "ttl", "volumes", "warm",
 }  # fmt: skip  # as above
 """Fields that depend on the provider."""
 
@@ -341,11 +524,14 @@ class ActsOn:
         otherwise: the reason why the others have no effect, as the first half of a sentence.
         knows_hardware: True if its offers state the accelerators of machines. These are then shown in place of the
             spec's, if the spec's have no effect.
+        lacks: by supported field, what no machine of the provider has, with an alternative, as a sentence without its
+            full stop. It is said where the field excludes every offer.
     """
 
     fields: frozenset[str]
     otherwise: str
     knows_hardware: bool = False
+    lacks: Mapping[str, str] = field(default_factory=dict)
 
 
 def acts_on(config: ProviderConfig) -> ActsOn:

@@ -34,6 +34,7 @@ SHOWN: tuple[type[events.BaseEvent], ...] = (
     events.NodeReady,
     events.NodeLost,
     events.NodeFailed,
+    events.NodeReclaimed,
     events.NodeValuesLost,
     events.ScalingDecided,
 )
@@ -55,10 +56,13 @@ def line_of(event: events.BaseEvent) -> Line:
             | events.NodeFailed()
             | events.PoolFailed()
             | events.NodeGivenUp()
+            | events.NodeReclaimed()
             | events.NodeValuesLost()
         ):
             level = logging.WARNING
         case events.BudgetReached():
+            level = logging.WARNING
+        case events.PoolClosed(left=left) if left:
             level = logging.WARNING
         case _:
             level = logging.INFO
@@ -77,6 +81,8 @@ def _text(event: events.BaseEvent) -> str:
             return f"could not be opened: {error}: {reason}"
         case events.PoolStopping():
             return "closing"
+        case events.PoolClosed(left=left) if left:
+            return f"could not be closed completely, so machines may be left: {left}"
         case events.PoolClosed(elapsed=elapsed, done=done, failed=failed, spent=spent):
             tasks = f"{count_text(done, 'task')} done" + (f", {failed} failed" if failed else "")
             return f"closed after {duration_text(elapsed)}: {tasks}" + (f", {money_text(spent)}" if spent else "")
@@ -110,6 +116,8 @@ def _of_node(event: events.NodeEvent) -> str:
             return f"is ready after {duration_text(elapsed)} ({ready} of {count_text(wanted)})"
         case events.NodeDraining():
             return "is draining"
+        case events.NodeReclaimed(seconds=seconds):
+            return f"is taken back by its provider in {duration_text(seconds)}; it drains until then"
         case events.NodeDrainCancelled():
             return "is no longer draining"
         case events.NodeLost(reason=reason, replaced=replaced):

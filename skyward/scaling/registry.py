@@ -11,7 +11,7 @@ from skyward.scaling.pressure import Pressure
 from skyward.scaling.snapshot import Policy
 from skyward.scaling.vanilla import Vanilla
 from skyward.values import limits
-from skyward.values.validation import closest, seconds
+from skyward.values.validation import closest, seconds, shown
 
 __all__ = ["POLICIES", "find_policy"]
 
@@ -44,7 +44,7 @@ def find_policy(given: object) -> Policy:
     if missing := [name for name in ("name", "interval", "decide") if not hasattr(given, name)]:
         raise SpecError(
             f"The scaling policy must be a name, as in `policy='pressure'`, or an object with `name`, `interval` and "
-            f"`decide(snapshot)`, but {given!r} has no {missing[0]!r}."
+            f"`decide(snapshot)`, but {shown(given)} has no {missing[0]!r}."
         )
     seconds(given.interval, "interval of the scaling policy", optional=True, least=limits.INTERVAL)  # type: ignore[attr-defined]  # it has the attribute
     return given  # type: ignore[return-value] # it has all attributes of the protocol

@@ -9,18 +9,31 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
-from skyward.control.decide.machines.messages import Allocated, Failed, Joined, Launch, Lost, Refused, Terminated
+from skyward.control.decide.machines.messages import (
+    Allocated,
+    Failed,
+    Joined,
+    Launch,
+    Lost,
+    Reclaimed,
+    Refused,
+    Terminated,
+)
+from skyward.control.decide.machines.sources import MachineSource, RefusalKind
 from skyward.simulator.clock import Clock
 from skyward.simulator.faults import Faults
 from skyward.simulator.workload import Distribution
 
 __all__ = ["Cloud", "CloudMachine"]
 
-type CloudAnswer = Allocated | Refused | Joined | Failed | Lost | Terminated
+type CloudAnswer = Allocated | Refused | Joined | Failed | Lost | Reclaimed | Terminated
 
 HOUR = 3600.0
 API_SECONDS = Distribution(1.0, 0.7)
 """Latency of a call to the cloud, in each direction."""
+
+THROTTLED = Distribution(20.0, 20.0)
+"""Seconds for which a provider asks a client to wait that makes too many requests."""
 
 NOTICED = 1.0
 """Seconds until a death that is not silent is reported, by a reset connection or a notice of the cloud."""
@@ -76,6 +89,8 @@ class Cloud:
     _spent: float = 0.0
     _tombs: set[int] = field(default_factory=set)
     _short_until: float = 0.0
+    _never: dict[MachineSource, bool] = field(default_factory=dict)
+    _denied: set[str] = field(default_factory=set)
 
     def open(self) -> None:
         """Schedule the faults that affect all machines."""
@@ -83,6 +98,7 @@ class Cloud:
             self.clock.at(self.faults.until, self.end_faults)
         self._again(self.faults.storms, self._storm)
         self._again(self.faults.shortages, self._shortage)
+        self._again(self.faults.denials, self._deny)
 
     def cost(self) -> float:
         """Return the USD of all machines until now."""
@@ -111,6 +127,15 @@ class Cloud:
         """End a machine now."""
         self._die(self.living[machine], "the cloud reclaimed it")
 
+    def reclaim(self, number: int) -> None:
+        """End a machine, some time after a notice if there is one."""
+        machine = self.living[number]
+        if self._is_up(machine) and self._happens(self.faults.noticed):
+            self._answer(Reclaimed(number, self.faults.notice))
+            self.clock.after(self.faults.notice, self._take, number)
+        else:
+            self.kill(number)
+
     def end_faults(self) -> None:
         """End all faults."""
         self.faults = Faults()
@@ -120,17 +145,22 @@ class Cloud:
 
     def _launch(self, request: Launch) -> None:
         faults, carried_out = self.faults, True
+        if refusal := self._refuse_all(request):
+            self._answer(refusal)
+            return
         failed = self._happens(faults.api_errors)
         if failed:
             carried_out = self._happens(faults.phantoms)
-        refused: list[int] = []
+        refused: dict[RefusalKind, list[int]] = {}
         came: list[int] = []
         for number in request.machines if carried_out else ():
             known = self.machines.get(number)
             if known is not None and known.alive:
                 came.append(number)
-            elif known is not None or number in self._tombs or not self._has_one():
-                refused.append(number)
+            elif known is not None or number in self._tombs:
+                refused.setdefault("unknown", []).append(number)
+            elif kind := self._refuse_one():
+                refused.setdefault(kind, []).append(number)
             else:
                 self._start(number, request)
                 came.append(number)
@@ -139,14 +169,30 @@ class Cloud:
         elif not self._happens(faults.lost_replies):
             for number in came:
                 self._answer(Allocated(number))
-            if refused:
-                self._answer(Refused(tuple(refused), "the cloud is out of such machines"))
+            for kind, numbers in refused.items():
+                self._answer(Refused(tuple(numbers), "the cloud is out of such machines", kind))
 
-    def _has_one(self) -> bool:
+    def _refuse_all(self, request: Launch) -> Refused | None:
+        """Return the refusal of a request that the provider does not even try; None if it does."""
+        source = request.source
+        if source.provider in self._denied:
+            return Refused(request.machines, "the key is not valid any more", "denied")
+        if self._happens(self.faults.throttled):
+            return Refused(request.machines, "too many requests", "rate", max(0.0, THROTTLED.draw(self.random)))
+        if source not in self._never:
+            self._never[source] = self._happens(self.faults.impossible)
+        if self._never[source]:
+            return Refused(request.machines, "there is no such machine", "impossible")
+        return None
+
+    def _refuse_one(self) -> RefusalKind | None:
+        """Return the kind of refusal of one more machine, as the cloud tells it; None if there is a machine."""
         quota = self.faults.quota
-        if self.clock.now < self._short_until or (quota is not None and len(self.living) >= quota):
-            return False
-        return not self._happens(self.faults.partial)
+        if quota is not None and len(self.living) >= quota:
+            return "quota" if self._happens(self.faults.explained) else "unknown"
+        if self.clock.now < self._short_until or self._happens(self.faults.partial):
+            return "capacity" if self._happens(self.faults.explained) else "unknown"
+        return None
 
     def _start(self, number: int, request: Launch) -> None:
         now = self.clock.now
@@ -154,7 +200,7 @@ class Cloud:
         machine = CloudMachine(number, request.group, now, now + boot, request.source.hourly_price)
         self.machines[number] = self.living[number] = machine
         if self.faults.spot_loss:
-            self.clock.after(self.random.expovariate(self.faults.spot_loss / HOUR), self._take, number)
+            self.clock.after(self.random.expovariate(self.faults.spot_loss / HOUR), self._reclaim, number)
         if self.faults.false_alarms:
             self.clock.after(self.random.expovariate(self.faults.false_alarms / HOUR), self._cut_off, number)
 
@@ -162,9 +208,14 @@ class Cloud:
         if machine.alive:
             self._answer(Failed(machine.id, "its bootstrap script failed") if fails else Joined(machine.id))
 
-    def _take(self, number: int) -> None:
+    def _reclaim(self, number: int) -> None:
         """Reclaim a spot machine."""
         if self.machines[number].alive and self.faults.spot_loss:
+            self.reclaim(number)
+
+    def _take(self, number: int) -> None:
+        """End a machine after its notice."""
+        if self.machines[number].alive:
             self.kill(number)
 
     def _cut_off(self, number: int) -> None:
@@ -174,11 +225,14 @@ class Cloud:
 
     def _die(self, machine: CloudMachine, reason: str) -> None:
         silent = self._happens(self.faults.silent)
-        was_up = machine.installing and self.clock.now >= machine.up_at
+        was_up = self._is_up(machine)
         self.died += 1
         self._end(machine, "died")
         if was_up or not silent:
             self._answer(Lost(machine.id, reason), self.faults.detection if silent else NOTICED)
+
+    def _is_up(self, machine: CloudMachine) -> bool:
+        return machine.installing and self.clock.now >= machine.up_at
 
     def _terminate(self, number: int) -> None:
         self._tombs.add(number)
@@ -197,10 +251,16 @@ class Cloud:
     def _storm(self) -> None:
         for machine in tuple(self.living.values()):
             if self._happens(self.faults.storm_share):
-                self._die(machine, "the cloud reclaimed many machines")
+                self.reclaim(machine.id)
 
     def _shortage(self) -> None:
         self._short_until = self.clock.now + self.faults.shortage_seconds
+
+    def _deny(self) -> None:
+        """Deny all further requests to one provider of those that were asked."""
+        asked = sorted({source.provider for source in self._never} - self._denied)
+        if asked:
+            self._denied.add(self.random.choice(asked))
 
     # Answers.
 

@@ -14,6 +14,7 @@ class Faults:
 
     Attributes:
         spot_loss: rate at which a machine is reclaimed.
+        noticed: share of the reclaimed machines that run and get a notice, `notice` seconds before.
         storms: rate of moments at which `storm_share` of all machines are reclaimed at once.
         silent: share of deaths that are reported only `detection` later; a booting machine that dies silently is
             never reported.
@@ -21,6 +22,10 @@ class Faults:
         partial: share of the requested machines that the cloud cannot launch.
         shortages: rate at which the cloud runs out of machines, for `shortage_seconds`.
         quota: maximum number of machines; None for no limit.
+        explained: share of the refusals for lack of machines or quota whose kind the cloud tells.
+        denials: rate at which a provider starts to deny all requests, for ever.
+        impossible: share of the sources that never have a machine.
+        throttled: share of the requests that are refused because of their rate.
         api_errors: share of the requests that fail.
         phantoms: share of the failed requests that are executed all the same.
         lost_replies: share of the answers that are lost, though the call was executed.
@@ -34,6 +39,8 @@ class Faults:
     """
 
     spot_loss: float = 0.0
+    noticed: float = 0.0
+    notice: float = 120.0
     storms: float = 0.0
     storm_share: float = 0.5
     silent: float = 0.0
@@ -42,6 +49,10 @@ class Faults:
     shortages: float = 0.0
     shortage_seconds: float = 600.0
     quota: int | None = None
+    explained: float = 0.0
+    denials: float = 0.0
+    impossible: float = 0.0
+    throttled: float = 0.0
     api_errors: float = 0.0
     phantoms: float = 0.0
     lost_replies: float = 0.0
@@ -70,9 +81,12 @@ NO_FAULTS = Faults()
 PRESETS = {
     "calm": NO_FAULTS,
     "rough": Faults(
+        noticed=0.8,
         silent=0.2,
         partial=0.05,
         shortages=0.2,
+        explained=0.8,
+        throttled=0.02,
         api_errors=0.02,
         lost_replies=0.005,
         duplicates=0.01,
@@ -84,9 +98,13 @@ PRESETS = {
     "hostile": Faults(
         spot_loss=0.2,
         storms=0.2,
+        noticed=0.5,
+        notice=30.0,
         silent=0.5,
         partial=0.2,
         shortages=1.0,
+        explained=0.5,
+        throttled=0.1,
         api_errors=0.15,
         phantoms=0.3,
         lost_replies=0.05,

@@ -2,9 +2,11 @@
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.sources import QUOTA_PAUSE, MachineSource
 from skyward.control.decide.messages import Decided, KeptAdded, PlaneEffect, PlaneMessage, ReleaseKept, Tick
 from skyward.control.decide.tasks import messages as tasks
 from skyward.errors import SkywardError
@@ -66,12 +68,16 @@ class Invariants:
         self._drained_heads: set[int] = set()
         self._kept: dict[str, tuple[int, KeptEntry]] = {}
         self._sizes_before: dict[str, tuple[int, int]] = {}
+        self._reclaimed: set[int] = set()
+        self._requested: dict[int, MachineSource] = {}
+        self._resting: dict[MachineSource, tuple[float, str]] = {}
+        self._denied: set[tuple[str, int]] = set()
 
     def stepped(self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]) -> None:
         """Check a step before its effects are executed."""
         self._remember(runner.clock.now, message, effects)
         of_pool = (self._sizes, self._budget, self._tasks_end_once)
-        of_machines = (self._leaving, self._kept_values, self._deadlines, self._leaks)
+        of_machines = (self._reclaims, self._refusals, self._leaving, self._kept_values, self._deadlines, self._leaks)
         for check in (*of_pool, *of_machines, self._causes):
             for rule, what in check(runner, message, effects):
                 raise self._violation(rule, what, runner.clock.now)
@@ -188,6 +194,60 @@ class Invariants:
             if node is not None and any(free < -_FINE for free in node.free.values()):
                 yield "no overcommitted node", f"node {rank} has {dict(node.free)} left"
 
+    def _reclaims(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
+        """Find machines that still work after the notice of their end, and a head without a successor."""
+        plane = runner.plane
+        table = plane.reconciler.table
+        if isinstance(message, machines.Reclaimed) and message.machine in table.machines:
+            self._reclaimed.add(message.machine)
+        if self._reclaimed:
+            for machine in table:
+                if machine.id in self._reclaimed and machine.state == "RUNNING":
+                    yield "reclaimed nodes drain", f"machine {machine.id} takes tasks after its notice"
+        for effect in effects:
+            if not isinstance(effect, machines.NodeGone) or effect.rank or runner.closing or plane.budget_exhausted:
+                continue
+            group = runner.cloud.machines[effect.machine].group if effect.machine in runner.cloud.machines else ""
+            if plane.desired.get(group) and 0 not in table.assignments and 0 not in plane.reconciler.given_up:
+                yield "node 0 is replaced", f"there is no node 0, and {dict(plane.desired)} nodes are desired"
+
+    def _refusals(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
+        """Find requests that were refused before, for a reason that still holds.
+
+        A refusal of a machine that is not waited for any more changes nothing: its request was given up before.
+        """
+        now = runner.clock.now
+        match message:
+            case machines.Refused(numbers, _, kind, retry_after):
+                for source in {self._requested[number] for number in numbers if number in self._requested}:
+                    if kind == "denied":
+                        self._denied.add((source.provider, source.position))
+                    pauses = {"capacity": runner.plane.settings.limits.no_capacity, "quota": QUOTA_PAUSE}
+                    pauses |= {"rate": retry_after or 0.0, "impossible": inf}
+                    until = now + pauses.get(kind, 0.0)
+                    self._resting[source] = max(self._resting.get(source, (0.0, "")), (until, kind))
+            case machines.Allocated(number):
+                self._requested.pop(number, None)
+            case _:
+                pass
+        for effect in effects:
+            match effect:
+                case machines.Terminate(number):
+                    self._requested.pop(number, None)
+                case machines.Launch(_, source, numbers):
+                    self._requested.update(dict.fromkeys(numbers, source))
+                    until, why = self._resting.get(source, (0.0, ""))
+                    if (source.provider, source.position) in self._denied:
+                        yield "refused requests rest", f"{source} is asked, which denied a request"
+                    if now < until - _FINE:
+                        yield "refused requests rest", f"{source} is asked {until - now:.1f} s early, after {why!r}"
+                case _:
+                    pass
+
     def _leaving(
         self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
     ) -> Iterator[tuple[str, str]]:
@@ -201,7 +261,7 @@ class Invariants:
                     head = number
                     self._drained_heads.discard(number)
                 case machines.Drain(0) if head is not None and head not in self._drained_heads:
-                    if not all_go:
+                    if not all_go and head not in self._reclaimed:
                         yield "node 0 stays", f"node 0 is drained while {dict(plane.desired)} nodes are desired"
                     self._drained_heads.add(head)
                 case machines.Terminate(number) if (worker := runner.workers.get(number)) is not None:
@@ -229,6 +289,8 @@ class Invariants:
                 pass
         for effect in effects if self._kept and not runner.closing and not runner.plane.budget_exhausted else ():
             match effect:
+                case machines.Drain(_, number) if number in self._reclaimed:
+                    pass
                 case machines.Drain(_, number) | machines.Terminate(number):
                     worker = runner.workers.get(number)
                     is_lost = number in runner.told_lost or worker is None or not worker.alive

@@ -106,6 +106,7 @@ class Simulation:
         self.told_lost: set[int] = set()
         self.closing = False
         self.steps = 0
+        self._ending = False
         self._watcher = watcher
         self._progress = progress
         self._tasks = scenario.tasks()
@@ -194,6 +195,7 @@ class Simulation:
 
     def close(self) -> None:
         """Cancel unfinished tasks, terminate every machine, and wait until they are gone."""
+        self._ending = True
         if left := tuple(run.task for run in self.runs.values() if not run.outcome):
             for task in left:
                 self.runs[task].given_up = True
@@ -242,7 +244,7 @@ class Simulation:
 
     def _arrive(self) -> None:
         """Submit the tasks of this moment, those of one shape together."""
-        if self.closing:
+        if self._ending:
             return
         all_tasks, first = self._tasks, self._coming
         needs, last = all_tasks[first].needs, first
@@ -307,7 +309,8 @@ class Simulation:
     def _drain(self, drain: machines.Drain) -> None:
         worker = self.at_rank[drain.rank]
         self._drained.add(worker.machine)
-        self._measures.shrunk(worker.group.name, self.clock.now)
+        if not self.plane.reconciler.table.machines[worker.machine].reclaimed:
+            self._measures.shrunk(worker.group.name, self.clock.now)
 
     def _terminate(self, terminate: machines.Terminate) -> None:
         number = terminate.machine
@@ -344,7 +347,7 @@ class Simulation:
 
     def act(self, act: Action) -> None:
         """Execute a user action."""
-        if self.closing:
+        if self._ending:
             return
         match act.kind:
             case "resize":

@@ -52,6 +52,7 @@ class Scenario:
         work: the tasks, or the workload that generates them.
         policy: name of the scaling policy.
         boot: time from the launch of a machine to its first task.
+        sources: sources of machines of each group, each of another provider, at the same price.
         grace: maximum time that the run continues after the last task arrives.
         checked: True to check every invariant after every step.
         limits: limits of the reconciler; None for its defaults.
@@ -64,6 +65,7 @@ class Scenario:
     boot: Distribution = field(default_factory=lambda: Distribution(60, 20))
     seed: int = 0
     budget: float | None = None
+    sources: int = 1
     faults: Faults = NO_FAULTS
     cooldown: float = 30.0
     idle_timeout: float = 60.0
@@ -84,7 +86,10 @@ class Scenario:
     def settings(self) -> PlaneSettings:
         """Return the settings of the control plane."""
         sources: Mapping[str, tuple[MachineSource, ...]] = {
-            group.name: (MachineSource("simulated", group.name, hourly_price=group.hourly_price),)
+            group.name: tuple(
+                MachineSource(f"simulated {number}", group.name, position=number, hourly_price=group.hourly_price)
+                for number in range(self.sources)
+            )
             for group in self.groups
         }
         return PlaneSettings(

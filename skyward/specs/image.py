@@ -78,7 +78,9 @@ class Image(Value):
         shell_vars: variables whose values are commands, run on the node; `pip` may use them as `${NAME}`.
         includes: local folders and `.py` files to send.
         excludes: patterns of files not to send, matched against each part of a path.
-        skyward_source: source from which a node installs Skyward. "auto" is this copy if it is a development install.
+        skyward_source: source from which a node installs Skyward: "local", this copy, which is sent; "pypi", this
+            version from the package index; "github", this version from the repository; or "auto", which is "pypi" if
+            this copy was installed from an index, and "local" if it came from a wheel file, a folder or a checkout.
         metrics: metrics that a node measures: "default", a tuple of metrics, or None for none.
         bootstrap_timeout: seconds that the setup may take.
 

@@ -38,6 +38,7 @@ class OptionFields(TypedDict, total=False):
     retry_on_interruption: int
     policy: "str | Policy"
     budget: float | None
+    warn_above: float | None
     max_nodes: int | None
     upscaling_speed: float | None
     max_concurrent_launches: int
@@ -55,7 +56,7 @@ class Options(Value):
         ssh_timeout: time for a machine to accept a connection.
         bootstrap_timeout: time for the setup of a machine.
         provision_retry_delay: time between attempts to launch machines.
-        max_provision_attempts: maximum number of attempts.
+        max_provision_attempts: maximum number of attempts at one offer.
         ssh_retry_interval: time between attempts to connect.
         default_compute_timeout: timeout of tasks that set none. It does not apply to generator functions: a stream
             takes as long as its reader; its own timeout covers the whole stream, including pauses.
@@ -70,6 +71,7 @@ class Options(Value):
         retry_on_interruption: how many times a task is requeued after its node was lost.
         policy: scaling policy: its name, such as "binpack", or an object that implements `Policy`.
         budget: maximum total cost of the pool, USD; its nodes are terminated before the budget is exceeded.
+        warn_above: USD per hour of all nodes above which a pool warns before it launches the first one; None for never.
         max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.
         upscaling_speed: nodes launched at a time, per running node, at least one; None for no limit.
         max_concurrent_launches: maximum number of nodes requested at a time.
@@ -101,6 +103,7 @@ class Options(Value):
     retry_on_interruption: int = 3
     policy: "str | Policy" = "pressure"
     budget: float | None = None
+    warn_above: float | None = 10.0
     max_nodes: int | None = None
     upscaling_speed: float | None = None
     max_concurrent_launches: int = 100
@@ -139,6 +142,7 @@ class Options(Value):
         whole(self.retry_on_interruption, "retry_on_interruption", least=0)
         _check_policy(self.policy)
         number(self.budget, "budget", optional=True, most=limits.USD)
+        number(self.warn_above, "warn_above", optional=True, most=limits.USD)
         number(self.upscaling_speed, "upscaling_speed", optional=True, most=limits.NODES)
         if self.max_nodes is not None:
             whole(self.max_nodes, "max_nodes", least=1, most=limits.NODES)

@@ -160,7 +160,16 @@ def _specs(specs: Sequence[Spec], hardware: dict[str, Any]) -> tuple[Spec, ...]:
     if specs and hardware:
         names = ", ".join(hardware)
         raise SpecError(f"Compute got specs and also {names}: put {names} inside each `sky.Spec(...)`.")
-    return tuple(specs) or (Spec(**hardware),)
+    if specs:
+        return tuple(specs)
+    provider = hardware.get("provider")
+    if isinstance(provider, str):
+        provider = [each for name in provider.split(",") if (each := name.strip())] or provider
+    if not isinstance(provider, list | tuple):
+        return (Spec(**hardware),)
+    if not provider:
+        raise SpecError("provider must be a provider, or several, as in `provider=[sky.AWS(), sky.RunPod()]`.")
+    return tuple(Spec(**{**hardware, "provider": each}) for each in provider)
 
 
 def _options(options: Options | None, knobs: dict[str, Any]) -> Options:

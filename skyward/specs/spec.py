@@ -41,6 +41,7 @@ class SpecFields(TypedDict, total=False):
     resources: Mapping[str, float]
     capabilities: Iterable[str]
     idle_timeout: float | None
+    warm: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,8 @@ class Spec(Value):
         resources: resources of each node that tasks can request, in addition to those derived; 0 hides a derived one.
         capabilities: capabilities of each node that tasks can request, in addition to those derived.
         idle_timeout: seconds without a task before a node may be removed; None for `autoscale_idle_timeout`.
+        warm: seconds for which rented machines are kept after the pool, for the next pool with the same needs; they
+            cost money meanwhile. 0 for none.
 
     Raises:
         SpecError: a field has a value that is not allowed.
@@ -90,6 +93,7 @@ class Spec(Value):
     resources: Mapping[str, float] = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
     idle_timeout: float | None = None
+    warm: float = 0
 
     if TYPE_CHECKING:
 
@@ -120,6 +124,7 @@ class Spec(Value):
             of_type(self.region, "region", str, "region='us-east-1'")
         seconds(self.ttl, "ttl", zero=True)
         seconds(self.idle_timeout, "idle_timeout", zero=True, optional=True)
+        number(self.warm, "warm", zero=True, most=limits.WARM)
         self._set(
             nodes=Nodes.of(self.nodes),
             volumes=listed(self.volumes, "volumes", "sky.Volume('bucket', '/data')"),

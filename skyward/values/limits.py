@@ -14,6 +14,7 @@ __all__ = [
     "SEED",
     "USD",
     "VCPUS",
+    "WARM",
 ]
 
 NODES: Final = 10_000
@@ -48,3 +49,6 @@ ATTEMPTS: Final = 1_000_000
 
 SEED: Final = 2**63 - 1
 """Seed of a random generator."""
+
+WARM: Final = 86_400
+"""Seconds for which machines are kept warm: a day, since they cost money."""

@@ -15,7 +15,7 @@ from skyward.control.observe.snapshot import (
     StartupFailureView,
     TaskView,
 )
-from skyward.control.observe.startup import REQUESTED
+from skyward.control.observe.startup import REQUESTED, WARM
 from skyward.events.decisions import DecisionEvent
 from skyward.formatting import size_text
 from skyward.providers.protocol import Access, ExecAccess, LocalAccess, SSHAccess
@@ -198,6 +198,8 @@ def _node_status(node: NodeView) -> NodeStatus:
     match node.state:
         case "active":
             return "busy" if node.busy else "keeping" if node.kept else "idle"
+        case "stopping" if node.phase == WARM:
+            return "warm"
         case "draining" | "stopping":
             return node.state
         case "vacant" | "waiting":

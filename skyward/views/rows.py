@@ -233,7 +233,8 @@ class CellRow:
 class OrphanRow:
     """An orphaned pool, by its id. Its nodes terminate by themselves at `ends_at`, or once their tasks are done.
 
-    `attachable`: it has nodes that can be attached to.
+    `attachable`: it has nodes that can be attached to. `warm`: it was closed, and keeps machines until then for later
+    pools.
     """
 
     id: str
@@ -245,6 +246,7 @@ class OrphanRow:
     seen_at: float
     ends_at: float
     attachable: bool
+    warm: bool
 
 
 @dataclass(frozen=True, slots=True)

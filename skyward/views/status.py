@@ -17,7 +17,7 @@ type Tone = Literal["good", "busy", "bad", "quiet"]
 type PoolStatus = Literal["new", "starting", "ready", "failing", "budget_reached", "stopping", "closed"]
 """Of a pool: `new` before it is opened; `failing` and `budget_reached` are ready, but get no further nodes."""
 
-type NodeStatus = Literal["queued", "requested", "starting", "idle", "keeping", "busy", "draining", "stopping"]
+type NodeStatus = Literal["queued", "requested", "starting", "idle", "keeping", "busy", "draining", "stopping", "warm"]
 """Of a node: `idle` and `keeping` have no tasks, and `keeping` has values for later ones."""
 
 
@@ -49,6 +49,7 @@ NODE_STATUSES: Final[Mapping[NodeStatus, Label]] = {
     "busy": Label("busy", "●", "good"),
     "draining": Label("draining", "◒", "busy"),
     "stopping": Label("stopping", "◌", "quiet"),
+    "warm": Label("kept warm", "◌", "quiet"),
 }
 
 TASK_STATUSES: Final[Mapping[Literal["queued", "running", "done", "failed", "cancelled"], Label]] = {

@@ -40,7 +40,7 @@ from skyward.process.switch_interval import short_switch_interval
 from skyward.task.collections.base import install_collections
 from skyward.wire.payloads.pickler import track_classes_by_call
 from skyward.wire.protocol.mailbox import LIMITS, receive_with
-from skyward.wire.protocol.messages import Commands, Exchange
+from skyward.wire.protocol.messages import Commands, Exchange, ReclaimNotice
 from skyward.wire.transport.secrets import SECRETS_VARIABLE, take
 from skyward.wire.transport.trust import NodeSecrets, presented
 from skyward.worker.blobs.bulk import BulkServer
@@ -49,7 +49,8 @@ from skyward.worker.events.context import current_task_number
 from skyward.worker.events.flush import run_exit_functions
 from skyward.worker.events.output import capture_descriptors
 from skyward.worker.events.streams import replace_streams
-from skyward.worker.machine.hardware import memory_gb, vcpus
+from skyward.worker.machine.hardware import gpus, memory_gb, vcpus
+from skyward.worker.machine.notices import start_watching_notices
 from skyward.worker.machine.sampling import start_sampling
 from skyward.worker.runtime.agent import Agent
 from skyward.worker.runtime.connection_limit import ConnectionLimit, raise_descriptor_limit
@@ -80,6 +81,7 @@ class Settings:
     metrics: float
     scope: Literal["machine", "processes"]
     backlog: int
+    notices: str
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -97,6 +99,7 @@ class Settings:
             metrics=float(env.get("SKYWARD_METRICS", "0")),
             scope="processes" if env.get("SKYWARD_METRICS_SCOPE") == "processes" else "machine",
             backlog=int(env.get("SKYWARD_BACKLOG", "0")),
+            notices=env.get("SKYWARD_NOTICES", ""),
         )
 
 
@@ -123,6 +126,7 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
             "python": sys.version.split()[0],
             "vcpus": vcpus(),
             "memory_gb": memory_gb(),
+            "gpus": gpus(),
         }
         with os.fdopen(announce, "w") as out:
             out.write(json.dumps(hello) + "\n")
@@ -218,6 +222,8 @@ def main() -> None:
         Thread(target=_end_with_parent, args=watch, name="skyward-parent", daemon=True).start()
     if settings.metrics:
         start_sampling(settings.metrics, settings.scope, agent.emit_metrics)
+    if settings.notices:
+        start_watching_notices(settings.notices, lambda seconds: agent.emit(ReclaimNotice(seconds)))
     agent.start()
     agent.serve()
     run_exit_functions()

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Condition
 from typing import Any
+
+from skyward.frontends.calls import LockedCondition
 
 __all__ = ["HEAVIEST", "MOST", "Elements", "counted", "weight"]
 
@@ -38,14 +39,14 @@ class Elements:
         self._kept: list[tuple[Any, int] | None] = []
         self._gone = 0  # number of leading entries of `_kept` that are dropped, and None
         self._bytes = 0
-        self._changed = Condition()
+        self._changed = LockedCondition()
         self._watchers: list[Callable[[], object]] = []
         self.count = 0
         self.is_over = False
 
     def add(self, value: Any, nbytes: int) -> None:
         """Append an element of `nbytes` bytes, and drop the oldest ones as needed."""
-        with self._changed:
+        with self._changed.lock:
             had_dropped = self.dropped
             self._kept.append((value, nbytes))
             self.count += 1
@@ -59,7 +60,7 @@ class Elements:
 
     def finish(self) -> None:
         """Mark the end of the stream."""
-        with self._changed:
+        with self._changed.lock:
             self.is_over = True
             self._notify()
 
@@ -70,30 +71,30 @@ class Elements:
 
     def kept(self) -> list[Any]:
         """Return the elements that are kept, in order."""
-        with self._changed:
+        with self._changed.lock:
             return [entry[0] for entry in self._kept[self._gone :] if entry is not None]
 
     def wait(self, position: int) -> tuple[int, Any] | None:
         """Wait for the element at `position`, or the first kept one after it, and return both; None at the end."""
-        with self._changed:
+        with self._changed.lock:
             while (found := self._at(position)) is None and not self.is_over:
                 self._changed.wait()
             return found
 
     def get(self, position: int) -> tuple[int, Any] | None:
         """Return the same as `wait` without waiting; None if there is no such element yet."""
-        with self._changed:
+        with self._changed.lock:
             return self._at(position)
 
     @contextmanager
     def watched(self, changed: Callable[[], object]) -> Iterator[None]:
         """Call `changed` within the context for each element and at the end, from the thread that adds them."""
-        with self._changed:
+        with self._changed.lock:
             self._watchers.append(changed)
         try:
             yield
         finally:
-            with self._changed:
+            with self._changed.lock:
                 self._watchers.remove(changed)
 
     @property

@@ -77,10 +77,11 @@ def shown_value(path: str, value: Any) -> str:
     """Format a setting of a pool. Environment variables are shown by name only: a value may be a secret."""
     if path == "image.env" or isinstance(value, Mapping):
         return ",".join(value)
+    if path == "provider":
+        several = value if isinstance(value, (tuple, list)) else (value,)
+        return ",".join("local" if each is None else str(getattr(each, "name", each)) for each in several)
     if isinstance(value, (tuple, frozenset)):
         return ",".join(map(str, sorted(value, key=str) if isinstance(value, frozenset) else value))
-    if path == "provider":
-        return "local" if value is None else str(getattr(value, "name", value))
     if isinstance(value, float):
         return f"{value:g}"
     return "" if value is None else str(value)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
-from skyward.errors import ProvisioningError, UsageError
+from skyward.errors import ProvisioningError, SkywardError, UsageError
 from skyward.frontends.calls import KEEP_FOR, open_with, stop_all
 from skyward.frontends.cells import CellEnd, bind_with, unpack_shared
 from skyward.frontends.configuration import FrozenMap, Retries, provider_config, target_of
@@ -296,9 +296,11 @@ class CellRunner:
         if self.pools.find(options.pool) is not None:
             plan = f"It would run on pool {options.pool!r}, which is open."
         else:
-            made = self.pools.plan(options.pool, options.asked).items()
-            asked = ", ".join(f"{POOL_LABELS.get(path, path)} {shown_value(path, value)}" for path, value in made)
-            plan = f"It would open pool {options.pool!r} with {asked or 'one local node'}."
+            made = self.pools.plan(options.pool, options.asked)
+            asked = ", ".join(
+                f"{POOL_LABELS.get(path, path)} {shown_value(path, value)}" for path, value in made.items()
+            )
+            plan = f"It would open pool {options.pool!r} with {asked or 'one local node'}.{_quoted(options.pool, made)}"
         asks = f" It would ask for {options.needs}." if options.needs else ""
         runs = "" if options.map is None else f" It would run {len(sent.pendings)} times."
         sys.stdout.write(f"{plan}{asks}{runs} Nothing was sent.\n")
@@ -447,6 +449,23 @@ def _names_of(shell: "InteractiveShell | None") -> dict[str, Any]:
 
 def _shape(options: "CellOptions") -> Shape:
     return "map" if options.map is not None else "all" if options.on_several else "single"
+
+
+def _quoted(name: str, asked: Mapping[str, Any]) -> str:
+    """Return sentences on the machines that a new pool would launch; empty if all are local."""
+    from skyward.frontends.pools import Compute, describe_quote, pool_fields, price_notes, quote
+
+    pool = Compute(name=name, **pool_fields(asked))
+    if all(provider_config(spec).name == "local" for specs in pool.groups.values() for spec in specs):
+        return ""
+    try:
+        groups = quote(pool)
+    except SkywardError as error:
+        return f" It could launch no machine now: {error}"
+    several = len(groups) > 1
+    parts = [f"{f'Group {each.group!r}: ' if several else ''}{describe_quote(each)}" for each in groups]
+    parts += dict.fromkeys([note for each in groups for note in each.notes])
+    return "".join(f" {part}" for part in (*parts, *price_notes(pool, groups)))
 
 
 def _shares_files(compute: "Compute") -> bool:

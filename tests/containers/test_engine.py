@@ -11,6 +11,7 @@ from skyward.providers.protocol import Cluster, ExecAccess, Offer, Provider
 from skyward.specs import Spec
 from tests.containers.conftest import containers
 from tests.containers.engine import IMAGE, MOUNTS, Engine
+from tests.identity import identity
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(120)]
 
@@ -20,7 +21,7 @@ async def offered(provider: Provider) -> Offer:
 
 
 async def prepared(provider: Provider, pool: str) -> Cluster:
-    return await provider.prepare(Spec(), await offered(provider), pool)
+    return await provider.prepare(Spec(), await offered(provider), identity(pool))
 
 
 def refusal(provider: sky.Container, **fields: object) -> str:

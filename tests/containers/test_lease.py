@@ -28,10 +28,10 @@ def work(seconds):
 """
 
 
-def killed_client(engine: Engine, pool: str) -> str:
+def killed_client(engine: Engine, pool: str, ttl: int = 0) -> str:
     """Start a client process and kill it while its task runs. Return the name of its container."""
     provider = f"sky.Container(image={IMAGE!r}, python={sys.executable!r}, grace=1, **{engine.settings!r})"
-    kill_at_work(WORK, "run = pool.start(work(5))", provider, f"name={pool!r}, nodes=1, ttl=0", printed="begun")
+    kill_at_work(WORK, "run = pool.start(work(5))", provider, f"name={pool!r}, nodes=1, ttl={ttl}", printed="begun")
     (name,) = engine.of(pool)
     return name
 
@@ -48,7 +48,7 @@ def test_container_of_a_killed_client_is_removed_after_its_lease(engine: Engine)
 
 
 def test_container_of_a_killed_client_can_be_attached_to(engine: Engine) -> None:
-    name = killed_client(engine, "left")
+    name = killed_client(engine, "left", ttl=120)
     with sky.attach("left") as pool:
         (task,) = pool.recovered
         assert task.result(60) == "done"

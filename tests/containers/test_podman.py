@@ -12,6 +12,12 @@ from tests.containers.test_engine import (
     test_machines_are_found_by_label_and_termination_is_idempotent,
     test_missing_image_is_named,
 )
+from tests.containers.test_images import (
+    clean,
+    options,
+    test_pool_uses_the_image_that_was_built_with_its_environment,
+    test_provider_passes_the_conformance_suite,
+)
 from tests.containers.test_lease import test_container_that_is_never_used_is_removed
 from tests.containers.test_loss import (
     test_broken_connection_loses_nothing,
@@ -29,6 +35,8 @@ from tests.containers.test_pool import (
 from tests.required import leave_out_for
 
 __all__ = [
+    "clean",
+    "options",
     "test_broken_connection_loses_nothing",
     "test_cancelled_request_leaves_no_container",
     "test_closed_pool_leaves_nothing_on_the_engine",
@@ -43,6 +51,8 @@ __all__ = [
     "test_machines_are_found_by_label_and_termination_is_idempotent",
     "test_missing_image_is_named",
     "test_output_of_containers_is_shown_by_the_client",
+    "test_pool_uses_the_image_that_was_built_with_its_environment",
+    "test_provider_passes_the_conformance_suite",
 ]
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(180)]

@@ -6,6 +6,7 @@ The packages that a worker needs are packed again from the environment of the te
 import asyncio
 import contextlib
 import os
+import re
 import stat
 import sys
 import zipfile
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["Completed", "ShellNode", "make_wheel", "repack"]
+__all__ = ["Completed", "ShellNode", "make_index", "make_wheel", "repack"]
 
 LEFT_OUT = {"INSTALLER", "REQUESTED", "direct_url.json", "RECORD"}
 
@@ -39,7 +40,7 @@ class ShellNode:
         self.given: list[bytes] = []
         self.variables: dict[str, str] = {}
         self.path = f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin"
-        self._process: asyncio.subprocess.Process | None = None
+        self._running: list[asyncio.subprocess.Process] = []
         base: str = sys._base_executable  # type: ignore[attr-defined]  # the Python of a venv
         self.link(f"python{sys.version_info.major}.{sys.version_info.minor}", Path(base).resolve())
 
@@ -63,7 +64,7 @@ class ShellNode:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={"HOME": str(self.home), "PATH": self.path, **self.variables}, cwd=self.home,
         )  # fmt: skip
-        self._process = process
+        self._running.append(process)
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -80,19 +81,26 @@ class ShellNode:
                     on_line(lines[-1].rstrip("\n"))
             return Completed(await process.wait(), "".join(lines), (await errors).decode(errors="replace"))
         finally:
-            self.kill()
+            self._running.remove(process)
+            process.stdin.close()  # a process that is just being started may not be killed, and waits for its end
+            _kill(process)
             await process.wait()
             await errors
 
     def kill(self) -> None:
-        """Kill the running command and all processes that it started."""
-        if self._process is None or self._process.returncode is not None:
-            return
-        with contextlib.suppress(psutil.NoSuchProcess):
-            parent = psutil.Process(self._process.pid)
-            for process in [parent, *parent.children(recursive=True)]:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
+        """Kill the running commands and all processes that they started."""
+        for process in self._running:
+            _kill(process)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(process.pid)
+        for each in [parent, *parent.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
 
 
 def make_wheel(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> Path:
@@ -107,6 +115,16 @@ def make_wheel(folder: Path, name: str, version: str, requires: Sequence[str] = 
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{info}/RECORD", "")
     return path
+
+
+def make_index(folder: Path, wheels: Sequence[Path]) -> None:
+    """Make the files of a package index, to be served, with these wheels."""
+    for wheel in wheels:
+        page = folder / re.sub(r"[-_.]+", "-", wheel.name.split("-")[0]).lower()
+        page.mkdir(parents=True, exist_ok=True)
+        (page / wheel.name).symlink_to(wheel)
+        with (page / "index.html").open("a") as listed:
+            listed.write(f'<a href="{wheel.name}">{wheel.name}</a>\n')
 
 
 def repack(folder: Path, name: str) -> Path:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skyward.providers.protocol import Cluster, Instance, InstanceType, LocalAccess, Offer, Provider
+from skyward.providers import Cluster, Instance, InstanceType, LocalAccess, Offer, PoolIdentity, Provider
 from skyward.specs import Spec
 
 
@@ -80,11 +80,11 @@ class _Cloud:
         await self._point("before offers")
         yield Offer("fake", InstanceType("fake", 1, 1), on_demand_price=1.0)
 
-    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
+    async def prepare(self, spec: Spec, offer: Offer, pool: PoolIdentity) -> Cluster:
         await self._point("before prepare")
-        (self._shared / pool).mkdir(exist_ok=True)
+        (self._shared / pool.id).mkdir(exist_ok=True)
         await self._point("after prepare")
-        return Cluster(pool, pool, spec, offer)
+        return Cluster(pool.id, pool.id, spec, offer)
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         await self._point("before create")

@@ -57,6 +57,8 @@ class Kernel:
         self._manager = manager
         self._client = client
         self.cells: dict[str, Cell] = {}
+        self.displays: dict[str, str] = {}
+        """The plain text that each display shows by its identifier, whichever cell updated it."""
 
     def __call__(
         self, source: str, *, interrupt_when: Callable[[Cell], object] | Iterable[Callable[[Cell], object]] = ()
@@ -106,6 +108,8 @@ class Kernel:
         parent, kind, content = message["parent_header"].get("msg_id"), message["msg_type"], message["content"]
         if kind == "status":
             return str(content["execution_state"]) if parent == request else ""
+        if display := content.get("transient", {}).get("display_id"):
+            self.displays[display] = content["data"].get("text/plain", "")
         if kind != "execute_input" and parent in self.cells:
             self.cells[parent].outputs.append({"type": kind, **content})
         return ""

@@ -15,6 +15,7 @@ from skyward.providers.protocol import Instance
 from skyward.values.needs import Needs
 from skyward_providers.adapter_serve import serve
 from tests.free_port import free_port
+from tests.identity import identity
 from tests.local.test_adapters import TOKEN, directories
 from tests.waiting import wait_for_async
 
@@ -51,13 +52,13 @@ def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 30))
 
 
-def test_adapter_without_capacity_starts_only_what_fits() -> None:
+def test_adapter_without_capacity_starts_only_what_fits(tmp_path: Path) -> None:
     async def test() -> None:
         settings = sky.Adapter(f"127.0.0.1:{free_port()}", connect_timeout=20, token=TOKEN)
         provider = settings.create_provider()
         async with serving(settings.listen, max_groups=2):
             offers = [offer async for offer in provider.offers()]
-            cluster = await provider.prepare(sky.Spec(), offers[0], "pool")
+            cluster = await provider.prepare(sky.Spec(), offers[0], identity("pool", tmp_path))
             cluster, machines = await provider.provision(cluster, 3)
             assert len(machines) == 2
             with pytest.raises(sky.ProvisioningError, match=r"no room \(local-\w+ has 2 at most\)"):

@@ -6,13 +6,24 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import skyward as sky
-from skyward.bootstrap import PHASES, BootstrapError, PhaseEvent, Plan, PluginStep, Ready, bootstrap, worker_environment
+from skyward.bootstrap import (
+    PHASES,
+    BootstrapError,
+    PackageSource,
+    PhaseEvent,
+    Plan,
+    PluginStep,
+    Ready,
+    bootstrap,
+    worker_environment,
+)
 from skyward.specs.image import PipIndex
 from skyward.wire.transport.secrets import SECRETS_VARIABLE
 from skyward.wire.transport.trust import issue_secrets
@@ -160,6 +171,20 @@ def test_failure_names_its_phase_and_shows_its_last_lines(node: ShellNode, plann
     assert "not-there-at-all" in "".join(caught.value.lines)
 
 
+def test_version_of_skyward_that_no_index_has_is_named(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
+    make_wheel(tmp_path, "skyward_jupyter", "0.0.1")
+    plan = planner()
+    absent = replace(plan, source=PackageSource("skyward-jupyter==9.9", plan.source.dependencies))
+    for links in (plan.settings["PIP_FIND_LINKS"], f"{plan.settings['PIP_FIND_LINKS']} {tmp_path}"):
+        with pytest.raises(BootstrapError) as caught:
+            make(node, replace(absent, settings={**plan.settings, "PIP_FIND_LINKS": links}))
+        assert caught.value.phase == "skyward"
+        assert (
+            '; the package index has no skyward-jupyter==9.9: sky.Image(skyward_source="local") sends the copy of this '
+            "computer instead:\n"
+        ) in str(caught.value)
+
+
 @pytest.mark.parametrize("says", ['"quotes" \\ and \\n', "tabs\tand\x1b[31m colours", "a bar\r50 %\r100 %", "\xff\xfe"])
 def test_any_output_can_be_reported(says: str, node: ShellNode, planner: Planner) -> None:
     (node.home / "says").write_bytes(says.encode("latin-1"))
@@ -237,7 +262,7 @@ def test_includes_follow_edits_and_deletions(node: ShellNode, planner: Planner, 
     now = make(node, after, reports)
     assert after.image_hash == before.image_hash
     assert [phase for phase, event in happened(reports).items() if event == "completed"] == ["includes"]
-    assert len(node.commands) == 3  # query for missing files, transfer, done
+    assert len(node.commands) == 2  # the script, which waits for the missing file, and its transfer
     assert len(node.given[1]) < 250  # one small file
     assert ask(after, now, f"import sys; sys.dont_write_bytecode = True; {look}") == "edited __init__.py one.py tool"
     assert ask(before, was, f"import sys; sys.dont_write_bytecode = True; {look}") == "1 __init__.py one.py tool two.py"

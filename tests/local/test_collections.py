@@ -389,6 +389,20 @@ def test_pool_without_a_cluster_has_no_collections() -> None:
             pool.dict("cache")
 
 
+def test_pool_at_a_provider_of_isolated_nodes_names_it_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    @sky.function
+    def attempt() -> object:
+        return sky.dict("cache")
+
+    monkeypatch.setattr(type(sky.Local()), "isolated_nodes", True, raising=False)
+    refusal = "mode, and nodes of provider 'local' do not reach each other, so there is no dict.$"
+    with sky.Compute(nodes=1) as pool:
+        with pytest.raises(sky.NoClusterError, match=refusal):
+            attempt() >> pool
+        with pytest.raises(sky.NoClusterError, match=refusal):
+            pool.dict("cache")
+
+
 def test_collections_work_on_one_node_and_end_with_the_pool() -> None:
     with sky.Compute(nodes=1) as pool:
         cache = pool.dict("cache")

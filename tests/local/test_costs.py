@@ -75,3 +75,14 @@ def test_cell_on_a_configured_pool_shows_its_cost(tmp_path: Path, monkeypatch: p
     assert len(re.findall(r"\$0\.\d+", tasks)) == 3, tasks
     assert re.fullmatch(r"node \d, [^,]+, \d+\.\d s, \$0\.\d+", one[-1]), one
     assert re.fullmatch(r"2 nodes, [^,]+, \d+\.\d s, \$0\.\d+", both[-1]), both
+
+
+def test_pool_that_cost_money_says_how_much_when_it_is_closed(capsys: pytest.CaptureFixture[str]) -> None:
+    with Compute(name="free", options=sky.Options(logging=False, console="minimal")):
+        pass
+    assert "cost" not in capsys.readouterr().err
+    paid = sky.Local(hourly_price=A_CENT)
+    with Compute(name="paid", provider=paid, nodes=2, options=sky.Options(logging=False, console="minimal")):
+        pass
+    shown = capsys.readouterr().err
+    assert re.search(r"^Pool 'paid' cost \$0\.\d+: 2 machines of local.*, [\d.]+ s together, \$0\.\d+\.$", shown, re.M)

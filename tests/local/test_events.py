@@ -273,7 +273,8 @@ def test_attached_pool_has_events_of_its_recovered_tasks(tmp_path: Path) -> None
         assert pool.recovered[0].result(30) == "done all the same"
         assert tasks.add(1, 1) >> pool == 2
     found = list(stream)
-    assert names(found)[:2] == ["PoolRequesting", "PoolProvisioning"]
+    assert names(found)[0] == "PoolRequesting"
+    assert "PoolProvisioning" not in names(found), "nothing is launched"
     assert names(found)[-1] == "PoolClosed"
     recovered = pool.recovered[0]
     lives = [names([event])[0] for event in found if isinstance(event, ev.TaskEvent) and event.task == recovered.number]

@@ -18,7 +18,8 @@ MODULES = {name for name in sky.__all__ if inspect.ismodule(getattr(sky, name))}
 ERRORS = {
     name for name in sky.__all__ if isinstance(public := getattr(sky, name), type) and issubclass(public, BaseException)
 }
-ELSEWHERE = {"Adapter", "Container", "SSH", "Spec"}
+CLOUDS = {"AWS", "Fargate", "GCP", "Hyperstack", "Lambda", "RunPod", "VastAI", "Verda"}
+ELSEWHERE = CLOUDS | {"Adapter", "Container", "Kubernetes", "SSH", "Slurm", "Spec", "build_image"}
 """Names whose examples name machines that this one does not have: their examples are compiled."""
 
 

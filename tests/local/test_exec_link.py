@@ -67,7 +67,7 @@ def test_interrupted_command_has_no_exit_status() -> None:
         assert isinstance(session, ExecTransport)
         sign = f"{session._sign}.run"
         await wait_for_async(lambda: marked(f"sleep\0{seconds}"), "the command to run")
-        for pid in {*marked(sign), *marked(f"sleep\0{seconds}")}:
+        for pid in (*marked(sign), *marked(f"sleep\0{seconds}")):  # first the shell, which would send the status
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with pytest.raises(LinkError, match="the connection to this machine was lost"):

@@ -3,6 +3,7 @@
 import logging
 import sys
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -61,7 +62,8 @@ def test_failing_effect_ends_only_its_task(
 
 
 def test_exit_in_a_callback_ends_only_the_callback(one_slot: sky.Compute, caplog: pytest.LogCaptureFixture) -> None:
-    future = tasks.sleep(0.05) > one_slot
+    number: Any = Future()  # so that the task ends after the callback is added
+    future = tasks.add(1, number) > one_slot
     called = threading.Event()
 
     def leave(_: object) -> None:
@@ -69,11 +71,12 @@ def test_exit_in_a_callback_ends_only_the_callback(one_slot: sky.Compute, caplog
         sys.exit(3)
 
     future.add_done_callback(leave)
+    number.set_result(1)
     behind = [tasks.add(number, 1) > one_slot for number in range(3)]
     with caplog.at_level(logging.ERROR):
         assert [each.result(30) for each in behind] == [1, 2, 3]
-    assert called.is_set()
-    assert one_slot.snapshot().running == 0
-    assert "a callback of the future of sleep() raised" in caplog.text
+        assert called.wait(30)
+        wait_for(lambda: "a callback of the future of add() raised" in caplog.text, "the report of the callback")
+    wait_for(lambda: one_slot.snapshot().running == 0, "the node to be free")
     with pytest.raises(SystemExit):
         future.add_done_callback(leave)  # on this thread it is not special

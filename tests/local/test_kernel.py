@@ -93,7 +93,7 @@ def test_background_cell_writes_into_its_own_cell(kernel: Kernel, tmp_path: Path
     assert again.text() == "from the background\n"
     assert again.data == [f"{who}done."]
     wait_for(
-        lambda: kernel("1") and cell.outputs[-1].get("data", {}).get("text/plain") == again.data[0],
+        lambda: kernel("1") and kernel.displays[cell.outputs[0]["transient"]["display_id"]] == f"{who}done.",
         "the line of the first cell to show the final state",
     )
 

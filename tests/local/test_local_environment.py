@@ -263,7 +263,7 @@ def test_installation_ends_when_opening_is_interrupted(tmp_path: Path, monkeypat
 
 
 def test_machine_without_uv_explains_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_environment, "_for_installer", without_uv(tmp_path))
+    monkeypatch.setattr(client_environment, "for_installer", without_uv(tmp_path))
     with (
         pytest.raises(sky.NodeStartError, match="or check that pip can reach its index") as outputs,
         sky.Compute(image=sky.Image(pip=["torchy"]), max_provision_attempts=1),
@@ -274,7 +274,7 @@ def test_machine_without_uv_explains_how_to_get_it(tmp_path: Path, monkeypatch: 
 
 def test_missing_uv_is_installed_with_pip(tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repack(wheels, "uv")
-    monkeypatch.setattr(client_environment, "_for_installer", without_uv(tmp_path))
+    monkeypatch.setattr(client_environment, "for_installer", without_uv(tmp_path))
     with sky.Compute(image=sky.Image(pip=["torchy"])) as pool:
         assert (look("torchy") >> pool)["torchy"][0] == "2.0"
     assert (tmp_path / "cache" / "uv" / "bin" / "uv").exists()

@@ -14,7 +14,7 @@ import skyward as sky
 from skyward.control.observe.origin import Origin, current_origin
 from skyward.journal import CostEntry, Journal, data_directory
 from skyward.pool.compute import when_closed
-from skyward.pool.reap import orphans
+from skyward.pool.reaping.orphans import orphans
 from tests.killed_client import kill_when_up
 from tests.local.pools import processes_in
 from tests.waiting import wait_for

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -81,13 +82,15 @@ def test_tasks_are_cancelled_by_one_number_or_several(pool: sky.Compute) -> None
 def test_callback_of_a_future_may_use_the_pool(pool: sky.Compute) -> None:
     """It runs on the library's loop, which must not wait for itself."""
     seen: list[object] = []
-    future = tasks.add(1, 2) > pool
+    number: Any = Future()  # so that the task ends after the callback is added
+    future = tasks.add(1, number) > pool
 
     def use(_: object) -> None:
         pool.set_budget(None)
         seen.extend((pool.snapshot().state, pool.cancel(0)))
 
     future.add_done_callback(use)
+    number.set_result(2)
     assert future.result(20) == 3
     assert tasks.add(1, 2) >> pool == 3
     assert seen == ["ready", 0]

@@ -12,8 +12,8 @@ import pytest
 
 import skyward as sky
 from skyward.cli.main import main
-from skyward.journal import data_directory
-from skyward.pool.reap import orphans
+from skyward.journal import Journal, data_directory
+from skyward.pool.reaping.orphans import orphans
 from tests.killed_client import count_points, has_ended, kill_at
 from tests.local.fake_cloud import FakeCloud
 from tests.local.pools import processes_in
@@ -73,6 +73,21 @@ def test_client_killed_at_a_call_of_the_cloud_leaves_nothing(cloud: FakeCloud, p
     assert cloud.left == []
     wait_for(lambda: not processes_in(cloud.directory), "the workers to end")
     assert sky.reap() == []
+
+
+@pytest.mark.parametrize(("point", "launched"), [("before create", 0), ("among creates", 1), ("after create", 2)])
+def test_machines_of_which_no_answer_is_recorded_are_billed(cloud: FakeCloud, point: str, launched: int) -> None:
+    began = time.time()
+    kill_client(cloud, point=point)
+    (done,) = sky.reap()
+    assert done.terminated == launched
+    with Journal() as journal:
+        bills = journal.bills(0)
+    assert len(bills) == launched
+    for bill in bills:
+        assert bill.ended is not None
+        assert began < bill.began < bill.ended < time.time()
+        assert bill.spent == pytest.approx((bill.ended - bill.began) / 3600)
 
 
 @pytest.mark.parametrize("phase", ["worker", "joining", "ready"])
@@ -162,7 +177,7 @@ def test_module_of_a_provider_that_is_not_found_is_named(
 
 def test_local_pool_that_ended_with_its_client_cannot_be_attached(cloud: FakeCloud) -> None:
     kill_client(cloud, phase="ready")
-    with pytest.raises(sky.UsageError, match="Pool 'doomed' has no nodes left to attach to"):
+    with pytest.raises(sky.UsageError, match="Pool 'doomed' has no nodes to attach to: none was ready"):
         sky.attach("doomed")
     assert cloud.left == []
 

@@ -672,6 +672,8 @@ def test_callback_cannot_wait_for_a_remote_result(two: sky.Compute, left: Maker)
         except sky.UsageError as error:
             outcome.set_result(error)
 
-    (tasks.add(1, 1) > two).add_done_callback(ask)
+    number: Any = Future()  # so that the task ends after the callback is added
+    (tasks.add(1, number) > two).add_done_callback(ask)
+    number.set_result(1)
     assert "cannot be taken in a callback" in str(outcome.result(30))
     assert a.result(30)[0] == 1.0

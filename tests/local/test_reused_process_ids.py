@@ -73,7 +73,7 @@ LEAVES = f"""#!{sys.executable}
 import json, os, subprocess, sys, time
 os.setsid()
 left = subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL)
-said = {{"address": "127.0.0.1:1", "bulk": "127.0.0.1:1", "pid": os.getpid(), "vcpus": 1, "memory_gb": 1}}
+said = {{"address": "127.0.0.1:1", "bulk": "127.0.0.1:1", "pid": os.getpid(), "vcpus": 1, "memory_gb": 1, "gpus": 0}}
 print(json.dumps({{**said, "python": str(left.pid)}}), flush=True)
 while not os.path.exists("../go"):
     time.sleep(0.01)

@@ -8,7 +8,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import ProvisioningError
-from skyward.providers.protocol import Cluster, Instance, InstanceType, Offer, Provider
+from skyward.providers import Cluster, Instance, InstanceType, Offer, PoolIdentity, Provider
 from skyward.specs import Spec
 
 ASKED: list[tuple[str, str, str]] = []
@@ -16,6 +16,9 @@ ASKED: list[tuple[str, str, str]] = []
 
 PREPARED: list[str] = []
 """The provider of every prepared source."""
+
+LOST: list[int] = []
+"""Numbers of the requests whose answers are lost, from 1 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class _Catalogue:
         if self._settings.error:
             raise OSError(self._settings.error)
 
-    async def prepare(self, spec: Spec, offer: Offer, pool: str) -> Cluster:
+    async def prepare(self, spec: Spec, offer: Offer, pool: PoolIdentity) -> Cluster:
         PREPARED.append(self._settings.name)
         if self._settings.unprepared:
             raise ProvisioningError(self._settings.unprepared)
@@ -56,8 +59,10 @@ class _Catalogue:
         market = cluster.spec.allocation
         ASKED.append((self._settings.name, cluster.offer.instance_type.name, market))
         if market in self._settings.sold_out:
-            raise ProvisioningError("no capacity")
+            raise sky.NoCapacityError("no capacity")
         found: tuple[Cluster, Sequence[Instance]] = await self._local.provision(cluster, count)
+        if len(ASKED) in LOST:
+            raise OSError("the connection broke")
         return found
 
 
@@ -65,6 +70,7 @@ class _Catalogue:
 def _nothing_asked() -> None:
     ASKED.clear()
     PREPARED.clear()
+    LOST.clear()
 
 
 def offer(name: str, spot: float | None, on_demand: float | None, vcpus: float = 8, **details: Any) -> Offer:
@@ -77,7 +83,7 @@ def one() -> int:
 
 
 def test_spot_is_tried_first_and_on_demand_when_there_is_none() -> None:
-    listed = (offer("dear", 3.0, 1.0), offer("cheap", 2.0, 5.0))
+    listed = (offer("dear", 3.0, 2.5), offer("cheap", 2.0, 5.0))
     with sky.Compute(provider=Catalogue("cloud", listed)) as pool:
         assert one() >> pool == 1
     assert ASKED == [("cloud", "cheap", "spot")]
@@ -85,9 +91,38 @@ def test_spot_is_tried_first_and_on_demand_when_there_is_none() -> None:
     PREPARED.clear()
     with sky.Compute(provider=Catalogue("cloud", listed, sold_out=("spot",))) as pool:
         assert one() >> pool == 1
-        assert pool.snapshot().nodes[0].hourly_price == 1.0
+        assert pool.snapshot().nodes[0].hourly_price == 2.5
     assert [market for _, _, market in ASKED] == ["spot", "spot", "on-demand"]
     assert ASKED[-1] == ("cloud", "dear", "on-demand")
+
+
+TWO = (offer("x1", None, 1.0), offer("x2", None, 20.0))
+
+
+def test_offer_whose_answer_was_lost_is_asked_again_before_one_that_costs_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    LOST.extend([1, 2])
+    with sky.Compute(provider=Catalogue("cloud", TWO), warn_above=5, provision_retry_delay=0.01) as pool:
+        assert one() >> pool == 1
+    assert [kind for _, kind, _ in ASKED] == ["x1"] * 3
+    told = capsys.readouterr().err
+    assert "x2" not in told
+    assert "above the limit" not in told
+
+
+def test_nodes_of_another_offer_than_announced_are_named_with_their_price(capsys: pytest.CaptureFixture[str]) -> None:
+    LOST.extend([1, 2, 3])
+    with sky.Compute(provider=Catalogue("cloud", TWO), warn_above=5, provision_retry_delay=0.01) as pool:
+        assert one() >> pool == 1
+    assert [kind for _, kind, _ in ASKED] == ["x1"] * 3 + ["x2"]
+    told = " ".join(capsys.readouterr().err.split())
+    assert "Nodes come from cloud x1 on-demand at $1.00 per hour each, the first of 2 offers that fit." in told
+    change = (
+        "nodes come from cloud x2 on-demand at $20.00 per hour each instead of cloud x1 on-demand at $1.00 per hour"
+    )
+    assert f"{change} each: provider 'cloud' raised OSError in provision(): the connection broke." in told
+    assert told.count("may cost $20.00 per hour, which is above the limit of $5.00") == 1
 
 
 def test_cheapest_of_several_providers_is_by_the_hour_and_a_failing_one_is_named(

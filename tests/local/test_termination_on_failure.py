@@ -133,6 +133,7 @@ def test_taking_over_one_group_leaves_another_its_machines(cloud: FakeCloud) -> 
         for name, launcher in taken.items():
             launcher.adopt([entry for entry in entries if entry.group == name])
         background.run(taken["one"].prepare()).result()
+        assert not any("per hour" in note for note in taken["one"].notes), "nothing is bought"
         assert cloud.left == machines
 
 
@@ -146,7 +147,9 @@ def test_partly_prepared_resources_are_removed(cloud: FakeCloud) -> None:
     assert cloud.left == []
 
 
-def test_unreachable_cloud_does_not_block_termination_on_another(tmp_path: Path) -> None:
+def test_unreachable_cloud_does_not_block_termination_on_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     clouds = {name: FakeCloud(str(tmp_path / name)) for name in ("up", "down")}
     for cloud in clouds.values():
         Path(cloud.directory).mkdir()
@@ -158,6 +161,10 @@ def test_unreachable_cloud_does_not_block_termination_on_another(tmp_path: Path)
     clouds["down"].fail("before terminate")
     with pytest.raises(sky.ProvisioningError, match=r"(?s)'both' may be left: .*is down.* Run `sky reap both`"):
         pool.close()
+    told = capsys.readouterr().err
+    assert "closed after" not in told
+    assert "could not be closed completely, so machines may be left: " in told
+    assert ".. " not in told
     assert clouds["up"].left == []
     assert clouds["down"].left
     assert [done.error for done in sky.reap(["both"])] == [""]

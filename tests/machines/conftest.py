@@ -3,11 +3,14 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 import skyward as sky
+from tests.local.bootstrapping import make_index, make_wheel, repack
 from tests.machines.machine import Network, why_not
+from tests.machines.serving import served_at
 from tests.required import leave_out_for
 
 
@@ -36,6 +39,21 @@ def shared_network() -> Iterator[Network]:
         network.add()
         network.add()
         yield network
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Package index on this host's loopback, which no machine reaches."""
+    wheels = [repack(tmp_path / "wheels", name) for name in ("blake3", "casty", "cloudpickle", "uvloop")]
+    make_index(tmp_path / "simple", [*wheels, make_wheel(tmp_path / "wheels", "torchy", "2.5")])
+    monkeypatch.setenv("SKYWARD_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+    for name in ("PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    with served_at("127.0.0.1", tmp_path) as address:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", f"{address}simple")
+        monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", f"{address}downloads.json")
+        yield address
 
 
 def hosts(network: Network, *, grace: float = 30.0) -> sky.SSH:

@@ -11,13 +11,14 @@ import contextlib
 import json
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,11 +52,18 @@ rm -f etc/ssh/ssh_host_*
 install -m 600 /dev/null etc/ssh/ssh_host_ed25519_key
 cat > etc/ssh/ssh_host_ed25519_key <<'END'
 {host_key}END
+cat > etc/first-process <<'END'
+{start}
+END
 mkdir .old
 pivot_root . .old
 umount -l /.old
-exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \\
-  /usr/sbin/sshd -D -e -f /dev/null -o HostKey=/etc/ssh/ssh_host_ed25519_key -o PermitRootLogin=prohibit-password \\
+exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root {variables} \\
+  sh /etc/first-process
+"""
+
+_SSHD = """
+exec /usr/sbin/sshd -D -e -f /dev/null -o HostKey=/etc/ssh/ssh_host_ed25519_key -o PermitRootLogin=prohibit-password \\
   -o PasswordAuthentication=no -o UsePAM=no -o StrictModes=no -o MaxStartups=100:30:200 \\
   -o PidFile=none -o 'Subsystem=sftp internal-sftp'
 """
@@ -91,6 +99,8 @@ class Machine:
         name: its hostname.
         address: address of its sshd, at port 22.
         host_key: its public host key, as a line.
+        start: shell script of its first process, which starts an sshd.
+        variables: environment variables of its first process.
     """
 
     network: "Network"
@@ -98,6 +108,8 @@ class Machine:
     name: str
     address: str
     host_key: str = ""
+    start: str = _SSHD
+    variables: Mapping[str, str] = field(default_factory=dict)
     _private_key: str = ""
     _link: str = ""
     _wire: subprocess.Popen[str] | None = None
@@ -115,6 +127,8 @@ class Machine:
             name=self.name,
             public_key=self.network.public_key,
             host_key=self._private_key,
+            start=self.start,
+            variables=" ".join(f"{name}={shlex.quote(value)}" for name, value in self.variables.items()),
         )
         with (self.network.state / f"{self.name}.log").open("w") as log:
             self._process = subprocess.Popen(
@@ -233,6 +247,11 @@ class Machine:
         """Restrict its network to the client: no traffic to or from other machines."""
         _run("bridge", "link", "set", "dev", self._link, "isolated", "on")
 
+    def drop(self, address: str) -> None:
+        """Drop its packets to an address of the network, as a firewall does."""
+        words = ("ip", "neigh", "replace", address, "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent")
+        _run("nsenter", "--target", str(self.pids()[0]), "--net", *words)
+
     def freeze(self) -> None:
         """Stop every process in it."""
         self._signal(signal.SIGSTOP)
@@ -311,10 +330,11 @@ class Network:
         """Address of this host on the bridge."""
         return f"{self.subnet}.1"
 
-    def add(self) -> Machine:
-        """Add and boot a machine."""
+    def add(self, start: str = _SSHD, variables: Mapping[str, str] | None = None) -> Machine:
+        """Add and boot a machine, with a shell script as its first process."""
         number = len(self.machines) + 1
-        machine = Machine(self, number, f"{self.name}-n{number}", f"{self.subnet}.{100 + number}")
+        name, address = f"{self.name}-n{number}", f"{self.subnet}.{100 + number}"
+        machine = Machine(self, number, name, address, start=start, variables=variables or {})
         self.machines.append(machine)
         machine.boot()
         return machine

@@ -18,7 +18,7 @@ import sysconfig
 import tarfile
 from pathlib import Path
 
-__all__ = ["KEPT", "add_package", "machine_type", "make_python", "packages", "system", "why_not"]
+__all__ = ["KEPT", "add_package", "described_python", "machine_type", "make_python", "packages", "system", "why_not"]
 
 KEPT = Path("/var/cache/skyward-tests")
 _INCLUDED = ("openssh-server",)
@@ -155,6 +155,17 @@ def make_python(folder: Path) -> Path:
             packed.add(shared, f"python/lib/{shared.name}")
         packed.add(sysconfig.get_path("stdlib"), f"python/lib/{minor}", filter=_needed)
     return archive
+
+
+def described_python(address: str) -> dict[str, object]:
+    """Return the description, for uv, of the archive that `make_python` makes and that is served at an address."""
+    major, minor, patch = sys.version_info[:3]
+    described = {
+        "name": "cpython", "os": "linux", "libc": "gnu", "prerelease": "", "sha256": None, "variant": None,
+        "arch": {"family": machine_type(), "variant": None}, "major": major, "minor": minor, "patch": patch,
+        "url": address,
+    }  # fmt: skip  # as a table
+    return {f"cpython-{major}.{minor}.{patch}-linux-{machine_type()}-gnu": described}
 
 
 _LEFT_OUT = frozenset({"__pycache__", "test", "tests", "site-packages", "idlelib", "tkinter", "ensurepip"})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.machines.machine import Network
 
-__all__ = ["served"]
+__all__ = ["served", "served_at"]
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -29,12 +29,19 @@ class _Server(ThreadingHTTPServer):
 @contextlib.contextmanager
 def served(network: Network, folder: Path) -> Iterator[str]:
     """Serve a folder to the machines of a network, at the address that is yielded, which ends with "/"."""
+    with served_at(network.address, folder) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def served_at(host: str, folder: Path) -> Iterator[str]:
+    """Serve a folder at an address of this host."""
     handler = functools.partial(_Quiet, directory=str(folder))
-    with _Server((network.address, 0), handler) as server:
+    with _Server((host, 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield f"http://{network.address}:{server.server_port}/"
+            yield f"http://{host}:{server.server_port}/"
         finally:
             server.shutdown()
             thread.join()

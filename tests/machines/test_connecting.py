@@ -65,7 +65,7 @@ def test_options_set_the_timeout_and_interval_of_connection_attempts(network: Ne
 def measured() -> tuple[float, float, int, float]:
     info = sky.instance_info()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    return info.vcpus, info.memory_gb, len(os.sched_getaffinity(0)), round(memory, 1)
+    return info.vcpus, info.memory_gb, len(os.sched_getaffinity(0)), round(memory, 2)
 
 
 def test_resources_of_a_machine_are_measured(network: Network) -> None:

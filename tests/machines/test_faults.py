@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pytest
 
 import skyward as sky
+from tests.local.pools import wait_for_cluster
 from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network, command_line
 from tests.remote_tasks import total, where
@@ -250,6 +251,23 @@ def test_powered_off_machine_is_replaced(network: Network) -> None:
         assert (where() >> pool)[0] == first.name
         first.kill()
         assert pool.start(where()).future.result(60)[0] == spare.name
+
+
+def test_content_of_collections_outlives_the_machine_through_which_the_client_entered(network: Network) -> None:
+    """It is silent until its connections are closed, so that the client cannot ask it for the members any more."""
+    first, *_ = network.add(), network.add(), network.add()
+    with sky.Compute(provider=hosts(network, grace=4), nodes=(1, 2)) as pool:
+        cache, expected = pool.dict("cache"), {number: number for number in range(20)}
+        cache.update(expected)
+        pool.resize(2)
+        wait_for_cluster(pool)
+        first.kill()
+        wait_for(
+            lambda: {each.machine for each in pool.snapshot().nodes if each.state == "active"} == {2, 3}, "a spare"
+        )
+        assert {number: cache[number] for number in expected} == expected
+        cache[0] = 1
+        assert cache[0] == 1
 
 
 def test_deadline_is_not_enforced_while_the_machine_is_unreachable(network: Network) -> None:

@@ -61,12 +61,13 @@ class Bare:
         uv = self.machine.disk / "usr/local/bin/uv"
         shutil.copy(UV.resolve(), uv)
 
-    def refusal(self) -> str:
-        """Return the last line of the error of a pool that fails to open."""
-        pool = sky.Compute(provider=self.provider, nodes=1, max_provision_attempts=1)
-        with pytest.raises(sky.ProvisioningError, match="bootstrap phase 'uv' failed") as caught:
+    def refusal(self, python: str) -> str:
+        """Return the first line of the error of a pool that fails to open."""
+        image = sky.Image(python=python)
+        pool = sky.Compute(provider=self.provider, nodes=1, max_provision_attempts=1, image=image)
+        with pytest.raises(sky.ProvisioningError, match="has no Python") as caught:
             pool.open()
-        return str(caught.value).splitlines()[-1]
+        return next(line for line in str(caught.value).splitlines() if "has no Python" in line)
 
 
 @pytest.fixture
@@ -88,14 +89,8 @@ def bare(network: Network, offered: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 def offer_python(bare: Bare, offered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Configure uv with the Python to fetch."""
-    major, minor, patch = sys.version_info[:3]
-    described = {
-        "name": "cpython", "os": "linux", "libc": "gnu", "prerelease": "", "sha256": None, "variant": None,
-        "arch": {"family": minimal.machine_type(), "variant": None}, "major": major, "minor": minor, "patch": patch,
-        "url": f"{bare.mirrors}python.tar.gz",
-    }  # fmt: skip  # as a table
-    key = f"cpython-{major}.{minor}.{patch}-linux-{minimal.machine_type()}-gnu"
-    (offered / "downloads.json").write_text(json.dumps({key: described}))
+    described = minimal.described_python(f"{bare.mirrors}python.tar.gz")
+    (offered / "downloads.json").write_text(json.dumps(described))
     monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", f"{bare.mirrors}downloads.json")
 
 
@@ -163,13 +158,16 @@ def test_python_that_uv_cannot_fetch_is_installed_by_apt(bare: Bare, offered: Pa
         assert base_prefix() >> pool == "/usr"
 
 
-def test_missing_download_is_named(bare: Bare) -> None:
-    assert bare.refusal() == (
-        "uv is not installed, and no Python with pip to download it: install uv on this machine, or python3 with "
-        "python3-venv"
-    )
+def test_downloads_that_the_machine_lacks_are_sent_by_the_client(bare: Bare) -> None:
+    """Its mirrors have packages, but neither a Python nor a uv that it could fetch without one."""
+    with sky.Compute(provider=bare.provider, nodes=1) as pool:
+        assert (base_prefix() >> pool).startswith("/opt/skyward/python/")
+        assert "it cannot fetch uv and Python (uv is not installed, and no Python with pip" in pool.start_log(0)
+
+
+def test_python_that_cannot_be_had_is_named(bare: Bare) -> None:
     bare.bring_uv()
-    assert bare.refusal() == (
-        f"Python {MINOR} is not on this machine, and neither uv nor apt could install it: install it there, or "
-        "select another with Image(python=...)"
+    assert bare.refusal("3.99").partition("node 0: ")[2] == (
+        "the machine has no Python 3.99 and cannot fetch one, and this computer cannot either: install it there, or "
+        "select another with Image(python=...):"
     )

@@ -10,28 +10,19 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from tests.local.bootstrapping import make_wheel, repack
+from tests.local.bootstrapping import make_wheel
 from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network
-from tests.machines.serving import served
+from tests.machines.package_source import UV, package_source
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(180)]
-
-UV = Path(__file__).parents[2] / ".venv/bin/uv"
 
 
 @pytest.fixture
 def wheels(network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Folder of packages that is the machines' only package source."""
-    folder = tmp_path / "wheels"
-    for name in ("blake3", "casty", "cloudpickle", "uvloop"):
-        repack(folder, name)
-    with served(network, folder) as address:
-        for name in ("PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("PIP_FIND_LINKS", address)
-        monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with package_source(network, tmp_path / "wheels", monkeypatch) as folder:
         yield folder
 
 

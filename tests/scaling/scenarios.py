@@ -20,7 +20,7 @@ FAST = Needs({}, {"fast"})
 
 def scenario_of(seed: int, minutes: float) -> Scenario:
     """Return the scenario of a seed; tasks arrive and faults happen for `minutes`."""
-    random = Random(f"scenario {seed}")
+    random, clouds = Random(f"scenario {seed}"), Random(f"clouds {seed}")
     until = minutes * MINUTE
     groups = _groups(random)
     budget = None
@@ -34,7 +34,8 @@ def scenario_of(seed: int, minutes: float) -> Scenario:
         boot=Distribution(40, random.choice([0, 20, 40])),
         seed=seed,
         budget=budget,
-        faults=_faults(random, until),
+        sources=clouds.choice([1, 1, 2, 3]),
+        faults=_with_refusals(clouds, _faults(random, until)),
         cooldown=random.choice([0.0, 5.0, 30.0]),
         idle_timeout=random.choice([5.0, 30.0, 60.0]),
         retries=random.choice([0, 3, 1000]),
@@ -47,6 +48,7 @@ def scenario_of(seed: int, minutes: float) -> Scenario:
             terminate=60,
             upscaling_speed=random.choice([None, None, 1.0, 0.5]),
             concurrent_launches=random.choice([1, 10, 100]),
+            rounds=clouds.choice([1, 3]),
         ),
         actions=_acts(random, groups, until),
     )
@@ -107,6 +109,20 @@ def _faults(random: Random, until: float) -> Faults:
         boot_failures=now_and_then(0.1, 0.5),
         false_alarms=now_and_then(2.0, 10.0),
         until=until,
+    )
+
+
+def _with_refusals(random: Random, faults: Faults) -> Faults:
+    """Return the faults with notices, and, for one in two seeds, with refusals for known reasons."""
+    faults = replace(faults, noticed=random.choice([0.0, 0.5, 1.0]), notice=random.choice([5.0, 30.0, 120.0]))
+    if random.random() < 0.5:
+        return faults
+    return replace(
+        faults,
+        explained=random.choice([0.0, 0.5, 1.0]),
+        denials=random.choice([0.0, 0.0, 0.0, 3.0, 10.0]),
+        impossible=random.choice([0.0, 0.0, 0.0, 0.3]),
+        throttled=random.choice([0.0, 0.1, 0.4]),
     )
 
 

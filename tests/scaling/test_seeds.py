@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.machines.sources import Backoff
+from skyward.control.decide.machines.table import MachineTable
 from skyward.control.decide.messages import PlaneEffect, PlaneMessage
 from skyward.control.decide.plane import ControlPlane
 from skyward.simulator.invariants import InvariantError
@@ -109,6 +111,21 @@ def test_removal_of_a_node_that_keeps_values_is_detected(monkeypatch: pytest.Mon
 def test_drain_that_ends_kept_values_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ControlPlane, "_spare_keeping", lambda self, now, effects: None)
     assert first_failure().rule == "nodes with kept values stay"
+
+
+def test_ignored_notice_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reconciler, "_reclaim", lambda self, number, now, effects: None)
+    assert first_failure().rule == "reclaimed nodes drain"
+
+
+def test_reclaimed_head_without_a_successor_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MachineTable, "has_leaving_head", lambda self, group: False)
+    assert first_failure(0, 200).rule == "node 0 is replaced"
+
+
+def test_request_within_the_pause_of_a_source_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "ready_at", lambda self, source: 0.0)
+    assert first_failure().rule == "refused requests rest"
 
 
 def test_exceeded_budget_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ TROUBLE = Faults(
     duplicates=0.3,
     reordered=0.3,
     boot_failures=0.3,
+    explained=0.5,
+    throttled=0.2,
 )
 
 
@@ -90,6 +92,15 @@ class Pool(RuleBasedStateMachine):
         cloud, weather = self.runner.cloud, self.runner.cloud.faults
         cloud.faults = replace(weather, silent=1.0 if silent else 0.0)
         cloud.kill(living[which % len(living)])
+        cloud.faults = weather
+
+    @precondition(lambda self: self.runner.cloud.living)
+    @rule(which=st.integers(0, 5), seconds=st.sampled_from([5.0, 120.0]))
+    def reclaim(self, which: int, seconds: float) -> None:
+        living = list(self.runner.cloud.living)
+        cloud, weather = self.runner.cloud, self.runner.cloud.faults
+        cloud.faults = replace(weather, noticed=1.0, notice=seconds)
+        cloud.reclaim(living[which % len(living)])
         cloud.faults = weather
 
     @rule(

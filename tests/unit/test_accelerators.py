@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 from skyward import Accelerator, SpecError, accelerators
-from skyward.accelerators import A100, H100, H200, L4, V100, Custom, from_name, parse_accelerator
+from skyward.accelerators import (
+    A100,
+    H100,
+    H200,
+    L4,
+    V100,
+    Custom,
+    catalogue_name,
+    describe,
+    from_name,
+    names,
+    parse_accelerator,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -120,3 +132,57 @@ def test_invalid_accelerators_are_refused(case: str) -> None:
     act, expected = REFUSED[case]
     with pytest.raises(SpecError, match=f"^{re.escape(expected)}$"):
         act()
+
+
+# --- the table of gpuhunt, a package of others ---
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("NVIDIA GeForce RTX 4090", "RTX_4090"),
+        ("NVIDIA A100-SXM4-80GB", "A100-80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100-80GB"),
+        ("H100 NVL", "H100-NVL"),
+        ("nvidia-l4", "L4"),
+    ],
+)
+def test_name_of_a_known_model_is_one_that_can_be_asked_for(text: str, name: str) -> None:
+    assert catalogue_name(text) == name
+    assert parse_accelerator(name).name == describe(text).model
+
+
+def test_unknown_model_keeps_its_text() -> None:
+    assert catalogue_name("Quantum Card 7") == "Quantum Card 7"
+
+
+CAPABILITIES: dict[str, set[float]] = {
+    "Pascal": {6},
+    "Volta": {7.0},
+    "Turing": {7.5},
+    "Ampere": {8.0, 8.6},
+    "Ada Lovelace": {8.9},
+    "Hopper": {9.0},
+    "Blackwell": {10.0, 12.0},
+}
+THEIRS_ONLY = {"A4500", "B300", "GB300", "RTX2000Ada", "RTX4000Ada", "MI308X", "MI325X", "MI350X", "MI355X"}
+
+
+def test_models_have_the_memory_and_the_architecture_that_gpuhunt_states() -> None:
+    gpuhunt = pytest.importorskip("gpuhunt", reason="gpuhunt is not installed")
+    theirs = [*gpuhunt.KNOWN_NVIDIA_GPUS, *gpuhunt.KNOWN_AMD_GPUS]
+    models = {each.name: describe(each.name).model for each in theirs}
+    assert {name for name, model in models.items() if model not in names()} <= THEIRS_ONLY
+    sizes: dict[str, set[float]] = {}
+    for each in theirs:
+        sizes.setdefault(models[each.name], set()).add(float(each.memory))
+    for name, model in models.items():
+        if model not in names():
+            continue
+        ours = from_name(model)
+        assert ours.memory_gb in sizes[model], f"{model}: {ours.memory}, but gpuhunt has {sizes[model]}"
+        assert ours.metadata is not None
+        for each in gpuhunt.KNOWN_NVIDIA_GPUS:
+            if each.name == name:
+                major, minor = each.compute_capability
+                assert float(f"{major}.{minor}") in CAPABILITIES[ours.metadata["architecture"]], model

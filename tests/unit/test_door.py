@@ -63,7 +63,10 @@ def test_names_of_the_published_library_have_replacements() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("AWS", "AWS is not supported yet: use `sky.SSH(hosts=[...])` for your own machines, `sky.Container()` for "),
+        (
+            "Vultr",
+            "Vultr is not supported yet: use `sky.SSH(hosts=[...])` for your own machines, `sky.Container()` for ",
+        ),
         ("metrics", "nodes are always measured: `pool.metrics()` returns the figures"),
         ("compute", "use `sky.function` for functions and `sky.Compute` for pools"),
         ("A100", "use `sky.accelerators.A100`"),

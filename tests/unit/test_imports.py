@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -27,8 +28,14 @@ PROVIDERS_MAY_USE = {
     "skyward.specs",
     "skyward.values",
 }
-OF_ADAPTERS = {"skyward.link.adapters", "skyward.offers", "skyward.wire.protocol.adapter"}
-"""The protocol of worker adapters, and their choice among offers; only the provider that speaks it uses them."""
+OF_ADAPTERS = {
+    "skyward.control.act.machines.booting",
+    "skyward.link.adapters",
+    "skyward.market",
+    "skyward.wire.protocol.adapter",
+}
+"""The protocol of worker adapters, their choice among offers, and their wait for machines; only the provider that
+speaks it uses them."""
 ENGINE_ROOMS = ("skyward.link", "skyward.wire", "skyward.worker")
 NODE_DEPENDENCIES = {"blake3", "casty", "cloudpickle"}
 LOADED_BY_MATPLOTLIB = "skyward.worker.display.backend"
@@ -196,13 +203,17 @@ def test_internal_names_are_not_public() -> None:
     assert fresh(f"import skyward; print(*[name for name in {hidden!r} if hasattr(skyward, name)])") == ""
 
 
-def test_extension_loads_no_control_plane_and_no_connection() -> None:
-    """The first cell loads them, while its pool opens."""
-    loaded = fresh("""
+def test_extension_loads_no_control_plane_and_no_connection(tmp_path: Path) -> None:
+    """The first cell loads them, while its pool opens. The reaper does, too, if there are pools."""
+    loaded = fresh(f"""
+import os
 import sys
+os.environ["SKYWARD_DATA_DIR"] = {str(tmp_path)!r}
 from IPython.core.interactiveshell import InteractiveShell
 import skyward_jupyter
+from skyward_kernel import reaper
 skyward_jupyter.load_ipython_extension(InteractiveShell.instance())
+reaper._reap_due()
 heavy = ("skyward.link.", "skyward.control.act.pool", "asyncssh", "rich")
 print(*[name for name in sys.modules if name.startswith(heavy)])
 skyward_jupyter.unload_ipython_extension(InteractiveShell.instance())

@@ -1,5 +1,6 @@
 """Leak check of tests/conftest.py: it names what a test leaks, and ignores everything else."""
 
+import os
 import re
 import subprocess
 import sys
@@ -51,7 +52,8 @@ def test_leaks_are_named(tmp_path: Path) -> None:
         tmp_path,
         tmp_path,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    own = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}  # those of the outer run
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, env=own)
     assert done.returncode == 1, done.stdout
     assert done.stdout.rstrip().splitlines()[-1].startswith("3 passed, 1 error"), done.stdout
     left = r"""test_leaking left behind, 0 s after its end:

@@ -1,9 +1,10 @@
 """Commands on orphaned pools: those whose process is gone."""
 
-from skyward.frontends.commands import ORPHAN, Argument, Form, Outcome, command
+from skyward.frontends.commands import ORPHAN, Argument, Form, Option, Outcome, command
 from skyward.frontends.views import recovered_table
 from skyward_kernel.commands.context import Context
 from skyward_kernel.commands.pool_options import BUDGET
+from skyward_kernel.orphans import warm_notes
 
 __all__ = ["attach", "reap"]
 
@@ -30,17 +31,25 @@ def attach(context: Context, *, pool: str | None = None, budget: float | None = 
     "reap",
     "terminate the machines of killed kernels and scripts",
     arguments=(Argument("pools", ORPHAN, several=True),),
+    options=(Option(("--warm",), "warm", "terminate machines that closed pools keep warm, too"),),
     forms=(Form(("pools",), "reap", "Stop an Orphaned Pool…", "Stop which pool?", "orphan"),),
     slow=True,
 )
-def reap(context: Context, *, pools: tuple[str, ...] = ()) -> Outcome:
-    """Terminate the machines of pools whose process is gone: of all, or of those with these names or ids."""
-    from skyward.frontends.pools import describe_orphan, refused_names
+def reap(context: Context, *, pools: tuple[str, ...] = (), warm: bool = False) -> Outcome:
+    """Terminate the machines of pools whose process is gone: of all, or of those with these names or ids.
+
+    Machines that closed pools keep warm are left until their deadline, unless their pool is named, or with `warm`.
+
+    Without names, what carries the tag of this installation at providers is removed, too.
+    """
+    from skyward.frontends.pools import describe_orphan, describe_swept, refused_names, sweep
     from skyward.frontends.pools import reap as reap_orphans
 
-    done = reap_orphans(pools)
+    done = reap_orphans(pools, warm=warm)
     refused = [f"{each[0].upper()}{each[1:]}" for each in refused_names(pools, [each.orphan for each in done])]
-    lines = [*(f"{describe_orphan(each)}." for each in done), *refused]
-    return Outcome(
-        "\n".join(lines) or "No orphaned machines.", failed=bool(refused) or any(each.error for each in done)
-    )
+    swept = [] if pools else sweep()
+    lines = [*(f"{describe_orphan(each)}." for each in done), *(f"{each}." for each in describe_swept(swept)), *refused]
+    if not pools:
+        lines += warm_notes()
+    failed = bool(refused) or any(each.error for each in done) or any(each.error for each in swept)
+    return Outcome("\n".join(lines) or "No orphaned machines.", failed=failed)

@@ -13,6 +13,13 @@ def _joined(parts: Sequence[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for part in parts for item in part))
 
 
+def _providers(text: str) -> object:
+    """Return the settings of a provider, or of several as a tuple."""
+    names = [name for each in text.split(",") if (name := each.strip())]
+    found = tuple(map(load().provider, names or [text]))
+    return found[0] if len(found) == 1 else found
+
+
 def _pool(*flags: str, to: str, metavar: str, help: str, **details: Any) -> Option:
     return Option(flags, to, help, metavar, **details)
 
@@ -48,10 +55,10 @@ POOL_OPTIONS: tuple[Option, ...] = (
     _pool(
         "--provider",
         to="provider",
-        metavar="NAME",
-        help="provider of the machines; local processes if not given",
-        read=lambda name: load().provider(name),
-        takes="the name of a provider, such as local, or of a [providers.NAME] table",
+        metavar="NAME,...",
+        help="provider of the machines, or several; if not given, local processes, or with --gpu the cheapest cloud",
+        read=_providers,
+        takes="names of providers, such as local or aws,runpod, or of [providers.NAME] tables",
     ),
     _pool(
         "--gpu",
@@ -117,6 +124,14 @@ POOL_OPTIONS: tuple[Option, ...] = (
         to="ttl",
         metavar="SECONDS",
         help="time that nodes outlive this kernel",
+        read=reading.lifetime,
+        takes="a duration, such as 600, 10m or 1h",
+    ),
+    _pool(
+        "--warm",
+        to="warm",
+        metavar="SECONDS",
+        help="time for which rented machines are kept, and cost money, after the pool is closed, for the next pool",
         read=reading.lifetime,
         takes="a duration, such as 600, 10m or 1h",
     ),

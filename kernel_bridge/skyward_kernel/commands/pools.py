@@ -6,10 +6,11 @@ from typing import Any
 from skyward.errors import UsageError
 from skyward.frontends.commands import NODES, Argument, Form, Option, Outcome, command
 from skyward.frontends.configuration import Nodes
-from skyward.frontends.views import count_text, decision_table, node_table, pool_table, table
+from skyward.frontends.views import count_text, decision_table, money_text, node_table, pool_table, table
 from skyward_kernel.commands.arguments import ALL, NAME, QUIET, titled
 from skyward_kernel.commands.context import BackgroundCell, Context
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
+from skyward_kernel.orphans import orphan_notes, warm_notes
 
 __all__ = ["check_new_name", "config", "decisions", "down", "pools", "scale", "status", "up"]
 
@@ -46,7 +47,7 @@ def check_new_name(context: Context, name: str) -> None:
 def up(
     context: Context, *, pool: str | None = None, options: Mapping[str, Any] | None = None, quiet: bool = False
 ) -> Outcome:
-    """Open a pool and return it. A notebook may name an open pool; the panel's form is for new ones.
+    """Open a pool and return it. A notebook may name an open pool, also to raise its budget; the form is for new ones.
 
     Raises:
         UsageError: the name is invalid, or taken.
@@ -54,6 +55,10 @@ def up(
         ProvisioningError: its machines could not be provisioned.
     """
     if context.notebook is not None:
+        name = pool or context.default_pool
+        if context.pools.raise_budget(name, options or {}):
+            opened = context.pools.get(name)
+            return Outcome(f"The budget of pool {name!r} is {money_text(opened.options.budget or 0.0)} now.")
         opened = context.notebook.open(pool, options or {}, quiet=quiet)
     else:
         name = pool or ""
@@ -82,11 +87,18 @@ def down(context: Context, *, pool: str | None = None, every: bool = False) -> O
     running = [cell for cell in context.cells if (every or cell.pool == name) and not cell.done()]
     if every:
         closed = context.pools.close_all()
-        text = f"Closed: {', '.join(closed)}." if closed else "There are no pools."
+        bills = (f"{each}{_bill(spent)}" for each, spent in closed.items())
+        text = f"Closed: {', '.join(bills)}." if closed else "There are no pools."
     else:
-        context.pools.close(name)
-        text = f"Pool {name!r} is closed."
-    return Outcome("\n".join((text, *(_ended(cell) for cell in running if cell.status != "done"))))
+        closed = {name: context.pools.close(name)}
+        text = f"Pool {name!r} is closed{_bill(closed[name])}."
+    warm = [note for each in closed for note in warm_notes(each)]
+    return Outcome("\n".join((text, *warm, *(_ended(cell) for cell in running if cell.status != "done"))))
+
+
+def _bill(spent: float) -> str:
+    """Return the cost of a pool as the end of a clause; empty if it was free."""
+    return f" ({money_text(spent)} spent)" if spent else ""
 
 
 def _ended(cell: BackgroundCell) -> str:
@@ -103,14 +115,15 @@ def _ended(cell: BackgroundCell) -> str:
 def status(context: Context, *, pool: str | None = None) -> Outcome:
     """Show pools, their nodes, and cells in the background."""
     found = [context.pools.get(each).snapshot() for each in ([pool] if pool else context.pools.names)]
+    left = [] if pool else [*orphan_notes(), *warm_notes()]
     if not found:
-        return Outcome(_NO_POOLS)
+        return Outcome("\n".join((_NO_POOLS, *left)))
     nodes = {each.name: node_table(each) for each in found}
     parts = [pool_table(found), titled("nodes", nodes, are_several=len(found) > 1)]
     cells = [cell for cell in context.cells if pool in (None, cell.pool)]
     if cells:
         parts.append(_cell_table(cells))
-    return Outcome(table="\n\n".join(parts))
+    return Outcome("\n".join(left), "\n\n".join(parts))
 
 
 def _cell_table(cells: Iterable[BackgroundCell]) -> str:
@@ -125,9 +138,10 @@ def _cell_table(cells: Iterable[BackgroundCell]) -> str:
 def pools(context: Context) -> Outcome:
     """Show the pools."""
     names = context.pools.names
+    left = [*orphan_notes(), *warm_notes()]
     if not names:
-        return Outcome(_NO_POOLS)
-    return Outcome(table=pool_table(context.pools.get(name).snapshot() for name in names))
+        return Outcome("\n".join((_NO_POOLS, *left)))
+    return Outcome("\n".join(left), pool_table(context.pools.get(name).snapshot() for name in names))
 
 
 @command(

@@ -6,9 +6,11 @@ from typing import Final
 from skyward.errors import UsageError
 from skyward.frontends.commands import COMMAND, Argument, Command, Form, Outcome, command, help_of_command
 from skyward.frontends.configuration import closest
+from skyward_kernel.commands.clouds import costs, doctor
 from skyward_kernel.commands.context import Context
 from skyward_kernel.commands.kept import drop, kept
 from skyward_kernel.commands.nodes import drain, logs
+from skyward_kernel.commands.offers import offers
 from skyward_kernel.commands.orphans import attach, reap
 from skyward_kernel.commands.pools import config, decisions, down, pools, scale, status, up
 from skyward_kernel.commands.tasks import cancel, show, tasks
@@ -34,8 +36,8 @@ def _help(context: Context, *, about: str | None = None) -> Outcome:
 COMMANDS: Final[Mapping[str, Command]] = {
     each.name: each
     for each in (
-        *(up, down, status, pools, decisions, scale, attach, reap, kept, drop, drain, logs, tasks, cancel, config),
-        *(show, _help),
+        *(up, down, status, pools, offers, decisions, scale, attach, reap, kept, drop, drain, logs, tasks, cancel),
+        *(costs, doctor, config, show, _help),
     )
 }
 """All commands by name, in the order of the help."""

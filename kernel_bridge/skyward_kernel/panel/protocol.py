@@ -82,10 +82,12 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class OfferView:
-    """A matching offer and its price, USD per hour."""
+    """A matching offer: its hardware, its price in USD per hour, and the usual seconds until a node is active."""
 
     place: str
     per_hour: float
+    hardware: str = ""
+    start: float | None = None
 
 
 PARTS = (FormField, OfferView)
@@ -140,7 +142,10 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference."""
+    """Reply to `AskPrice`: USD per hour for `min` and `max` nodes, and the matching offers in order of preference.
+
+    `notes`: a sentence about each provider that did not list its offers.
+    """
 
     id: str
     min: int
@@ -148,6 +153,7 @@ class Price:
     least: float
     most: float
     offers: tuple[OfferView, ...]
+    notes: tuple[str, ...] = ()
     version: int = VERSION
     kind: Literal["price"] = "price"
 

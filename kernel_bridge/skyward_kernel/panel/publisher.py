@@ -257,8 +257,9 @@ def project_orphans(orphans: "Iterable[Orphan]") -> Table:
             machines=orphan.machines,
             per_hour=orphan.per_hour,
             seen_at=orphan.seen,
-            ends_at=orphan.seen + orphan.lease,
+            ends_at=orphan.warm_until or orphan.seen + orphan.lease,
             attachable=orphan.attachable,
+            warm=orphan.warm_until > 0,
         )
         for orphan in orphans
         if orphan.machines and not orphan.due

@@ -1,10 +1,9 @@
 """Execution of the panel's queries, which change nothing: prices, terminals, output, startup logs."""
 
-import asyncio
 import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from skyward.errors import SkywardError, UsageError
 from skyward.frontends.configuration import ExecAccess, LocalAccess, SSHAccess
@@ -27,15 +26,12 @@ from skyward_kernel.panel.protocol import (
     ShellReply,
     StartLog,
 )
-from skyward_kernel.pools import PoolManager, compute_fields
+from skyward_kernel.pools import PoolManager
 
 if TYPE_CHECKING:
     from skyward.frontends.pools import Compute
 
 __all__ = ["QueryHandler"]
-
-PATIENCE: Final = 60.0
-"""Timeout for listing the offers of providers, seconds."""
 
 
 class QueryHandler:
@@ -111,27 +107,22 @@ def _refusal(check: Callable[[], object]) -> str:
 
 def _resolved(name: str, asked: Mapping[str, Any]) -> "Compute":
     """Return a pool that is never opened: it only resolves the options."""
-    from skyward.frontends.pools import Compute
+    from skyward.frontends.pools import Compute, pool_fields
 
-    return Compute(name=name, **compute_fields(asked))
+    return Compute(name=name, **pool_fields(asked))
 
 
 def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
-    from skyward.frontends.calls import background
-    from skyward.frontends.configuration import find_offers
+    from skyward.frontends.pools import quote
 
-    pool = _resolved(name, asked)
-    offers: list[OfferView] = []
-    fewest = most = 0
-    least_cost = most_cost = 0.0
-    for specs in pool.groups.values():
-        asking = background.run(asyncio.wait_for(find_offers(specs, pool.options.selection), PATIENCE))
-        try:
-            found = asking.result().offered
-        except TimeoutError:
-            raise UsageError(f"The providers did not list their offers within {PATIENCE:.0f} s; try again.") from None
-        offers += [OfferView(str(each.source), each.source.hourly_price) for each in found]
-        nodes, each_costs = specs[0].nodes, found[0].source.hourly_price
-        fewest, most = fewest + nodes.min, most + nodes.ceiling
-        least_cost, most_cost = least_cost + nodes.min * each_costs, most_cost + nodes.ceiling * each_costs
-    return Price(id, fewest, most, least_cost, most_cost, tuple(offers))
+    groups = quote(_resolved(name, asked))
+    offers = [
+        OfferView(each.place, each.per_hour or 0.0, each.hardware, each.start)
+        for group in groups
+        for each in group.offers
+    ]
+    fewest, most = sum(group.nodes.min for group in groups), sum(group.nodes.ceiling for group in groups)
+    least_cost = sum(group.nodes.min * (group.offers[0].per_hour or 0.0) for group in groups)
+    most_cost = sum(group.nodes.ceiling * (group.offers[0].per_hour or 0.0) for group in groups)
+    notes = tuple(note for group in groups for note in group.notes)
+    return Price(id, fewest, most, least_cost, most_cost, tuple(offers), notes)

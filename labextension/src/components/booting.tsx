@@ -10,7 +10,8 @@ import { Bar } from './gauge';
 export function Booting(props: { node: NodeRow; now: number; trans: Translation }): JSX.Element {
   const { node, trans } = props;
   const phase = progress(node, props.now);
-  const elapsed = phase?.elapsed ?? (node.asked_at === null ? '' : duration(props.now - node.asked_at));
+  const isWaiting = node.state !== 'stopping' && node.asked_at !== null;
+  const elapsed = phase?.elapsed ?? (isWaiting ? duration(props.now - (node.asked_at ?? props.now)) : '');
   const title = phase?.usual ? trans.__('%1 for %2; usually %3', node.phase, phase.elapsed, phase.usual) : undefined;
   return (
     <span className={`skyward-Boot${phase?.late ? ' skyward-mod-late' : ''}`} title={title}>

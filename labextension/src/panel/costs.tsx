@@ -44,7 +44,10 @@ export function Costs(props: {
         )}
       />
       {spent > 0 && (
-        <p className="skyward-Cost-rest" title={trans.__('Cost of nodes while they boot, idle or stop')}>
+        <p
+          className="skyward-Cost-rest"
+          title={trans.__('Cost of nodes while they boot, idle or stop, and of tasks that were lost with their node')}
+        >
           <span>{trans.__('booting, idle, stopping')}</span>
           <span className="skyward-Cost-cost">{money(rest)}</span>
         </p>

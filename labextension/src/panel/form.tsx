@@ -3,10 +3,10 @@ import * as React from 'react';
 
 import { Button } from '../components/button';
 import { equivalent, Options, run } from '../model/equivalent';
-import { money } from '../model/format';
+import { duration, money } from '../model/format';
 import { Translation } from '../model/translation';
 import { budgetDuration, perHour } from '../model/price';
-import { FormField, Price, RunRequest } from '../protocol';
+import { FormField, OfferView, Price, RunRequest } from '../protocol';
 import { Ask } from './props';
 
 /** The fields that are always shown; the others are under "More". */
@@ -132,6 +132,17 @@ function usePrice(name: string, options: Options, ask: Ask): Price | string | nu
   return price;
 }
 
+/** An offer: the price of a node, its place and hardware, and its usual start. */
+function OfferLine(props: { offer: OfferView; trans: Translation }): JSX.Element {
+  const { offer, trans } = props;
+  const parts = [trans.__('%1 each', `${money(offer.per_hour)}/h`), offer.place, offer.hardware];
+  if (offer.start !== null) {
+    parts.push(trans.__('starts in about %1', duration(offer.start)));
+  }
+  const text = parts.filter(Boolean).join(' · ');
+  return <p className="skyward-Price-offer">{text}</p>;
+}
+
 /** The estimated cost of the pool, before it is opened. */
 function PriceLine(props: { price: Price | string | null; budget: string; trans: Translation }): JSX.Element {
   const { price, trans } = props;
@@ -154,11 +165,7 @@ function PriceLine(props: { price: Price | string | null; budget: string; trans:
             : trans.__('for %1 nodes', price.max)
           : trans.__('for %1–%2 nodes', price.min, price.max)}
       </p>
-      {first && (
-        <p className="skyward-Price-offer" title={first.place}>
-          {trans.__('%1 each', `${money(first.per_hour)}/h`)} · {first.place}
-        </p>
-      )}
+      {first && <OfferLine offer={first} trans={trans} />}
       {span && (
         <p>
           {price.max === 1
@@ -174,12 +181,13 @@ function PriceLine(props: { price: Price | string | null; budget: string; trans:
               : trans.__('%1 other matching offers', others.length)}
           </summary>
           {others.map(offer => (
-            <p key={offer.place} className="skyward-Price-offer" title={offer.place}>
-              {trans.__('%1 each', `${money(offer.per_hour)}/h`)} · {offer.place}
-            </p>
+            <OfferLine key={offer.place} offer={offer} trans={trans} />
           ))}
         </details>
       )}
+      {price.notes.map(note => (
+        <p key={note}>{note}</p>
+      ))}
     </div>
   );
 }

@@ -31,7 +31,11 @@ function Orphan(
     <article className="skyward-Pool skyward-Orphan" data-orphan={orphan.name}>
       <header>
         <span className="skyward-Pool-name">{orphan.name}</span>
-        <State icon="◑" word={busy ? trans.__('working…') : trans.__('orphaned')} tone="busy" />
+        <State
+          icon="◑"
+          word={busy ? trans.__('working…') : orphan.warm ? trans.__('kept warm') : trans.__('orphaned')}
+          tone="busy"
+        />
       </header>
       <p className="skyward-Pool-line">
         {machines} · {money(orphan.per_hour)}/h
@@ -40,25 +44,29 @@ function Orphan(
         className="skyward-Pool-line"
         title={trans.__('Process %1 on %2, last seen at %3', orphan.pid, orphan.host, clock(orphan.seen_at))}
       >
-        {left > 0
-          ? trans.__('Its nodes terminate in %1, or once their tasks are done.', duration(left))
-          : trans.__('Its nodes terminate now, or once their tasks are done.')}
+        {orphan.warm
+          ? trans.__('Until %1, for the next pool with the same needs.', clock(orphan.ends_at))
+          : left > 0
+            ? trans.__('Its nodes terminate in %1, or once their tasks are done.', duration(left))
+            : trans.__('Its nodes terminate now, or once their tasks are done.')}
       </p>
       <div className="skyward-Orphan-buttons">
-        <Button
-          main
-          title={
-            props.taken ? trans.__('This kernel has a pool of that name: stop that one first.') : equivalent(attach)
-          }
-          disabled={busy || props.taken || !orphan.attachable}
-          onClick={() => void act(attach)}
-        >
-          {trans.__('Reattach')}
-        </Button>
+        {!orphan.warm && (
+          <Button
+            main
+            title={
+              props.taken ? trans.__('This kernel has a pool of that name: stop that one first.') : equivalent(attach)
+            }
+            disabled={busy || props.taken || !orphan.attachable}
+            onClick={() => void act(attach)}
+          >
+            {trans.__('Reattach')}
+          </Button>
+        )}
         <Button title={equivalent(reap)} disabled={busy} onClick={() => void act(reap)}>
           {trans.__('Stop')}
         </Button>
-        <code className="skyward-Equivalent">{equivalent(attach)}</code>
+        <code className="skyward-Equivalent">{equivalent(orphan.warm ? reap : attach)}</code>
       </div>
     </article>
   );

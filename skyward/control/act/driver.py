@@ -2,17 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from skyward.control.act.nodes.launching import Launcher
 from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.machines.sources import NO_CAPACITY_PAUSE
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.settings import PlaneSettings, resumed
+from skyward.formatting import money_text
 from skyward.journal import SizeEntry
 from skyward.scaling.registry import find_policy
+from skyward.scaling.snapshot import Group
 from skyward.specs import Options
 
-__all__ = ["Timer", "plane_of"]
+__all__ = ["Timer", "plane_of", "price_warning", "warning_above"]
 
 DEADLINE_SLACK = 30.0
 """Seconds that the control plane waits beyond the launchers' own timeouts."""
@@ -31,6 +35,8 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
         upscaling_speed=options.upscaling_speed,
         concurrent_launches=options.max_concurrent_launches,
         first_backoff=1.0 if options.provision_retry_delay is None else options.provision_retry_delay,
+        no_capacity=NO_CAPACITY_PAUSE if options.provision_retry_delay is None else options.provision_retry_delay,
+        rounds=options.max_provision_attempts or 1,
     )
     settings = PlaneSettings(
         groups=tuple(launcher.group() for launcher in launchers.values()),
@@ -48,6 +54,33 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
     if size is not None:
         settings = resumed(settings, size.bounds, size.desired)
     return ControlPlane(settings, find_policy(options.policy))
+
+
+def price_warning(launchers: Mapping[str, Launcher], options: Options) -> str:
+    """Return a warning if all nodes of a pool may cost more than its limit per hour; "" if they do not.
+
+    Each node may come from the dearest source that the user was told of.
+    """
+    groups = [replace(each.group(), hourly_price=each.dearest) for each in launchers.values()]
+    return warning_above(options.warn_above, groups, options.max_nodes)
+
+
+def warning_above(limit: float | None, groups: Sequence[Group], max_nodes: int | None) -> str:
+    """Return a warning if the nodes of these groups, at most `max_nodes`, may cost more than `limit` USD per hour."""
+    if limit is None:
+        return ""
+    ceiling, left = 0.0, max_nodes if max_nodes is not None else sum(group.max for group in groups)
+    for group in sorted(groups, key=lambda each: -each.hourly_price):
+        ceiling += min(group.max, left) * group.hourly_price
+        left -= min(group.max, left)
+    if ceiling <= limit:
+        return ""
+    first = sum(group.min * group.hourly_price for group in groups)
+    starts = f"starts at {money_text(first)} per hour and " if 0 < first < ceiling else ""
+    return (
+        f"This pool {starts}may cost {money_text(ceiling)} per hour, which is above the limit of {money_text(limit)}: "
+        "set `budget=` or fewer nodes to spend less, or `warn_above=` to be warned later."
+    )
 
 
 class Timer:

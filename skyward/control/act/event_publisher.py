@@ -68,6 +68,7 @@ class EventPublisher:
         self._announced: set[int] = set()
         self._ranks: dict[int, int] = {}
         self._draining: set[int] = set()
+        self._reclaimed: set[int] = set()
         self._per_hour = 0.0
         self._budget_was_exhausted = False
         self._now = 0.0
@@ -86,6 +87,10 @@ class EventPublisher:
             case machines.Allocated(machine) if machine in self._ranks and machine in self._table.machines:
                 # A machine missing from the table is a late answer to a failed request: it is terminated.
                 self._emit(events.NodeAllocated, self._ranks[machine], machine)
+            case machines.Reclaimed(machine, seconds) if machine in self._ranks and machine in self._table.machines:
+                if machine not in self._reclaimed:  # a node repeats its notice
+                    self._reclaimed.add(machine)
+                    self._emit(events.NodeReclaimed, self._ranks[machine], machine, seconds)
             case _:
                 pass
         if not isinstance(message, tasks.Submitted | tasks.StartedOnNode):

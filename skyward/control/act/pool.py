@@ -11,11 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skyward import events
-from skyward.control.act.driver import Timer, plane_of
+from skyward.control.act.bill import bill_notice
+from skyward.control.act.driver import Timer, plane_of, price_warning
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
+from skyward.control.act.machines.guarded import ProviderCallError
+from skyward.control.act.machines.offers import isolated_providers
+from skyward.control.act.machines.warm import warm_notice
 from skyward.control.act.nodes.cluster import ClusterManager
-from skyward.control.act.nodes.fleet import Fleet
-from skyward.control.act.nodes.guarded import ProviderCallError
+from skyward.control.act.nodes.fleet import Fleet, WarmTerms
 from skyward.control.act.nodes.launching import launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.pool_tasks import PoolTasks
@@ -24,15 +27,19 @@ from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import unix_offset
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
+from skyward.control.decide.machines.warm import WarmCandidate, plan_warm
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.removal import undrainable, unsizable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.observe.snapshot import PoolSnapshot
+from skyward.control.observe.startup import WARM
 from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
+from skyward.formatting import joined
 from skyward.journal import ClusterEntry, PoolRecord, SizeEntry
+from skyward.journal.costs import summed
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
 from skyward.scaling.snapshot import Demand
@@ -58,7 +65,13 @@ _logger = logging.getLogger(__name__)
 
 
 class Pool:
-    """A pool of nodes and the tasks sent to it."""
+    """A pool of nodes and the tasks sent to it.
+
+    Attributes:
+        standalone: reason why its nodes form no cluster; empty if they form one.
+        warm_until: time at which its last warm machine ends, in seconds since the epoch; 0 if it keeps none.
+        borrowed: True if it had machines of other pools, once it is closed.
+    """
 
     def __init__(
         self,
@@ -69,11 +82,17 @@ class Pool:
         record: PoolRecord,
         bus: EventBus,
     ) -> None:
+        isolated = isolated_providers(groups)
+        self.standalone = _why_standalone(isolated, options)
+        if options.cluster is not False and isolated:
+            options = replace(options, cluster=False)
+        self._isolated = isolated if any(Nodes.of(specs[0].nodes).ceiling > 1 for specs in groups.values()) else ()
         self.name = name
         self._bus = bus
         self._publisher: EventPublisher | None = None
         self._began = 0.0
         self._reported_failure = ""
+        self._price_warning = ""
         self._options = options
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "new")
         self._record = record
@@ -96,6 +115,12 @@ class Pool:
         self._unsent = record.unsent
         self._unsent_timer: asyncio.TimerHandle | None = None
         self._recorded_size: SizeEntry | None = None
+        self.warm_until = 0.0
+        self.borrowed = False
+        self._fleet.keep_for = self._to_keep_spare
+        for launcher in self._launchers.values():
+            launcher.note, launcher.repriced = self.note, self._warn_of_price
+            launcher.starter.standalone = self.standalone
 
     # Opening and closing.
 
@@ -144,8 +169,15 @@ class Pool:
     async def _start_nodes(self) -> None:
         for launcher in self._launchers.values():
             await launcher.prepare()
-        for note in dict.fromkeys(note for launcher in self._launchers.values() for note in launcher.notes):
+        notes = [
+            f"Nodes of provider {provider!r} do not reach each other, so they form no cluster: no collections."
+            for provider in self._isolated
+        ]
+        notes += [note for launcher in self._launchers.values() for note in launcher.notes]
+        for note in dict.fromkeys(notes):
             self._bus.emit(events.PoolNote, note)
+        if not self._keep_machines:
+            self._warn_of_price()
         self._life.move("provisioning", _now())
         size = self._record.size()
         self._plane = control = plane_of(self._launchers, self._options, size)
@@ -156,7 +188,8 @@ class Pool:
         if self._keep_machines and not self._entering:
             self._keep_machines = False
             raise NodeStartError(f"Pool {self.name!r} is gone: none of its machines exists any more.")
-        self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
+        if not self._keep_machines:
+            self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
         self.tell(plane.Open())
         while self._entering or not (self._plane.ready or self._fleet.entered):
             if self._plane.cannot_start:
@@ -188,6 +221,7 @@ class Pool:
             self._record.end()
             self._bus.end()
             return
+        was_ready = self.state == "ready"
         self._life.move("stopping", _now())
         self._bus.emit(events.PoolStopping)
         self.tasks.stop()
@@ -201,8 +235,15 @@ class Pool:
         self.tasks.end_all(closed)
         # Errors here must not keep the machines from being terminated.
         await asyncio.gather(self.tasks.results.close(bring=not self._keep_machines), return_exceptions=True)
+        warm: dict[int, WarmTerms] = {}
+        left = ""
         try:
-            await self._fleet.close(leave=self._keep_machines)
+            self.borrowed = self._record.is_borrowing
+            warm = {} if self._keep_machines else self._to_keep_warm(was_ready=was_ready)
+        except Exception:  # as above
+            _logger.exception("no machine of pool %r is kept warm", self.name)
+        try:
+            kept = await self._fleet.close(leave=self._keep_machines, warm=warm)
             if self._plane is not None:
                 self._plane.ledger.close(_now())
             if self._keep_machines:
@@ -211,10 +252,16 @@ class Pool:
             else:
                 if self._publisher is not None:
                     self._publisher.publish_closed(_now())
-                self._record.end()
+                self._present_bill()
+                if kept:
+                    self._rest(kept)
+                else:
+                    self._record.end()
         except Exception as error:
-            why = str(error) or type(error).__name__
-            notice = f"Machines of pool {self.name!r} may be left: {why}. Run `sky reap {self.name}` to terminate them."
+            left = (str(error) or type(error).__name__).rstrip(".")
+            notice = (
+                f"Machines of pool {self.name!r} may be left: {left}. Run `sky reap {self.name}` to terminate them."
+            )
             raise ProvisioningError(notice) from error
         finally:
             self._record.leave()
@@ -223,12 +270,65 @@ class Pool:
                 self.tasks.kept_values.close()
             self._life.move("closed", _now())
             spent = 0.0 if self._plane is None else self._plane.ledger.spent(_now())
-            self._bus.emit(events.PoolClosed, _now() - self._began, *self._counts, spent)
+            self._bus.emit(events.PoolClosed, _now() - self._began, *self._counts, spent, left)
             self._bus.end()
+
+    def _present_bill(self) -> None:
+        """Tell what the machines of the pool have cost, unless they were free."""
+        try:
+            notice = bill_notice(self.name, summed(self._record.bills(), time.time()))
+        except JournalError as error:  # the machines are gone, which counts
+            _logger.warning("the costs of pool %r are unknown: %s", self.name, error)
+            return
+        if notice:
+            self._bus.emit(events.PoolNote, notice)
+
+    def _to_keep_warm(self, *, was_ready: bool) -> dict[int, WarmTerms]:
+        """Return the machines to keep for later pools, of which the budget covers the costs."""
+        if self._plane is None or not was_ready:
+            return {}
+        table = self._plane.reconciler.table
+        running = [each.id for each in table if each.state == "RUNNING" and not each.reclaimed]
+        return self._warm_terms(running, closing=True)
+
+    def _to_keep_spare(self, number: int) -> WarmTerms | None:
+        """Return the terms on which a machine is kept that the open pool needs no longer; None for not at all."""
+        machine = self.control.reconciler.table.machines.get(number)
+        if machine is None or machine.expelled or machine.reclaimed or self.control.budget_exhausted:
+            return None
+        return self._warm_terms([number], closing=False).get(number)
+
+    def _warm_terms(self, machines: Sequence[int], *, closing: bool) -> dict[int, WarmTerms]:
+        """Return those of these machines that are kept warm, within the budget, and on which terms."""
+        ledger = self.control.ledger
+        candidates = [
+            WarmCandidate(number, ledger.price_of(number) or 0.0, seconds)
+            for number in machines
+            if (seconds := self._fleet.warm_seconds(number, closing=closing))
+        ]
+        plan = plan_warm(candidates, None if ledger.budget is None else ledger.budget - ledger.committed(_now()))
+        if plan.notice:
+            self.note(plan.notice)
+        prices = {each.machine: each.per_hour for each in candidates}
+        return {machine: WarmTerms(time.time() + seconds, prices[machine]) for machine, seconds in plan.seconds.items()}
+
+    def _rest(self, kept: Mapping[int, WarmTerms]) -> None:
+        """Leave the record of the pool to its warm machines."""
+        self._record.rest()
+        self.warm_until = max(each.until for each in kept.values())
+        price = sum(each.per_hour for each in kept.values())
+        self._bus.emit(events.PoolNote, warm_notice(self.name, len(kept), self.warm_until, price))
 
     def note(self, text: str) -> None:
         """Show a notice to the user."""
         self._bus.emit(events.PoolNote, f"Pool {self.name!r}: {text}")
+
+    def _warn_of_price(self) -> None:
+        """Warn if the pool may cost more than its limit per hour, unless that was said already."""
+        warning = price_warning(self._launchers, self._options)
+        if warning and warning != self._price_warning:
+            self._price_warning = warning
+            self._bus.emit(events.PoolNote, warning)
 
     @property
     def is_known(self) -> bool:
@@ -315,6 +415,8 @@ class Pool:
         self._record_costs(now)
         if not _SIZE_EFFECTS.isdisjoint(map(type, effects)):
             self._record_size()
+        if self._fleet.spares and self._plane.budget_exhausted:
+            self._fleet.end_spares()
         self._progress.set()
         self._timer.set(self._plane.next_tick)
         if self._unsent_timer is None and self.state == "ready":
@@ -459,8 +561,10 @@ class Pool:
     def snapshot(self) -> PoolSnapshot:
         """Return a snapshot of the pool."""
         found = view(self.control, self._fleet.nodes, self.name, self.state, self._launchers, *self._counts)
+        spares = self._fleet.spares
         return replace(
             found,
+            nodes=tuple(replace(node, phase=WARM) if node.machine in spares else node for node in found.nodes),
             queued=found.queued + len(self.tasks.prerequisites) + self.control.tasks.withheld,
             cancelled=self._bus.count(events.TaskCancelled),
         )
@@ -475,6 +579,12 @@ class Pool:
     def task_history(self, task: int) -> tuple[str, ...]:
         """Return the transitions of a task as text, oldest first."""
         return () if self._plane is None else task_history(self._plane, task)
+
+
+def _why_standalone(isolated: Sequence[str], options: Options) -> str:
+    if isolated:
+        return f"nodes of provider {joined(map(repr, isolated))} do not reach each other"
+    return "this pool has `cluster=False`" if options.cluster is False else ""
 
 
 def _now() -> float:

@@ -64,7 +64,7 @@ def view(
                 received=0 if node is None else node.received,
                 sent=0 if node is None else node.sent,
                 group=machine.group,
-                hourly_price=machine.source.hourly_price if machine.source is not None else 0.0,
+                hourly_price=_price(plane, machine),
                 age=now - machine.requested_at[0] if machine.requested_at else 0.0,
                 metrics=node.metrics[-1] if node is not None and node.metrics else None,
                 machine=machine.id,
@@ -175,3 +175,9 @@ def _retry_at(plane: ControlPlane, machine: Machine) -> float | None:
     reconciler = plane.reconciler
     sources = reconciler.sources[machine.group]
     return max(machine.not_before, min(map(reconciler.requester.backoff.ready_at, sources)))
+
+
+def _price(plane: ControlPlane, machine: Machine) -> float:
+    """Return the price of a machine: as billed, or that of its offer before."""
+    billed = plane.ledger.price_of(machine.id)
+    return billed if billed is not None else 0.0 if machine.source is None else machine.source.hourly_price

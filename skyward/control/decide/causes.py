@@ -109,6 +109,8 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
             return "regular check"
         case machines.Allocated(machine):
             return f"{_node(machine, rank_of)} allocated"
+        case machines.Priced(machine, price):
+            return f"{_node(machine, rank_of)} costs ${price:.4g} per hour"
         case machines.Refused(numbers, reason):
             refused = _node(numbers[0], rank_of) if len(numbers) == 1 else f"{len(numbers)} machines"
             return f"{refused} refused: {_first_line(reason)}"
@@ -120,6 +122,8 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
             return f"{_node(machine, rank_of)} failed to start: {_first_line(reason)}"
         case machines.Lost(machine, reason):
             return f"{_node(machine, rank_of)} lost: {_first_line(reason)}"
+        case machines.Reclaimed(machine):
+            return f"{_node(machine, rank_of)} is taken back by its provider"
         case machines.Terminated(machine):
             return f"{_node(machine, rank_of)} terminated"
         case _:

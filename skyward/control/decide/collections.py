@@ -76,7 +76,8 @@ class CollectionContents:
         """
         before = self._reports.get(node)
         self._reports[node] = report
-        self._peak = max(self._peak, len(self._reports))
+        members = set(members)
+        self._peak = max(self._peak, len(members))
         losses: list[Loss] = []
         if before is not None:
             gone = set(before.members) - set(report.members)

@@ -108,11 +108,13 @@ class Tick:
 
 type MachineMessage = (
     machines.Allocated
+    | machines.Priced
     | machines.Refused
     | machines.Joined
     | machines.TakenOver
     | machines.Failed
     | machines.Lost
+    | machines.Reclaimed
     | machines.Terminated
 )
 type TaskMessage = (

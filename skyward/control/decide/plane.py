@@ -10,7 +10,13 @@ from dataclasses import replace
 from skyward.control.decide.autoscaler import Autoscaler
 from skyward.control.decide.causes import Cause, CauseLog, describe
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.budget import DRAIN_RESERVE, STOP_RESERVE, TERMINATION_RESERVE, Ledger
+from skyward.control.decide.machines.budget import (
+    DRAIN_RESERVE,
+    STOP_RESERVE,
+    TERMINATION_RESERVE,
+    Ledger,
+    unaffordable,
+)
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.messages import (
     CollectionUsed,
@@ -108,7 +114,7 @@ class ControlPlane:
     def _step(self, message: PlaneMessage, now: float) -> list[PlaneEffect]:
         effects: list[PlaneEffect] = []
         match message:
-            case tasks.Submitted(target=target) if target is not None and target in self._draining:
+            case tasks.Submitted(target=target) if target is not None and self._drain_can_end(target):
                 self._submit_to_draining(message, target, now, effects)
             case tasks.TasksFound() if self._stopped:
                 self._tell_tasks(message, now, effects)
@@ -167,6 +173,8 @@ class ControlPlane:
                 self._cause()
                 self._record_resources(message)
                 self._reconcile(message, now, effects)
+                if isinstance(message, machines.TakenOver):
+                    self._remove_emptied(now, effects)
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
         self._check_readiness(message, now, effects)
@@ -216,10 +224,12 @@ class ControlPlane:
         effects += done
         if new is not None and new.kept:
             self._spare_keeping(now, effects)
-        if self._draining:
-            for rank in [rank for rank in self._draining if self.tasks.is_empty(rank)]:
-                self._draining.discard(rank)
-                self._reconcile(machines.Emptied(rank), now, effects)
+        self._remove_emptied(now, effects)
+
+    def _remove_emptied(self, now: float, effects: list[PlaneEffect]) -> None:
+        for rank in [rank for rank in self._draining if self._is_emptied(rank, now)]:
+            self._draining.discard(rank)
+            self._reconcile(machines.Emptied(rank), now, effects)
 
     def _begin_uses(self, message: tasks.Submitted | tasks.Broadcast, effects: list[PlaneEffect], now: float) -> None:
         """Record the tasks that use kept values."""
@@ -239,7 +249,7 @@ class ControlPlane:
 
     def _wake(self, needs: Needs, reason: str, now: float, effects: list[PlaneEffect]) -> None:
         """Launch a node that can hold `needs`, for a pool that has none."""
-        able = [group for group in self.groups.values() if group.max and group.can_hold(needs)]
+        able = [group for group in self._scalable_groups() if group.max and group.can_hold(needs)]
         if able and not self.budget_exhausted:
             group = min(able, key=lambda each: each.hourly_price)
             after = {**self.desired, group.name: 1}
@@ -278,12 +288,7 @@ class ControlPlane:
                 case _:
                     pass
         if self.reconciler.requester.over_budget and self.cannot_start and not self.reconciler.given_up:
-            budget, spent = self.ledger.budget or 0.0, self.ledger.spent(now)
-            of_it = f", of which {money_text(spent)} is spent" if spent else ""
-            self.failure = (
-                f"cannot afford its first nodes with a budget of {money_text(budget)}{of_it}, which must cover "
-                f"{DRAIN_RESERVE:g} s of each"
-            )
+            self.failure = unaffordable(self.ledger.budget or 0.0, self.ledger.spent(now))
         if isinstance(message, machines.Lost) and any(self._is_short(group) for group in before):
             self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
 
@@ -369,6 +374,9 @@ class ControlPlane:
             return self.reconciler.empty
         needed = sum(map(self._threshold, self.groups.values()))
         return sum(self.desired.values()) - given_up < needed
+
+    def _is_limited(self) -> bool:
+        return bool(self.reconciler.given_up) or any(map(self.reconciler.is_closed, self.groups))
 
     def _hopeless_shapes(self) -> frozenset[Needs]:
         """Return the queued shapes that fit only groups of which no node can be launched."""
@@ -456,7 +464,7 @@ class ControlPlane:
         if self.budget_exhausted:
             return
         kept = self.kept.busy_nodes(now)
-        draining = [rank for rank in sorted(self._draining) if rank in kept]
+        draining = [rank for rank in sorted(self._draining) if rank in kept and self._drain_can_end(rank)]
         for rank in [rank for rank in draining if self._cancel_drain(rank, now, effects)]:
             self._undo_drain(rank, f"node {rank} keeps {kept[rank]}, so its drain is cancelled", now, effects)
         after, stay = at_least(self.desired, self.retained(now))
@@ -464,6 +472,27 @@ class ControlPlane:
             self._decide("reconciler", after, stay, now, effects)
         elif draining:
             self._reconcile(machines.Reconcile(), now, effects)
+
+    def _drain_can_end(self, rank: int) -> bool:
+        """Return whether a node drains, and may take tasks again: its provider does not take it back."""
+        return rank in self._draining and not self._is_reclaimed(rank)
+
+    def _is_reclaimed(self, rank: int) -> bool:
+        machine = self.reconciler.table.machine_of(rank, "STOP_REQUESTED")
+        return machine is not None and machine.reclaimed
+
+    def _is_emptied(self, rank: int, now: float) -> bool:
+        """Return whether a draining node can go.
+
+        Not one whose tasks and results of a former process are still unknown; and one that its provider takes back
+        stays until then while it keeps values that may still be used.
+        """
+        if not self.tasks.is_empty(rank):
+            return False
+        machine = self.reconciler.table.machine_of(rank, "STOP_REQUESTED")
+        if machine is None:
+            return True
+        return not machine.adopted and not (machine.reclaimed and rank in self.kept.busy_nodes(now))
 
     def _cancel_drain(self, rank: int, now: float, effects: list[PlaneEffect]) -> bool:
         """Let a draining node take tasks again; return True if the user had drained it."""
@@ -540,7 +569,8 @@ class ControlPlane:
         budget, spent = money_text(self.ledger.budget or 0.0), money_text(self.ledger.spent(now))
         drains = not self._stopped and self.ledger.per_hour
         left = f", and its nodes need up to {DRAIN_RESERVE:g} s more to drain" if drains else ""
-        return f"has reached its budget of {budget}: {spent} is spent{left}; raise the budget to continue"
+        how = "`pool.set_budget(USD)`, or `%sky up NAME --budget USD` in a notebook"
+        return f"has reached its budget of {budget}: {spent} is spent{left}; raise the budget to continue: {how}"
 
     @property
     def _next_reserve(self) -> float:
@@ -616,7 +646,7 @@ class ControlPlane:
             effects.append(ThresholdReached(cause=self.handled))
         if self.budget_exhausted and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
-        elif self.ready and self.reconciler.given_up and self.tasks.waiting and (shapes := self._hopeless_shapes()):
+        elif self.ready and self.tasks.waiting and self._is_limited() and (shapes := self._hopeless_shapes()):
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now, self.handled))
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
@@ -641,7 +671,7 @@ class ControlPlane:
         """Return the pool as a policy sees it."""
         return Snapshot(
             now=now,
-            groups=tuple(self.groups.values()),
+            groups=self._scalable_groups(),
             counts={name: self._view.counts(name, self.desired.get(name, 0)) for name in self.groups},
             demands=self.tasks.demands(),
             floor=self._floor,
@@ -652,6 +682,19 @@ class ControlPlane:
             task_seconds=self.tasks.task_seconds,
             retained=self.retained(now),
             nodes=self._view.nodes(now),
+        )
+
+    def _scalable_groups(self) -> tuple[Group, ...]:
+        """Return the groups; those that cannot launch nodes are limited to those they have, if others can grow."""
+        closed = {name for name in self.groups if self.reconciler.is_closed(name) or not self.reconciler.can_have(name)}
+        if not closed or len(closed) == len(self.groups):
+            return tuple(self.groups.values())
+        there = {name: self.reconciler.effective(name) for name in closed}
+        return tuple(
+            replace(group, min=min(group.min, there[name]), max=min(group.max, there[name]))
+            if name in closed
+            else group
+            for name, group in self.groups.items()
         )
 
     def _log(

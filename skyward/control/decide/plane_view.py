@@ -39,10 +39,11 @@ class PlaneView:
         self._ledger = ledger
 
     def counts(self, name: str, desired: int) -> Counts:
-        """Return the counts of one group."""
+        """Return the counts of one group; the next head counts as booting while the last one leaves."""
+        next_head = bool(desired and self._table.has_leaving_head(name))
         return Counts(
             active=self._table.count(name, "active"),
-            booting=self._table.count(name, "booting"),
+            booting=self._table.count(name, "booting") + next_head,
             leaving=self._table.count(name, "leaving"),
             busy=self._tasks.busy_in(name),
             desired=desired,

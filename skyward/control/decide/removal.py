@@ -18,13 +18,16 @@ __all__ = ["after_drain", "at_least", "retained_nodes", "undrainable", "unsizabl
 def retained_nodes(table: MachineTable, kept: Mapping[int, str]) -> dict[str, RetainedNodes]:
     """Return the nodes that no scale-down removes, by group; the head stays while any node does.
 
+    A node that its provider takes back goes with its values, so no other takes its place for them.
+
     Args:
         table: the machines.
         kept: names of the values that make nodes count as busy, by rank.
     """
     texts: dict[str, dict[int, str]] = {}
     for rank, names in kept.items():
-        if (assignment := table.assignments.get(rank)) is not None:
+        assignment = table.assignments.get(rank)
+        if assignment is not None and not assignment.machine.reclaimed:
             texts.setdefault(assignment.machine.group, {})[rank] = f"node {rank} keeps {names}"
     head = table.assignments.get(0)
     return {

@@ -44,7 +44,7 @@ class NodeView:
 
     Attributes:
         state: lifecycle state; "stopping" from when it left the pool until its machine is terminated.
-        phase: current phase of its start.
+        phase: current phase of its start; "warm" for a machine that is kept for later nodes.
         slots, busy: number of slots, and of those in use.
         received: bytes of blobs that it received.
         sent: bytes of those that the client sent; the rest came from other nodes.

@@ -14,8 +14,18 @@ from typing import Protocol
 from skyward.bootstrap import PhaseEvent
 from skyward.errors import JournalError
 from skyward.formatting import duration_text
+from skyward.journal import Journal
 
-__all__ = ["REQUESTED", "NodeStartup", "StartupFailure", "StartupTracker", "UsualTimes"]
+__all__ = [
+    "BOOTING",
+    "REQUESTED",
+    "WARM",
+    "NodeStartup",
+    "StartupFailure",
+    "StartupTracker",
+    "UsualTimes",
+    "usual_start",
+]
 
 SAMPLES = 9
 """Latest starts that count for usual durations; also the maximum that one pool adds to the record."""
@@ -29,6 +39,17 @@ LOGS = 8 * 1024 * 1024
 
 REQUESTED = "requested"
 """The phase of a requested machine. It does not depend on the image."""
+
+WARM = "warm"
+"""The phase of a machine that is kept for later nodes."""
+
+
+BOOTING = "booting"
+"""The phase of a machine that its provider has launched, and that does not run yet."""
+
+
+START = "start"
+"""All phases of a start together, after the request: starts differ in the phases that they need."""
 
 
 class Durations(Protocol):
@@ -78,6 +99,24 @@ class UsualTimes:
                 self._record.add_phase_seconds(provider, image, seconds, SAMPLES)
 
 
+def usual_start(provider: str, image: str = "") -> float | None:
+    """Return the usual seconds from a request of a machine to an active node; None if unknown.
+
+    Args:
+        provider: name of the provider.
+        image: identity of the image, `Plan.image_hash`; that of the latest start counts if it is new or empty.
+    """
+    try:
+        with Journal() as journal:
+            requests = journal.took(provider, "").get(REQUESTED)
+            starts = journal.took(provider, image).get(START) if image else None
+            latest = journal.latest_image(provider)
+            starts = starts or (journal.took(provider, latest).get(START) if latest else None)
+    except JournalError:
+        return None
+    return median(starts) + (median(requests) if requests else 0.0) if starts else None
+
+
 type OnPhase = Callable[["NodeStartup", str, float | None], object]
 """Callback for a phase of a start: None when it begins, its seconds when it completes."""
 
@@ -119,9 +158,13 @@ class NodeStartup:
         """Handle an event of its bootstrap; return the current phase."""
         match event.event:
             case "started":
-                return self.enter(event.phase)
+                self.enter(event.phase)
+                for line in event.lines:
+                    self._note(line)
             case "completed":
                 self._note(f"{event.phase}: done in {duration_text(event.elapsed)}")
+                for line in event.lines:
+                    self._note(line)
                 self._completed(event.phase, event.elapsed)
             case "skipped":
                 self._note(f"{event.phase}: nothing to do")
@@ -207,7 +250,7 @@ class StartupTracker:
         """Record that a node is active; a node that another process had started does not count for usual durations."""
         self.failures.pop(boot.rank, None)
         if not attached:
-            self.usual.add(provider, boot.image, boot.took)
+            self.usual.add(provider, boot.image, {**boot.took, START: sum(boot.took.values())} if boot.took else {})
 
     def failed(self, boot: NodeStartup, error: Exception) -> None:
         """Record that a machine failed to become a node."""

@@ -21,6 +21,7 @@ class Hello:
         directory: its directory, by which another process can attach to it; "" if none can.
         vcpus: CPUs of its machine; 0 where the provider knows them.
         memory_gb: memory of its machine, GiB; 0 where it is not known.
+        gpus: GPUs that the batch system granted; 0 if none, or if there is no batch system.
         python: its version of Python; "" if it is the client's.
     """
 
@@ -32,6 +33,7 @@ class Hello:
     directory: str = ""
     vcpus: float = 0
     memory_gb: float = 0
+    gpus: float = 0
     python: str = ""
 
 
@@ -45,6 +47,10 @@ class WorkerProcess(Protocol):
 
     async def answers(self) -> bool:
         """Return whether its machine can be reached, so that the worker itself is the one that is silent."""
+
+    @property
+    def unreachable(self) -> bool:
+        """True while the connection to its machine is broken."""
 
     async def facts(self) -> Facts | None:
         """Return the facts of its environment; None if it is the client's, or they cannot be read."""

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import os
 import secrets
+import shlex
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -66,8 +67,12 @@ while data := memoryview(remote.recv(1 << 20)):
         data = data[os.write(1, data):]
 """
 
-_GONE = ("no such container", "is not running", "container state improper")
-"""Messages of container engines for a container that will not come back."""
+_GONE = (
+    *("no such container", "is not running", "container state improper"),  # of container engines
+    *('(notfound): pods "', "in a completed pod"),  # of kubectl, for a pod
+    *("has expired", "invalid job id specified"),  # of Slurm, for a job
+)
+"""Messages for a machine that will not come back."""
 
 _PAUSE_AFTER_STRANGER = 0.01
 """Seconds until the next connection is accepted after one of another user."""
@@ -107,7 +112,7 @@ class ExecTransport:
         sign = f"{_SIGN}{secrets.token_hex(8)}"
         try:
             process = await asyncio.create_subprocess_exec(
-                *access.command, "sh", "-c", _SESSION, sign,
+                *_words(access, "sh", "-c", _SESSION, sign),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # so that Ctrl-C in a terminal does not reach it
             )  # fmt: skip  # one option a line would hide the command
@@ -172,7 +177,7 @@ class ExecTransport:
 
     async def run(self, command: str, stdin: bytes = b"", on_line: Callable[[str], None] | None = None) -> Completed:
         sign = f"{self._sign}.run"
-        words = (*self._access.command, "sh", "-c", _RUN.format(command=command), sign)
+        words = _words(self._access, "sh", "-c", _RUN.format(command=command), sign)
         done = await run_here(words, stdin, on_line)
         err, mark, status = done.err.rpartition(f"\n{sign} ")
         if not mark:
@@ -186,7 +191,7 @@ class ExecTransport:
         except OSError as error:
             raise LinkError(f"no tunnel to {self._access.target}: {error}") from None
         listening.setblocking(False)
-        command = (*self._access.command, python, "-ISc", _RELAY, host, str(remote))
+        command = _words(self._access, python, "-ISc", _RELAY, host, str(remote))
         self._tunnels.spawn(_accept(listening, command, self._tunnels.spawn))
 
     async def close(self) -> None:
@@ -201,6 +206,12 @@ class ExecTransport:
                 await asyncio.shield(self._watching)
         self._pinging.cancel()
         await self._watching
+
+
+def _words(access: ExecAccess, *remote: str) -> tuple[str, ...]:
+    """Return the arguments of the local command that runs a command on the machine."""
+    is_shell = getattr(access, "shell", False)  # an entry of an older journal may lack the attribute
+    return (*access.command, *(map(shlex.quote, remote) if is_shell else remote))
 
 
 def _listen(local: str) -> socket.socket:

@@ -14,6 +14,8 @@ import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
 from typing import Self
 
 from skyward.bootstrap import (
@@ -35,7 +37,14 @@ from skyward.link.ssh.connect import SSHLink
 from skyward.link.ssh.disk import full_disk
 from skyward.providers.protocol import RemoteAccess, SSHAccess
 
-__all__ = ["OrphanWorkerError", "SSHWorker", "end_orphan", "end_workers"]
+__all__ = [
+    "WORKER_FUNCTIONS",
+    "EnvironmentSender",
+    "OrphanWorkerError",
+    "SSHWorker",
+    "end_orphan",
+    "end_workers",
+]
 
 LEASE_BEYOND_GRACE = 30.0
 """Seconds that a worker's lease exceeds the client's own grace for the machine, at least."""
@@ -91,7 +100,7 @@ sweep() {
 """End of process group $1, whose first process, the outer supervisor, is gone. The inner one, which is in this group,
 gets the time of $2 checks to end processes that have left the group."""
 
-_WORKER = f"""
+WORKER_FUNCTIONS = f"""
 {_START_TIME}
 {_SWEEP}
 lives() {{
@@ -111,14 +120,7 @@ end() {{
 """Check for the worker of $node, and its end. Another process that has reused its number is not touched. Its
 supervisors end all of its descendants; if they do not answer, their process group is killed."""
 
-_START = """
-set -u
-umask 077
-{node}
-mkdir -p "$node/work" && cd "$node/work" && mkfifo ../life && head -c 65536 /dev/zero >../room && rm ../room || exit
-export SKYWARD_SCRATCH="$node"
-{exports}
-{{
+_KEEP = """
   {python} -m skyward.worker.supervisor >../hello 2>../log </dev/null 9>&- &
   echo "$! $(start_time $!)" >../pid
   wait $!
@@ -126,8 +128,57 @@ export SKYWARD_SCRATCH="$node"
   rm ../pid
   sweep "$!" {checks}
   echo $status >../status
+"""
+"""The worker, and the shell that waits for it. The remaining process group of a worker ends with it, also if that shell
+was killed."""
+
+_IN_BACKGROUND = """
+export SKYWARD_SCRATCH="$node"
+{exports}
+{{
+  {keep}
 }} 9<>../life >/dev/null 2>&1 &
 keeper=$!
+"""
+"""Start in the background. Descriptor 9 keeps the pipe `life` open as long as the worker lives, so a reader of the pipe
+sees its end."""
+
+_BY_STARTER = """
+printf %s {script} >{starter}/{id}.part && mv {starter}/{id}.part {starter}/{id}.start || exit
+until read -r keeper <../keeper; do
+  if [ ! -d {starter} ]; then
+    echo 'the process that starts workers on the machine has ended'
+    exit {ended}
+  fi
+  sleep 0.02 || sleep 1
+done 2>/dev/null
+"""
+"""Start by the machine's starter, with a script that is renamed once it is complete."""
+
+_STARTED = """
+rm "$0"
+set -u
+umask 077
+{node}
+cd "$node/work" || exit
+echo $$ >../keeper
+exec 9<>../life >/dev/null 2>&1
+export SKYWARD_SCRATCH="$node"
+{exports}
+{keep}
+"""
+"""The script for the starter. It has the secrets of the worker, so its file is removed."""
+
+_START = """
+set -u
+umask 077
+{node}
+mkdir -p "$node/work" && cd "$node/work" && mkfifo ../life && head -c 65536 /dev/zero >../room && rm ../room || exit
+if ! [ -e "$root/began" ]; then
+  if [ -e "${{HOME:-}}/.ssh/authorized_keys" ]; then cp "${{HOME:-}}/.ssh/authorized_keys" "$root/authorized_keys"; fi
+  : >"$root/began"
+fi
+{start}
 gone() {{
   if read -r stat <"/proc/$keeper/stat"; then
     case "${{stat##*) }}" in [ZX]*) ;; *) return 1 ;; esac
@@ -146,9 +197,10 @@ done 2>/dev/null
 echo "${{SSH_CONNECTION:-}}"
 cat ../hello
 """
-"""Start of a worker. Disk space is tested first: a worker that cannot write its addresses would be waited for in vain.
-The remaining process group of a worker ends with it, also if the shell that waits for it was killed. Descriptor 9 keeps
-the pipe `life` open as long as the worker lives, so a reader of the pipe sees its end."""
+"""Start of a worker. Disk space is tested first: one that cannot write its addresses would be waited for in vain.
+
+The file `began` is as old as the use of the machine: what is newer may be of its tasks (`skyward.link.ssh.handover`).
+"""
 
 _WATCH = """
 {node}
@@ -183,6 +235,12 @@ cat "$node/hello"
 
 _FACTS = "from skyward.bootstrap.facts import facts; print(facts())"
 
+_SEND = """
+command -v ionice >/dev/null 2>&1 && idle='ionice -c 3' || idle=
+exec nice -n 19 $idle {python} -P -m skyward.bootstrap.peers.serve
+"""
+"""Program that sends an environment, which must not slow down the tasks of its node."""
+
 _END = """
 {root}
 for node in "$root/nodes/{pool}".*; do
@@ -208,10 +266,41 @@ class OrphanWorkerError(NodeStartError):
         self.directory = directory
 
 
+@dataclass(frozen=True, slots=True)
+class EnvironmentSender:
+    """Access to the environment that was made for a worker, to send it to other machines.
+
+    Attributes:
+        link: link to its machine.
+        environment: identity of the environment.
+        executable: path of its interpreter.
+        variables: its variables, with their values on that machine.
+    """
+
+    link: SSHLink
+    environment: str
+    executable: str
+    variables: Mapping[str, str] = field(repr=False)
+
+    async def send(self, request: bytes, on_line: Callable[[str], None]) -> None:
+        """Have the machine send the environment once; `on_line` gets each line that it says.
+
+        Raises:
+            LinkError: the connection was lost before that ended.
+        """
+        command = _SEND.format(python=shlex.quote(self.executable))
+        await self.link.run(f"sh -c {shlex.quote(command)}", request, on_line)
+
+
 class SSHWorker:
-    """The worker, and the link to its machine. `node` is shell text that sets the variable `node` to its directory."""
+    """The worker, and the link to its machine. `node` is shell text that sets the variable `node` to its directory.
+
+    Attributes:
+        environment: the environment that was made for it; None if it was there before, or by another process.
+    """
 
     def __init__(self, access: RemoteAccess, link: SSHLink, hello: Hello, node: str, python: str | None = None) -> None:
+        self.environment: EnvironmentSender | None = None
         self.hello = hello
         self._python = python
         self._access = access
@@ -234,18 +323,20 @@ class SSHWorker:
         """
         answer_within = access.answer_within if isinstance(access, SSHAccess) else None
         link = await SSHLink.open(access, answer_within or within)
-        node = (
-            f"{root(access.directory)}; node=$root/nodes/{environment.get('SKYWARD_POOL', '')}.{secrets.token_hex(6)}"
-        )
+        name = f"{environment.get('SKYWARD_POOL', '')}.{secrets.token_hex(6)}"
+        place = root(_starter(access) or access.directory)
+        node = f"{place}; node=$root/nodes/{name}"
         try:
-            python, variables = await _prepare(access, link, plan, report)
+            python, variables, made = await _prepare(access, link, plan, report)
             if report is not None:
                 report(PhaseEvent("started", "worker"))
             async with asyncio.timeout(within):
                 hello = await _start(access, link, {**variables, **environment}, node, python)
             for sentence in Mismatches(Facts(hello.python, python, {}, {}), access.target).at_join():
                 _logger.warning(sentence)
-            return cls(access, link, hello, node, python)
+            worker = cls(access, link, hello, node, python)
+            worker.environment = made
+            return worker
         except BaseException as error:
             full = await full_disk(access, link, str(error)) if isinstance(error, NodeStartError | TimeoutError) else ""
             ended = await run_to_completion(_stop(access, link, node))
@@ -268,7 +359,7 @@ class SSHWorker:
         link = await SSHLink.open(access, within)
         try:
             async with asyncio.timeout(within):
-                done = await link.run("sh", (_WORKER + _ATTACH.format(node=worker.directory)).encode())
+                done = await link.run("sh", (WORKER_FUNCTIONS + _ATTACH.format(node=worker.directory)).encode())
                 if done.status:
                     raise NodeStartError(f"the worker on {access.target} is gone: its lease has expired")
                 python = _interpreter(json.loads(done.out.splitlines()[-1])["pid"])
@@ -281,6 +372,11 @@ class SSHWorker:
             await run_to_completion(link.close())
             raise
         return cls(access, link, _hello(done.out, bulk, worker.directory), worker.directory)
+
+    @property
+    def unreachable(self) -> bool:
+        """True while the connection to its machine is broken."""
+        return self._link.since == inf
 
     async def exited(self) -> str:
         """Wait until it ends, or is lost, and return the reason."""
@@ -340,7 +436,7 @@ async def end_workers(access: RemoteAccess, pool: str, within: float) -> None:
     link = await SSHLink.open(access, within)
     try:
         async with asyncio.timeout(within):
-            await link.run("sh", (_WORKER + _END.format(root=root(access.directory), pool=pool)).encode())
+            await link.run("sh", (WORKER_FUNCTIONS + _END.format(root=root(access.directory), pool=pool)).encode())
     except (LinkError, TimeoutError) as error:
         raise NodeStartError(f"{access.target} did not answer: {error}") from None
     finally:
@@ -369,12 +465,16 @@ async def _stop(access: RemoteAccess, link: SSHLink, node: str) -> bool:
     try:
         if not link.lost.done():
             async with asyncio.timeout(_STOP_WITHIN):
-                await link.run("sh", (_WORKER + _STOP.format(node=node)).encode())
+                await link.run("sh", (WORKER_FUNCTIONS + _STOP.format(node=node)).encode())
                 ended = True
     except (LinkError, TimeoutError) as error:
         _logger.info("the worker on %s is out of reach: %s", access.target, error)
     await link.close()
     return ended
+
+
+def _starter(access: RemoteAccess) -> str:
+    return getattr(access, "starter", "")  # only an `ExecAccess` has one, and not that of an older journal
 
 
 def _lease(access: RemoteAccess, wanted: float) -> float:
@@ -383,31 +483,31 @@ def _lease(access: RemoteAccess, wanted: float) -> float:
 
 async def _prepare(
     access: RemoteAccess, link: SSHLink, plan: Plan | None, report: Callable[[PhaseEvent], None] | None
-) -> tuple[str, dict[str, str]]:
-    """Make the environment; return the interpreter of the worker, and its variables."""
+) -> tuple[str, dict[str, str], EnvironmentSender | None]:
+    """Make the environment; return the interpreter of the worker, its variables, and how to send what was made."""
     if access.python is not None:
-        return access.python, {}
+        return access.python, {}, None
     if plan is None:
         raise NodeStartError(f"{access.target} has no environment for the worker: set `python='/path/to/python'`")
     ready = await bootstrap(link, plan, report)
-    return ready.facts.executable, worker_environment(plan, ready)
+    facts = ready.facts
+    made = EnvironmentSender(link, plan.image_hash, facts.executable, facts.variables)
+    return facts.executable, worker_environment(plan, ready), made
 
 
 async def _start(access: RemoteAccess, link: SSHLink, environment: Mapping[str, str], node: str, python: str) -> Hello:
     """Start the worker, and return its addresses."""
     lease = _lease(access, float(environment.get("SKYWARD_LEASE", 0)))
     variables = {"SKYWARD_HOST": "127.0.0.1", **environment, "SKYWARD_LEASE": f"{lease:g}"}
-    script = (
-        _START_TIME
-        + _SWEEP
-        + _START.format(
-            node=node,
-            exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
-            python=shlex.quote(python),
-            ended=_ENDED,
-            checks=_MANY_CHECKS,
-        )
-    )
+    exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+    keep = _KEEP.strip().format(python=shlex.quote(python), checks=_MANY_CHECKS)
+    if starter := _starter(access):
+        started = _START_TIME + _SWEEP + _STARTED.format(node=node, exports=exports, keep=keep)
+        words = {"script": shlex.quote(started), "starter": shlex.quote(starter), "id": secrets.token_hex(6)}
+        start = _BY_STARTER.format(**words, ended=_ENDED)
+    else:
+        start = _IN_BACKGROUND.format(exports=exports, keep=keep)
+    script = _START_TIME + _SWEEP + _START.format(node=node, start=start, ended=_ENDED)
     done = await link.run("sh", script.encode())  # as input: other users of the machine can read command lines
     if done.status:
         output = (done.out + done.err).strip()
@@ -435,6 +535,7 @@ def _hello(output: str, bulk: str, node: str) -> Hello:
         node,
         words["vcpus"],
         words["memory_gb"],
+        words["gpus"],
         words["python"],
     )
 

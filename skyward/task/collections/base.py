@@ -56,16 +56,14 @@ def current_owner() -> int:
     return _owner()
 
 
-def refuse_standalone(what: str, cluster: object) -> None:
-    """Check that the nodes form a cluster.
+def refuse_standalone(what: str, reason: str) -> None:
+    """Check that the nodes form a cluster: that there is no `reason` why they do not.
 
     Raises:
         NoClusterError: they do not.
     """
-    if not cluster:
-        raise NoClusterError(
-            f"Distributed collections require cluster mode, and this pool has `cluster=False`, so there is no {what}."
-        )
+    if reason:
+        raise NoClusterError(f"Distributed collections require cluster mode, and {reason}, so there is no {what}.")
 
 
 def packed(value: object, what: str) -> bytes:

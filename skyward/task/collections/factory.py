@@ -79,7 +79,7 @@ def current_factory(what: str) -> Any:
     """
     global _here
     if "SKYWARD_NODE" in os.environ:
-        refuse_standalone(what, os.environ.get("SKYWARD_CLUSTER", "1") != "0")
+        refuse_standalone(what, os.environ.get("SKYWARD_STANDALONE", ""))
         with _opening:
             if _here is None:
                 _here = CollectionFactory(local_backend())

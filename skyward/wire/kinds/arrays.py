@@ -13,6 +13,7 @@ __all__ = [
         "Extent",
         "ArrayMemory",
         "ArrayView",
+        "arrays_in_index",
         "arrays_owned_by",
         "attributes_of_array",
         "extent_of",
@@ -56,6 +57,15 @@ def arrays_owned_by(value: Any) -> Iterator[Any]:
             for array in (values, getattr(values, "_ndarray", None), getattr(block, "_ndarray", None)):
                 if is_array(array):
                     yield array
+
+
+def arrays_in_index(value: Any) -> Iterator[Any]:
+    """Yield the array of objects inside a pandas index, which nothing writes to."""
+    kind = type(value)
+    if kind.__module__.startswith("pandas") and any(base.__name__ == "Index" for base in kind.__mro__):
+        data = vars(value).get("_data")
+        inside: tuple[Any, ...] = (data, getattr(data, "_ndarray", None))
+        yield from (array for array in inside if is_array(array) and array.dtype.hasobject)
 
 
 def is_inside_frame(kind: type) -> bool:

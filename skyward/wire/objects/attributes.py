@@ -70,15 +70,19 @@ def attributes_in(value: Any) -> dict[str, Any] | None:
 
 _ordinary: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
 
+_BUILT_IN = (object, types.SimpleNamespace)
+"""Built-in bases of objects that have only attributes."""
+
 _OWN_WAYS = ("__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
 def _is_ordinary(kind: type) -> bool:
     return (
-        all(base is object or _is_python(base) for base in kind.__mro__)
+        all(base in _BUILT_IN or _is_python(base) for base in kind.__mro__)
         and kind.__dictoffset__ != 0
         and all(
-            getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__", "__getstate__")
+            any(getattr(kind, name) is getattr(base, name) for base in _BUILT_IN)
+            for name in ("__reduce__", "__reduce_ex__", "__getstate__")
         )
         and not any(hasattr(kind, name) for name in _OWN_WAYS)
         and not slots_of(kind)

@@ -104,9 +104,9 @@ class Comparison:
         if one is None:
             return None
         if other is not None and one.form == other.form:
-            if one.form == "set" and all(map(is_plain, one.parts)) and all(map(is_plain, other.parts)):
-                current, previous = set(one.parts), set(other.parts)
-                return (Change("members", ([*(current - previous)], [*(previous - current)]), None),)
+            if one.form == "set" and _are_plain(one.parts) and _are_plain(other.parts):
+                added, removed = self._not_among(one.parts, other.parts), self._not_among(other.parts, one.parts)
+                return (Change("members", (added, removed), None),)
             if one.form == "module" or (one.form == "class" and self._same_structure(one.parts, other.parts)):
                 new, old = (
                     {name: part for name, part in each.parts.items() if name not in STRUCTURE} for each in (one, other)
@@ -171,8 +171,14 @@ class Comparison:
     def _same_members(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
         if len(one) != len(other):
             return False
-        first = [(type(each), each) if is_plain(each) else self._numbers.get(id(each)) for each in one]
-        second = [(type(each), each) if is_plain(each) else self._before.get(id(each)) for each in other]
+        found_by_value = [each for each in one if is_plain(each)]
+        if self._not_among(found_by_value, [each for each in other if is_plain(each)]):
+            return False
+        one, other = ([each for each in members if not is_plain(each)] for members in (one, other))
+        if len(one) != len(other):
+            return False
+        first = [self._numbers.get(id(each)) for each in one]
+        second = [self._before.get(id(each)) for each in other]
         if None not in first and None not in second:
             return set(first) == set(second)
         left = list(other)
@@ -182,6 +188,11 @@ class Comparison:
                 return False
             del left[found]
         return True
+
+    def _not_among(self, keys: Iterable[Any], others: Iterable[Any]) -> list[Any]:
+        """Return the keys without those that are also among the others; equal ones of other types are not the same."""
+        found = dict(zip(others, others, strict=True))
+        return [key for key in keys if key not in found or not self.same(key, found[key])]
 
     def _items(self, now: list[Any], before: list[Any]) -> Change:
         if len(now) == len(before):
@@ -203,9 +214,10 @@ class Comparison:
 
     def _pairs(self, form: str, now: Mapping[Any, Any], before: Mapping[Any, Any], *, removes: bool = True) -> Change:
         """Return the changed keys; and the order of all keys, if setting and removing those does not reproduce it."""
-        changed = [key for key in now if key not in before or not self.same(now[key], before[key])]
-        removed = [key for key in before if key not in now] if removes else []
-        left = [key for key in before if key in now] + [key for key in now if key not in before]
+        new = set(self._not_among(now, before))
+        changed = [key for key in now if key in new or not self.same(now[key], before[key])]
+        removed = [key for key in before if key not in now or key in new] if removes else []
+        left = [key for key in before if key in now and key not in new] + [key for key in now if key in new]
         order = None if form == "attributes" or left == list(now) else list(now)
         old = [self.stand_in_of(before[key]) if key in before else Absent() for key in (*removed, *changed)]
         return Change(form, (removed, changed, [now[key] for key in changed], order), old)

@@ -24,15 +24,25 @@ from skyward.wire.kinds.caches import is_found_by_name
 from skyward.wire.kinds.stateless import CACHED
 from skyward.wire.kinds.type_variables import TYPING
 
-__all__ = ["FIXED_KINDS", "WRAPPERS", "behind_proxy", "is_fixed", "is_plain", "is_shared_visibly", "parts_of"]
+__all__ = [
+    "FIXED_KINDS",
+    "PLAIN_KINDS",
+    "WRAPPERS",
+    "behind_proxy",
+    "is_fixed",
+    "is_plain",
+    "is_shared_visibly",
+    "parts_of",
+]
 
 
-_ATOMS: frozenset[type] = frozenset(
+PLAIN_KINDS: frozenset[type] = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice}
     | {types.CodeType, re.Pattern}
     | {decimal.Decimal, fractions.Fraction, uuid.UUID, datetime.date, datetime.time, datetime.datetime}
     | {datetime.timedelta, datetime.timezone}
 )
+"""Types of objects whose identity is irrelevant."""
 
 FIXED_KINDS = (pathlib.PurePath, enum.Enum, ArrayMemory)
 """Types that are fixed, with their subclasses."""
@@ -48,14 +58,14 @@ _fixed: "weakref.WeakKeyDictionary[type, bool]" = weakref.WeakKeyDictionary()
 
 
 def is_plain(value: object) -> bool:
-    """Return whether the identity of objects of `value`'s type is irrelevant."""
-    return type(value) in _ATOMS
+    """Return whether the identity of `value` is irrelevant."""
+    return type(value) in PLAIN_KINDS
 
 
 def is_fixed(value: Any) -> bool:
     """Return whether `value` and its parts cannot change, or whether it stays on its node if it does."""
     kind = type(value)
-    if kind in _ATOMS or kind is Kept or stand_in(value) is not None:
+    if kind in PLAIN_KINDS or kind is Kept or stand_in(value) is not None:
         return True
     if isinstance(value, type):
         return value in inner._BUILTIN_TYPE_NAMES or not _is_by_value(value)
@@ -81,7 +91,7 @@ def is_shared_visibly(value: Any) -> bool:
     """Return whether code could observe, by a change or by identity, that two objects share `value`."""
     if is_fixed(value) or isinstance(value, type):
         return False
-    return not (isinstance(value, (tuple, frozenset)) and all(map(is_fixed, value)))
+    return not isinstance(value, (tuple, frozenset)) or any(map(is_shared_visibly, value))
 
 
 def _is_by_value(value: Any) -> bool:

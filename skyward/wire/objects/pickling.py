@@ -26,7 +26,14 @@ from blake3 import blake3
 
 from skyward.kept.handles import recording_handles
 from skyward.kept.keep import CONTAINERS, keeps_containers, stand_in
-from skyward.wire.kinds.arrays import ArrayView, arrays_owned_by, attributes_of_array, is_array, is_derived_array
+from skyward.wire.kinds.arrays import (
+    ArrayView,
+    arrays_in_index,
+    arrays_owned_by,
+    attributes_of_array,
+    is_array,
+    is_derived_array,
+)
 from skyward.wire.kinds.caches import reduce_cached, was_cleared
 from skyward.wire.kinds.identities import NanKeys, has_nan
 from skyward.wire.kinds.stateless import CACHED
@@ -71,7 +78,7 @@ class Shared:
         classes: classes of the notebook that it refers to, by id.
         arrays: the NumPy arrays in it.
         apart: arrays that share no memory with others after they are sent: those of subclasses, and of objects.
-        inside: arrays inside pandas frames, which share no memory after they are sent either.
+        inside: arrays inside pandas frames and indexes, which share no memory after they are sent either.
         uses: modules of the objects in it, and those that the code of functions in it imports.
         memo: the memo of its pickle, see `objects`.
         files: file names of the code of its functions.
@@ -259,7 +266,7 @@ class _Pickler(Pickler):
             self.apart.append(obj)
             if vars_of_array := attributes_of_array(obj):
                 return rebuilt, (obj.__reduce_ex__(5),), vars_of_array, None, None, set_attributes
-        self.inside.update((id(array), array) for array in arrays_owned_by(obj))
+        self.inside.update((id(array), array) for array in (*arrays_owned_by(obj), *arrays_in_index(obj)))
         by_name = isinstance(obj, (FunctionType, type))
         module = getattr(obj, "__module__", None)
         if isinstance(module, str):

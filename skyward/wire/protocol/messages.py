@@ -61,6 +61,7 @@ __all__ = [
     "Payload",
     "Peered",
     "Peering",
+    "ReclaimNotice",
     "Shutdown",
     "Started",
     "Submit",
@@ -507,6 +508,14 @@ class Farewell:
 
 
 @dataclass(frozen=True, slots=True)
+class ReclaimNotice:
+    """The provider will take the node's machine back in so many seconds."""
+
+    seconds: float
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerClosing:
     """The worker's process will end, because a task did not stop. No more tasks start there."""
 
@@ -522,6 +531,7 @@ OfNode = (
     | Peered
     | Fetched
     | Metrics
+    | ReclaimNotice
     | WorkerClosing
     | Farewell
 )

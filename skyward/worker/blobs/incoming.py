@@ -5,9 +5,10 @@ An interrupted transfer is kept for a while: the next one, from any source, resu
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Condition, Thread  # tasks may replace the attributes of the module
+from threading import Thread  # tasks may replace the attributes of the module
 
 from skyward.process.clock import clock
+from skyward.process.conditions import LockedCondition
 from skyward.worker.blobs.store import BlobLocation, BlobStore, StoredBlob
 
 __all__ = ["Arrival", "BlobSource", "IncomingBlobs"]
@@ -26,7 +27,7 @@ class Arrival:
         writers: number of transfers that write it.
     """
 
-    def __init__(self, blob: StoredBlob, changed: Condition) -> None:
+    def __init__(self, blob: StoredBlob, changed: LockedCondition) -> None:
         self.blob = blob
         self.reached = 0
         self.gone = False
@@ -36,7 +37,7 @@ class Arrival:
     def write(self, data: memoryview, at: int) -> None:
         """Write `data` at offset `at`; all bytes before `at` have arrived."""
         self.blob.write(data, at)
-        with self._changed:
+        with self._changed.lock:
             if at + len(data) > self.reached:
                 self.reached = at + len(data)
                 self._changed.notify_all()
@@ -45,7 +46,7 @@ class Arrival:
 class BlobSource:
     """A blob for a reader. `blob` exists as long as the source does."""
 
-    def __init__(self, blob: StoredBlob, arrival: Arrival | None, changed: Condition) -> None:
+    def __init__(self, blob: StoredBlob, arrival: Arrival | None, changed: LockedCondition) -> None:
         self.blob = blob
         self._arrival = arrival
         self._changed = changed
@@ -59,7 +60,7 @@ class BlobSource:
         arrival = self._arrival
         if arrival is None:
             return self.blob.size
-        with self._changed:
+        with self._changed.lock:
             self._changed.wait_for(lambda: arrival.reached > beyond or arrival.gone, within)
             if arrival.gone and arrival.reached <= beyond:
                 raise EOFError("the transfer of the blob was given up")
@@ -71,7 +72,7 @@ class IncomingBlobs:
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
-        self._changed = Condition()
+        self._changed = LockedCondition()
         self._transfers: dict[bytes, Arrival] = {}
 
     @contextmanager
@@ -81,7 +82,7 @@ class IncomingBlobs:
         Raises:
             MemoryError: there is not enough memory for it.
         """
-        with self._changed:
+        with self._changed.lock:
             arrival = self._transfers.get(key)
             if arrival is None or arrival.blob.size != size:
                 arrival = self._transfers[key] = Arrival(self._store.reserve(size), self._changed)
@@ -89,7 +90,7 @@ class IncomingBlobs:
             arrival.writers += 1
         try:
             yield arrival
-            with self._changed:
+            with self._changed.lock:
                 if arrival.reached == size and self._transfers.get(key) is arrival:
                     self._store.publish(key, arrival.blob)
                     del self._transfers[key]
@@ -98,7 +99,7 @@ class IncomingBlobs:
 
     def _leave(self, key: bytes, arrival: Arrival) -> None:
         """End a transfer; keep an incomplete blob without writers for a while, to be resumed."""
-        with self._changed:
+        with self._changed.lock:
             arrival.writers -= 1
             if arrival.writers or self._transfers.get(key) is not arrival:
                 return
@@ -107,7 +108,7 @@ class IncomingBlobs:
 
     def _give_up(self, key: bytes, arrival: Arrival, reached: int) -> None:
         clock.sleep(KEEP)
-        with self._changed:
+        with self._changed.lock:
             if self._transfers.get(key) is arrival and not arrival.writers and arrival.reached == reached:
                 self._forget(key, arrival)
 
@@ -118,7 +119,7 @@ class IncomingBlobs:
 
     def spoil(self, key: bytes, arrival: Arrival) -> None:
         """Discard the received bytes of a blob, which are not its content. The next transfer starts from the front."""
-        with self._changed:
+        with self._changed.lock:
             if self._transfers.get(key) is arrival:
                 self._forget(key, arrival)
 
@@ -129,7 +130,7 @@ class IncomingBlobs:
             EOFError, MemoryError, OSError: see `BlobStore.take_over`.
         """
         blob = self._store.take_over(place)
-        with self._changed:
+        with self._changed.lock:
             self._store.publish(key, blob)
             if (arrival := self._transfers.get(key)) is not None:
                 self._forget(key, arrival)
@@ -151,7 +152,7 @@ class IncomingBlobs:
     def reading(self, key: bytes, within: float) -> Iterator[BlobSource | None]:
         """Open a blob for reading, also one in transfer; None if no transfer starts `within` so many seconds."""
         self.has(key)  # may have to store the blob, which takes too long under the lock
-        with self._changed:
+        with self._changed.lock:
             self._changed.wait_for(lambda: key in self._transfers or self.has(key), within)
             source = self._source(key)
         yield source

@@ -1,7 +1,8 @@
 """Values of the notebook in a cell on a node: unpickled before the cell runs, compared after it.
 
 Objects that refer to one another travel in one pickle. To find which of them a cell has changed, they are pickled
-again: the pickle and its buffers either match the originals or do not. Cheaper tests go first, where a type has one.
+again: the pickle, its buffers and the objects in it either match the originals or do not. Cheaper tests go first, where
+a type has one.
 """
 
 import types
@@ -22,6 +23,14 @@ from skyward.wire.objects.process_wide import name_of, state_test, title_of
 from skyward.wire.objects.unpickling import unpack_tracked
 from skyward.wire.payloads.payload import Packed
 from skyward.worker.cells.finalizers import SuppressedFinalizers
+from skyward.worker.cells.object_identity import (
+    can_be_replaced,
+    count_references,
+    has_other_objects,
+    identifiable,
+    origins,
+    visible_objects,
+)
 from skyward.worker.cells.write_detection import Watch, address_of, watch_writes
 
 __all__ = ["Captured", "Memory", "Part", "Root", "Span"]
@@ -53,6 +62,7 @@ class Part:
         packed: the pickle.
         values: the values, in the order of `roots`; empty until `open`.
         memo: the memo of the unpickler.
+        references: number of references to each identifiable object in the memo, once the part was open.
         watches: write detection for each buffer.
         unchanged: test for unchanged values that needs no pickling; None if there is none.
         other: for a part that is opened only for comparison, the end that it is opened on.
@@ -65,6 +75,7 @@ class Part:
     packed: Packed
     values: tuple[Any, ...] = ()
     memo: Any = None
+    references: Sequence[int] = ()
     watches: tuple[Watch, ...] = ()
     unchanged: Callable[[], bool] | None = None
     other: CellEnd | None = None
@@ -95,6 +106,9 @@ class Part:
         if self.other is None:
             self.watches = tuple(map(watch_writes, self.packed.buffers))
             self.unchanged = self._cheap_comparison()
+            if self.unchanged is None:
+                del value  # the list of several values is an intermediate object
+                self.references = count_references(identifiable(self.objects()))
 
     def _cheap_comparison(self) -> Callable[[], bool] | None:
         """Return a test for unchanged values that needs no pickling; None if a value has none."""
@@ -140,7 +154,7 @@ class Part:
         now = self.pack(side)
         if any(each.written() for each in self.watches):
             return now
-        if _is_same(now.packed, self.packed):
+        if _is_same(now.packed, self.packed) and not self._has_other_objects(now):
             return None
         # A round trip alone may change the pickle of a value: compare with a copy that has just made it, too.
         fresh = self.reopened(side)
@@ -148,9 +162,17 @@ class Part:
             again = None if fresh is None or fresh.other is None else fresh.pack(fresh.other)
         except Exception:  # user code, which succeeded the first time
             again = None
-        if again is None:
+        if fresh is None or again is None:
             return now
-        return None if _is_same(now.packed, again.packed, set(map(_span, self.packed.buffers))) else now
+        if not _is_same(now.packed, again.packed, set(map(_span, self.packed.buffers))):
+            return now
+        objects = origins(_identifiable_in(now), identifiable(self.objects()))
+        return None if objects == origins(_identifiable_in(again), identifiable(fresh.objects())) else now
+
+    def _has_other_objects(self, now: Shared) -> bool:
+        """Return whether an equal pickle may have other objects than those that arrived."""
+        arrived = visible_objects(identifiable(self.objects()), self.references)
+        return can_be_replaced(arrived.values(), self.values) and has_other_objects(_identifiable_in(now), arrived)
 
     def objects(self) -> dict[int, Any]:
         """Return the objects of the pickle by their memo numbers."""
@@ -330,6 +352,11 @@ def _structure(kind: type) -> tuple[object, ...]:
     """Return the name, bases, registered subclasses and annotations of a class."""
     annotations = dict(vars(kind).get("__annotations__", ()))
     return kind.__name__, kind.__qualname__, kind.__bases__, set(registered_with(kind)), annotations
+
+
+def _identifiable_in(packed: Shared) -> dict[int, Any]:
+    """Return the identifiable objects in a pickle by their memo numbers."""
+    return identifiable(dict(packed.objects().values()))
 
 
 def _span(buffer: Any) -> tuple[int, int]:

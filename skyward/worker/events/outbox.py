@@ -10,8 +10,8 @@ Output gets its offset in its stream in_memory, where all of it passes, also tha
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Condition  # tasks may replace the attributes of the module
 
+from skyward.process.conditions import LockedCondition
 from skyward.wire.protocol.messages import (
     BATCH_BYTES,
     UNKNOWN_OFFSET,
@@ -80,7 +80,7 @@ class Outbox:
         self._spilled = False
         self._tails = StreamTails()
         self._unconsumed = Unconsumed()
-        self._ready = Condition()
+        self._ready = LockedCondition()
         self._entries: deque[_Entry] = deque()
         self._latest: Metrics | None = None
         self._lengths: dict[tuple[int, str], int] = {}
@@ -100,7 +100,7 @@ class Outbox:
             event = with_encodable_text(event)
         elif isinstance(event, Output) and (text := encodable(event.text)) is not event.text:
             event = Output(event.task, event.stream, text)
-        with self._ready:
+        with self._ready.lock:
             room = not wait or self._bytes <= LIMIT or self._find_room()
             start = self._advance(event) if isinstance(event, Output) else UNKNOWN_OFFSET
             if not room and self._tails.add_event(event, start):
@@ -151,7 +151,7 @@ class Outbox:
 
     def put_latest(self, event: Metrics) -> None:
         """Send `event` with the next events, in place of an earlier one that was not sent."""
-        with self._ready:
+        with self._ready.lock:
             self._latest = event
 
     def _advance(self, output: Output) -> int:
@@ -188,7 +188,7 @@ class Outbox:
     @property
     def ended(self) -> list[int]:
         """Tasks whose last event is not acknowledged, or that yielded elements which were not consumed."""
-        with self._ready:
+        with self._ready.lock:
             in_memory = [entry.event.task for entry in self._entries if isinstance(entry.event, Finished)]
             return self._backlog.ended + in_memory + self._unconsumed.tasks
 
@@ -204,7 +204,7 @@ class Outbox:
 
     def acknowledge(self, number: int) -> None:
         """Drop the events up to `number`, which have arrived, and queue the kept end of other output."""
-        with self._ready:
+        with self._ready.lock:
             if self._spilled:
                 for event in self._backlog.streamed(number):
                     self._unconsumed.delivered(event)
@@ -223,22 +223,22 @@ class Outbox:
 
     def consumed(self, task: int, units: int) -> None:
         """Forget elements of a task that the client has consumed, and granted `units` of credit for."""
-        with self._ready:
+        with self._ready.lock:
             self._unconsumed.credit(task, units)
 
     def cancelled(self, task: int) -> None:
         """Forget the elements of a task that the client has stopped."""
-        with self._ready:
+        with self._ready.lock:
             self._unconsumed.cancel(task)
 
     def unconsumed(self) -> list[list[WorkerEvent]]:
         """Return the elements that arrived and were not consumed, and the ends of their tasks, as messages."""
-        with self._ready:
+        with self._ready.lock:
             return self._unconsumed.messages()
 
     def rewind(self) -> None:
         """Send unacknowledged events again."""
-        with self._ready:
+        with self._ready.lock:
             self._sent = self.first - 1
 
     @property
@@ -248,7 +248,7 @@ class Outbox:
 
     def take(self) -> tuple[int, tuple[WorkerEvent, ...]]:
         """Return the next events to send, up to `BATCH_BYTES` of them, and the number of the first."""
-        with self._ready:
+        with self._ready.lock:
             if self._latest is not None:
                 self._entries.append(_Entry(self._latest, [], _OVERHEAD))
                 self._bytes += _OVERHEAD
@@ -273,7 +273,7 @@ class Outbox:
 
     def close(self) -> None:
         """Release all blocked writers; the worker ends."""
-        with self._ready:
+        with self._ready.lock:
             self._closed = True
             self._ready.notify_all()
 

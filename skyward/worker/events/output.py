@@ -14,10 +14,11 @@ import select
 import sys
 import termios
 from collections.abc import Callable, Iterable
-from threading import Condition, Thread  # tasks may replace the attributes of the module
+from threading import Thread  # tasks may replace the attributes of the module
 
 from skyward.events.output import StreamName
 from skyward.process.clock import clock
+from skyward.process.conditions import LockedCondition
 from skyward.wire.protocol.messages import Output
 from skyward.worker.events.streams import Emit
 
@@ -125,7 +126,7 @@ class Pump:
         self._readers = {reader: name for (reader, _), name in zip(pipes, names, strict=True)}
         self.writers = tuple(writer for _, writer in pipes)
         self._pipes = _polled(self._readers)
-        self._changed = Condition()
+        self._changed = LockedCondition()
         self._taken = dict.fromkeys(self._readers, 0)
         self._sent = dict.fromkeys(self._readers, 0)
         self._reading = False
@@ -140,7 +141,7 @@ class Pump:
         """Wait briefly until all output so far has been sent; with `read`, only output that was read already."""
         if (read or not self._waiting()) and not self._reading:  # the order of these checks matters
             return
-        with self._changed:  # so that no reader is closed meanwhile
+        with self._changed.lock:  # so that no reader is closed meanwhile
             wanted = {reader: self._taken[reader] + (0 if read else unread(reader)) for reader in self._readers}
 
             def done() -> bool:
@@ -173,13 +174,13 @@ class Pump:
             for reader, _ in readable.poll():
                 self._before()
                 self._reading = True  # before the pipe is emptied, so that output is always in one of the two
-                with self._changed:
+                with self._changed.lock:
                     data = _read(reader, 65536)  # does not block: there is data, or the end of file
                     self._taken[reader] += len(data)
                 text = decoders[reader].decode(data, final=not data)
                 if text:
                     self._emit_text(self._readers[reader], text)
-                with self._changed:
+                with self._changed.lock:
                     self._sent[reader] += len(data)
                     if not data:
                         readable.unregister(reader)

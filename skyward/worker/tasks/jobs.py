@@ -3,9 +3,10 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from threading import Condition, Lock  # tasks may replace the attributes of the module
+from threading import Lock  # tasks may replace the attributes of the module
 from typing import Any, Literal
 
+from skyward.process.conditions import LockedCondition
 from skyward.wire.protocol.flow import WINDOW, cost
 from skyward.wire.protocol.messages import Code, Credit, Feed, Need, Payload, Submit
 from skyward.worker.tasks.forked import ForkedProcessError, is_forked, leave_if_forked
@@ -29,7 +30,7 @@ class Job:
         self.submit = submit
         self.code = code
         self.withdrawn = False
-        self._changed = Condition()
+        self._changed = LockedCondition()
         self._credit = self._credited = submit.credit
         self._stopped = False
         self.stopped: Literal["cancelled", "timeout"] | None = None
@@ -63,14 +64,14 @@ class Job:
         if isinstance(command, Feed):
             self.inputs[command.index].arrive(command)
             return
-        with self._changed:
+        with self._changed.lock:
             self._credit += command.count
             self._credited += command.count
             self._changed.notify_all()
 
     def stop(self, reason: Literal["cancelled", "timeout"]) -> None:
         """Make every wait of the job for the client raise `Stopped`."""
-        with self._changed:
+        with self._changed.lock:
             self.stopped, self._stopped = reason, True
             self._changed.notify_all()
         for stream in self.inputs:
@@ -87,7 +88,7 @@ class Job:
         leave_if_forked()
         reported = -1
         while True:
-            with self._changed:
+            with self._changed.lock:
                 while not self._has_room(units) and self._credited == reported and not self._stopped:
                     self._changed.wait()
                 if self._stopped:
@@ -100,7 +101,7 @@ class Job:
 
     def has_credit(self, units: int) -> bool:
         """Return whether `take_credit` would neither wait nor raise."""
-        with self._changed:
+        with self._changed.lock:
             return self._has_room(units) and not self._stopped
 
     def _has_room(self, units: int) -> bool:
@@ -121,7 +122,7 @@ class InputStream:
     decode: Callable[[Payload], Any]
     need: Callable[[Need], None]
     _items: deque[Payload] = field(default_factory=deque)
-    _changed: Condition = field(default_factory=Condition)
+    _changed: LockedCondition = field(default_factory=LockedCondition)
     _ended: bool = False
     _stopped: bool = False
     _failure: Payload | None = None
@@ -129,7 +130,7 @@ class InputStream:
 
     def arrive(self, feed: Feed) -> None:
         """Queue elements of the client."""
-        with self._changed:
+        with self._changed.lock:
             self._items.extend(feed.items)
             self._ended = self._ended or feed.last
             self._failure = feed.failure or self._failure
@@ -137,7 +138,7 @@ class InputStream:
 
     def stop(self) -> None:
         """Make a waiting reader raise `Stopped`."""
-        with self._changed:
+        with self._changed.lock:
             self._stopped = True
             self._changed.notify_all()
 
@@ -147,7 +148,7 @@ class InputStream:
     def __next__(self) -> Any:
         if is_forked():
             raise ForkedProcessError("the input stream of the task")
-        with self._changed:
+        with self._changed.lock:
             while not self._items and not self._ended and not self._stopped:
                 self._changed.wait()
             if self._stopped:

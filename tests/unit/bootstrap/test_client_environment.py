@@ -149,12 +149,12 @@ def test_relative_package_folders_are_made_absolute(tmp_path: Path, monkeypatch:
         "UV_FIND_LINKS": "a,/b",
         "FORCE_COLOR": "1",
     }
-    found = client_environment._for_installer(given)
+    found = client_environment.for_installer(given)
     assert found["PIP_FIND_LINKS"] == f"{tmp_path}/wheels https://host.invalid/x"
     assert found["UV_FIND_LINKS"] == f"{tmp_path}/a,/b"
     assert found["PATH"].split(os.pathsep)[:2] == ["/bin", os.path.dirname(sys.executable)]
     assert "FORCE_COLOR" not in found
-    assert "UV_FIND_LINKS" not in client_environment._for_installer({"PATH": "/bin"})
+    assert "UV_FIND_LINKS" not in client_environment.for_installer({"PATH": "/bin"})
 
 
 def test_layer_adds_and_removes_metadata_of_installed_packages(tmp_path: Path) -> None:

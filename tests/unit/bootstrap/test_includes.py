@@ -1,18 +1,23 @@
 """Included files, and the source of Skyward itself."""
 
+import hashlib
 import io
 import os
+import random
 import re
+import subprocess
 import zipfile
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
 
-from skyward.bootstrap import collect, find_source
+from skyward.bootstrap import collect, find_source, send, source
 from skyward.bootstrap.includes import Includes
 from skyward.bootstrap.names import normalised, requirement_name
-from skyward.bootstrap.send import packs
-from skyward.bootstrap.source import WORKER_PACKAGES, local_source
+from skyward.bootstrap.plan import Plan
+from skyward.bootstrap.send import send_commands
+from skyward.bootstrap.source import WORKER_PACKAGES, PackageSource, local_source
 from skyward.bootstrap.tree import build_tree
 from skyward.errors import SpecError
 from skyward.specs.image import DEFAULT_EXCLUDES
@@ -118,10 +123,30 @@ def test_name_with_a_line_break_is_refused(tmp_path: Path) -> None:
 
 
 def test_packs_are_small_and_complete() -> None:
+    plan = Plan(python="3.13", source=PackageSource("x", ()))
     parts = [(f"{size}", bytes(size)) for size in (0, 1, 5 * 2**20, 5 * 2**20 + 1, 20 * 2**20, 3)]
-    assert len(list(packs(parts))) == 4
-    assert len(list(packs([("empty", b"")]))) == 1
-    assert not list(packs([]))
+    sent = [each.completes for each in send_commands(plan, parts)]
+    assert len(sent) == 4
+    assert [digest for digests in sent for digest in digests] == [digest for digest, _ in parts]
+    assert len(list(send_commands(plan, [("empty", b"")]))) == 1
+    assert not list(send_commands(plan, []))
+
+
+def test_large_file_is_sent_in_pieces_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send, "_PIECE", 1000)
+    large, root = tmp_path / "large", tmp_path / "root"
+    data = random.Random(1).randbytes(2500)
+    large.write_bytes(data)
+    digest = hashlib.sha256(data).hexdigest()
+    plan = Plan(python="3.13", source=PackageSource("x", ()), directory=str(root))
+    for each in send_commands(plan, [(digest, large)]):
+        assert len(each.data) < 1300
+        assert not (root / "blobs" / digest).exists()
+        subprocess.run(["sh", "-c", each.command], input=each.data, check=True)
+    assert [path.name for path in (root / "blobs").iterdir()] == [digest]
+    assert (root / "blobs" / digest).read_bytes() == data
+    *_, join = send_commands(plan, [("0" * 64, large)])
+    assert subprocess.run(["sh", "-c", join.command], capture_output=True, check=False).returncode != 0
 
 
 def test_tree_is_built_atomically(tmp_path: Path) -> None:
@@ -179,6 +204,30 @@ def test_source_of_skyward_is_a_wheel_or_a_requirement() -> None:
     assert {requirement_name(each) for each in from_index.dependencies} == WORKER_PACKAGES
     with pytest.raises(SpecError, match="needs the repository's address"):
         find_source("github")
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_sent"),
+    [
+        (None, False),  # from an index
+        ('{"archive_info": {}, "url": "file:///tmp/skyward_jupyter-1.0-py3-none-any.whl"}', True),
+        ('{"dir_info": {}, "url": "file:///src"}', True),
+        ('{"dir_info": {"editable": true}, "url": "file:///src"}', True),
+        ('{"vcs_info": {"vcs": "git", "commit_id": "1"}, "url": "https://host/x"}', True),
+    ],
+)
+def test_copy_that_does_not_come_from_an_index_is_sent(
+    origin: str | None, is_sent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "skyward_jupyter-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: skyward-jupyter\nVersion: 1.0\n")
+    if origin is not None:
+        (info / "direct_url.json").write_text(origin)
+    monkeypatch.setattr(source, "_installed", lambda: Distribution.at(info))
+    found = find_source("auto")
+    assert bool(found.wheel) is is_sent
+    assert is_sent or found.requirement == "skyward-jupyter==1.0"
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 import asyncio
 import gzip
+import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +23,8 @@ from skyward.bootstrap import (
     runner,
     worker_environment,
 )
-from skyward.bootstrap.events import Missing, Waiting, read_event
+from skyward.bootstrap.events import MachineNeeds, Missing, Waiting, read_event
+from skyward.bootstrap.plan import Supplies, Supply
 from skyward.errors import NodeStartError, ProvisioningError
 
 PLAN = Plan(python="3.13", source=PackageSource("skyward.whl", (), b"a wheel"))
@@ -126,6 +129,87 @@ def test_missing_files_are_sent_before_the_phases() -> None:
     assert [event.event for event in events] == ["started", "completed"]
     assert fake.given[0] == fake.given[2] != fake.given[1]
     assert PLAN.source.digest.encode() in gzip.decompress(fake.given[1])
+
+
+NEEDS = json.dumps(
+    {
+        "type": "needs", "reason": "no route", "system": "Linux", "machine": "x86_64", "libc": "glibc 2.36",
+        "processors": "1 2", "uv": "", "python": "yes", "packages": "", "apt": "", "project": "",
+        "requirements": "torchy\n",
+    },
+    separators=(",", ":"),
+)  # fmt: skip  # a table
+
+
+@dataclass
+class Helping:
+    """A helper with one wheel, or an error."""
+
+    wheel: Path
+    error: NodeStartError | None = None
+    asked: list[MachineNeeds] = field(default_factory=list)
+
+    async def index(self) -> str:
+        return "https://index.invalid/simple"
+
+    async def collect(self, plan: Plan, machine: MachineNeeds) -> Supplies:
+        self.asked.append(machine)
+        if self.error is not None:
+            raise self.error
+        return Supplies((Supply.of("wheel", self.wheel.name, self.wheel),), True, ("torchy==2.0",))
+
+
+def test_machine_that_cannot_fetch_packages_is_helped(tmp_path: Path) -> None:
+    wheel = tmp_path / "torchy-2.0-py3-none-any.whl"
+    wheel.write_bytes(b"content")
+    helper = Helping(wheel)
+    missing = f'{{"type":"missing","digest":"{hashlib.sha256(b"content").hexdigest()}"}}'
+    steps = (Step([NEEDS], 76), Step([missing], 75), Step(), Step([READY]))
+    _, events, fake = run(*steps, plan=replace(PLAN, helper=helper))
+    assert [(event.event, event.phase) for event in events] == [
+        (event, phase) for phase in ("collect", "send") for event in ("started", "completed")
+    ]
+    assert events[0].lines == ("set up from this computer: it cannot fetch packages (no route)",)
+    assert [each.requirements for each in helper.asked] == ["torchy\n"]
+    assert b"index='https://index.invalid/simple'" in fake.given[0]
+    assert b"supplied=''" in fake.given[0]
+    assert b"supplied='all'" in fake.given[1] == fake.given[3]
+    assert b"torchy==2.0" in fake.given[1]
+    assert b"content" in gzip.decompress(fake.given[2])
+
+
+def test_failed_help_is_an_error(tmp_path: Path) -> None:
+    helper = Helping(tmp_path, NodeStartError("this computer cannot either:\nno such package", "the log"))
+    error = failing(Step([NEEDS], 76), plan=replace(PLAN, helper=helper))
+    assert (str(error), error.log) == ("this computer cannot either:\nno such package", "the log")
+    error = failing(Step([NEEDS.replace('"apt":""', '"apt":"jq bc"')], 76), plan=replace(PLAN, helper=helper))
+    assert str(error).endswith("(no route), and this computer only sends packages of Python: install jq bc on it")
+
+
+def test_files_are_sent_while_the_script_runs() -> None:
+    """It reports them, and continues with the phases that need none."""
+
+    class Node(Fake):
+        received: asyncio.Event
+
+        async def run(self, command: str, given: bytes = b"", on_line: Callable[[str], None] | None = None) -> Done:
+            if on_line is None:
+                self.received.set()
+                return Done(0)
+            self.received = asyncio.Event()
+            for line in (MISSING, phase("started", "env")):
+                on_line(line)
+            await self.received.wait()
+            on_line(READY)
+            return Done(0)
+
+    assert asyncio.run(bootstrap(Node([]), PLAN)).directory == "/x"
+
+
+def test_files_that_cannot_be_sent_end_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_ENDS_WITHIN", 0.0)
+    error = failing(Step([MISSING, phase("started", "env")], hangs=True), Step(status=2, err="no space\n"))
+    assert str(error) == "the node could not receive files (status 2):\nno space"
 
 
 def test_files_still_missing_after_sending_are_an_error() -> None:

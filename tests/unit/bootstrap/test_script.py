@@ -13,7 +13,7 @@ import pytest
 import skyward as sky
 from skyward.bootstrap import PHASES, PackageSource, Plan, PluginStep, client_settings, script
 from skyward.bootstrap.plan import _TAKEN, OnClient
-from skyward.bootstrap.script import command, limits
+from skyward.bootstrap.script import command, fetch_limit, limits
 from skyward.errors import SpecError
 from skyward.specs.image import PipIndex
 
@@ -140,6 +140,7 @@ def test_phases_are_limited_by_the_bootstrap_timeout() -> None:
         "env": 60, "apt": 3600, "uv": 300, "deps": 3600, "skyward": 180, "includes": 300, "plugins": 3600, "worker": 60,
     }  # fmt: skip  # as a table
     assert limits(plan(bootstrap_timeout=20.0)) == dict.fromkeys(PHASES, 20)
+    assert fetch_limit(plan(bootstrap_timeout=20.0)) == 10
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_variables_of_the_script_are_reserved() -> None:
     assigned = set(re.findall(r"(?m)(?:^|[ ;({])([a-z_]+)=", text)) | set(re.findall(r"\bfor ([a-z_]+) in", text))
     for words in re.findall(r"\bread -r ([a-z_ ]+)", text):
         assigned |= set(words.split())
-    ours = {name for name in assigned if not name.startswith("limit_")} - {"_"}
+    ours = {name for name in assigned if not name.startswith(("limit_", "peer_"))} - {"_"}
     assert {"image_hash", "clock", "candidate", "name"} <= ours
     assert ours <= _TAKEN, sorted(ours - _TAKEN)
 

@@ -18,7 +18,10 @@ from skyward_kernel.panel.decoding import decode
 pytestmark = pytest.mark.unit
 
 DOCS = Path(__file__).parents[3] / "docs"
-WORDS = {"pool": "p", "orphan": "p", "node": "1", "nodes": "2:4", "kept": "x", "cell": "1", "command": "up"}
+WORDS = {
+    **{"pool": "p", "orphan": "p", "node": "1", "nodes": "2:4", "kept": "x", "cell": "1", "command": "up"},
+    "provider": "runpod",
+}
 VALUES = {"text": "1", "number": 1, "true": True, "texts": ["a"], "options": {"--nodes": "2"}}
 
 each_command = pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)

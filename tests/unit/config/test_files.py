@@ -66,6 +66,16 @@ def test_nearest_file_upwards_applies(project: Write, monkeypatch: pytest.Monkey
     assert configured_values("default") == {"vcpus": 3.5}, "an edit applies at once"
 
 
+def test_content_of_files_is_not_in_texts_of_objects(project: Write) -> None:
+    project("[pools.x]\nimage.env = {API = 'topsecret'}")
+    config = load()
+    found = config.pool("x")["image.env"]
+    assert found.value == {"API": "topsecret"}
+    for each in (config, config.files, found):
+        assert "topsecret" not in repr(each)
+        assert "skyward.toml" in repr(each)
+
+
 def test_without_files_configuration_is_empty(project: Write) -> None:
     assert load().files == ()
     assert configured_values("default") == {}
@@ -89,12 +99,38 @@ def test_without_files_configuration_is_empty(project: Write) -> None:
         ("capabilities = ['highmem']", "capabilities", {"highmem"}),
         ("volumes = [{bucket = 'b', mount = '/data'}]", "volumes", (Volume("b", "/data"),)),
         ("default_compute_timeout = 20", "default_compute_timeout", 20),
+        ("default_compute_timeout = '2h'", "default_compute_timeout", 7200.0),
+        ("ttl = '2m'", "ttl", 120.0),
+        ("image.bootstrap_timeout = '90'", "image.bootstrap_timeout", 90.0),
+        ("provider = 'local, local'", "provider", (Local(), Local())),
+        ("provider = ['local']", "provider", Local()),
     ],
 )
 def test_values_are_converted_for_compute(project: Write, line: str, path: str, value: Any) -> None:
     project(f"[pools.x]\n{line}")
     assert configured_values("x") == {path: value}
     Compute(name="x")
+
+
+def test_providers_of_a_list_are_alternatives_of_a_pool_and_of_a_group(project: Write) -> None:
+    project(
+        "[providers.dear]\ntype = 'local'\nhourly_price = 3.0\n[pools.x]\nprovider = ['local', 'dear']\n"
+        "[pools.y.groups.all]\nvcpus = 1\nprovider = 'dear,local'"
+    )
+    dear = Local(hourly_price=3.0)
+    assert configured_values("x") == {"provider": (Local(), dear)}
+    assert [spec.provider for spec in Compute(name="x").groups["default"]] == [Local(), dear]
+    assert [spec.provider for spec in Compute(name="y").groups["all"]] == [dear, Local()]
+
+
+def test_table_named_like_a_provider_needs_no_type(project: Write) -> None:
+    project("[providers.local]\nhourly_price = 3.0\n[pools.x]\nprovider = 'local'")
+    assert configured_values("x") == {"provider": Local(hourly_price=3.0)}
+    project("[providers.local]\n[pools.x]\nprovider = 'local'")
+    assert configured_values("x") == {"provider": Local()}
+    project("[providers.mine]\n[pools.x]\nprovider = 'mine'")
+    with pytest.raises(SpecError, match=r"^skyward.toml:1, providers.mine: the table needs `type = ...`"):
+        configured_values("x")
 
 
 def test_includes_are_relative_to_the_file(project: Write) -> None:
@@ -135,6 +171,8 @@ def test_compute_takes_fields_from_its_table(project: Write) -> None:
         ("[pools.x]\nimage = 'torch'", "skyward.toml:2, pools.x.image: it must be a table, with `[pools.x.image]` "),
         ("[pools.x]\nbudget = '5'", "skyward.toml:2, pools.x.budget: budget must be a positive number, or None, but "),
         ("[pools.x]\nprovider = 3", "skyward.toml:2, pools.x.provider: provider must be the name "),
+        ("[pools.x]\nttl = '2 moons'", "skyward.toml:2, pools.x.ttl: ttl must be seconds, or a duration such as"),
+        ("[pools.x]\nprovider = ['local', 3]", "skyward.toml:2, pools.x.provider: provider must be the name "),
         ("[pools.x]\nprovider = 'lokal'", "skyward.toml:2, pools.x.provider: There is no provider 'lokal'; did you "),
         (
             "[pools.x]\nprovider = 'ssh'",

@@ -28,11 +28,12 @@ from tests.unit.control.decide.plane_world import World
 pytestmark = pytest.mark.unit
 
 NODE: Mapping[type[ev.NodeEvent] | None, frozenset[type[ev.NodeEvent]]] = {
-    None: frozenset({ev.NodeRequested}),
+    None: frozenset({ev.NodeRequested, ev.NodeGivenUp}),
     ev.NodeRequested: frozenset({ev.NodeAllocated, ev.NodeFailed, ev.NodeRemoved}),
-    ev.NodeAllocated: frozenset({ev.NodeReady, ev.NodeFailed, ev.NodeRemoved}),
-    ev.NodeReady: frozenset({ev.NodeDraining, ev.NodeLost, ev.NodeRemoved}),
-    ev.NodeDraining: frozenset({ev.NodeDrainCancelled, ev.NodeLost, ev.NodeRemoved}),
+    ev.NodeAllocated: frozenset({ev.NodeReady, ev.NodeFailed, ev.NodeRemoved, ev.NodeReclaimed}),
+    ev.NodeReady: frozenset({ev.NodeDraining, ev.NodeLost, ev.NodeRemoved, ev.NodeReclaimed}),
+    ev.NodeReclaimed: frozenset({ev.NodeDraining, ev.NodeLost, ev.NodeRemoved, ev.NodeFailed, ev.NodeReady}),
+    ev.NodeDraining: frozenset({ev.NodeDrainCancelled, ev.NodeLost, ev.NodeRemoved, ev.NodeReclaimed}),
     ev.NodeDrainCancelled: frozenset({ev.NodeDraining, ev.NodeLost, ev.NodeRemoved}),
     ev.NodeFailed: frozenset({ev.NodeGivenUp, ev.NodeTerminated}),
     ev.NodeGivenUp: frozenset({ev.NodeTerminated}),

@@ -53,7 +53,7 @@ def test_each_step_is_recorded_before_it_happens_and_until_it_is_undone() -> Non
         record.provisioned(number, first, CLUSTER, MACHINES)
         record.installed(number, MACHINES[0], WORKER)
         (entry,) = journal.clusters(record.id)
-        assert entry.requests == (second,)
+        assert list(entry.requests) == [second]
         assert entry.machines == (MachineEntry(MACHINES[0], WORKER), MachineEntry(MACHINES[1]))
         assert journal.machines(record.id) == list(entry.machines)
         record.gone(number, "m-1")

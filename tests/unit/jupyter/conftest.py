@@ -5,6 +5,7 @@ import linecache
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import redirect_stdout
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -169,6 +170,9 @@ class FakeCompute:
 
     def resize(self, nodes: NodesLike) -> None:
         self.nodes = Nodes.of(nodes)
+
+    def set_budget(self, budget: float | None) -> None:
+        self.options = replace(self.options, budget=budget)
 
     def decisions(self) -> list[DecisionEvent]:
         return self.decided

@@ -157,10 +157,10 @@ def test_orphans_of_the_journal_are_listed(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("skyward.frontends.pools.orphans", lambda: found)
     listed = values(PoolManager(), lambda: ["open"], list)
     assert offered("%sky attach ", listed) == ["left", "--budget", "--pool"]
-    assert offered("%sky reap ", listed) == ["left", "--pool"]
+    assert offered("%sky reap ", listed) == ["left", "--warm", "--pool"]
 
     def broken() -> None:
         raise JournalError("It cannot be read.")
 
     monkeypatch.setattr("skyward.frontends.pools.orphans", broken)
-    assert offered("%sky reap ", listed) == ["--pool"]
+    assert offered("%sky reap ", listed) == ["--warm", "--pool"]

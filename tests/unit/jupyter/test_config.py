@@ -48,6 +48,7 @@ PROJECT = """
     [pools.train]
     nodes = "2:8"
     accelerator = "A100"
+    provider = "local"
 
     [pools.small]
     vcpus = 1
@@ -165,9 +166,9 @@ def test_config_shows_every_setting_and_its_source(
         ["--gpu", "A100-80GB", "skyward.toml:12"],
         ["--pip", "numpy", "given when it was opened"],
         ["--env", "TOKEN", "skyward.toml:8"],
-        ["--provider", "local", "default"],
+        ["--provider", "local", "skyward.toml:13"],
         ["--ttl", "600", "default"],
-        ["--vcpus", "1", "skyward.toml:15"],
+        ["--vcpus", "1", "skyward.toml:16"],
     ):
         assert row in rows, row
     assert "secret" not in notebook("%sky config small").out
@@ -197,7 +198,8 @@ def test_dry_run_includes_the_settings_of_the_file(notebook: Notebook, project: 
     project(PROJECT)
     out = notebook("%%sky --dry-run --budget 5\n1").out
     assert out == (
-        "It would open pool 'train' with --nodes 2:8, --env TOKEN, --gpu A100-80GB, --budget 5. Nothing was sent.\n"
+        "It would open pool 'train' with --nodes 2:8, --env TOKEN, --gpu A100-80GB, --provider local, "
+        "--budget 5. Nothing was sent.\n"
     )
 
 

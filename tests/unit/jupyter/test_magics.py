@@ -2,8 +2,9 @@
 
 import os
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,14 +12,19 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+import skyward as sky
+from skyward.config import Config
 from skyward.errors import NodeLostError, NodeStartError, SpecError, TaskTimeoutError, UsageError
 from skyward.events.decisions import DecisionEvent, DecisionInputs
 from skyward.events.metrics import NodeMetrics
 from skyward.functions.target import current_pool
 from skyward.journal import PoolRecord
+from skyward.providers import InstanceType, Offer
 from skyward.specs import Needs, Nodes
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
+from skyward_jupyter.options.config_table import shown_value
 from skyward_jupyter.running.run import NO_LIMIT
+from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook, Ran
 
@@ -247,6 +253,67 @@ def test_dry_run_shows_the_plan_and_does_nothing(notebook: Notebook, compute: Po
     assert compute.made[0].sent == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "plan"),
+    [
+        (
+            "",
+            "It would open pool 'default' with --nodes 1:4, --provider cloud, --gpu A100-80GB. It would launch 1 to 4 "
+            "nodes from cloud big here spot (A100:2, 8 vCPUs, 32 GiB) at $1.00 per hour each, $1.00 to $4.00 per hour "
+            "in all; 1 other offer fits. Nothing was sent.\n",
+        ),
+        (
+            " --max-cost 0.5",
+            "It could launch no machine now: No offer fits the spec: of 1 offer from cloud, max_hourly_cost ",
+        ),
+    ],
+)
+def test_dry_run_tells_what_would_be_launched_and_for_how_much(
+    notebook: Notebook, compute: Pools, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, limit: str, plan: str
+) -> None:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
+    kind = InstanceType("big", 8, 32, "A100", 2)
+    cloud = FakeCloud((Offer("id", kind, 1.0, 3.0, region="here"),))
+    monkeypatch.setattr(Config, "provider", lambda *_: cloud)
+    out = notebook(f"%%sky --dry-run --provider cloud --nodes 1:4 --gpu A100{limit}\n1").out
+    assert plan in out
+    assert compute.made == []
+
+
+def test_dry_run_tells_what_the_pool_would_say_of_its_price(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
+    cloud = FakeCloud((Offer("id", InstanceType("big", 8, 32, "A100", 2), None, 30.0, region="here"),))
+    monkeypatch.setattr(Config, "provider", lambda *_: cloud)
+    line = "%%sky --dry-run --provider cloud --nodes 1:4 --gpu A100"
+    out = notebook(f"{line} --budget 0.4\n1").out
+    assert "But it could not be opened: it cannot afford its first nodes with a budget of $0.40, which must" in out
+    assert "may cost $120.00 per hour, which is above the limit of $10.00" in out
+    assert "cannot afford" not in notebook(f"{line} --budget 0.6\n1").out
+
+
+def test_providers_are_shown_by_name() -> None:
+    assert shown_value("provider", (sky.RunPod(), sky.Local())) == "runpod,local"
+    assert shown_value("provider", sky.RunPod()) == "runpod"
+    assert shown_value("provider", None) == "local"
+
+
+@dataclass(frozen=True)
+class FakeCloud:
+    """Settings of a provider with these offers, which launches nothing."""
+
+    catalogue: tuple[Offer, ...]
+    name: str = "cloud"
+
+    def create_provider(self) -> Any:
+        return self
+
+    async def offers(self) -> AsyncIterator[Offer]:
+        for each in self.catalogue:
+            yield each
+
+
 def test_large_manifest_is_shown_before_sending(notebook: Notebook) -> None:
     notebook("big = bytes(20_000_000)")
     assert "big" in notebook("%%sky\nn = len(big)").displays[0]
@@ -300,6 +367,20 @@ def test_scaling_a_pool_without_budget_says_that_it_waits(
     assert notebook("%sky scale 3").out == f"Pool 'default' {failure}.\n"
 
 
+def test_budget_of_an_open_pool_is_raised_by_opening_it_again(notebook: Notebook, compute: Pools) -> None:
+    notebook("%sky up b --budget 0.5 --nodes 1")
+    assert notebook("%sky up b --budget 1").out == "The budget of pool 'b' is $1.00 now.\n"
+    (pool,) = compute.made
+    assert pool.options.budget == 1.0
+    assert notebook("%sky up b --budget 0.5").shown_error.startswith("SpecError: Pool 'b' has --budget 1, not 0.5:")
+    refused = notebook("%sky up b --budget 2 --vcpus 4").shown_error
+    assert refused.startswith("SpecError: Pool 'b' has --vcpus")
+    assert pool.options.budget == 1.0
+    pool.alive = False
+    notebook("%%sky --pool b\n1")
+    assert compute.made[1].options.budget == 1.0, "the pool that replaces it has the raised one"
+
+
 def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: Pools) -> None:
     assert notebook("%sky pools").out == "There are no pools. A cell with %%sky opens one.\n"
     assert notebook("pool = %sky up train --nodes 2:4\npool").result is compute.made[0]
@@ -344,8 +425,7 @@ def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -
     [
         (
             "%sky",
-            "%sky takes a subcommand: up, down, status, pools, decisions, scale, attach, reap, kept, drop, drain, "
-            "logs, tasks, cancel, config, show, help; to run a cell on nodes, write %%sky on its first line.",
+            f"%sky takes a subcommand: {', '.join(COMMANDS)}; to run a cell on nodes, write %%sky on its first line.",
         ),
         ("%sky stats", "%sky has no subcommand 'stats'; did you mean `%sky status`?"),
         ("%sky status; %sky pools", "A line has one command: write `%sky pools` on a line of its own."),
@@ -353,8 +433,7 @@ def test_status_shows_utilization_of_nodes(notebook: Notebook, compute: Pools) -
         ("%%sky --on?\n1", "`%%sky?` explains --on; write it without the question mark here."),
         (
             "%sky 1 + 1",
-            "%sky has no subcommand '1'; there are up, down, status, pools, decisions, scale, attach, reap, kept, "
-            "drop, drain, logs, tasks, cancel, config, show, help.",
+            f"%sky has no subcommand '1'; there are {', '.join(COMMANDS)}.",
         ),
         (
             "%sky --nodes 2",

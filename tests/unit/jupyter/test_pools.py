@@ -7,9 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+import skyward as sky
 from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, SpecError, UsageError
 from skyward.specs import Image, Nodes, Spec, Worker
-from skyward_kernel.pools import PoolManager, compute_fields, resident
+from skyward.specs.paths import compute_fields
+from skyward_kernel.pools import PoolManager, resident
+from skyward_providers.local import Local
 from tests.unit.jupyter.conftest import FakeCompute
 
 pytestmark = pytest.mark.unit
@@ -58,10 +61,23 @@ def test_options_of_the_pool_are_compared(pools: PoolManager) -> None:
 
 
 def test_local_is_the_default_provider_in_comparisons(pools: PoolManager) -> None:
-    from skyward_providers.local import Local
-
     pool = pools.get_or_open("p")
     assert pools.get_or_open("p", {"provider": Local()}) is pool
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "texts"),
+    [
+        ({}, sky.AWS(), "local, not aws"),
+        ({}, "aws", "local, not aws"),
+        ({}, (sky.RunPod(), sky.AWS()), "local, not runpod,aws"),
+        ({"provider": sky.AWS()}, Local(), "aws, not local"),
+    ],
+)
+def test_providers_that_differ_are_named(pools: PoolManager, has: dict[str, Any], asked: object, texts: str) -> None:
+    pools.get_or_open("p", has)
+    with pytest.raises(SpecError, match=f"^Pool 'p' has --provider {texts}: close it with"):
+        pools.get_or_open("p", {"provider": asked})
 
 
 def test_scaling_updates_the_size_used_in_comparisons(pools: PoolManager, compute: Pools) -> None:
@@ -170,7 +186,7 @@ def test_close_all_closes_every_pool_once_and_continues_after_an_error(pools: Po
     with pytest.raises(ProvisioningError, match=r"^Pool 'b': the cloud is down$"):
         pools.close_all()
     assert [pool.closed for pool in compute.made] == [1, 0, 1]
-    assert pools.close_all() == []
+    assert pools.close_all() == {}
 
 
 def test_concurrent_threads_get_the_same_pool(pools: PoolManager, compute: Pools) -> None:
@@ -230,7 +246,7 @@ def test_pool_of_code_is_closed_by_code_or_by_name(observing: PoolManager, compu
         case "name":
             observing.close("train")
         case "all":
-            assert observing.close_all() == ["train"]
+            assert observing.close_all() == {"train": 0}
     assert (pool.closed, observing.names) == (1, [])
     pool.open()
     assert observing.find("train") is pool, "it can be opened again"

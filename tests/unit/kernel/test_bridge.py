@@ -12,7 +12,8 @@ import pytest
 import skyward.frontends.pools
 from skyward.errors import NodeStartError, PoolClosedError
 from skyward.events.output import LogEntry
-from skyward.pool.reap import Orphan, Reaped
+from skyward.pool.reaping.orphans import Orphan
+from skyward.pool.reaping.reap import Reaped
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
 from skyward.specs import Nodes
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
@@ -150,6 +151,14 @@ def test_commands_are_executed(bridge: PanelBridge, kernel: FakeKernel, pools: P
     assert pools.names == []
 
 
+def test_closed_pool_has_a_bill(bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager, pool: FakePool) -> None:
+    comm = kernel.connect()
+    pool.changed(spent=1.234)
+    assert run(kernel, comm, "down", pool="p") == ("done", "Pool 'p' is closed ($1.23 spent).")
+    assert run(kernel, comm, "up", pool="q", options={})[0] == "done"
+    assert run(kernel, comm, "down", every=True) == ("done", "Closed: q.")
+
+
 def test_form_opens_new_pools_only(bridge: PanelBridge, kernel: FakeKernel, pools: PoolManager) -> None:
     comm = kernel.connect()
     assert run(kernel, comm, "up", pool="q", options={"--nodes": "2", "--budget": " "}) == ("done", "Pool 'q' is open.")
@@ -176,8 +185,9 @@ def test_orphans_are_listed_and_can_be_attached_or_reaped(
     left: list[Orphan],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def reap(names: list[str]) -> list[Reaped]:
-        gone = [Reaped(each) for each in left if each.id in names]
+    def reap(names: list[str], *, warm: bool) -> list[Reaped]:
+        assert not warm
+        gone = [Reaped(each, terminated=each.machines) for each in left if each.id in names]
         left[:] = [each for each in left if each.id not in names]
         return gone
 
@@ -282,6 +292,8 @@ def test_price_is_estimated_before_anything_is_launched(
     assert (price["min"], price["max"], price["least"], price["most"]) == (2, 8, 3.0, 12.0)
     (offer,) = price["offers"]
     assert offer["per_hour"] == 1.5
+    assert "vCPUs" in offer["hardware"]
+    assert not price["notes"]
     assert "local" in offer["place"]
     state, text = answer(kernel, comm, kind="ask-price", name="q", options={**options, "--max-cost": "1"})
     assert state == "refused"

@@ -12,6 +12,7 @@ from skyward.providers.protocol import Cluster, InstanceType, Offer, not_acted_o
 from skyward.specs import Spec
 from skyward_providers.container import _ContainerProvider
 from skyward_providers.container_engine import Engine, EngineError, EngineInfo
+from tests.identity import identity
 
 OFFER = Offer("container", InstanceType("here", vcpus=8, memory_gb=32, accelerator=""))
 
@@ -69,9 +70,9 @@ def test_docker_is_preferred_to_podman(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("name", "answer", "info"),
     [
-        ("docker", DOCKER, EngineInfo("box", 4, 2**33, "arm64", True)),
-        ("docker", DOCKER.replace('"nvidia": {}', ""), EngineInfo("box", 4, 2**33, "arm64", False)),
-        ("podman", PODMAN, EngineInfo("box", 4, 2**33, "x86_64", True)),
+        ("docker", DOCKER, EngineInfo("box", 4, 2**33, "arm64", True, "box:None")),
+        ("docker", DOCKER.replace('"nvidia": {}', ""), EngineInfo("box", 4, 2**33, "arm64", False, "box:None")),
+        ("podman", PODMAN, EngineInfo("box", 4, 2**33, "x86_64", True, "box:None")),
     ],
 )
 def test_info_of_an_engine_is_parsed(tmp_path: Path, name: str, answer: str, info: EngineInfo) -> None:
@@ -167,7 +168,7 @@ def test_arguments_that_start_a_container(tmp_path: Path) -> None:
 def test_notes_name_fields_without_effect(tmp_path: Path) -> None:
     settings = sky.Container(binary=script(tmp_path, "docker", ""))
     spec = Spec(region="here", disk_gb=10, accelerator="A100")
-    cluster = asyncio.run(settings.create_provider().prepare(spec, OFFER, "pool-1"))
+    cluster = asyncio.run(settings.create_provider().prepare(spec, OFFER, identity("pool-1")))
     assert not_acted_on(spec, settings.acts_on) == ("disk_gb", "region")
     assert cluster.notes == (
         "The engine does not report its GPU models: containers get any of its GPUs, and may share them.",

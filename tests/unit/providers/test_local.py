@@ -11,6 +11,7 @@ import skyward as sky
 from skyward.errors import ProvisioningError, SpecError
 from skyward.providers.protocol import Cluster, Instance, Provider
 from skyward_providers.local import Local
+from tests.identity import identity
 
 pytestmark = pytest.mark.unit
 
@@ -21,7 +22,7 @@ def provisioned(settings: Local, count: int, pool: str = "unit") -> list[Instanc
     async def ask() -> list[Instance]:
         provider: Provider = settings.create_provider()
         (offer,) = [each async for each in provider.offers()]
-        cluster: Cluster = await provider.prepare(sky.Spec(), offer, pool)
+        cluster: Cluster = await provider.prepare(sky.Spec(), offer, identity(pool))
         try:
             _, machines = await provider.provision(cluster, count)
             found = await provider.find(cluster)

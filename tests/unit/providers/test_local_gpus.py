@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 
 import skyward as sky
-from skyward.control.act.nodes.offers import SourceOffer
+from skyward.control.act.machines.offers import SourceOffer
 from skyward.control.decide.machines.sources import MachineSource
 from skyward_providers.local_gpus import GPUs, find_gpus, parse, visible
 

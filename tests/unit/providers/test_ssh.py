@@ -12,6 +12,7 @@ import pytest
 import skyward as sky
 from skyward.errors import ProvisioningError
 from skyward.providers.protocol import Cluster, Instance, InstanceType, Offer, SSHAccess
+from tests.identity import identity
 
 pytestmark = pytest.mark.unit
 
@@ -174,7 +175,7 @@ def test_descriptor_limit_is_raised_for_hundreds_of_nodes(limits: Limits) -> Non
     provider = sky.SSH(hosts=[f"h{number}" for number in range(500)]).create_provider()
 
     def prepare(nodes: int) -> None:
-        asyncio.run(provider.prepare(sky.Spec(nodes=sky.Nodes(nodes)), OFFER, "pool"))
+        asyncio.run(provider.prepare(sky.Spec(nodes=sky.Nodes(nodes)), OFFER, identity("pool")))
 
     prepare(10)
     assert limits.soft == 1024
@@ -190,8 +191,8 @@ def test_missing_file_is_named_when_the_pool_opens(tmp_path: Path, field: str) -
     there.touch()
     settings: Any = {field: missing}
     with pytest.raises(sky.SpecError) as caught:
-        asyncio.run(sky.SSH(hosts=["a"], **settings).create_provider().prepare(sky.Spec(), OFFER, "p"))
+        asyncio.run(sky.SSH(hosts=["a"], **settings).create_provider().prepare(sky.Spec(), OFFER, identity("p")))
     assert str(caught.value) == f"sky.SSH names '{missing}' as {field}, and there is no such file."
     settings = {field: there}
-    asyncio.run(sky.SSH(hosts=["a"], **settings).create_provider().prepare(sky.Spec(), OFFER, "p"))
-    asyncio.run(sky.SSH(hosts=["a"], config="none").create_provider().prepare(sky.Spec(), OFFER, "p"))
+    asyncio.run(sky.SSH(hosts=["a"], **settings).create_provider().prepare(sky.Spec(), OFFER, identity("p")))
+    asyncio.run(sky.SSH(hosts=["a"], config="none").create_provider().prepare(sky.Spec(), OFFER, identity("p")))

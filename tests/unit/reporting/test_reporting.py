@@ -28,6 +28,7 @@ pytestmark = pytest.mark.unit
 
 DECISION = DecisionEvent(0.0, "policy", "pressure", DecisionInputs(), {"a": 1}, {"a": 3}, "2 queued")
 VALUES: dict[str, Any] = {
+    "left": "",
     "decision": DECISION,
     "log": ("last line",),
     "replaced": True,
@@ -55,6 +56,11 @@ def test_every_shown_or_logged_event_has_one_line(kind: type[ev.BaseEvent]) -> N
     assert text
     assert "\n" not in text
     assert type(made(kind)).__name__ not in text, "the event has no text"
+
+
+def test_pool_whose_machines_may_be_left_is_not_said_to_be_closed() -> None:
+    line = line_of(ev.PoolClosed("p", 1, 0.0, 2.0, 1, 0, 0.0, "the cloud is down"))
+    assert line == (logging.WARNING, "could not be closed completely, so machines may be left: the cloud is down")
 
 
 def test_failures_are_warnings() -> None:

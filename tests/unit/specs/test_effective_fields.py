@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.control.act.nodes.offers import SourceOffer
+from skyward.control.act.machines.offers import SourceOffer
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.providers.protocol import (
     PROVIDER_FIELDS,
@@ -33,6 +33,7 @@ SET: dict[str, Any] = {
     "ttl": 60,
     "volumes": [Volume("bucket", "/data")],
     "plugins": [object()],
+    "warm": 60,
 }
 SET_IN_IMAGE: dict[str, Any] = {
     "python": "3.12.1",
@@ -55,6 +56,11 @@ SETTINGS: list[Any] = [
     sky.Container(),
     sky.Container(python="/usr/bin/python3"),
     sky.Adapter(),
+    sky.Slurm(host="login"),
+    sky.Hyperstack(),
+    sky.Lambda(),
+    sky.VastAI(),
+    sky.Verda(),
 ]
 
 
@@ -99,14 +105,16 @@ def test_note_of_each_provider_lists_its_ineffective_fields() -> None:
     spec = Spec(**SET, image=Image(**SET_IN_IMAGE))
     assert note(spec, sky.Local()) == (
         "Local nodes run on this machine as it is; asked for A100, a local node has none; not acted on: architecture, "
-        "disk_gb, image.apt, image.metrics, image.skyward_source, memory_gb, plugins, region, ttl, vcpus, volumes."
+        "disk_gb, image.apt, image.metrics, image.skyward_source, memory_gb, plugins, region, ttl, vcpus, volumes, "
+        "warm."
     )
     assert note(spec, sky.SSH(hosts=["gpu1"])) == (
         "SSH hosts are used as they are, and are not compared with the spec; not acted on: accelerator, "
-        "architecture, disk_gb, image.metrics, memory_gb, plugins, region, vcpus, volumes."
+        "architecture, disk_gb, image.metrics, memory_gb, plugins, region, vcpus, volumes, warm."
     )
     assert note(spec, sky.Container()) == (
-        "Containers run on the machine of their engine; not acted on: disk_gb, image.metrics, plugins, region, volumes."
+        "Containers run on the machine of their engine; not acted on: disk_gb, image.metrics, plugins, region, "
+        "volumes, warm."
     )
     assert "image.includes, image.metrics, image.pip" in note(spec, sky.SSH(hosts=["gpu1"], python="/usr/bin/python3"))
 

@@ -407,7 +407,7 @@ def test_auto_python_is_the_version_of_this_process() -> None:
 def test_fields_are_those_of_the_reference() -> None:
     assert [field.name for field in fields(Spec)] == [
         "provider", "accelerator", "nodes", "vcpus", "memory_gb", "disk_gb", "architecture", "allocation", "image",
-        "region", "max_hourly_cost", "ttl", "volumes", "plugins", "resources", "capabilities", "idle_timeout",
+        "region", "max_hourly_cost", "ttl", "volumes", "plugins", "resources", "capabilities", "idle_timeout", "warm",
     ]  # fmt: skip
 
 

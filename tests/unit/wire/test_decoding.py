@@ -112,4 +112,5 @@ def test_fields_of_a_machine_that_an_adapter_sets_are_known() -> None:
     ]
     assert [each.name for each in fields(Instance)] == [
         *("id", "status", "access", "address", "public_address", "interface", "spot", "hourly_price"),
+        *("detail", "notices"),
     ]

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from skyward.control.act.nodes.replication import Replicator
 from skyward.control.decide.collections import CollectionContents
@@ -38,6 +38,9 @@ __all__ = ["ClusterManager"]
 _RETRY_DELAY = 1.0
 _LEAVE_WITHIN = 12.0
 """Timeout in seconds for a node to join, and for it to leave afterwards; the node's own limits are shorter."""
+
+_FAILED_JOINS = 3
+"""Attempts to join after which the user is told that a node cannot: its network is another one, say."""
 
 _STUCK_FOR = 5.0
 """Seconds after which nodes leave a cluster that cannot remove its lost members, to form a new one."""
@@ -92,6 +95,7 @@ class ClusterManager:
         self._removed: WeakSet[Node] = WeakSet()
         self._departing: WeakSet[Node] = WeakSet()
         self._returning: WeakSet[Node] = WeakSet()
+        self._failed_joins: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
         self._changed = asyncio.Event()
         self._up: set[Node] = set()
         self._era = 0
@@ -187,7 +191,7 @@ class ClusterManager:
         was_joining = node is self._joining
         if was_joining:
             self._joining = None
-        self._members.pop(node, None)
+        self._drop(node)
         if node in self._returning and not event.address:
             self._returning.discard(node)
             self._await(node)
@@ -197,6 +201,12 @@ class ClusterManager:
                 self._background.spawn(self._keep_reaching(self._client, node, event.address))
         elif was_joining:
             _logger.warning("node %s did not join the cluster of its pool: %s; trying again", node.rank, event.why)
+            failed = self._failed_joins[node] = self._failed_joins.get(node, 0) + 1
+            if failed == _FAILED_JOINS:
+                self._note(
+                    f"Node {node.rank} cannot join the cluster of its pool ({event.why}): "
+                    "tasks on it have no collections."
+                )
             asyncio.get_running_loop().call_later(_RETRY_DELAY, self._try_again, node)
         self._on_change()
 
@@ -212,12 +222,19 @@ class ClusterManager:
         was_joining = node is self._joining
         if was_joining:
             self._joining = None
-        was_member = self._members.pop(node, None) is not None
+        was_member = self._drop(node)
         if (was_member or (was_joining and self._members)) and not self._closed:
             self._lose_member(node)  # a node that is joining may have taken over values
         if node in self._waiting:
             self._waiting.remove(node)
         self._on_change()
+
+    def _drop(self, node: "Node") -> bool:
+        """Remove a node from the members; return whether it was one."""
+        address = self._members.pop(node, None)
+        if address is not None and self._client is not None:
+            self._client.forget(address)
+        return address is not None
 
     def _lose_member(self, node: "Node") -> None:
         """Account for a member that was lost without handing over its data."""
@@ -400,6 +417,8 @@ class ClusterManager:
         if not seeds or era != self._era:
             await client.close()
             return None
+        for address in set(seeds) - set(self._members.values()):
+            client.forget(address)
         for node, address in self._members.items():
             if address not in seeds:
                 self._background.spawn(self._keep_reaching(client, node, address))
@@ -419,6 +438,8 @@ class ClusterManager:
                 _logger.warning("node %s cannot be reached for its collections: %s; trying again", node.rank, reason)
                 warned = True
             await asyncio.sleep(_RETRY_DELAY)
+        if address not in self._members.values():
+            client.forget(address)
 
     def _check_open(self) -> None:
         if self._closed:

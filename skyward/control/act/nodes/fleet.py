@@ -2,19 +2,33 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from skyward.control.act.machines.warm import LASTS_FOR
 from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.control.act.nodes.launching import Launcher
 from skyward.control.act.nodes.node import Node
+from skyward.control.act.nodes.outages import reason_of_loss, watch_outages
 from skyward.control.act.nodes.version_differences import VersionDifferences
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.machines.sources import MachineSource
+from skyward.control.decide.machines.reconciler import NOT_NEEDED
+from skyward.control.decide.machines.sources import MachineSource, RefusalKind
 from skyward.control.decide.messages import MachineMessage
 from skyward.control.decide.tasks.messages import Dropped, Overdue, Stored
-from skyward.errors import ProvisioningError
+from skyward.errors import (
+    CredentialsError,
+    JournalError,
+    NoCapacityError,
+    ProvisioningError,
+    QuotaError,
+    RateLimitError,
+    SpecError,
+)
 from skyward.process.background_tasks import BackgroundTasks
+from skyward.providers import Instance, LocalAccess
 from skyward.wire.protocol.messages import (
     Clustered,
     CollectionsFilled,
@@ -23,19 +37,31 @@ from skyward.wire.protocol.messages import (
     LossReported,
     NodeReport,
     Peered,
+    ReclaimNotice,
     Topology,
     WorkerEvent,
 )
 
-if TYPE_CHECKING:
-    from skyward.providers.protocol import Instance
-
-__all__ = ["Fleet"]
+__all__ = ["Fleet", "WarmTerms"]
 
 STRAYS_WITHIN = 15.0
 """Seconds that closing a pool waits for unreachable machines that may still run a worker."""
 
+_PRICES_EVERY = 300.0
+"""Seconds between questions about the prices of spot machines."""
+
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmTerms:
+    """The terms of a machine that is kept warm: its deadline in seconds since the epoch, and USD per hour."""
+
+    until: float
+    per_hour: float
+
+
+_NOT_WARM: Mapping[int, WarmTerms] = MappingProxyType({})
 
 
 class Fleet:
@@ -52,6 +78,7 @@ class Fleet:
         nodes: nodes that have a machine, by rank.
         startups: startup tracker of the nodes.
         entering, entered: number of nodes, started by another process, that are being attached, and were attached.
+        keep_for: returns the terms on which a machine that the pool needs no longer is kept warm; None for not at all.
     """
 
     def __init__(
@@ -78,6 +105,12 @@ class Fleet:
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._background = BackgroundTasks()
         self._strays = BackgroundTasks()
+        self._watching = False
+        self._spares: dict[int, WarmTerms] = {}
+        self.keep_for: Callable[[int], WarmTerms | None] = lambda _: None
+
+    def _ask(self, node: Node) -> Awaitable[Instance | None]:
+        return self._owners[node.machine].state_of(node.instance.id)
 
     def do(self, effect: machines.ReconcilerEffect, total: int) -> None:
         """Execute an effect. `total`: desired number of nodes."""
@@ -87,6 +120,10 @@ class Fleet:
                 self._owners.update(dict.fromkeys(numbers, self._launchers[group]))
                 self._background.spawn(self._request(self._launchers[group], source, numbers))
             case machines.Install(machine, rank):
+                if not self._watching:
+                    self._watching = True
+                    self._background.spawn(watch_outages(self.nodes.values, self._ask))
+                    self._background.spawn(self._watch_prices())
                 self._starting[machine] = self._background.spawn(self._bring_up(machine, rank))
             case machines.Activate():
                 self.announce(total)
@@ -104,13 +141,33 @@ class Fleet:
             if node.phase == "ready":
                 node.tell(Topology(self._owners[node.machine].topology(node, self.nodes, total)))
 
-    async def close(self, *, leave: bool = False) -> None:
+    def warm_seconds(self, machine: int, *, closing: bool) -> float:
+        """Return for how many seconds a machine is to be kept warm; 0 if it cannot be.
+
+        Args:
+            machine: number of the machine.
+            closing: whether it is kept for other pools, and not for this one.
+        """
+        node, owner = self._brought_up.get(machine), self._owners.get(machine)
+        if node is None or owner is None or node.phase != "ready" or not node.is_up or node.unreachable:
+            return 0.0
+        return owner.warm_seconds(node.instance) if owner.shares_machines or not closing else 0.0
+
+    async def close(self, *, leave: bool = False, warm: Mapping[int, WarmTerms] = _NOT_WARM) -> dict[int, WarmTerms]:
         """Close every node and terminate every machine; or `leave` them running, to be attached to later.
+
+        Args:
+            leave: whether the nodes remain as they are.
+            warm: machines to keep for later pools. Returns those that were kept.
 
         Raises:
             ProvisioningError: some machines may be left. All others are terminated.
         """
         await self._background.cancel()
+        warm = self._begin_warm(warm)
+        for machine in [each for each in self._spares if not leave and not self._owners[each].shares_machines]:
+            del self._spares[machine]
+            self._owners[machine].give_up_warm(self._instances[machine])
         await self._differences.close()
         if self.clustering is not None:
             await self.clustering.close()
@@ -120,6 +177,7 @@ class Fleet:
                 _logger.warning("a node did not shut down cleanly: %s", unclosed)
         for machine, node in self._brought_up.items():
             self._end_stray(machine, node)
+        kept = await self._make_warm(warm)
         self.nodes.clear()
         self._brought_up.clear()
         try:
@@ -127,6 +185,97 @@ class Fleet:
                 await self._tear_down()
         finally:
             await self._end_strays()
+        return kept
+
+    def _begin_warm(self, warm: Mapping[int, WarmTerms]) -> dict[int, WarmTerms]:
+        """Record the machines that are kept warm; return those that could be recorded."""
+        recorded = {}
+        for machine, terms in warm.items():
+            instance = self._brought_up[machine].instance
+            try:
+                self._owners[machine].begin_warm(machine, instance, terms.per_hour, terms.until)
+            except JournalError as error:  # it is terminated
+                _logger.warning("machine %s is not kept warm: %s", instance.id, error)
+            else:
+                recorded[machine] = terms
+        return recorded
+
+    async def _make_warm(self, warm: Mapping[int, WarmTerms]) -> dict[int, WarmTerms]:
+        """Clean machines for later pools; return those that were kept."""
+
+        async def clean(machine: int) -> bool:
+            seconds = max(1.0, warm[machine].until - time.time())
+            return await self._owners[machine].make_warm(self._brought_up[machine].instance, seconds)
+
+        done = await asyncio.gather(*map(clean, warm), return_exceptions=True)
+        for error in done:
+            if isinstance(error, BaseException):
+                _logger.warning("a machine could not be kept warm: %s", error)
+        return self._spares | {
+            machine: terms for (machine, terms), kept in zip(warm.items(), done, strict=True) if kept is True
+        }
+
+    # Machines that an open pool needs no longer. They remain "terminating" for the control plane, which thus counts
+    # their costs, and no nodes.
+
+    @property
+    def spares(self) -> frozenset[int]:
+        """Numbers of the machines that are kept warm while the pool is open."""
+        return frozenset(self._spares)
+
+    async def _spare(self, machine: int, node: Node) -> bool:
+        """Keep the machine of a closed node warm, if that is wanted; return whether it is."""
+        owner, terms = self._owners[machine], self.keep_for(machine)
+        if terms is None or machine not in self._begin_warm({machine: terms}):
+            return False
+        try:
+            await node.close()
+            self._brought_up.pop(machine, None)
+            kept = await owner.make_warm(node.instance, terms.until - time.time())
+        except BaseException:
+            owner.give_up_warm(node.instance)
+            raise
+        if kept:
+            self._instances[machine] = node.instance
+            self._spares[machine] = terms
+            self._background.spawn(self._end_spare_at(machine, terms))
+        return kept
+
+    async def _end_spare_at(self, machine: int, terms: WarmTerms) -> None:
+        await asyncio.sleep(terms.until - time.time())
+        if self._spares.get(machine) is terms:
+            await self._end_spare(machine)
+
+    async def _end_spare(self, machine: int) -> None:
+        """Terminate a machine that is kept warm."""
+        if self._spares.pop(machine, None) is not None:
+            self._owners[machine].give_up_warm(self._instances[machine])
+            await self._terminate(machine, "it was kept warm long enough")
+
+    def end_spares(self) -> None:
+        """Terminate the machines that are kept warm while the pool is open."""
+        for machine in tuple(self._spares):
+            self._background.spawn(self._end_spare(machine))
+
+    async def _use_spares(self, launcher: Launcher, count: int) -> list[Instance]:
+        """Return up to `count` machines of a launcher that were kept warm, ready for a new node."""
+        now = time.time()
+        used: list[Instance] = []
+        for machine in [each for each in self._spares if self._owners[each] is launcher]:
+            if len(used) == count or self._spares[machine].until < now + LASTS_FOR:
+                continue
+            del self._spares[machine]
+            instance = self._instances[machine]
+            found = await launcher.use_again(instance)
+            if found is None:
+                await self._terminate(machine, "it could not be used again")
+                continue
+            used.append(found)
+            self._instances.pop(machine, None)
+            self._owners.pop(machine, None)
+            launcher.end_bill(machine)
+            self._tell(machines.Terminated(machine))
+        return used
 
     def _end_stray(self, machine: int, node: Node) -> None:
         """End the worker of a closed node that was unreachable, as soon as its machine can be reached again."""
@@ -149,19 +298,26 @@ class Fleet:
 
     async def _request(self, launcher: Launcher, source: MachineSource, numbers: Sequence[int]) -> None:
         instances: Sequence[Instance] = ()
-        reason = "the provider returned too few machines"
+        reason, retry_after = "the provider returned too few machines", None
+        kind: RefusalKind = "unknown"
         try:
-            instances = await launcher.provision(source, len(numbers))
+            spares = await self._use_spares(launcher, len(numbers))
+            instances = spares
+            if len(spares) < len(numbers):
+                instances = [*spares, *await launcher.provision(source, len(numbers) - len(spares))]
         except Exception as error:
-            reason = str(error) or type(error).__name__
+            reason, kind = str(error) or type(error).__name__, refusal_kind(error)
+            retry_after = error.retry_after if isinstance(error, RateLimitError) else None
         finally:
             self._asked.difference_update(numbers)
         created = dict(zip(numbers, instances, strict=False))
         self._instances.update(created)
-        for number in created:
+        for number, instance in created.items():
             self._tell(machines.Allocated(number))
+            launcher.bill(number, instance)
+            self._tell_price(number, instance, source.hourly_price)
         if len(created) < len(numbers):
-            self._tell(machines.Refused(tuple(numbers[len(created) :]), reason))
+            self._tell(machines.Refused(tuple(numbers[len(created) :]), reason, kind, retry_after))
 
     async def _bring_up(self, machine: int, rank: int) -> None:
         node = self._owners[machine].node(rank, machine, self._instances[machine], self._on_event, self._on_lost)
@@ -175,6 +331,8 @@ class Fleet:
         except Exception as error:
             self._tell(machines.Failed(machine, str(error) or type(error).__name__))
         else:
+            self._tell_price(machine, node.instance, self._instances[machine].hourly_price)
+            self._instances[machine] = node.instance
             self.entered += is_attaching
             self._tell(machines.Joined(machine, self._owners[machine].found(node), is_attaching))
             node.release()
@@ -185,9 +343,31 @@ class Fleet:
         finally:
             self.entering -= is_attaching
 
+    def _tell_price(self, machine: int, instance: Instance, known: float) -> None:
+        """Report the price of a machine, if its provider states one that is not the `known` one."""
+        if instance.hourly_price and instance.hourly_price != known:
+            self._owners[machine].set_price(machine, instance.hourly_price)
+            self._tell(machines.Priced(machine, instance.hourly_price))
+
+    async def _watch_prices(self) -> None:
+        """Ask for the current prices of spot machines, periodically."""
+        while True:
+            await asyncio.sleep(_PRICES_EVERY)
+            for machine, instance in tuple(self._instances.items()):
+                if not instance.spot:
+                    continue
+                try:
+                    found = await self._owners[machine].state_of(instance.id)
+                except Exception as error:  # the last known price counts on
+                    _logger.info("the price of machine %s is unknown: %s", machine, error)
+                    continue
+                if found is not None and found.hourly_price and machine in self._instances:
+                    self._tell_price(machine, found, instance.hourly_price)
+                    self._instances[machine] = replace(instance, hourly_price=found.hourly_price)
+
     async def _terminate(self, machine: int, reason: str) -> None:
-        if machine in self._asked:
-            return  # the request is under way; its machine is terminated once it is known
+        if machine in self._asked or machine in self._spares:
+            return  # the request is under way: its machine is terminated once it is known. Or it is kept for a while
         starting = self._starting.pop(machine, None)
         if starting is not None and not starting.done():
             starting.cancel()
@@ -198,6 +378,8 @@ class Fleet:
                 self._differences.forget(node)
                 if self.clustering is not None:
                     await self.clustering.leave(node)
+                if reason == NOT_NEEDED and await self._spare(machine, node):
+                    return
                 await node.close()
                 # Only now: if this is cancelled before, `close` continues with the node.
                 if self._brought_up.pop(machine, None) is not None:
@@ -208,12 +390,15 @@ class Fleet:
             _logger.exception("machine %s could not be terminated; trying again (%s)", machine, reason)
             return
         self._instances.pop(machine, None)
-        self._owners.pop(machine, None)
+        if (owner := self._owners.pop(machine, None)) is not None:
+            owner.end_bill(machine)
         self._tell(machines.Terminated(machine))
 
     def _on_event(self, node: Node, event: WorkerEvent) -> None:
         if isinstance(event, NodeReport):
             self._reported(node, event)
+        elif isinstance(event, ReclaimNotice):
+            self._tell(machines.Reclaimed(node.machine, event.seconds))
         elif not isinstance(event, Clustered | CollectionsFilled | LossReported | CopiesReport | Peered | Fetched):
             self._route(node, event)
         elif self.clustering is not None:
@@ -234,5 +419,26 @@ class Fleet:
         if self.clustering is not None:
             self.clustering.remove(node)
         # The loss of a node that is not ready yet ends `Launcher.start` with an error: `_bring_up` reports `Failed`.
-        if node.phase == "ready":
+        if node.phase != "ready":
+            return
+        if node.machine_ended or isinstance(node.instance.access, LocalAccess):
             self._tell(machines.Lost(node.machine, reason))
+        else:
+            self._background.spawn(self._explain_loss(node, reason))
+
+    async def _explain_loss(self, node: Node, reason: str) -> None:
+        self._tell(machines.Lost(node.machine, await reason_of_loss(node, reason, self._ask)))
+
+
+_REFUSALS: Mapping[type[Exception], RefusalKind] = {
+    NoCapacityError: "capacity",
+    QuotaError: "quota",
+    RateLimitError: "rate",
+    CredentialsError: "denied",
+    SpecError: "impossible",
+}
+
+
+def refusal_kind(error: Exception) -> RefusalKind:
+    """Return the kind of refusal that an error of a provider stands for."""
+    return next((kind for each, kind in _REFUSALS.items() if isinstance(error, each)), "unknown")

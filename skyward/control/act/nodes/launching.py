@@ -1,46 +1,37 @@
 """Launching: machines for the nodes of one group, obtained from their providers, and workers started on them."""
 
 import asyncio
-import json
 import logging
-import os
-import re
-import sys
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from skyward.bootstrap import (
-    Plan,
-    SharedSetup,
-    check_includes,
-    check_requirements,
-    client_settings,
-    has_own_environment,
-)
+from skyward.bootstrap import check_includes, check_remote_requirements, check_requirements, has_own_environment
+from skyward.control.act.machines.booting import BOOT_TIMEOUT, until_running
+from skyward.control.act.machines.guarded import GuardedProvider
+from skyward.control.act.machines.machine_images import find_image, forget_if_gone, gone_note
+from skyward.control.act.machines.offers import ASK_WITHIN, SourceOffer, find_offers, provider_config
+from skyward.control.act.machines.source_state import SourceState
+from skyward.control.act.machines.waiting import WaitingMachines
+from skyward.control.act.machines.warm import LASTS_FOR, adapted, can_be_kept, entered, is_kept, keep_warm, taken_notice
 from skyward.control.act.nodes.node import Node, OnEvent, OnLost
-from skyward.control.act.nodes.offers import ASK_WITHIN, SourceOffer, find_offers, provider_config
+from skyward.control.act.nodes.starting import START_TIMEOUT, WorkerStarter
+from skyward.control.act.nodes.topology import topology
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.observe.costs import SlotPrice
-from skyward.control.observe.startup import StartupTracker
+from skyward.control.observe.startup import BOOTING, StartupTracker
 from skyward.errors import ProvisioningError, SkywardError
 from skyward.formatting import count_text
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
-from skyward.link.connection.programs import ClientShell
 from skyward.link.ssh.worker import end_orphan
-from skyward.offers import reason_of
-from skyward.providers.protocol import Access, Cluster, ExecAccess, Instance, LocalAccess, SSHAccess
+from skyward.market import reason_of
+from skyward.providers.protocol import SETUP_FIELDS, Access, Cluster, Instance, SSHAccess, acts_on
 from skyward.scaling.snapshot import Group
-from skyward.specs import Image, Nodes, Options, Spec
-from skyward.task.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer
+from skyward.specs import Nodes, Options, Spec
 
 __all__ = ["Inventory", "Launcher", "launchers_of"]
-
-START_TIMEOUT = 60.0
-"""Default timeout of the start of a worker on a running machine, in seconds."""
 
 _logger = logging.getLogger(__name__)
 
@@ -54,20 +45,29 @@ class Inventory:
     Attributes:
         known: ids of machines.
         asking: number of requests under way.
+        waiting: machines that were launched and wait at their provider.
     """
 
     def __init__(self) -> None:
         self.known: set[str] = set()
         self.asking = 0
+        self.waiting = WaitingMachines(time.monotonic)
 
 
 class Launcher:
     """Launcher of the machines of one group. `teardown` releases everything that the provider handed out.
 
+    Unless `uses_images` is False, machines are launched from an image with their environment, if one was built.
+
     Attributes:
         provider_name: name of the provider of the preferred source.
         notes: notices about the spec, for the user.
         startups: startup tracker of the pool's nodes.
+        starter: starter of the nodes' workers.
+        note: shows a notice to the user.
+        repriced: called after machines came from a source that was not announced, and may cost more.
+        shares_machines: True if warm machines of other pools can be used, and those of this one by others: machines of
+            different pools do not form a cluster, since the firewall of each lets in only its own.
     """
 
     def __init__(
@@ -78,27 +78,29 @@ class Launcher:
         options: Options,
         inventory: Inventory,
         startups: StartupTracker,
+        *,
+        shares_machines: bool,
+        uses_images: bool = True,
     ) -> None:
         self.startups = startups
+        self.shares_machines = shares_machines
         self.nodes = Nodes.of(specs[0].nodes)
         self.provider_name = provider_config(specs[0]).name
         self.notes: tuple[str, ...] = ()
+        self.starter = WorkerStarter(record.id, options)
+        self.note: Callable[[str], None] = _logger.info
+        self.repriced: Callable[[], None] = lambda: None
         self._record = record
         self._group = group
         self._specs = specs
         self._options = options
-        self._offers: dict[MachineSource, SourceOffer] = {}
-        self._clusters: dict[MachineSource, Cluster] = {}
-        self._entries: dict[MachineSource, int] = {}
-        self._existing: dict[MachineSource, list[Instance]] = {}
-        self._preparing: dict[MachineSource, asyncio.Lock] = {}
-        self._workers: dict[str, WorkerEntry] = {}
-        self._instances: dict[str, MachineSource] = {}
-        self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
-        self._setups: dict[Image, SharedSetup] = {}
-        self._earlier: tuple[ClusterEntry, ...] = ()
         self._inventory = inventory
-        self._unchecked: set[MachineSource] = set()
+        self._uses_images = uses_images
+        self._states: dict[MachineSource, SourceState] = {}
+        self._instances: dict[str, SourceState] = {}
+        self._workers: dict[str, WorkerEntry] = {}
+        self._earlier: tuple[ClusterEntry, ...] = ()
+        self._kept_warm: set[str] = set()
 
     @property
     def start_within(self) -> float:
@@ -109,7 +111,13 @@ class Launcher:
             set_up = [each.bootstrap_timeout for each in images if each.shell_vars or has_own_environment(each)]
             return start + max(set_up, default=0.0)
         connect = self._options.ssh_timeout or start
-        return connect + start + max(spec.image.bootstrap_timeout for spec in self._specs)
+        return self.boot_within + connect + start + max(spec.image.bootstrap_timeout for spec in self._specs)
+
+    @property
+    def boot_within(self) -> float:
+        """Timeout in seconds for a launched machine to run."""
+        own = [getattr(provider_config(spec), "boot_timeout", BOOT_TIMEOUT) for spec in self._specs]
+        return self._options.provision_timeout or max(own)
 
     @property
     def existing_machines(self) -> int:
@@ -119,12 +127,12 @@ class Launcher:
     @property
     def existing(self) -> Mapping[MachineSource, int]:
         """Number of machines that exist before any is requested, by source."""
-        return {source: len(machines) for source, machines in self._existing.items() if machines}
+        return {source: len(state.existing) for source, state in self._states.items() if state.existing}
 
     @property
     def accelerators(self) -> str:
         """Accelerators of a machine at the preferred source, such as "A100"; empty for none."""
-        return next(iter(self._offers.values())).accelerators if self._offers else ""
+        return self._preferred.offered.accelerators if self._states else ""
 
     @property
     def lease(self) -> float:
@@ -133,17 +141,26 @@ class Launcher:
 
     @property
     def sources(self) -> tuple[MachineSource, ...]:
-        """Sources of the machines, the preferred one first."""
-        return tuple(self._offers)
+        """Sources of the machines that are launched, the preferred one first."""
+        return tuple(source for source in self._states if not source.lender)
 
     @property
     def unpriced(self) -> tuple[MachineSource, ...]:
         """Sources without a known price."""
-        return tuple(source for source, each in self._offers.items() if not each.priced)
+        return tuple(source for source, state in self._states.items() if not state.offered.priced)
+
+    @property
+    def dearest(self) -> float:
+        """Highest price of a machine at the sources that the user was told of, USD per hour."""
+        return max((source.hourly_price for source, state in self._states.items() if state.announced), default=0.0)
+
+    @property
+    def _preferred(self) -> SourceState:
+        return next(iter(self._states.values()))
 
     def group(self) -> Group:
         """Return the group as scaling sees it. Fields that the spec leaves open have the offer's values."""
-        offered = next(iter(self._offers.values()))
+        offered = self._preferred.offered
         spec = offered.spec
         resources = offered.resources
         return Group(
@@ -157,29 +174,39 @@ class Launcher:
             spec.idle_timeout,
         )
 
+    @property
+    def prepared(self) -> Mapping[MachineSource, tuple[SourceOffer, Cluster]]:
+        """The sources whose shared resources were set up, each with its offer and its cluster."""
+        states = self._states.items()
+        return {source: (each.offered, each.prepared) for source, each in states if each.prepared is not None}
+
     def adopt(self, earlier: Sequence[ClusterEntry]) -> None:
         """Take over another process's machines of this group, which this launcher now terminates."""
         self._earlier = tuple(earlier)
         for entry in earlier:
             offered: SourceOffer = entry.offered
-            self._offers.setdefault(offered.source, offered)
-            self._entries[offered.source] = entry.number
+            state = self._states.setdefault(offered.source, SourceState(offered))
+            state.announced, state.entry = True, entry.number
             self._inventory.known.update(machine.instance.id for machine in entry.machines)
             if entry.cluster is not None:
-                self._clusters[offered.source] = entry.cluster
+                state.prepared = entry.cluster
 
     async def prepare(self) -> None:
         """Find offers, and set up the resources that the machines of the preferred source share.
 
         Raises:
-            SpecError: an include does not exist. Raised before anything is launched.
+            SpecError: an include does not exist, or the nodes cannot install a requirement. Raised before anything is
+                launched.
             NoOffersError: no offer fits.
         """
         if not self._earlier:
             for spec in self._specs:
                 check_includes(spec.image.includes)
-                if provider_config(spec).name == "local":
+                config = provider_config(spec)
+                if config.name == "local":
                     check_requirements(spec.image)
+                elif "image.pip" in acts_on(config).fields:
+                    check_remote_requirements(spec.image)
         options = self._options
         found = await find_offers(
             self._specs,
@@ -188,13 +215,16 @@ class Launcher:
             within=options.provision_timeout or ASK_WITHIN,
         )
         for offered in found.offered:
-            self._offers.setdefault(offered.source, offered)
+            self._states.setdefault(offered.source, SourceState(offered))
         for entry in self._earlier:
             await self._find_existing(entry)
         failures = await self._prepare_preferred()
-        preferred = next(iter(self._offers))
-        self.provider_name = preferred.provider
-        self.notes = (*found.notes, *failures, *self._offers[preferred].notes, *self._clusters[preferred].notes)
+        preferred = self._preferred
+        self.provider_name = preferred.source.provider
+        preferred.announced = True
+        price = preferred.offered.price_note(len(self._states)) if not self._earlier else ()
+        of_source = (*preferred.offered.notes, *preferred.cluster.notes, *self._warm_note)
+        self.notes = (*price, *found.notes, *failures, *of_source, *preferred.image_notes)
 
     async def _prepare_preferred(self) -> list[str]:
         """Prepare the preferred source; if its provider fails, prefer a source of another. Return notices about these.
@@ -206,121 +236,291 @@ class Launcher:
         """
         refusals: dict[int, SkywardError] = {}
         notices: list[str] = []
-        for source in tuple(self._offers):
+        for source, state in tuple(self._states.items()):
             if source.position in refusals:
                 continue
             try:
-                await self._cluster(source)
+                await self._cluster(state)
             except SkywardError as error:
                 refusals[source.position] = error
-                self._record.torn_down(self._entries.pop(source))  # nothing was created
+                if state.prepared is None:
+                    self._remove_record(state)  # nothing was created
                 notices.append(f"{source} is tried last, because it could not be prepared: {reason_of(error)}.")
             else:
-                self._offers = dict(sorted(self._offers.items(), key=lambda each: each[0].position in refusals))
+                self._states = dict(sorted(self._states.items(), key=lambda each: each[0].position in refusals))
                 return notices
         raise next(iter(refusals.values()))
 
     async def _find_existing(self, entry: ClusterEntry) -> None:
         """Find the machines of another process that still exist: `provision` hands these out first."""
         offered: SourceOffer = entry.offered
-        source, cluster = offered.source, entry.cluster
-        if cluster is None:
+        state = self._states[offered.source]
+        if entry.cluster is None:
             return
-        existing = self._existing.setdefault(source, [])
         for machine in sorted(entry.machines, key=_by_rank):
-            self._clusters[source], instance = await offered.provider.get_instance(cluster, machine.instance.id)
-            if instance is None or instance.access is None:
+            instance = await state.get_instance(machine.instance.id)
+            if instance is None or instance.status == "exited":
                 self._record.gone(entry.number, machine.instance.id)
                 continue
-            self._instances[instance.id] = source
-            existing.append(instance if machine.worker is None else machine.instance)
+            self._instances[instance.id] = state
+            state.existing.append(instance if machine.worker is None else machine.instance)
             if machine.worker is not None:
                 self._workers[instance.id] = machine.worker
-        self._unchecked.add(source)
-        await self._terminate_orphans(source)
+        state.unchecked_since = min(entry.requests.values(), default=time.time())
+        await self._terminate_orphans(state)
         for token in entry.requests:
-            self._record.provisioned(entry.number, token, self._clusters[source], ())
+            self._record.provisioned(entry.number, token, state.cluster, ())
 
-    async def _cluster(self, source: MachineSource) -> Cluster:
-        async with self._preparing.setdefault(source, asyncio.Lock()):
-            if source not in self._clusters:
-                offered = self._offers[source]
-                if source not in self._entries:
-                    self._entries[source] = self._record.preparing(self._group, offered)
-                if source != next(iter(self._offers)):  # the pool shows the notes of the preferred source
+    async def _cluster(self, state: SourceState) -> Cluster:
+        """Return the resources that the machines of a source share. The first call sets these up."""
+        async with state.preparing:
+            if state.prepared is None:
+                offered = state.offered
+                if state.entry is None:
+                    state.entry = self._record.preparing(self._group, offered)
+                if state is not self._preferred:  # the pool shows the notes of the preferred source
                     for note in offered.notes:
-                        _logger.warning("%s: %s", source, note)
-                cluster = await offered.provider.prepare(offered.spec, offered.offer, self._record.id)
-                self._clusters[source] = replace(cluster, tags={"skyward-pool": self._record.id})
-                self._record.prepared(self._entries[source], self._clusters[source])
-            return self._clusters[source]
+                        _logger.warning("%s: %s", state.source, note)
+                cluster = await offered.provider.prepare(offered.spec, offered.offer, self._record.identity)
+                state.prepared = replace(cluster, tags=self._record.identity.tags)
+                self._record.prepared(state.entry, state.prepared)
+                await self._choose_image(state)
+            return state.cluster
+
+    async def _choose_image(self, state: SourceState) -> None:
+        """Let the machines of a source start from an image that was built with their environment, if there is one."""
+        offered = state.offered
+        if not self._uses_images or not acts_on(offered.config).fields >= SETUP_FIELDS:
+            return
+        if isinstance(offered.provider, GuardedProvider) and offered.provider.builds_images:
+            found = await find_image(offered, await self.starter.plan_of(offered.spec.image, None))
+            state.image, state.image_notes = found.record, found.notes
+            if found.record is not None:
+                state.prepared = replace(state.cluster, machine_image=found.record.image)
+
+    async def _drop_image_if_gone(self, state: SourceState) -> bool:
+        """Return whether the image of a source was deleted meanwhile, so that its machines start from the usual one."""
+        record, provider = state.image, state.offered.provider
+        if record is None or not isinstance(provider, GuardedProvider):
+            return False
+        try:
+            is_gone = await forget_if_gone(provider, record)
+        except Exception:  # it does not say: the failure of the launch counts
+            _logger.debug("could not check image %s", record.built.id, exc_info=True)
+            return False
+        if is_gone:
+            _logger.warning("%s", gone_note(record.built))
+            state.image = None
+            state.prepared = replace(state.cluster, machine_image=None)
+        return is_gone
 
     async def provision(self, source: MachineSource, count: int) -> Sequence[Instance]:
         """Return up to `count` machines of a source: existing ones first, or else the result of one request."""
-        if existing := self._existing.get(source):
+        state = self._states[source]
+        if existing := state.existing:
             taken, existing[:] = existing[:count], existing[count:]
             return taken
-        cluster, entry = await self._cluster(source), self._entries[source]
-        token = self._record.asking(entry)
+        warm = await self._take_warm(source, count) if self.shares_machines else []
+        if len(warm) == count:
+            return warm
+        try:
+            return [*warm, *await self._launch(state, count - len(warm))]
+        except Exception as error:
+            if not warm:
+                raise
+            _logger.warning("%s: %s", source, reason_of(error))
+            return warm
+
+    async def _launch(self, state: SourceState, count: int) -> Sequence[Instance]:
+        """Launch up to `count` machines: from the ordinary image if that with an environment is gone.
+
+        If they come from a source that the user was not told of, say so.
+        """
+        try:
+            try:
+                instances = await self._request(state, count)
+            except SkywardError:  # nothing was launched
+                if not await self._drop_image_if_gone(state):
+                    raise
+                instances = await self._request(state, count)
+        except Exception as error:
+            state.failure = reason_of(error)
+            raise
+        if instances and not state.announced:
+            self._announce(state)
+        return instances
+
+    def _announce(self, state: SourceState) -> None:
+        """Tell the user that machines come from another source than announced before, and at which price."""
+        first = next(each for each in self._states.values() if each.announced)
+        state.announced = True
+        reason = f": {first.failure}" if first.failure else ""
+        self.note(f"nodes come from {state.offered.at_price} instead of {first.offered.at_price}{reason}.")
+        self.repriced()
+
+    async def _request(self, state: SourceState, count: int) -> Sequence[Instance]:
+        """Request up to `count` machines of a source, and return those that were launched."""
+        cluster = await self._cluster(state)
+        token = self._record.asking(state.number)
         tagged = replace(cluster, tags={**cluster.tags, "skyward-request": token})
         self._inventory.asking += 1
-        asked = time.monotonic()
+        began, asked = time.time(), time.monotonic()
         try:
-            self._clusters[source], instances = await self._offers[source].provider.provision(tagged, count)
-            self._record.provisioned(entry, token, self._clusters[source], instances)
+            state.prepared, instances = await state.offered.provider.provision(tagged, count)
+            self._record.provisioned(state.number, token, state.prepared, instances)
             if instances:
-                self.startups.add_allocation(source.provider, time.monotonic() - asked)
+                self.startups.add_allocation(state.source.provider, time.monotonic() - asked)
             instances, extra = instances[:count], instances[count:]
-            self._instances.update((instance.id, source) for instance in instances)
+            self._instances.update((instance.id, state) for instance in instances)
             self._inventory.known.update(instance.id for instance in instances)
             if extra:
-                await self._terminate_extra(source, extra, count)
+                await self._terminate_extra(state, extra, count)
         except Exception:
-            self._unchecked.add(source)
+            state.unchecked_since = state.unchecked_since or began
             raise
         finally:
             self._inventory.asking -= 1
-            await self._terminate_orphans(source)
+            await self._terminate_orphans(state)
         return instances
 
-    async def _terminate_extra(self, source: MachineSource, extra: Sequence[Instance], count: int) -> None:
-        """Terminate the machines that a provider returned beyond the `count` that were requested."""
-        surplus = f"{source} returned {count_text(count + len(extra), 'machine')} for a request of {count}"
+    async def _take_warm(self, wanted: MachineSource, count: int) -> list[Instance]:
+        """Take over up to `count` machines that other pools kept warm, instead of launching them."""
+        taken: list[tuple[SourceState, Instance, str]] = []
+        fits = partial(adapted, specs=self._specs, wanted=wanted, priced=self._options.budget is not None)
         try:
-            await self._offers[source].provider.terminate(self._clusters[source], [each.id for each in extra])
+            now = time.time()
+            for entry, pool in self._record.take_warm(self._group, count, now, now + LASTS_FOR, fits):
+                offered: SourceOffer = entry.offered
+                state = self._states.setdefault(offered.source, SourceState(offered))
+                state.offered, state.prepared, state.entry = offered, entry.cluster, entry.number
+                for machine in entry.machines:
+                    self._instances[machine.instance.id] = state
+                    self._inventory.known.add(machine.instance.id)
+                    taken.append((state, machine.instance, pool.name))
+        except Exception:  # such as the records of a pool that cannot be read in this environment
+            _logger.warning("could not look for warm machines; launching others", exc_info=True)
+        entering = (entered(state.offered, state.cluster, instance) for state, instance, _ in taken)
+        usable = []
+        for (state, instance, pool_name), found in zip(
+            taken, await asyncio.gather(*entering, return_exceptions=True), strict=True
+        ):
+            if isinstance(found, BaseException):
+                _logger.warning("machine %s, which was kept warm, is not used: %s", instance.id, reason_of(found))
+                await self._terminate_unusable(instance)
+            else:
+                usable.append(found)
+                self.note(taken_notice(found, pool_name, state.source, wanted))
+        return usable
+
+    async def _terminate_unusable(self, instance: Instance) -> None:
+        """Terminate a machine that was taken over and cannot be used; its teardown tries again if that fails."""
+        try:
+            await self.terminate(instance)
+        except Exception:
+            _logger.exception("machine %s could not be terminated; trying again when the pool is closed", instance.id)
+
+    # Keeping machines warm.
+
+    @property
+    def _warm_note(self) -> tuple[str, ...]:
+        """Notice that no machine is kept warm after the pool, although the spec asks for it; else nothing."""
+        if self.shares_machines or not any(is_kept(spec, provider_config(spec)) for spec in self._specs):
+            return ()
+        return (
+            "No machine of this pool is kept warm after its close: its nodes form a cluster, and the next pool could "
+            "not add nodes of its own to it. Set cluster=False if it needs no collections.",
+        )
+
+    def warm_seconds(self, instance: Instance) -> float:
+        """Return for how many seconds a machine is to be kept warm after the pool; 0 if it is not, or cannot be."""
+        state = self._instances.get(instance.id)
+        return state.offered.spec.warm if state is not None and can_be_kept(state.offered, instance) else 0.0
+
+    def begin_warm(self, machine: int, instance: Instance, per_hour: float, until: float) -> None:
+        """Record that a machine is kept warm until a time. Called before anything on it is ended."""
+        number = self._instances[instance.id].number
+        self._record.keep_warm(number, instance.id, machine, per_hour, until)
+        self._kept_warm.add(instance.id)
+
+    async def make_warm(self, instance: Instance, seconds: float) -> bool:
+        """Clean a machine whose worker has ended, for the next pool; return False if it is terminated instead."""
+        if await keep_warm(instance, seconds):
+            self._record.warm_is_ready(self._instances[instance.id].number, instance.id)
+            return True
+        self.give_up_warm(instance)
+        return False
+
+    def give_up_warm(self, instance: Instance) -> None:
+        """Record that a machine is not kept warm any more."""
+        self._kept_warm.discard(instance.id)
+        self._record.give_up_warm(self._instances[instance.id].number, instance.id)
+
+    async def use_again(self, instance: Instance) -> Instance | None:
+        """Return a warm machine of this pool, which may become a node again; None if it cannot be used."""
+        state = self._instances[instance.id]
+        self.give_up_warm(instance)
+        try:
+            found = await entered(state.offered, state.cluster, instance)
+        except Exception as error:
+            _logger.warning("machine %s, which was kept warm, is not used: %s", instance.id, reason_of(error))
+            return None
+        self.note(f"Machine {instance.id}, which was kept warm, is used again instead of launching one.")
+        return found
+
+    async def _terminate_extra(self, state: SourceState, extra: Sequence[Instance], count: int) -> None:
+        """Terminate the machines that a provider returned beyond the `count` that were requested."""
+        surplus = f"{state.source} returned {count_text(count + len(extra), 'machine')} for a request of {count}"
+        try:
+            await state.offered.provider.terminate(state.cluster, [each.id for each in extra])
         except Exception:
             _logger.exception("%s; the extra ones could not be terminated; trying again later", surplus)
-            self._unchecked.add(source)
+            state.unchecked_since = state.unchecked_since or time.time()
         else:
             _logger.warning("%s; the extra ones were terminated", surplus)
             for each in extra:
-                self._record.gone(self._entries[source], each.id)
+                self._record.gone(state.number, each.id)
 
-    async def _terminate_orphans(self, source: MachineSource) -> None:
-        """Terminate the machines of a failed request, whose answer is unknown, once no other is under way."""
-        if source not in self._unchecked or self._inventory.asking:
+    async def _terminate_orphans(self, state: SourceState) -> None:
+        """Terminate the machines of a failed request, whose answer is unknown, once no other is under way.
+
+        The machines of another pool, of which this one took some over, are none of its business.
+        """
+        if state.unchecked_since is None or self._inventory.asking or state.source.lender:
             return
-        provider, cluster = self._offers[source].provider, self._clusters[source]
+        provider = state.offered.provider
         try:
-            existing = [each.id for each in await provider.find(cluster)]
+            existing = await provider.find(state.cluster)
             if self._inventory.asking:
                 return  # the machines of a new request may be among them
-            orphans = [each for each in existing if each not in self._instances and each not in self._inventory.known]
-            if orphans:
-                await provider.terminate(cluster, orphans)
+            if orphans := self._unknown(existing):
+                await provider.terminate(state.cluster, [each.id for each in orphans])
+                self._bill_found(state, orphans)
         except Exception:
-            _logger.exception("could not check for machines of a failed request at %s; trying again later", source)
+            _logger.exception("could not check for machines of a failed request at %s; trying later", state.source)
         else:
-            self._unchecked.discard(source)
+            state.unchecked_since = None
+
+    def _unknown(self, existing: Sequence[Instance]) -> list[Instance]:
+        """Return those of the existing machines that no request has returned."""
+        return [each for each in existing if each.id not in self._instances and each.id not in self._inventory.known]
+
+    def _bill_found(self, state: SourceState, machines: Sequence[Instance]) -> None:
+        """Record what terminated machines of a source cost that no request had returned."""
+        if state.unchecked_since is not None:
+            ran = [each.id for each in machines if each.status != "exited"]
+            self._record.bill_found(ran, str(state.source), state.source.hourly_price, state.unchecked_since)
 
     def found(self, node: Node) -> Mapping[str, float]:
         """Return the measured resources of a node that neither its spec nor its offer states."""
-        stated = {**self._offers[self._instances[node.instance.id]].spec.resources, **self._offered(node)}
+        stated = {**self._offered(node).spec.resources, **self._stated(node)}
         return {name: amount for name, amount in node.measured.items() if name not in stated}
 
-    def _offered(self, node: Node) -> Mapping[str, float]:
-        resources = self._offers[self._instances[node.instance.id]].resources
-        return {name: amount for name, amount in resources.items() if amount}
+    def _stated(self, node: Node) -> Mapping[str, float]:
+        """Return the resources of a node that its spec or its offer states."""
+        return {name: amount for name, amount in self._offered(node).resources.items() if amount}
+
+    def _offered(self, node: Node) -> SourceOffer:
+        return self._instances[node.instance.id].offered
 
     def node(self, rank: int, machine: int, instance: Instance, on_event: OnEvent, on_lost: OnLost) -> Node:
         """Return a new node for a machine; it is not started yet."""
@@ -331,8 +531,8 @@ class Launcher:
         return node
 
     def _terms(self, instance: Instance) -> SlotPrice:
-        source, slots = self._instances[instance.id], self._options.worker.concurrency
-        return SlotPrice(self._offers[source].accelerators or source.provider, source.hourly_price, slots)
+        offered, slots = self._instances[instance.id].offered, self._options.worker.concurrency
+        return SlotPrice(offered.accelerators or offered.source.provider, offered.source.hourly_price, slots)
 
     def _with_options(self, access: Access | None) -> Access | None:
         """Return the access to a machine, with the timeouts of the options where these are set."""
@@ -354,85 +554,62 @@ class Launcher:
         except Exception as error:
             self.startups.failed(node.startup, error)
             raise
-        self.startups.completed(node.startup, self._instances[node.instance.id].provider, attached=was_attached)
+        self.startups.completed(node.startup, self._offered(node).source.provider, attached=was_attached)
+
+    async def state_of(self, instance: str) -> Instance | None:
+        """Return the state of a machine, as its provider reports it; None if it does not exist."""
+        return await self._instances[instance].get_instance(instance)
+
+    async def _wait_for_boot(self, node: Node) -> None:
+        """Wait until the machine of a node runs, if its provider launched it without waiting."""
+        node.phase = node.startup.enter(BOOTING)
+        machine, waiting = node.instance.id, self._inventory.waiting
+
+        def on_detail(detail: str) -> None:
+            if notice := waiting.update(machine, detail):
+                self.note(notice)
+
+        try:
+            instance = await until_running(node.instance, self.state_of, self.boot_within, on_detail)
+        finally:
+            waiting.forget(machine)
+        node.instance = replace(instance, access=self._with_options(instance.access))
+        node.slot_price = self._terms(instance)
 
     async def _start(self, node: Node) -> None:
-        timeout = self._options.bootstrap_timeout or START_TIMEOUT
-        plan = await self._plan(node)
-        node.startup.image = "" if plan is None else plan.image_hash
-        variables = self._environment(node)
-        if plan is not None:
-            variables["SKYWARD_PIP"] = json.dumps(plan.pip)
-        elif node.worker_entry is None:
-            variables |= await self._set_up_local(node)
-        await node.start(variables, timeout, plan)
+        if node.instance.status != "running" or node.instance.access is None:
+            await self._wait_for_boot(node)
+        await self.starter.start(node, self._offered(node))
         if node.worker_entry is not None:
-            self._record.installed(self._entries[self._instances[node.instance.id]], node.instance, node.worker_entry)
-
-    async def _plan(self, node: Node) -> Plan | None:
-        """Return the plan of the node's environment, shared by all nodes alike; None if the machine has one already."""
-        access = node.instance.access
-        if access is None or isinstance(access, LocalAccess) or access.python is not None:
-            return None
-        image = self._spec_of(node.instance).image
-        key = (image, access.directory)
-        if key not in self._plans:
-            make = partial(Plan.of, image, directory=access.directory, settings=_settings(os.environ))
-            self._plans[key] = asyncio.get_running_loop().create_task(asyncio.to_thread(make))
-        return await asyncio.shield(self._plans[key])
-
-    async def _set_up_local(self, node: Node) -> Mapping[str, str]:
-        """Set up a node that is a process on this machine; return variables for its worker. Other nodes: none."""
-        access, source = node.instance.access, self._instances[node.instance.id]
-        match access:
-            case LocalAccess(directory=directory):
-                pass
-            case ExecAccess(directory=str(directory)) if source.provider == "local":
-                pass
-            case _:
-                return {}
-        image = self._spec_of(node.instance).image
-        if image not in self._setups:
-            self._setups[image] = SharedSetup(image, tuple(sys.path), ClientShell, _logger.warning)
-        if has_own_environment(image):
-            node.startup.image = image.env_hash()
-        setup = await self._setups[image].get(node.report)
-        if setup.made is not None:
-            node.instance = replace(node.instance, access=replace(access, python=setup.made.python))
-        return await setup.environment(Path(directory), image)
-
-    def _environment(self, node: Node) -> dict[str, str]:
-        worker, spec = self._options.worker, self._spec_of(node.instance)
-        image = spec.image
-        return {
-            **image.env,
-            "SKYWARD_POOL": self._record.id,
-            "SKYWARD_LEASE": str(spec.ttl),
-            "SKYWARD_BACKLOG": str(int(worker.backlog_gb * 1024**3)),
-            "SKYWARD_CLUSTER": "0" if self._options.cluster is False else "1",
-            "SKYWARD_WORKERS_PER_NODE": str(worker.concurrency),
-            "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
-            "SKYWARD_METRICS": str(self._options.metrics_interval or 0),
-            "MPLBACKEND": image.env.get("MPLBACKEND", "agg"),
-        }
-
-    def _spec_of(self, instance: Instance) -> Spec:
-        return self._offers[self._instances[instance.id]].spec
+            self._record.installed(self._instances[node.instance.id].number, node.instance, node.worker_entry)
 
     def end_orphan(self, node: Node) -> Coroutine[Any, Any, None]:
         """Return a coroutine that ends a worker whose machine was unreachable, once that can be reached again."""
         access = node.instance.access
         assert isinstance(access, SSHAccess)
-        return end_orphan(access, node.orphan_directory, self._spec_of(node.instance).ttl)
+        return end_orphan(access, node.orphan_directory, self._offered(node).spec.ttl)
+
+    def bill(self, machine: int, instance: Instance) -> None:
+        """Record what an allocated machine costs."""
+        source = self._instances[instance.id].source
+        self._record.bill(machine, instance.id, str(source), instance.hourly_price or source.hourly_price)
+
+    def set_price(self, machine: int, hourly_price: float) -> None:
+        """Record another price of a machine, USD per hour."""
+        self._record.set_price(machine, hourly_price)
+
+    def end_bill(self, machine: int) -> None:
+        """Record that a machine costs nothing any more."""
+        self._record.end_bill(machine)
 
     async def terminate(self, instance: Instance) -> None:
         """Terminate one machine. Idempotent."""
-        source = self._instances.get(instance.id)
-        if source is not None:
-            await self._offers[source].provider.terminate(self._clusters[source], [instance.id])
+        state = self._instances.get(instance.id)
+        if state is not None:
+            await state.offered.provider.terminate(state.cluster, [instance.id])
             self._instances.pop(instance.id, None)
             self._inventory.known.discard(instance.id)
-            self._record.gone(self._entries[source], instance.id)
+            self._record.gone(state.number, instance.id)
 
     async def teardown(self) -> None:
         """Terminate every machine, and remove the resources they shared. Idempotent.
@@ -440,89 +617,71 @@ class Launcher:
         Raises:
             ProvisioningError: some of it may be left, and stays on record. The other sources are torn down anyway.
         """
-        for setup in self._setups.values():
-            await setup.close()
+        await self.starter.close()
         within = self._options.shutdown_timeout
         errors = []
-        for source in tuple(self._entries):
+        for state in [each for each in self._states.values() if each.entry is not None]:
             try:
                 async with asyncio.timeout(within):
-                    await self._tear_down(source)
+                    await self._tear_down(state)
             except TimeoutError:
-                errors.append(f"{source} did not answer within {within:.0f} s")
+                errors.append(f"{state.source} did not answer within {within:.0f} s")
             except Exception as error:
-                errors.append(f"{source}: {str(error) or type(error).__name__}")
+                errors.append(f"{state.source}: {(str(error) or type(error).__name__).rstrip('.')}")
         if errors:
             raise ProvisioningError("; ".join(errors))
 
-    async def _tear_down(self, source: MachineSource) -> None:
+    async def _tear_down(self, state: SourceState) -> None:
         """Terminate everything at one source. An unfinished preparation is repeated first, to get its cluster."""
-        provider = self._offers[source].provider
+        provider = state.offered.provider
         try:
-            cluster = await self._cluster(source)
+            cluster = await self._cluster(state)
         except SkywardError:  # nothing was created
-            self._record.torn_down(self._entries.pop(source))
+            self._remove_record(state)
             return
-        left = [instance for instance, where in self._instances.items() if where == source]
-        existing = [instance.id for instance in await provider.find(cluster)]
-        await provider.terminate(cluster, list(dict.fromkeys((*left, *existing))))
-        await provider.teardown(cluster)
-        del self._clusters[source]
-        self._record.torn_down(self._entries.pop(source))
+        machines = [instance for instance, where in self._instances.items() if where is state]
+        left = [instance for instance in machines if instance not in self._kept_warm]
+        existing = [] if state.source.lender else await provider.find(cluster)
+        unknown = self._unknown(existing)
+        ids = dict.fromkeys((*left, *(each.id for each in existing)))
+        ending = [each for each in ids if each not in self._kept_warm]
+        if ending:
+            await provider.terminate(cluster, ending)
+        self._bill_found(state, unknown)
         for instance in left:
             self._instances.pop(instance, None)
+            self._record.gone(state.number, instance)
+        if len(left) < len(machines):
+            return  # the warm machines need what they share
+        if not state.source.lender:
+            await provider.teardown(cluster)
+        state.prepared = None
+        self._remove_record(state)
+
+    def _remove_record(self, state: SourceState) -> None:
+        """Remove the journal's entry for the resources that the machines of a source share, if there is one."""
+        entry, state.entry = state.entry, None
+        if entry is not None:
+            self._record.torn_down(entry)
 
     def topology(self, node: Node, nodes: Mapping[int, Node], total: int) -> str:
         """Return the value of `instance_info()` on `node`, as JSON."""
-        head = nodes.get(0, node).instance.address
-        accelerator = accelerator_info(self._spec_of(node.instance))
-        accelerators = 0 if accelerator is None else accelerator.count
-        processes = self._options.worker.resolved_executor == "process"
-        resources = {**node.measured, **self._offered(node)}
-        info = InstanceInfo(
-            node=node.rank,
-            total_nodes=total,
-            workers_per_node=self._options.worker.concurrency if processes else 1,
-            vcpus=resources.get("CPU", 0),
-            memory_gb=resources.get("memory", 0),
-            accelerators=accelerators,
-            total_accelerators=accelerators * total,
-            head_addr=head,
-            job_id=self._clusters[self._instances[node.instance.id]].id,
-            peers=tuple(
-                Peer(node=rank, private_ip=peer.instance.address, public_ip=peer.instance.public_address)
-                for rank, peer in sorted(nodes.items())
-            ),
-            accelerator=accelerator,
-            network=NetworkInfo(interface=node.instance.interface),
-        )
-        return info.to_json()
+        state, worker = self._instances[node.instance.id], self._options.worker
+        resources = self._stated(node)
+        spec, job = state.offered.spec, state.cluster.id
+        return topology(node, nodes, total, spec=spec, resources=resources, worker=worker, job=job)
 
 
 def launchers_of(record: PoolRecord, groups: Mapping[str, Sequence[Spec]], options: Options) -> Mapping[str, Launcher]:
     """Return the launchers of one pool, by group."""
     inventory, startups = Inventory(), StartupTracker(record)
-    return {group: Launcher(record, group, specs, options, inventory, startups) for group, specs in groups.items()}
+    most = sum(Nodes.of(specs[0].nodes).ceiling for specs in groups.values())
+    shares = options.cluster is False or most == 1
+    return {
+        group: Launcher(record, group, specs, options, inventory, startups, shares_machines=shares)
+        for group, specs in groups.items()
+    }
 
 
 def _by_rank(machine: MachineEntry) -> tuple[bool, int]:
     return machine.worker is None, machine.worker.rank if machine.worker is not None else 0
-
-
-def _settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's settings of package indexes, except those that name local files."""
-    return {name: value for name, value in client_settings(environ).items() if not value.startswith(("/", "~"))}
-
-
-def accelerator_info(spec: Spec) -> AcceleratorInfo | None:
-    """Return the accelerators of a node of `spec`; None if it has none."""
-    accelerator = spec.accelerator
-    if accelerator is None:
-        return None
-    size = re.fullmatch(r"(\d+(?:\.\d+)?)GB", accelerator.memory)
-    return AcceleratorInfo(
-        type=accelerator.name,
-        count=accelerator.count,
-        memory_gb=float(size[1]) if size else 0,
-        is_trainium=accelerator.name.startswith("Trainium"),
-    )

@@ -25,7 +25,7 @@ from skyward.link.bulk import BulkPath, NodeFullError
 from skyward.link.channel import Channel
 from skyward.link.connection.hello import WorkerProcess
 from skyward.link.launch import attach_worker, start_worker
-from skyward.link.ssh.worker import OrphanWorkerError
+from skyward.link.ssh.worker import EnvironmentSender, OrphanWorkerError, SSHWorker
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.providers.protocol import Instance, LocalAccess, SSHAccess
 from skyward.wire.protocol.flow import WINDOW
@@ -151,6 +151,7 @@ class Node:
         self._shipping = BackgroundTasks()
         self._closing: asyncio.Task[None] | None = None
         self._silent = asyncio.Event()
+        self._machine_ended = False
         self._lost_event = asyncio.Event()
         self._deadlines: Deadlines | None = None
         self._deadline_watch: asyncio.Task[None] | None = None
@@ -183,6 +184,8 @@ class Node:
         self.address = hello.address
         self._holdings.limit(min(BLOB_BUDGET, int(hello.memory_gb * 2**30) // BLOB_SHARE or BLOB_BUDGET))
         self.measured = {"CPU": hello.vcpus, "memory": hello.memory_gb} if hello.vcpus else {}
+        if hello.gpus:
+            self.measured = {**self.measured, "GPU": hello.gpus}
         if hello.machine:
             self.instance = replace(self.instance, address=hello.machine)
         self.phase = self.startup.enter("joining")
@@ -242,6 +245,26 @@ class Node:
     def report(self, event: PhaseEvent) -> None:
         """Record progress of the setup of the node's environment."""
         self.phase = self.startup.on_phase_event(event)
+
+    @property
+    def environment_sender(self) -> EnvironmentSender | None:
+        """Access to its environment; None if that was not made by this process."""
+        return self._worker.environment if isinstance(self._worker, SSHWorker) else None
+
+    @property
+    def unreachable(self) -> bool:
+        """True while the connection to its machine is broken."""
+        return self._worker is not None and self._worker.unreachable
+
+    @property
+    def machine_ended(self) -> bool:
+        """True if its provider has reported the end of its machine."""
+        return self._machine_ended
+
+    def ended(self, reason: str) -> None:
+        """Handle the end of its machine, as its provider reports it."""
+        self._machine_ended = True
+        self._lost(reason)
 
     async def _watch(self, worker: WorkerProcess) -> None:
         self._lost(await worker.exited())
@@ -591,7 +614,7 @@ class Node:
                 watch.cancel()
         if self._bulk is not None:
             self._bulk.close()
-        if leave and self._worker is not None:
+        if (leave or self._machine_ended) and self._worker is not None:
             await self._worker.leave()
         elif self._worker is not None and not await self._worker.stop():
             access = self.instance.access

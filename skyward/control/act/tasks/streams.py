@@ -15,6 +15,7 @@ from types import CellType
 from typing import Any, Self
 
 from skyward.process.blocked_threads import Blocked
+from skyward.process.conditions import LockedCondition
 from skyward.process.forked import is_forked, refuse_forked
 from skyward.process.thread_events import ThreadEvent
 from skyward.wire.failures.failure import capture_failure
@@ -48,7 +49,7 @@ class StreamBuffer:
         self._fetch: Callable[[Blob], Future[memoryview]] = _unconnected
         self._drop: Callable[[tuple[bytes, ...]], None] = _unconnected
         self._stop: Callable[[], None] = _unconnected
-        self._changed = threading.Condition()
+        self._changed = LockedCondition()
         self._bell = ThreadEvent()
         self._items: deque[Payload] = deque()
         self._consumed = 0
@@ -73,7 +74,7 @@ class StreamBuffer:
 
     def arrive(self, items: tuple[Payload, ...]) -> None:
         """Queue elements."""
-        with self._changed:
+        with self._changed.lock:
             self.received += len(items)
             if not self._ended:
                 self._items.extend(items)
@@ -93,12 +94,12 @@ class StreamBuffer:
 
     def pause(self, credited: int) -> None:
         """Record that the generator waits for credit. `credited`: total credit it had received at that time."""
-        with self._changed:
+        with self._changed.lock:
             self._paused_at = credited
 
     def finish(self, end: Callable[[], Any]) -> None:
         """End the stream. `end` returns the generator's return value, or raises the error that ended it."""
-        with self._changed:
+        with self._changed.lock:
             if not self._ended:
                 self._ended, self._end = True, end
                 self._notify()
@@ -111,7 +112,7 @@ class StreamBuffer:
         """
         refuse_forked()
         self._reader = weakref.ref(threading.current_thread())
-        with self._changed:
+        with self._changed.lock:
             if not self._items and not self._ended:
                 with Blocked(self):
                     while not self._items and not self._ended:
@@ -128,7 +129,7 @@ class StreamBuffer:
         refuse_forked()
         self._reader = None
         while True:
-            with self._changed:
+            with self._changed.lock:
                 missing = self._missing()
                 if not missing and (self._items or self._ended):
                     try:
@@ -200,14 +201,14 @@ class StreamBuffer:
         It does if it reported a pause and was granted no credit since. The state of a stream with buffered elements is
         unknown if another process granted credit to its generator.
         """
-        with self._changed:
+        with self._changed.lock:
             if self._ended or not self._items:
                 return False
             return None if self._granted is None else self._paused_at == self._granted
 
     def close(self) -> None:
         """Stop the generator on its node, unless it has ended. Idempotent."""
-        with self._changed:
+        with self._changed.lock:
             items, self._items = self._items, deque()
             self._fetched.clear()
             ended, self._ended = self._ended, True
@@ -305,7 +306,7 @@ class Feeder:
     def __init__(self, source: Iterator[Any], name: str) -> None:
         self._source = source
         self._name = name
-        self._changed = threading.Condition()
+        self._changed = LockedCondition()
         self._room = WINDOW
         self._stopped = False
         self._waiting: list[Outgoing] = []
@@ -338,7 +339,7 @@ class Feeder:
 
     def grant(self, units: int) -> None:
         """Allow `units` more to be read."""
-        with self._changed:
+        with self._changed.lock:
             self._room += units
             self._changed.notify_all()
 
@@ -346,13 +347,13 @@ class Feeder:
         """Stop reading. A source that was never read is dropped, so that the streams in it are closed."""
         if self._thread is None:
             self._source = iter(())
-        with self._changed:
+        with self._changed.lock:
             self._stopped = True
             self._changed.notify_all()
 
     def take(self) -> tuple[list[Outgoing], bool, Outgoing | None]:
         """Return the elements read since the last call, whether these are the last, and the iterator's failure."""
-        with self._changed:
+        with self._changed.lock:
             items, self._waiting = self._waiting, []
             return items, self._over, self._failure
 
@@ -365,13 +366,13 @@ class Feeder:
                     return
         except BaseException as error:
             failure = encode(capture_failure(error))
-        with self._changed:
+        with self._changed.lock:
             self._over, self._failure = True, failure
         ready()
 
     def _push(self, element: Outgoing, ready: Callable[[], None]) -> bool:
         units = cost(element.payload)
-        with self._changed:
+        with self._changed.lock:
             while self._room < units and self._room < WINDOW and not self._stopped:
                 self._changed.wait()
             if self._stopped:

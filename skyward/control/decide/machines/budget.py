@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
-__all__ = ["DRAIN_RESERVE", "Ledger", "can_be_attached"]
+from skyward.formatting import money_text
+
+__all__ = ["DRAIN_RESERVE", "Ledger", "can_be_attached", "unaffordable"]
 
 DRAIN_RESERVE = 60.0
 """Seconds of running that each machine is committed for: about what draining it takes."""
@@ -20,6 +22,15 @@ ATTACH_RESERVE = 30.0
 def can_be_attached(spent: float, per_hour: float, budget: float | None) -> bool:
     """Return whether a budget covers attaching to machines which cost `per_hour`, after `spent`, USD."""
     return budget is None or spent + per_hour * ATTACH_RESERVE / 3600 < budget
+
+
+def unaffordable(budget: float, spent: float = 0.0) -> str:
+    """Return that a pool cannot afford its first nodes, as the end of a sentence about it."""
+    of_it = f", of which {money_text(spent)} is spent" if spent else ""
+    return (
+        f"cannot afford its first nodes with a budget of {money_text(budget)}{of_it}, which must cover "
+        f"{DRAIN_RESERVE:g} s of each"
+    )
 
 
 @dataclass
@@ -50,6 +61,11 @@ class Ledger:
         """Commit a requested machine at `price` USD an hour."""
         self._reserved[machine] = price
 
+    def covers(self, machine: int, price: float, now: float) -> bool:
+        """Return whether the budget covers what is committed, with a request for this machine at `price` or more."""
+        affordable = self.budget is None or self.committed(now) <= self.budget
+        return affordable and self._reserved.get(machine, -1.0) >= price
+
     def bill(self, machine: int, now: float) -> None:
         """Start billing an allocated machine."""
         self._advance(now)
@@ -57,6 +73,17 @@ class Ledger:
         if price is not None:
             self._prices[machine] = price
             self._per_hour += price
+
+    def set_price(self, machine: int, price: float, now: float) -> None:
+        """Bill a machine at another price from now on, USD an hour."""
+        if machine in self._prices:
+            self._advance(now)
+            self._per_hour += price - self._prices[machine]
+            self._prices[machine] = price
+
+    def price_of(self, machine: int) -> float | None:
+        """Return the price at which a machine is billed, USD an hour; None if it is not."""
+        return self._prices.get(machine)
 
     def close_account(self, machine: int, now: float) -> None:
         """Stop billing a machine, or release its commitment."""
@@ -89,8 +116,10 @@ class Ledger:
 
     def exhausted_at(self, ahead: float) -> float:
         """Return when the costs, including those of `ahead` more seconds, reach the budget; infinity for never."""
-        if self.budget is None or self._per_hour <= 0 or self._at is None:
+        if self.budget is None or self._at is None:
             return float("inf")
+        if self._per_hour <= 0:
+            return self._at if self._spent >= self.budget else float("inf")
         return self._at + (self.budget - self._spent) / self._per_hour * 3600 - ahead
 
     def _advance(self, now: float) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from skyward.control.decide.machines.sources import MachineSource
+from skyward.control.decide.machines.sources import MachineSource, RefusalKind
 from skyward.control.effect import CausedEffect
 
 __all__ = [
@@ -23,6 +23,8 @@ __all__ = [
     "Launch",
     "Lost",
     "NodeGone",
+    "Priced",
+    "Reclaimed",
     "Reconcile",
     "ReconcilerEffect",
     "ReconcilerMessage",
@@ -59,11 +61,25 @@ class Allocated:
 
 
 @dataclass(frozen=True, slots=True)
+class Priced:
+    """Report of the price of an allocated machine, USD per hour, where it is not that of its offer, or has changed."""
+
+    machine: int
+    hourly_price: float
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
-    """Report that the provider had no such machines, or did not answer."""
+    """Report that the provider had no such machines, or did not answer.
+
+    Attributes:
+        retry_after: seconds that the provider asks to wait.
+    """
 
     machines: tuple[int, ...]
     reason: str
+    kind: RefusalKind = "unknown"
+    retry_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +120,14 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """Report that the provider will take a machine back, in so many seconds."""
+
+    machine: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Emptied:
     """Report that the draining node of this rank is empty."""
 
@@ -139,11 +163,13 @@ class Reconcile:
 type ReconcilerMessage = (
     Desired
     | Allocated
+    | Priced
     | Refused
     | Joined
     | TakenOver
     | Failed
     | Lost
+    | Reclaimed
     | Emptied
     | DrainRefused
     | Terminated

@@ -11,6 +11,7 @@ and "Autoscaler v2".
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.machines.instance import after_request_timeout
@@ -29,6 +30,8 @@ from skyward.control.decide.machines.messages import (
     Joined,
     Lost,
     NodeGone,
+    Priced,
+    Reclaimed,
     Reconcile,
     ReconcilerEffect,
     ReconcilerMessage,
@@ -38,13 +41,14 @@ from skyward.control.decide.machines.messages import (
     Terminated,
 )
 from skyward.control.decide.machines.requests import Limits, Requester
-from skyward.control.decide.machines.sources import MachineSource
+from skyward.control.decide.machines.sources import MachineSource, RefusalKind
 from skyward.control.decide.machines.table import Machine, MachineTable
 from skyward.control.lifecycle import RECONCILER, Lifecycle, ReconcilerState
 
 __all__ = ["Reconciler"]
 
 NOT_NEEDED = "it is no longer needed"
+RECLAIMED = "its provider takes it back"
 
 
 @dataclass
@@ -76,9 +80,11 @@ class Reconciler:
     )
     _failures: dict[int, int] = field(default_factory=dict)
     _refusals: dict[int, int] = field(default_factory=dict)
+    _rounds: dict[int, int] = field(default_factory=dict)
     _given_up: dict[int, str] = field(default_factory=dict)
     _orphans: dict[int, float] = field(default_factory=dict)
     _victims: tuple[int, ...] = ()
+    _final_refusal: str = "no provider takes requests"
 
     def __post_init__(self) -> None:
         self.requester = Requester(self.table, self.sources, self.ledger, self.limits, self.existing)
@@ -100,16 +106,23 @@ class Reconciler:
         return not self.table.machines
 
     def can_have(self, group: str) -> bool:
-        """Return whether a node of the group exists, or was not given up."""
-        return group not in self._given_up.values() or any(machine.group == group for machine in self.table)
+        """Return whether a node of the group exists, or may be launched and was not given up."""
+        if any(machine.group == group for machine in self.table):
+            return True
+        return group not in self._given_up.values() and not self.is_closed(group)
+
+    def is_closed(self, group: str) -> bool:
+        """Return whether no source of the group will ever be asked again."""
+        return all(self._backoff.ready_at(source) == inf for source in self.sources[group])
 
     def attempts(self, rank: int) -> tuple[int, int]:
         """Return the consecutive failed machines and refused requests of a rank."""
         return self._failures.get(rank, 0), self._refusals.get(rank, 0)
 
     def effective(self, group: str) -> int:
-        """Return the number of nodes that take tasks, or will."""
-        return self.table.count(group, "active") + self.table.count(group, "booting")
+        """Return the number of nodes that take tasks, or will, with the next head while the last one leaves."""
+        next_head = bool(self.desired.get(group) and self.table.has_leaving_head(group))
+        return self.table.count(group, "active") + self.table.count(group, "booting") + next_head
 
     def handle(self, message: ReconcilerMessage, now: float, cause: int = 0) -> list[ReconcilerEffect]:
         """Handle `message` at time `now`; return effects, in order.
@@ -127,14 +140,17 @@ class Reconciler:
                     self._given_up.clear()
                     self._failures.clear()
                     self._refusals.clear()
+                    self._rounds.clear()
                 if drain is not None and (machine := self.table.machine_of(drain, "RUNNING")) is not None:
                     machine.expelled = True
                     self._drain(machine, now, effects)
             case Allocated(number):
                 self._allocated(number, now, effects)
-            case Refused(numbers, reason):
+            case Priced(number, price):
+                self.ledger.set_price(number, price, now)
+            case Refused(numbers, reason, kind, retry_after):
                 for number in numbers:
-                    self._refused(number, reason, now, effects)
+                    self._refused(number, reason, now, effects, kind, retry_after)
             case Joined(number, _, reports):
                 self._joined(number, reports, now, effects)
             case TakenOver(number):
@@ -144,13 +160,16 @@ class Reconciler:
                 self._died(number, reason, now, effects)
             case Lost(number, reason):
                 self._died(number, reason, now, effects, lost=True)
+            case Reclaimed(number):
+                self._reclaim(number, now, effects)
             case Emptied(rank):
                 if (machine := self.table.machine_of(rank, "STOP_REQUESTED")) is not None:
                     self.table.move(machine, "STOPPING", now)
                     self.table.move(machine, "STOPPED", now)
-                    self._terminate(machine, NOT_NEEDED, now, effects)
+                    self._terminate(machine, RECLAIMED if machine.reclaimed else NOT_NEEDED, now, effects)
             case DrainRefused(rank):
-                if (machine := self.table.machine_of(rank, "STOP_REQUESTED")) is not None:
+                machine = self.table.machine_of(rank, "STOP_REQUESTED")
+                if machine is not None and not machine.reclaimed:
                     self._reactivate(machine, "it has work again", now, effects)
             case Terminated(number):
                 self._terminated(number, now, effects)
@@ -161,6 +180,7 @@ class Reconciler:
         if not self.closing and not isinstance(message, DrainRefused):
             self._converge(now, effects)
             self.requester.request(self.desired, now, effects)
+            self._give_up_hopeless(now, effects)
         self._update_state(now)
         return [self._completed(effect) for effect in effects]
 
@@ -200,24 +220,66 @@ class Reconciler:
             return
         self.table.move(machine, "ALLOCATED", now)
         self.ledger.bill(number, now)
+        if machine.source is not None:
+            self._backoff.answered(machine.source)
         if machine.wanted:
             self.table.move(machine, "INSTALLING", now)
             effects.append(Install(number, machine.rank, cause=self.table.cause))
         else:
             self._terminate(machine, NOT_NEEDED, now, effects)
 
-    def _refused(self, number: int, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
+    def _refused(
+        self,
+        number: int,
+        reason: str,
+        now: float,
+        effects: list[ReconcilerEffect],
+        kind: RefusalKind = "unknown",
+        retry_after: float | None = None,
+    ) -> None:
         machine = self.table.machines.get(number)
-        if machine is None or machine.state != "REQUESTED":
+        if machine is None or machine.state not in ("QUEUED", "REQUESTED"):
             return
         if machine.source is not None:
-            self._backoff.failed(machine.source, machine.requested_at[-1], now)
+            self._backoff.failed(machine.source, machine.requested_at[-1], now, kind, retry_after)
+            if self._backoff.ready_at(machine.source) == inf:
+                self._final_refusal = reason
+        if machine.state == "QUEUED":
+            return  # a late answer: the machine is requested again
         self.table.move(machine, "ALLOCATION_FAILED", now, reason)
         self._orphan(machine, reason, now, effects, "refused")
-        rank = machine.rank
-        self._refusals[rank] = self._refusals.get(rank, 0) + 1
-        if machine.wanted and self.opening and self._refusals[rank] >= self.limits.refusals:
-            self._give_up(machine, reason, effects)
+        if machine.wanted and self._is_hopeless(machine, kind, now):
+            offers = len(self.sources[machine.group])
+            whole = reason if offers == 1 else f"none of {offers} offers has a machine; the last one: {reason}"
+            self._give_up(machine, whole if kind != "unknown" else reason, effects)
+
+    def _is_hopeless(self, machine: Machine, kind: RefusalKind, now: float) -> bool:
+        """Count a refusal, and return whether the rank of its machine is to be given up.
+
+        While another source can be asked at once, or one is waited for, a refusal for a known reason does not count.
+        """
+        rank, counts, sources = machine.rank, self._refusals, self.sources[machine.group]
+        if kind in ("unknown", "rate"):
+            counts[rank] = counts.get(rank, 0) + 1
+            most = self.limits.refusals * min(self.limits.failing_sources, len(sources))
+            return self.opening and counts[rank] >= most
+        if self._backoff.choose(sources, now) is not None or self._backoff.awaits(sources, now):
+            return False
+        if self.is_closed(machine.group):
+            return True
+        rounds = self._rounds[rank] = self._rounds.get(rank, 0) + 1
+        return self.opening and rounds >= self.limits.rounds
+
+    def _give_up_hopeless(self, now: float, effects: list[ReconcilerEffect]) -> None:
+        """Give up the queued machines of groups of which no source will ever be asked again."""
+        for group in self.desired:
+            if self.is_closed(group):
+                for machine in [each for each in self.table.of(group, "booting") if each.state == "QUEUED"]:
+                    if machine.requested_at:
+                        self._orphan(machine, self._final_refusal, now, effects, "refused")
+                    else:
+                        self._drop(machine, self._final_refusal, now, effects)
+                    self._give_up(machine, self._final_refusal, effects)
 
     def _joined(self, number: int, reports: bool, now: float, effects: list[ReconcilerEffect]) -> None:
         machine = self.table.machines.get(number)
@@ -227,9 +289,12 @@ class Reconciler:
         self.table.move(machine, "RUNNING", now)
         self._failures.pop(machine.rank, None)
         self._refusals.pop(machine.rank, None)
+        self._rounds.pop(machine.rank, None)
         if machine.source is not None:
             self._backoff.succeeded(machine.source)
         effects.append(Activate(number, machine.rank, machine.group, cause=self.table.cause))
+        if machine.reclaimed:
+            self._drain(machine, now, effects)
 
     def _died(
         self, number: int, reason: str, now: float, effects: list[ReconcilerEffect], *, lost: bool = False
@@ -357,7 +422,8 @@ class Reconciler:
 
     def _converge(self, now: float, effects: list[ReconcilerEffect]) -> None:
         everything_goes = self._everything_goes(self.desired)
-        if not everything_goes and (head := self.table.machine_of(0, "STOP_REQUESTED")) is not None:
+        head = self.table.machine_of(0, "STOP_REQUESTED")
+        if not everything_goes and head is not None and not head.reclaimed:
             self._reactivate(head, "it is the head, and nodes are wanted again", now, effects)
         for group, desired in self.desired.items():
             there = self.effective(group)
@@ -382,11 +448,13 @@ class Reconciler:
     def _keep_leaving(self, group: str, wanted: int, now: float, effects: list[ReconcilerEffect]) -> int:
         """Keep up to `wanted` leaving nodes instead of launching others; return the number."""
         leaving = self.table.of(group, "leaving")
-        unwanted = [machine for machine in leaving if machine.state == "REQUESTED"]
-        draining = [m for m in leaving if m.state == "STOP_REQUESTED" and not m.expelled][:wanted]
+        unwanted = [m for m in leaving if m.state == "REQUESTED" and m.rank not in self.table.assignments]
+        heads = unwanted[:1] if unwanted and not unwanted[0].rank else []
+        others = wanted - (0 not in self.table.assignments and 0 not in self._given_up)  # one of them is the head
+        draining = [m for m in leaving if m.state == "STOP_REQUESTED" and not (m.expelled or m.reclaimed)][:others]
         for machine in draining:
             self._reactivate(machine, "it is needed again", now, effects)
-        kept = [machine for machine in unwanted if machine.rank not in self.table.assignments][: wanted - len(draining)]
+        kept = [*heads, *unwanted[len(heads) :][: others - len(draining)]]
         for machine in kept:
             self.table.unmark_surplus(machine, now)
         return len(draining) + len(kept)
@@ -441,6 +509,20 @@ class Reconciler:
         self.table.move(machine, "STOP_REQUESTED", now)
         machine.cause = self.table.cause
         effects.append(Drain(machine.rank, machine.id, cause=self.table.cause))
+
+    def _reclaim(self, number: int, now: float, effects: list[ReconcilerEffect]) -> None:
+        """Drain a machine that its provider takes back; another one is launched now, unless it is the head.
+
+        A machine that does not run yet is ended at once, unless tasks and results of a former process wait there.
+        """
+        machine = self.table.machines.get(number)
+        if machine is None or machine.state not in ("INSTALLING", "RUNNING", "STOP_REQUESTED"):
+            return
+        machine.reclaimed = True
+        if machine.state == "RUNNING":
+            self._drain(machine, now, effects)
+        elif machine.state == "INSTALLING" and not machine.adopted:
+            self._died(number, RECLAIMED, now, effects, lost=True)
 
     # State.
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.machines.instance import launch_now
 from skyward.control.decide.machines.messages import Launch, ReconcilerEffect
-from skyward.control.decide.machines.sources import FIRST_PAUSE, Backoff, MachineSource
+from skyward.control.decide.machines.sources import FIRST_PAUSE, NO_CAPACITY_PAUSE, PATIENCE, Backoff, MachineSource
 from skyward.control.decide.machines.table import Machine, MachineTable
 
 __all__ = ["Limits", "Requester"]
@@ -20,16 +21,20 @@ class Limits:
 
     Attributes:
         launches: consecutive machines that may fail to become the node of one rank.
-        refusals: consecutive requests that may be refused for one rank before the pool is ready. Later only the
-            backoff limits them.
+        refusals: consecutive requests that one source may refuse for an unknown reason, or leave unanswered, before the
+            next source is asked; before the pool is ready, a rank is given up when `failing_sources` did so. Later only
+            the backoff limits them.
         request, boot, drain, terminate: timeouts of a machine in each of these states.
         upscaling_speed: machines launched at once for each that runs; None for no limit.
         concurrent_launches: machines that may be requested at a time.
         first_backoff: first backoff of a source that failed; doubled with each failure.
+        no_capacity: time without a request to a source that has no machine now.
+        rounds: how often all sources may refuse a rank, for lack of capacity or quota, before the pool is ready.
     """
 
     launches: int = 3
-    refusals: int = 3
+    refusals: int = PATIENCE
+    failing_sources: int = 2
     request: float = 300.0
     boot: float = 600.0
     drain: float = 300.0
@@ -37,6 +42,8 @@ class Limits:
     upscaling_speed: float | None = None
     concurrent_launches: int = 100
     first_backoff: float = FIRST_PAUSE
+    no_capacity: float = NO_CAPACITY_PAUSE
+    rounds: int = 1
 
 
 class Requester:
@@ -61,7 +68,7 @@ class Requester:
         limits: Limits,
         existing: Mapping[str, Mapping[MachineSource, int]],
     ) -> None:
-        self.backoff = Backoff(limits.first_backoff)
+        self.backoff = Backoff(limits.first_backoff, no_capacity=limits.no_capacity, patience=limits.refusals)
         self.retry_at: float | None = None
         self.over_budget = False
         self._table = table
@@ -110,12 +117,15 @@ class Requester:
     def _request_some(self, group: str, machines: list[Machine], now: float, effects: list[ReconcilerEffect]) -> None:
         source = self.backoff.choose(self._places[group], now)
         if source is None:
-            self._retry(min(map(self.backoff.ready_at, self._places[group])))
+            if (at := self.backoff.retry_at(self._places[group], now)) < inf:
+                self._retry(at)
             return
         room = self._ledger.room(source.hourly_price, now)
         if room is not None and room < len(machines):
-            self.over_budget = True
-            machines = machines[:room]
+            repeated = [machine for machine in machines if self._ledger.covers(machine.id, source.hourly_price, now)]
+            new = [machine for machine in machines if machine not in repeated]
+            self.over_budget = room < len(new)
+            machines = repeated + new[:room]
         self._launch(group, source, machines, now, effects)
 
     def _launch(

@@ -26,6 +26,7 @@ class Machine:
         requested_at: times of its requests.
         wanted: True if it is still to become a node.
         expelled: True if the user drains it: it is not kept for new demand.
+        reclaimed: True if its provider takes it back: its drain is never cancelled.
         adopted: True for a machine of a former process, until it is known what runs and waits there. Until then it is
             not removed as surplus.
         cause: number of the message for which it was launched, kept or removed.
@@ -41,6 +42,7 @@ class Machine:
     requested_at: list[float] = field(default_factory=list)
     wanted: bool = True
     expelled: bool = False
+    reclaimed: bool = False
     adopted: bool = False
     cause: int = 0
 
@@ -86,6 +88,11 @@ class MachineTable:
     def count(self, group: str, stage: Stage) -> int:
         """Return the number of machines of a group in a stage."""
         return self._counts.get((group, stage), 0)
+
+    def has_leaving_head(self, group: str) -> bool:
+        """Return whether the head, of this group, is taken back by its provider: its rank is filled again after it."""
+        head = self.machine_of(0, "STOP_REQUESTED")
+        return head is not None and head.reclaimed and head.group == group
 
     def of(self, group: str, *stages: Stage) -> list[Machine]:
         """Return the machines of a group in these stages, by rank."""

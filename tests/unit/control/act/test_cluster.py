@@ -107,6 +107,26 @@ def test_next_node_joins_after_all_earlier_ones_and_knows_them() -> None:
     asyncio.run(scene())
 
 
+def test_user_is_told_once_of_a_node_that_cannot_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "_RETRY_DELAY", 0.0)
+    notes: list[str] = []
+
+    async def scene() -> None:
+        clustering = ClusterManager("pool", bytes(32), note=notes.append)
+        apart: Any = Member(0)
+        clustering.add(apart)
+        clustering.start()
+        for _ in range(5):
+            async with asyncio.timeout(20):
+                await apart.asked.wait()
+            apart.asked.clear()
+            clustering.handle(apart, Clustered("", "no route to host"))
+        await clustering.close()
+
+    asyncio.run(scene())
+    assert notes == ["Node 0 cannot join the cluster of its pool (no route to host): tasks on it have no collections."]
+
+
 def test_no_node_leaves_while_another_joins() -> None:
     async def scene() -> None:
         clustering, (_, leaver) = cluster_of(2)
@@ -292,6 +312,26 @@ def test_client_enters_without_an_unreachable_member_and_retries_it(made: list[C
         await settled()
         third.cut_off = False
         await client.until_it_reaches(first, second, third)
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_connections_of_the_client_to_a_lost_member_lead_to_the_others(made: list[Client]) -> None:
+    async def scene() -> None:
+        clustering, (first, second, third) = cluster_of(3)
+        await certified(clustering)
+        assert await clustering._perform(REQUEST) == "answer"
+        (client,) = made
+        assert client._dial(first.address) == first.address
+        clustering.remove(first)
+        assert {client._dial(first.address) for _ in range(2)} == {second.address, third.address}
+        assert client._dial(second.address) == second.address
+        clustering.handle(third, Clustered("", "it has left"))
+        assert {client._dial(gone.address) for gone in (first, third) for _ in range(2)} == {second.address}
+        clustering.handle(third, Clustered(third.address))
+        await client.until_it_reaches(second, third)
+        assert client._dial(third.address) == third.address
         await clustering.close()
 
     asyncio.run(scene())

@@ -6,16 +6,18 @@ from typing import Any, cast
 
 import pytest
 
-from skyward.control.act.nodes.guarded import GuardedProvider, ProviderCallError, guarded
+from skyward.control.act.machines.guarded import GuardedProvider, ProviderCallError, guarded
 from skyward.errors import ProvisioningError
 from skyward.providers.protocol import Cluster, Instance, Offer, Provider, ProviderConfig
 from skyward.providers.protocol import InstanceType as Type
 from skyward.specs import Spec
+from tests.identity import identity
 
 pytestmark = pytest.mark.unit
 
 OFFER = Offer("offer", Type("type", 1, 1))
 CLUSTER = Cluster("c-1", "p-1", Spec(), OFFER)
+POOL = identity("p")
 MACHINE = Instance("m-1", "provisioning")
 
 
@@ -93,7 +95,10 @@ async def _teardown(of: Provider) -> None:
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda each: each.prepare(Spec(), OFFER, "p"), "prepare() of provider 'faulty' must return a Cluster"),
+        (
+            lambda each: each.prepare(Spec(), OFFER, identity("p")),
+            "prepare() of provider 'faulty' must return a Cluster",
+        ),
         (lambda each: each.provision(CLUSTER, 1), "provision() of provider 'faulty' must return (Cluster, instances)"),
         (lambda each: each.get_instance(CLUSTER, "m"), "must return (Cluster, Instance or None)"),
         (lambda each: each.find(CLUSTER), "find() of provider 'faulty' must return instances"),
@@ -112,7 +117,7 @@ def test_value_of_another_type_is_refused(call: Callable[[Provider], Any], expec
 
 def test_values_of_the_protocol_are_passed_on() -> None:
     async def main() -> None:
-        assert await provider(CLUSTER).prepare(Spec(), OFFER, "p") is CLUSTER
+        assert await provider(CLUSTER).prepare(Spec(), OFFER, POOL) is CLUSTER
         assert await provider((CLUSTER, (MACHINE,))).provision(CLUSTER, 1) == (CLUSTER, [MACHINE])
         assert await provider((CLUSTER, None)).get_instance(CLUSTER, "m-1") == (CLUSTER, None)
         assert await provider((MACHINE,)).find(CLUSTER) == [MACHINE]

@@ -128,3 +128,11 @@ def test_cluster_is_stuck_once_lost_members_were_replaced_and_outvote_the_others
     assert contents.is_stuck()
     assert [loss.whole for loss in contents.give_up()] == [True]
     assert not contents.is_stuck()
+
+
+def test_cluster_waits_for_the_replacement_of_a_member_that_was_lost_before_its_first_report() -> None:
+    contents = CollectionContents()
+    contents.see("a", CopiesReport("a", ("a", "b"), True), ("a", "b"), 1.0)
+    contents.lose_member("b", 1, 2.0)
+    assert is_outvoted({"a": CopiesReport("a", ("a", "b"), True)})
+    assert not contents.is_stuck(), "the copies of the survivor are given up"

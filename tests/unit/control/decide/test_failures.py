@@ -70,7 +70,7 @@ def test_other_source_is_used_during_backoff() -> None:
     world = World(Group("default", 1, 1), sources={"default": (spot, on_demand)})
     (request,) = world.tell(Open())
     assert request == machines.Launch("default", spot, (1,))
-    effects = world.tell(machines.Refused((1,), "no capacity"))
+    effects = world.tell(machines.Refused((1,), "no capacity", "capacity"))
     assert [effect.source for effect in effects if isinstance(effect, machines.Launch)] == [on_demand]
 
 

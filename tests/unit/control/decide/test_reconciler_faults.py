@@ -256,9 +256,11 @@ def test_failures_of_concurrent_requests_count_once() -> None:
     assert backoff.ready_at(place) == 2.0
 
 
-def test_success_decrements_backoff_and_launches_use_another_source_meanwhile() -> None:
-    (first, second), backoff = PLACES["a"], Backoff()
+def test_success_decrements_backoff_and_launches_use_another_source_after_several_failures() -> None:
+    (first, second), backoff = PLACES["a"], Backoff(patience=2)
     backoff.failed(first, 0.0, 0.0)
+    assert backoff.choose(PLACES["a"], 0.9) is None
+    assert backoff.retry_at(PLACES["a"], 0.9) == 1.0
     backoff.failed(first, 1.0, 1.0)
     assert backoff.choose(PLACES["a"], 2.9) == second
     backoff.failed(second, 2.9, 2.9)

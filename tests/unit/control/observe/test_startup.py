@@ -7,7 +7,7 @@ import pytest
 
 from skyward.bootstrap import PhaseEvent
 from skyward.control.observe import startup as booting
-from skyward.control.observe.startup import NodeStartup, StartupTracker, UsualTimes
+from skyward.control.observe.startup import NodeStartup, StartupTracker, UsualTimes, usual_start
 from skyward.errors import JournalError, NodeStartError
 from skyward.journal import Journal, PoolRecord
 
@@ -43,6 +43,20 @@ def test_large_pool_records_a_few_of_its_starts(record: PoolRecord) -> None:
         usual.add("aws", "abc", {"deps": float(number)})
     assert record.took("aws", "abc") == {"deps": [float(number) for number in range(9)]}
     assert usual.of("aws", "abc", "deps") == 995.0, "its own starts count all the same"
+
+
+def test_start_is_estimated_from_earlier_starts(record: PoolRecord) -> None:
+    """Its phases are not added up: a later start of an image needs fewer of them."""
+    assert usual_start("aws", "abc") is None
+    startups = StartupTracker(record)
+    startups.add_allocation("aws", 20.0)
+    for number, took in enumerate(({"connecting": 10.0, "deps": 60.0}, {"connecting": 2.0}, {"connecting": 4.0})):
+        boot = NodeStartup(number, number)
+        boot.took, boot.image = took, "abc"
+        startups.completed(boot, "aws")
+    assert usual_start("aws", "abc") == 24.0
+    assert usual_start("aws", "another image") == usual_start("aws") == 24.0
+    assert usual_start("gcp", "abc") is None
 
 
 class _Unwritable:

@@ -2,6 +2,7 @@
 
 import collections
 import random
+import types
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,63 @@ def test_containers_are_updated_for_all_references(notebook: CellHarness, before
 @pytest.mark.parametrize(
     ("before", "cell", "after"),
     [
+        ("x = {1: 'a', 2: 'b'}", "x[True] = x.pop(1)", "repr(x) == \"{2: 'b', True: 'a'}\""),
+        ("x = {2: 'b', 1: 'a'}", "x[True] = x.pop(1)", "repr(x) == \"{2: 'b', True: 'a'}\""),
+        ("x = {0.0: 1}", "x.clear(); x[-0.0] = 1", "repr(x) == '{-0.0: 1}'"),
+        ("x = {D('1.0'): 1}", "x.clear(); x[D('1.00')] = 1", "str(*x) == '1.00'"),
+        ("x = collections.Counter([1, 2])", "x[2.0] = x.pop(2)", "[*map(type, x)] == [int, float]"),
+        ("x = {1, 2}", "x.clear(); x.update({1.0, 2.0})", "set(map(type, x)) == {float}"),
+        ("x = {1, 2}", "x.remove(1); x.add(True)", "set(map(type, x)) == {bool, int}"),
+        ("x = {0.0}", "x.clear(); x.add(-0.0)", "repr(x) == '{-0.0}'"),
+        ("x = {float('nan'), 1, 2}", "x.remove(1); x.add(True)", "len(x) == 3 and bool in map(type, x)"),
+    ],
+)
+def test_keys_are_replaced_with_equal_ones_of_other_types(
+    notebook: CellHarness, before: str, cell: str, after: str
+) -> None:
+    notebook.local(f"import collections; from decimal import Decimal as D\n{before}\ny = x")
+    assert notebook.sky(cell) == []
+    assert eval(f"({after}) and y is x", notebook.names), notebook.names["x"]
+
+
+@pytest.mark.parametrize(
+    ("before", "cell", "is_replaced"),
+    [
+        ("x = [a]", "x[0] = [1]", "x[0] is not a"),
+        ("x = [a, b]", "x.reverse()", "x[0] is b and x[1] is a"),
+        ("x = {1: a}", "x[1] = [1]", "x[1] is not a"),
+        ("x = {1: a, 2: b}", "x[1], x[2] = x[2], x[1]", "x[1] is b and x[2] is a"),
+        ("x = [(a,)]", "x[0] = ([1],)", "x[0][0] is not a"),
+        ("x = collections.deque([a, b])", "x.rotate()", "x[0] is b and x[1] is a"),
+        ("x = types.SimpleNamespace(v=a)", "x.v = [1]", "x.v is not a"),
+        ("class A: pass\nx = A(); x.v = a; x.w = b", "x.v, x.w = x.w, x.v", "x.v is b and x.w is a"),
+        ("class A: __slots__ = ('v', 'w')\nx = A(); x.v = a; x.w = b", "x.v, x.w = x.w, x.v", "x.v is b and x.w is a"),
+        ("class A: v = a", "A.v = [1]", "A.v is not a"),
+        ("def x(v=a): return v", "x.__defaults__ = ([1],)", "x() is not a"),
+        ("def make(v):\n  def put(w): nonlocal v; v = w\n  def get(): return v\n  return put, get\nx, y = make(a)",
+         "x([1])", "y() is not a"),
+        ("class A:\n  def __init__(self, v): self.v = v\n  def __reduce__(self): return A, (list(self.v),)\nx = A([a])",
+         "x.v[0] = [1]", "x.v[0] is not a"),
+        ("x = np.empty(2, dtype=object); x[:] = [a, b]", "x[:] = x[::-1].copy()", "x[0] is b and x[1] is a"),
+        ("x = pd.Series([a, b])", "x.iloc[0], x.iloc[1] = x.iloc[1], x.iloc[0]", "x[0] is b and x[1] is a"),
+        ("class A: pass\nx = [A(), A()]; a, b = x", "x.reverse()", "x[0] is b and x[1] is a"),
+    ],
+)  # fmt: skip  # one case per entry
+def test_equal_objects_are_told_apart(notebook: CellHarness, before: str, cell: str, is_replaced: str) -> None:
+    notebook.names |= {"np": np, "pd": pd, "collections": collections, "types": types}
+    notebook.local(f"a = [1]; b = [1]\n{before}")
+    assert notebook.sky("u = x" if "x" in notebook else "u = A") == []
+    assert not eval(is_replaced, notebook.names), "a cell that only reads has replaced it"
+    assert notebook.sky(cell) == []
+    assert eval(is_replaced, notebook.names)
+
+
+@pytest.mark.parametrize(
+    ("before", "cell", "after"),
+    [
         ("class A: pass\nx = A(); x.a = 1; y = [x]", "x.b = 2; del x.a", "vars(y[0]) == {'b': 2}"),
+        ("import types; x = types.SimpleNamespace(a=1); y = [x]", "x.b = 2; del x.a", "vars(y[0]) == {'b': 2}"),
+        ("import types\nclass A(types.SimpleNamespace): pass\nx = A(a=1); y = [x]", "x.b = 2", "y[0] == A(a=1, b=2)"),
         (
             "class A: __slots__ = ('a', 'b')\nx = A(); x.a = 1; y = [x]",
             "x.b = 2; del x.a",
@@ -400,6 +457,16 @@ def test_memory_that_cannot_be_shared_on_the_node_is_reported(
     assert notebook.sky("z = x[0], y") == []  # no change, so no notice
     (notice,) = notebook.sky(cell)
     assert notice.startswith(f"{names} share memory here, but not on the node")
+
+
+@pytest.mark.parametrize("index", ["list('abc')", "['a', 1, None]", "pd.MultiIndex.from_product([list('abc')])"])
+def test_index_of_several_frames_is_no_shared_memory(notebook: CellHarness, index: str) -> None:
+    notebook.names |= {"pd": pd}
+    notebook.local(f"x = pd.DataFrame({{'a': [1, 2, 3]}}, index={index}); y = x['a'] * 2")
+    assert notebook.sky("x['b'] = y; y.iloc[0] = 9") == []
+    assert notebook.sky("y.iloc[0] = 7; z = x") == []
+    assert notebook.names["x"].b.tolist() == [2, 4, 6]
+    assert notebook.names["y"].tolist() == [7, 4, 6]
 
 
 def test_arrays_over_a_bytearray_that_were_only_read_are_unchanged(notebook: CellHarness) -> None:

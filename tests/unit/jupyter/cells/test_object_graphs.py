@@ -29,7 +29,8 @@ e = (a, d)
 f = array
 g = array[2:6]
 h = {1, 2}
-hidden = [a, b, c, d, e, f, g, h]
+twins = [[1], [1], Node(), Node()]
+hidden = [a, b, c, d, e, f, g, h, *twins]
 def touch(x, log=[]):
     log.append(len(log))
     if isinstance(x, Node): x.add(log)
@@ -44,7 +45,9 @@ put, get = make()
 
 _NAMES = "abcdefgh"
 _names = st.sampled_from(_NAMES)
-_objects = st.sampled_from(["a", "b", "c", "d", "e[0]", "c.parts", "d.part", "touch(c)", "get()", "[a]", "Node(b)"])
+_objects = st.sampled_from(
+    ["a", "b", "c", "d", "e[0]", "c.parts", "d.part", "touch(c)", "get()", "[a]", "[1]", "Node(b)"]
+)
 _statements = st.one_of(
     st.builds("a.append({})".format, _objects),
     st.builds("b[{!r}] = {}".format, st.sampled_from("pqr"), _objects),
@@ -69,6 +72,10 @@ _statements = st.one_of(
             "touch(a)",
             "del d.count; d.count = 1",
             "Node.seen = [c]",
+            "twins[:2] = twins[1::-1]",
+            "twins[2:] = twins[:1:-1]",
+            "twins[1] = [1]",
+            "twins[3] = Node()",
             "a, c = a, c",
             "1 / 0",
         ]

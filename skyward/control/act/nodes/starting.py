@@ -1,0 +1,139 @@
+"""Starting workers: the environments of the machines of one group, and the workers that run in them."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from skyward.bootstrap import Plan, SharedSetup, client_settings, has_own_environment
+from skyward.bootstrap.script import fetch_limit
+from skyward.bootstrap.supplies import Supplier
+from skyward.control.act.machines.offers import SourceOffer
+from skyward.control.act.nodes.environments import GroupEnvironments
+from skyward.control.act.nodes.node import Node
+from skyward.link.connection.programs import ClientShell
+from skyward.providers.protocol import ExecAccess, LocalAccess
+from skyward.specs import Image, Options
+
+__all__ = ["START_TIMEOUT", "WorkerStarter"]
+
+START_TIMEOUT = 60.0
+"""Default timeout of the start of a worker on a running machine, in seconds."""
+
+_logger = logging.getLogger(__name__)
+
+
+class WorkerStarter:
+    """Starter of the workers of one group, which share what their environments need. Lives on the library's loop.
+
+    Attributes:
+        standalone: reason why nodes form no cluster, for collections on a node; empty if they form one.
+    """
+
+    def __init__(self, pool: str, options: Options) -> None:
+        self.standalone = ""
+        self._pool = pool
+        self._options = options
+        self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
+        self._setups: dict[Image, SharedSetup] = {}
+        self._supplier = Supplier(ClientShell, _logger.warning)
+        self._environments = GroupEnvironments()
+
+    async def start(self, node: Node, offered: SourceOffer) -> None:
+        """Start the worker of a node whose machine runs, or attach to its existing worker; then connect.
+
+        Raises:
+            NodeStartError: the worker did not start, or cannot be reached.
+        """
+        plan = await self._plan(node, offered)
+        node.startup.image = "" if plan is None else plan.image_hash
+        variables = self._variables(node, offered)
+        if plan is not None:
+            variables["SKYWARD_PIP"] = json.dumps(plan.pip)
+            plan = self._with_peers(node, offered, plan)
+        elif node.worker_entry is None:
+            variables |= await self._set_up_local(node, offered)
+        await node.start(variables, self._options.bootstrap_timeout or START_TIMEOUT, plan)
+        self._environments.add(node, _network(offered))
+
+    async def plan_of(self, image: Image, directory: str | None) -> Plan:
+        """Return the plan for an image in Skyward's directory on a machine, made once."""
+        key = (image, directory)
+        if key not in self._plans:
+            self._supplier.begin()
+            make = partial(Plan.of, image, directory=directory, settings=_settings(os.environ), helper=self._supplier)
+            self._plans[key] = asyncio.get_running_loop().create_task(asyncio.to_thread(make))
+        return await asyncio.shield(self._plans[key])
+
+    async def close(self) -> None:
+        """End the transfers of environments and packages, and remove the environments of local nodes."""
+        await self._supplier.close()
+        await self._environments.close()
+        for setup in self._setups.values():
+            await setup.close()
+
+    async def _plan(self, node: Node, offered: SourceOffer) -> Plan | None:
+        """Return the plan of the node's environment, shared by all nodes alike; None if the machine has one already."""
+        access = node.instance.access
+        if access is None or isinstance(access, LocalAccess) or access.python is not None:
+            return None
+        return await self.plan_of(offered.spec.image, access.directory)
+
+    def _with_peers(self, node: Node, offered: SourceOffer, plan: Plan) -> Plan:
+        """Return the plan with the nodes that may send the environment, if machines reach each other."""
+        isolated = getattr(offered.config, "isolated_nodes", False) is True
+        if isolated or not plan.is_same_everywhere:
+            return plan
+        return replace(plan, peers=self._environments.of(plan.image_hash, _network(offered), fetch_limit(plan)))
+
+    async def _set_up_local(self, node: Node, offered: SourceOffer) -> Mapping[str, str]:
+        """Set up a node that is a process on this machine; return variables for its worker. Other nodes: none."""
+        access = node.instance.access
+        match access:
+            case LocalAccess(directory=directory):
+                pass
+            case ExecAccess(directory=str(directory)) if offered.source.provider == "local":
+                pass
+            case _:
+                return {}
+        image = offered.spec.image
+        if image not in self._setups:
+            self._setups[image] = SharedSetup(image, tuple(sys.path), ClientShell, _logger.warning)
+        if has_own_environment(image):
+            node.startup.image = image.env_hash()
+        setup = await self._setups[image].get(node.report)
+        if setup.made is not None:
+            node.instance = replace(node.instance, access=replace(access, python=setup.made.python))
+        return await setup.environment(Path(directory), image)
+
+    def _variables(self, node: Node, offered: SourceOffer) -> dict[str, str]:
+        """Return the environment variables of a node's worker."""
+        worker, spec = self._options.worker, offered.spec
+        return {
+            **spec.image.env,
+            "SKYWARD_POOL": self._pool,
+            "SKYWARD_LEASE": str(spec.ttl),
+            "SKYWARD_BACKLOG": str(int(worker.backlog_gb * 1024**3)),
+            "SKYWARD_STANDALONE": self.standalone,
+            "SKYWARD_WORKERS_PER_NODE": str(worker.concurrency),
+            "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
+            "SKYWARD_METRICS": str(self._options.metrics_interval or 0),
+            "SKYWARD_NOTICES": node.instance.notices,
+            "MPLBACKEND": spec.image.env.get("MPLBACKEND", "agg"),
+        }
+
+
+def _network(offered: SourceOffer) -> str:
+    """Return the name of the network in which the machines of a source may reach each other: that of their zone."""
+    source = offered.source
+    return f"{source.provider} {source.position} {source.zone}"
+
+
+def _settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's settings of package indexes, except those that name local files."""
+    return {name: value for name, value in client_settings(environ).items() if not value.startswith(("/", "~"))}

@@ -1,0 +1,1 @@
+"""The user's accounts at clouds: credentials, offers, costs, and images of machines."""

@@ -1,0 +1,51 @@
+"""The clouds that can be used without being named: those with credentials."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from skyward.config import load
+from skyward.market.candidates import CandidateProvider, candidate_providers, no_credentials
+from skyward.providers.protocol import ProviderConfig
+from skyward.specs.paths import compute_fields
+
+__all__ = ["implicit_clouds", "known_clouds", "pool_fields", "usable_clouds"]
+
+
+def known_clouds() -> tuple[CandidateProvider, ...]:
+    """Return the installed providers that need credentials, with the settings of the user's files."""
+    settings = load()
+    return candidate_providers({name: settings.provider(name) for name in settings.providers})
+
+
+def implicit_clouds() -> tuple[ProviderConfig, ...]:
+    """Return the settings of the clouds that are used without being named.
+
+    A cluster, whose pods or jobs seem free, would otherwise be cheaper than every cloud.
+    """
+    return tuple(config for config in usable_clouds() if _is_implicit(config))
+
+
+def _is_implicit(config: ProviderConfig | None) -> bool:
+    return getattr(config, "only_by_name", False) is not True
+
+
+def usable_clouds() -> tuple[ProviderConfig, ...]:
+    """Return the settings of the clouds that have credentials."""
+    return tuple(each.config for each in known_clouds() if each.is_usable and each.config is not None)
+
+
+def pool_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords for `Compute` of a notebook's pool, from its requested properties by path.
+
+    With accelerators and without a provider, the pool takes the cheapest offer of all clouds with credentials: it must
+    not run on this machine by mistake.
+
+    Raises:
+        CredentialsError: no cloud has credentials. The message says how to give them.
+    """
+    fields = compute_fields(asked)
+    if "groups" not in fields and fields.get("provider") is None and fields.get("accelerator") is not None:
+        fields["provider"] = implicit_clouds()
+        if not fields["provider"]:
+            raise no_credentials(each for each in known_clouds() if _is_implicit(each.config))
+    return fields

@@ -1,0 +1,166 @@
+"""Orphans: pools in the journal that have no owner any more."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from skyward.journal import SELF_TERMINATION, Claim, Journal, PoolEntry, WarmEntry, data_directory
+
+__all__ = ["Orphan", "has_pools", "is_over", "orphan_of", "orphans", "reason_of", "refused_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Pool without an owner: its process is gone, or has closed the pool and left machines.
+
+    They were kept warm for other pools (`warm_until`), or could not be terminated.
+
+    Attributes:
+        id: unique id: its name and a number.
+        host, pid: host and process id of its last owner.
+        silent: seconds since the owner was last seen.
+        machines: number of recorded machines; more may have been requested.
+        due: True if its lease has expired, so that it can no longer be attached to, or the time of its warm machines.
+        seen: Unix time at which its owner was last seen.
+        lease: seconds that its nodes outlive their owner.
+        per_hour: price of the recorded machines, USD per hour.
+        attachable: True if at least one recorded node can be attached to.
+        unreadable: reason why its records cannot be read; empty if they can.
+        warm_until: Unix time at which the last of its warm machines is terminated; 0 if it was not closed with any.
+        unanswered: number of requests for machines of which no answer is recorded, and which may have launched some.
+        requested: False if it never requested machines, so that nothing of it costs money.
+
+    Example:
+        >>> [orphan.name for orphan in sky.orphans() if orphan.attachable]
+    """
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    silent: float
+    machines: int
+    due: bool
+    seen: float = 0.0
+    lease: float = 0.0
+    per_hour: float = 0.0
+    attachable: bool = True
+    unreadable: str = ""
+    warm_until: float = 0.0
+    unanswered: int = 0
+    requested: bool = True
+
+
+def has_pools() -> bool:
+    """Return whether the journal lists any pool, or files of one are left, so that there may be something to reap.
+
+    It loads nothing of the control plane.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    with Journal() as journal:
+        return bool(journal.pools()) or any((data_directory() / "pools").iterdir())
+
+
+def orphans(name: str | None = None) -> list[Orphan]:
+    """Return the pools in the journal that have no owner, oldest first; only those called `name`, if it is given.
+
+    Raises:
+        JournalError: the journal cannot be read.
+
+    Example:
+        >>> for orphan in sky.orphans():
+        ...     print(orphan.name, orphan.host, orphan.machines)
+    """
+    with Journal() as journal:
+        found = []
+        for entry in journal.pools(name):
+            if (claim := Claim.take(entry.id)) is not None:
+                try:
+                    found.append(orphan_of(journal, entry, claim))
+                finally:
+                    claim.release()
+        return [orphan for orphan in found if orphan.machines or not orphan.warm_until]  # others have all of its own
+
+
+def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
+    """Return a claimed pool as an orphan."""
+    if journal.warm.is_resting(entry.id):
+        return _resting(journal, entry, claim)
+    unreadable = ""
+    try:
+        machines = journal.machines(entry.id)
+    except Exception as error:  # pickled in an environment with other packages
+        machines, unreadable = [], reason_of(error)
+    costs = journal.costs(entry.id)  # some providers state no price with a machine
+    recorded = costs.per_hour if machines and costs is not None else 0.0
+    return Orphan(
+        entry.id,
+        entry.name,
+        entry.host,
+        entry.pid,
+        claim.silent,
+        len(machines),
+        due=claim.silent > entry.lease + SELF_TERMINATION,
+        seen=claim.seen,
+        lease=entry.lease,
+        per_hour=sum(each.instance.hourly_price for each in machines) or recorded,
+        attachable=bool(entry.settings) and any(machine.worker for machine in machines),
+        unreadable=unreadable,
+        unanswered=journal.unanswered(entry.id),
+        requested=journal.has_requested(entry.id),
+    )
+
+
+def _resting(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
+    """Return a pool that was closed with warm machines."""
+    warm, now = journal.warm.of(entry.id), time.time()
+    return Orphan(
+        entry.id,
+        entry.name,
+        entry.host,
+        entry.pid,
+        claim.silent,
+        len(warm),
+        due=any(is_over(each, now) for each in warm),
+        seen=claim.seen,
+        lease=entry.lease,
+        per_hour=sum(each.per_hour for each in warm),
+        attachable=False,
+        warm_until=max((each.until for each in warm), default=now),
+    )
+
+
+def is_over(warm: WarmEntry, now: float) -> bool:
+    """Return whether a warm machine is to be terminated: its time is over, or its pool died while it cleaned it."""
+    return not warm.ready or warm.until <= now
+
+
+def refused_names(names: Sequence[str], found: Sequence[Orphan]) -> list[str]:
+    """Return, for each of `names` that is not of a found orphan, a sentence that says why; otherwise nothing."""
+    if not (missing := [name for name in names if not any(name in (each.name, each.id) for each in found)]):
+        return []
+    with Journal() as journal:
+        entries = journal.pools()
+    known = ", ".join(dict.fromkeys(entry.name for entry in entries))
+    has = f"the journal has {known}" if known else "the journal has no pools"
+    sentences = []
+    for name in missing:
+        owned = next((entry for entry in entries if name in (entry.name, entry.id)), None)
+        sentences.append(
+            f"no pool {name!r}; {has}."
+            if owned is None
+            else f"pool {name!r} is not orphaned: process {owned.pid} on {owned.host} owns it, so close it there."
+        )
+    return sentences
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a step failed. The provider of a script is found only where its module can be imported."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return (
+            f"module {error.name!r} of its records is not found here; add the folder that has it, or the environment "
+            "that has it installed, to PYTHONPATH and run the command again"
+        )
+    return str(error) or type(error).__name__

@@ -1,0 +1,1 @@
+"""Providers of clouds, against servers of ours and machines of ours."""

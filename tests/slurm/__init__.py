@@ -1,0 +1,1 @@
+"""Jobs of a real Slurm cluster, on this host."""
