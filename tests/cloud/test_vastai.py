@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import skyward as sky
@@ -232,6 +233,31 @@ def test_similar_machines_fit_the_spec_and_cost_little_more(vastai: FakeVastAI, 
     assert asked(vastai) == [7001, 7008]
 
 
+def test_larger_disk_counts_in_the_price_and_excludes_the_offers_own_machine(
+    vastai: FakeVastAI, tmp_path: Path
+) -> None:
+    vastai.offers.clear()
+    vastai.add(offer(7001, disk_space=150.0), offer(7002, price=0.41))
+
+    async def main(**spec: Any) -> list[float]:
+        cluster = await prepared(vastai, tmp_path, disk_gb=400, **spec)
+        _, machines = await settings(vastai).create_provider().provision(cluster, 1)
+        return [each.hourly_price for each in machines]
+
+    with pytest.raises(sky.NoCapacityError, match="at this price"):
+        asyncio.run(main(max_hourly_cost=0.45))  # enough for a disk of 100 GB
+    assert asyncio.run(main()) == pytest.approx([0.41 + 0.15 * 400 / 720])
+    assert asked(vastai) == [7002]
+
+
+def test_offers_that_lack_fields_are_left_out(vastai: FakeVastAI) -> None:
+    vastai.offers.clear()
+    vastai.add(offer(7001), offer(7002, gpu_ram=None), offer(7003, min_bid=0), offer(7004, machine_id=None))
+    found = asyncio.run(listed(settings(vastai)))
+    assert set(found) == {"7001", "7003"}
+    assert found["7003"].markets == ("on-demand",)
+
+
 def test_no_similar_offer_is_no_capacity(vastai: FakeVastAI, tmp_path: Path) -> None:
     async def main() -> None:
         cluster = await prepared(vastai, tmp_path)
@@ -389,6 +415,54 @@ def test_terminate_survives_failures(vastai: FakeVastAI, tmp_path: Path) -> None
 
     asyncio.run(main())
     assert vastai.instances == {}
+
+
+def test_refusal_in_an_answer_of_success_is_no_deletion(vastai: FakeVastAI, tmp_path: Path) -> None:
+    refused = Answer(200, {"success": False, "msg": "Instance is busy."})
+
+    async def main() -> None:
+        cluster, provider = await prepared(vastai, tmp_path), settings(vastai).create_provider()
+        cluster, machines = await provider.provision(cluster, 1)
+        vastai.fail("DELETE", r"/api/v0/instances/\d+/", refused)
+        with pytest.raises(
+            sky.ProvisioningError, match=r"did not destroy instance 1001 \(Instance is busy\); try again"
+        ):
+            await provider.terminate(cluster, [machines[0].id])
+        vastai.fail("DELETE", r"/api/v0/instances/\d+/", refused, after=True)
+        await provider.terminate(cluster, [machines[0].id])  # it was destroyed nevertheless
+
+    asyncio.run(main())
+    assert vastai.instances == {}
+
+
+def test_answer_without_instances_is_not_taken_for_none(vastai: FakeVastAI, tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster, provider = await prepared(vastai, tmp_path), settings(vastai).create_provider()
+        cluster, machines = await provider.provision(cluster, 1)
+        vastai.fail("GET", "/api/v1/instances/", Answer(200, {"success": False, "msg": "try later"}), times=2)
+        with pytest.raises(sky.ProvisioningError, match=r"did not list the instances \(try later\)"):
+            await provider.find(cluster)
+        with pytest.raises(sky.ProvisioningError, match="did not list"):
+            await provider.get_instance(cluster, machines[0].id)
+        await provider.terminate(cluster, [each.id for each in await provider.find(cluster)])
+
+    asyncio.run(main())
+    assert vastai.instances == {}
+
+
+def test_unavailable_service_is_an_unknown_outcome(
+    vastai: FakeVastAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(VastAIProvider, "settle", 0.2)
+    monkeypatch.setattr(VastAIProvider, "poll", 0.05)
+
+    async def main() -> None:
+        cluster, provider = await prepared(vastai, tmp_path), settings(vastai).create_provider()
+        vastai.fail("PUT", ASK, Answer(503, {"msg": "The service is not available."}), times=-1)
+        with pytest.raises(httpx.HTTPStatusError):
+            await provider.provision(cluster, 1)
+
+    asyncio.run(main())
 
 
 def test_key_is_found_in_its_usual_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -24,8 +24,10 @@ _PAGE = 25
 
 _DAY = 86_400
 _TOO_FAST = 429
+_GONE = 404
 _THRESHOLD = re.compile(r"threshold=([\d.]+)")
 _TAKEN = re.compile(r"no_such_ask|is not available|no longer available|invalid_price")
+_SERVER = 500
 _UNPAID = re.compile(r"\b(credit|balance|billing|funds)\b", re.IGNORECASE)
 _UNKNOWN_KEY = re.compile(r"auth_error|invalid user key", re.IGNORECASE)
 
@@ -87,14 +89,27 @@ class VastAIApi:
             query["select_filters"] = json.dumps({"label": {"eq": label}})
         while True:
             page = await self._rest.get("/api/v1/instances/", query)
-            found += page.get("instances") or ()
+            if not isinstance(page, dict) or not isinstance(page.get("instances"), list):
+                raise ProvisioningError(
+                    f"Vast.ai did not list the instances ({_reason(200, page) or 'no reason given'})."
+                )
+            found += page["instances"]
             if not page.get("next_token"):
                 return found
             query["after_token"] = page["next_token"]
 
     async def destroy(self, instance: str) -> None:
         """Destroy an instance; one that is gone already is no error."""
-        await self._rest.delete(f"/api/v0/instances/{instance}/")
+        try:
+            answer = await self._rest.request("DELETE", f"/api/v0/instances/{instance}/")
+        except ApiError as error:
+            if error.status != _GONE:
+                raise
+            return
+        refused = isinstance(answer, dict) and answer.get("success") is False
+        if refused and any(str(each["id"]) == instance for each in await self.instances()):
+            reason = _reason(200, answer).rstrip(".") or "no reason given"
+            raise ProvisioningError(f"Vast.ai did not destroy instance {instance} ({reason}); try again.")
 
     async def destroy_all(self, instances: Sequence[str]) -> None:
         """Destroy instances by one request. A refusal is ignored: the caller looks for those that are left."""
@@ -129,10 +144,10 @@ def _refine(status: int, body: Any) -> Exception | None:
         return RateLimitError(
             "Vast.ai takes no more requests for a while; try again later.", float(found[1]) if found else None
         )
-    if _TAKEN.search(said):
+    if status < _SERVER and _TAKEN.search(said):
         return NoCapacityError("Vast.ai has no such machine any more: another renter has taken it, or bids more.")
     if _UNKNOWN_KEY.search(said):
         return CredentialsError("Vast.ai does not know the API key; create one at https://cloud.vast.ai/manage-keys/.")
-    if status < 500 and _UNPAID.search(said):
+    if status < _SERVER and _UNPAID.search(said):
         return CredentialsError("Vast.ai rents nothing to this account, which has no credit; add some to it.")
     return None

@@ -80,10 +80,12 @@ class VastAIProvider:
         fixed, bids = await asyncio.gather(
             self._api.offers("ondemand", filters, disk), self._api.offers("bid", filters, disk)
         )
-        spot = {each["id"]: self._bid_price(each) for each in bids}
-        on_demand = {each["id"]: float(each["dph_total"]) for each in fixed}
-        for ask in {each["id"]: each for each in (*bids, *fixed)}.values():
-            yield _offer(ask, spot.get(ask["id"]), on_demand.get(ask["id"]))
+        usable = {each["id"]: each for each in (*bids, *fixed) if _is_priced(each)}
+        spot = {each["id"]: self._bid_price(each) for each in bids if each["id"] in usable and each.get("min_bid")}
+        on_demand = {each["id"]: float(each["dph_total"]) for each in fixed if each["id"] in usable}
+        for id, ask in usable.items():
+            if id in spot or id in on_demand:
+                yield _offer(ask, spot.get(id), on_demand.get(id))
 
     def _filters(self) -> dict[str, Any]:
         settings = self._settings
@@ -150,24 +152,25 @@ class VastAIProvider:
     ) -> AsyncGenerator[Mapping[str, Any]]:
         """Yield the cluster's own offer, and then similar ones that are on the market now, the cheapest first."""
         spec, own, is_spot = cluster.spec, cluster.offer.specific, cluster.spec.allocation == "spot"
-        if own["machine_id"] not in taken:
+        disk = self._disk(spec)
+        own = self._with_disk(own, disk)
+        costs = self._costs(own, is_spot)
+        most = spec.max_hourly_cost or costs * _DEARER
+        if own["machine_id"] not in taken and own["disk_space"] >= disk and costs <= most:
             yield own
         filters: dict[str, Any] = self._filters() | {
             "gpu_name": {"eq": own["gpu_name"]},
             "num_gpus": {"eq": own["num_gpus"]},
-            "disk_space": {"gte": self._disk(spec)},
+            "disk_space": {"gte": disk},
         }
         if spec.region:
             filters["geolocation"] = {"in": [spec.region.upper()]}
-        price = cluster.offer.hourly_price("spot" if is_spot else "on-demand")
-        most = spec.max_hourly_cost or (math.inf if price is None else price * _DEARER)
-        found = await self._api.offers("bid" if is_spot else "ondemand", filters, self._disk(spec))
+        found = await self._api.offers("bid" if is_spot else "ondemand", filters, disk)
         tried = 0
-        for ask in found:
+        for ask in filter(_is_priced, found):
             kind = _kind(ask)
-            costs = self._bid_price(ask) if is_spot else float(ask["dph_total"])
             fits = (
-                costs <= most
+                self._costs(ask, is_spot) <= most
                 and kind.architecture == cluster.offer.instance_type.architecture
                 and kind.vcpus >= (spec.vcpus or 0)
                 and kind.memory_gb >= (spec.memory_gb or 0)
@@ -176,6 +179,15 @@ class VastAIProvider:
             if fits and tried < count * _SPARE:
                 tried += 1
                 yield ask
+
+    def _costs(self, ask: Mapping[str, Any], is_spot: bool) -> float:
+        """Return the price of the machine of an offer, with its disk, in USD per hour."""
+        return self._bid_price(ask) if is_spot else float(ask["dph_total"])
+
+    def _with_disk(self, ask: Mapping[str, Any], disk: int) -> Mapping[str, Any]:
+        """Return an offer that was listed with the disk of the settings, priced with a disk of another size."""
+        storage = max(0.0, ask["dph_total"] - ask["dph_base"]) * disk / self._settings.disk_gb
+        return {**ask, "dph_total": ask["dph_base"] + storage}
 
     def _disk(self, spec: Spec) -> int:
         return math.ceil(spec.disk_gb or self._settings.disk_gb)
@@ -205,7 +217,7 @@ class VastAIProvider:
             if found is None:
                 raise
             return await self._instance(cluster, found, probe=False)
-        price = self._bid_price(ask) if is_spot else float(ask["dph_total"])
+        price = self._costs(ask, is_spot)
         detail = "Vast.ai has just rented it"
         return Instance(instance, "provisioning", None, spot=is_spot, hourly_price=price, detail=detail)
 
@@ -303,9 +315,15 @@ class VastAIProvider:
         return await run_checks({"has credit": funds, "may list machines": self._api.instances})
 
 
+def _is_priced(ask: Mapping[str, Any]) -> bool:
+    """Return whether an offer has what a rent of it needs: a host may have listed only a part of it."""
+    gpu_memory = not ask.get("num_gpus") or ask.get("gpu_ram")
+    return bool(gpu_memory) and all(ask.get(each) for each in ("id", "machine_id", "dph_base", "dph_total"))
+
+
 def _kind(ask: Mapping[str, Any]) -> InstanceType:
     """Return the part of a machine that an offer rents."""
-    count, gpu = int(ask["num_gpus"]), gpu_of(ask["gpu_name"] or "")
+    count, gpu = int(ask.get("num_gpus") or 0), gpu_of(ask.get("gpu_name") or "")
     share = float(ask.get("gpu_frac") or 1.0)
     return InstanceType(
         f"{gpu} x{count}" if count else str(ask.get("cpu_name") or "CPU"),
@@ -320,7 +338,7 @@ def _kind(ask: Mapping[str, Any]) -> InstanceType:
 
 def _offer(ask: Mapping[str, Any], spot: float | None, on_demand: float | None) -> Offer:
     """Return an offer of the market, with what a rent of it needs."""
-    numbers = {name: float(ask.get(name) or 0.0) for name in ("min_bid", "dph_base", "dph_total")}
-    specific = {name: ask[name] for name in ("id", "machine_id", "gpu_name", "num_gpus")} | numbers
+    numbers = {name: float(ask.get(name) or 0.0) for name in ("min_bid", "dph_base", "dph_total", "disk_space")}
+    specific = {name: ask.get(name) for name in ("id", "machine_id", "gpu_name", "num_gpus")} | numbers
     region = (ask.get("geolocation") or "").rpartition(",")[2].strip()
     return Offer(str(ask["id"]), _kind(ask), spot, on_demand, region=region, specific=specific)
