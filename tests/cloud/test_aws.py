@@ -238,6 +238,28 @@ def test_spot_machines_have_the_price_of_their_zone_and_learn_of_their_end(aws: 
     assert {each["InstanceType"] for each in overrides} >= {"c6i.large", "c7i.large"}
 
 
+def test_price_of_a_spot_machine_follows_the_market(
+    aws: FakeAWS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyward_providers.aws.provider._PRICES_FOR", 0.0)
+
+    async def main() -> None:
+        provider = SETTINGS.create_provider()
+        cluster, (launched,) = await provider.provision(await prepared(provider, tmp_path, allocation="spot"), 1)
+        prices = [launched.hourly_price]
+        for factor in (1.0, 3.0):
+            aws.shim.spot_factor = factor
+            _, instance = await provider.get_instance(cluster, launched.id)
+            assert instance is not None
+            prices.append(instance.hourly_price)
+        assert prices == pytest.approx([prices[0], prices[0], 3 * prices[0]], rel=1e-3)
+        aws.shim.fail("DescribeSpotPriceHistory", "UnauthorizedOperation", status=403)
+        _, instance = await provider.get_instance(cluster, launched.id)
+        assert instance is not None
+
+    asyncio.run(main())
+
+
 def test_places_that_cost_more_than_allowed_are_left_out(aws: FakeAWS, tmp_path: Path) -> None:
     async def main() -> None:
         provider = SETTINGS.create_provider()

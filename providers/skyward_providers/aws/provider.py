@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import logging
+import math
 import re
 import secrets
 import time
@@ -57,6 +58,9 @@ _DISK_GB = 100
 _VISIBLE_WITHIN = 60.0
 """Seconds in which a new machine may not be visible yet."""
 
+_PRICES_FOR = 240.0
+"""Seconds for which spot prices are current."""
+
 _ID: Final = re.compile(r"\bi-[0-9a-f]+\b")
 
 _EXISTING: Final = ("pending", "running", "stopping", "stopped")
@@ -71,6 +75,7 @@ class AWSProvider:
         self._listings: dict[tuple[str, str], SharedListing[Mapping[str, Any]]] = {}
         self._admission = Admission(self._account, settings.caller_cidr, settings.caller_address_url)
         self._launched_at: dict[str, float] = {}
+        self._spot_prices: dict[tuple[str, ...], tuple[float, Mapping[str, Mapping[str, float]]]] = {}
 
     async def offers(self) -> AsyncIterator[Offer]:
         """Yield the types that each region sells.
@@ -201,7 +206,8 @@ class AWSProvider:
         """
         await self._admission.renew(cluster.offer.region, cluster.specific, needed=True)
         market: Market = "spot" if cluster.spec.allocation == "spot" else "on-demand"
-        cluster = await self._with_prices(cluster, market)
+        if market == "spot":
+            cluster = await self._with_prices(cluster, within=0.0)
         request = cluster.tags.get("skyward-request") or secrets.token_hex(16)
         fleet = self._fleet(cluster, market, request)
         launching = asyncio.ensure_future(launch(self._account, fleet, count))
@@ -214,12 +220,13 @@ class AWSProvider:
         self._listing(cluster).forget()
         return cluster, [self._booting(cluster, each, market) for each in launched]
 
-    async def _with_prices(self, cluster: Cluster, market: Market) -> Cluster:
-        """Return the cluster with the spot prices that are in force."""
-        if market != "spot":
-            return cluster
-        types = sorted({kind for kind, _, _ in cluster.specific["places"]})
-        prices = await spot_prices(self._account, cluster.offer.region, types)
+    async def _with_prices(self, cluster: Cluster, within: float) -> Cluster:
+        """Return the cluster with the spot prices that are in force, asked for in the last `within` seconds."""
+        region, types = cluster.offer.region, sorted({kind for kind, _, _ in cluster.specific["places"]})
+        at, prices = self._spot_prices.get((region, *types), (-math.inf, {}))
+        if time.monotonic() - at >= within:
+            prices = await spot_prices(self._account, region, types)
+            self._spot_prices[(region, *types)] = time.monotonic(), prices
         return dataclasses.replace(cluster, specific={**cluster.specific, "spot_prices": prices})
 
     def _fleet(self, cluster: Cluster, market: Market, request: str) -> FleetRequest:
@@ -278,6 +285,11 @@ class AWSProvider:
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
         """Return the current state of a machine. Its address is that of the last minutes."""
         described = (await self._listing(cluster).get()).get(instance_id)
+        if described is not None and described.get("InstanceLifecycle") == "spot":
+            try:
+                cluster = await self._with_prices(cluster, within=_PRICES_FOR)
+            except (CallError, SkywardError) as error:  # the last known prices count on
+                _logger.info("the spot prices of machines of %s are unknown: %s", cluster.pool, error)
         instance = None if described is None else machine_of(cluster, described)
         if instance is not None and instance.status == "running":
             try:

@@ -67,6 +67,7 @@ class Shim:
         shut_down: returns whether a machine has shut itself down.
         stopped: called with the id of each machine that is stopped.
         making_for: listings in which a new image is still pending.
+        spot_factor: what spot prices are multiplied by.
         tasks: the part for ECS.
     """
 
@@ -84,6 +85,7 @@ class Shim:
     shut_down: Callable[[str], bool] = field(default=lambda machine: False)
     stopped: Callable[[str], None] = field(default=lambda machine: None)
     making_for: int = 0
+    spot_factor: float = 1.0
 
     def __post_init__(self) -> None:
         self._pages: dict[int, Answer] = {}
@@ -99,6 +101,7 @@ class Shim:
         self.capacity.clear()
         self.refusals.clear()
         self.hidden_for = self.pending_for = self.held_for = self.making_for = 0
+        self.spot_factor = 1.0
         self._lock = threading.RLock()
         self._faults: dict[str, list[_Fault]] = defaultdict(list)
         self._lost: Counter[str] = Counter()
@@ -287,13 +290,14 @@ class Shim:
 
     def _DescribeSpotPriceHistory(self, request: Request, environ: dict[str, Any]) -> Answer:
         zones = [f"{request.region}{letter}" for letter in "abc"]
+        now = self.spot_factor
         rows = "".join(
             f"<item><instanceType>{kind}</instanceType><productDescription>Linux/UNIX</productDescription>"
             f"<spotPrice>{spot_price(kind, zone) * factor:.6f}</spotPrice><timestamp>{when}</timestamp>"
             f"<availabilityZone>{zone}</availabilityZone></item>"
             for kind in request.values.get("InstanceType", TYPES)
             for zone in zones
-            for factor, when in ((1, "2026-11-23T06:00:00.000Z"), (9, "2026-11-22T06:00:00.000Z"))
+            for factor, when in ((now, "2026-11-23T06:00:00.000Z"), (9, "2026-11-22T06:00:00.000Z"))
         )
         return xml_answer(request.action, f"<spotPriceHistorySet>{rows}</spotPriceHistorySet>")
 
