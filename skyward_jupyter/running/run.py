@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
-from skyward.errors import ProvisioningError, SkywardError, UsageError
+from skyward.errors import CredentialsError, ProvisioningError, SkywardError, UsageError
 from skyward.frontends.calls import KEEP_FOR, open_with, stop_all
 from skyward.frontends.cells import CellEnd, bind_with, unpack_shared
 from skyward.frontends.configuration import FrozenMap, Retries, provider_config, target_of
@@ -455,7 +455,10 @@ def _quoted(name: str, asked: Mapping[str, Any]) -> str:
     """Return sentences on the machines that a new pool would launch; empty if all are local."""
     from skyward.frontends.pools import Compute, describe_quote, pool_fields, price_notes, quote
 
-    pool = Compute(name=name, **pool_fields(asked))
+    try:
+        pool = Compute(name=name, **pool_fields(asked))
+    except CredentialsError as error:
+        return f" It could launch no machine now: {error}"
     if all(provider_config(spec).name == "local" for specs in pool.groups.values() for spec in specs):
         return ""
     try:

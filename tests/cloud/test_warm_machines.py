@@ -1,5 +1,6 @@
 """Warm machines: kept after their pool and taken over by the next one, at RunPod with real machines as pods."""
 
+import time
 from typing import Any
 
 import pytest
@@ -68,7 +69,9 @@ def compute(cloud: FakeRunPod, name: str, **fields: Any) -> sky.Compute:
 def test_next_pool_takes_the_machine_over_clean_and_the_last_one_ends_everything(
     runpod_machines: FakeRunPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    image = sky.Image(env={"TOKEN": "hidden-" + "value"})
+    secret = "hidden-" + "value"
+    index = sky.PipIndex(f"https://me:{secret}@127.0.0.1/simple", packages=["private"])
+    image = sky.Image(env={"TOKEN": secret}, pip_indexes=[index])
     with compute(runpod_machines, "first", warm=600, image=image) as pool:
         host = leave_traces() >> pool
     (pod,) = runpod_machines.pods
@@ -111,6 +114,17 @@ def test_removed_nodes_are_kept_too_and_used_again_and_the_deadline_ends_all(
     assert "2 machines are kept warm until" in capsys.readouterr().err
     wait_for(lambda: not runpod_machines.pods, "the deadline", within=90)
     wait_for(lambda: not sky.orphans(), "the end of the pool")
+
+
+def test_budget_covers_all_machines_that_are_kept_together(runpod_machines: FakeRunPod) -> None:
+    began, budget = time.time(), 5.0
+    with compute(runpod_machines, "elastic", warm=36_000, nodes=2, budget=budget) as pool:
+        pool.resize(1)
+        wait_for(lambda: [each.ready for each in warm_machines("elastic")] == [True], "its machine to be kept")
+    kept = warm_machines("elastic")
+    assert len(kept) == 2
+    assert sum(each.per_hour * (each.until - began) / 3600 for each in kept) <= budget
+    assert [done.error for done in sky.reap(warm=True)] == [""]
 
 
 def test_budget_keeps_no_machine_that_it_does_not_cover(

@@ -1,7 +1,7 @@
 """Pools whose providers have offers: requested machines, and reports on the rest."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -23,13 +23,18 @@ LOST: list[int] = []
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Local nodes that are sold as offers. Markets in `sold_out` have none."""
+    """Local nodes that are sold as offers. Markets in `sold_out` have none.
+
+    `charged` and `charged_later` are the prices of machines once they are launched, and once they run.
+    """
 
     name: str
     listed: tuple[Offer, ...] = ()
     sold_out: tuple[str, ...] = ()
     error: str = ""
     unprepared: str = ""
+    charged: float = 0.0
+    charged_later: float = 0.0
 
     def create_provider(self) -> Provider:
         return _Catalogue(self, sky.Local().create_provider())
@@ -39,7 +44,7 @@ class _Catalogue:
     def __init__(self, settings: Catalogue, local: Any) -> None:
         self._settings = settings
         self._local = local
-        self.get_instance, self.find = local.get_instance, local.find
+        self.find = local.find
         self.terminate, self.teardown = local.terminate, local.teardown
 
     async def offers(self) -> AsyncIterator[Offer]:
@@ -63,7 +68,16 @@ class _Catalogue:
         found: tuple[Cluster, Sequence[Instance]] = await self._local.provision(cluster, count)
         if len(ASKED) in LOST:
             raise OSError("the connection broke")
+        charged, later = self._settings.charged, self._settings.charged_later
+        if charged or later:
+            status: Any = "provisioning" if later else "running"
+            found = found[0], [replace(each, hourly_price=charged, status=status) for each in found[1]]
         return found
+
+    async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
+        cluster, found = await self._local.get_instance(cluster, instance_id)
+        charged = self._settings.charged_later or self._settings.charged
+        return cluster, replace(found, hourly_price=charged) if found is not None and charged else found
 
 
 @pytest.fixture(autouse=True)
@@ -146,6 +160,54 @@ def test_nothing_is_requested_if_nothing_matches() -> None:
     with pytest.raises(sky.NoOffersError, match="the nearest, m, costs 9 of at most 2 USD per hour"), sky.Compute(spec):
         pass
     assert ASKED == []
+
+
+@pytest.mark.parametrize("when", ["charged", "charged_later"])
+def test_machine_that_costs_more_than_the_spec_allows_is_not_used(
+    when: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    charged: Any = {when: 2.5}
+    risen = Catalogue("risen", (offer("m", None, 1.0),), **charged)
+    specs = [Spec(provider=each, max_hourly_cost=2) for each in (risen, Catalogue("fair", (offer("m", None, 1.5),)))]
+    with sky.Compute(*specs, name="limited") as pool:
+        assert one() >> pool == 1
+        assert [node.hourly_price for node in pool.snapshot().nodes if node.state == "active"] == [1.5]
+    assert [provider for provider, _, _ in ASKED] == ["risen", "fair"]
+    assert "it costs $2.50 per hour instead of at most $2.00 (max_hourly_cost)" in capsys.readouterr().err
+    bills = {each.kind: each.machines for each in sky.costs() if each.pool == "limited"}
+    assert bills == {"risen m on-demand": 1, "fair m on-demand": 1}
+
+
+def test_pool_of_which_every_machine_costs_too_much_is_not_opened() -> None:
+    risen = Catalogue("risen", (offer("m", None, 1.0),), charged=2.5)
+    with pytest.raises(ProvisioningError, match=r"it costs \$2.50 per hour instead of at most \$2.00"):
+        sky.Compute(Spec(provider=risen, max_hourly_cost=2)).open()
+
+
+@pytest.mark.parametrize("when", ["charged", "charged_later"])
+def test_machines_that_cost_more_than_was_announced_are_told_and_billed_so(
+    when: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    charged: Any = {when: 3600.0}
+    risen = Catalogue("risen", (offer("m", None, 1.0),), **charged)
+    with sky.Compute(provider=risen, name="risen", nodes=2, warn_above=5) as pool:
+        assert sum(one() @ pool) == 2
+        snapshot = pool.snapshot()
+    assert snapshot.per_hour == 7200.0
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.count("nodes from risen m on-demand cost $3,600.00 per hour each instead of the listed $1.00.") == 1
+    assert "may cost $7,200.00 per hour, which is above the limit of $5.00" in told
+    assert sum(each.spent for each in sky.costs() if each.pool == "risen") > 2 * 0.1
+
+
+def test_machines_whose_price_is_known_only_once_they_run_are_billed(capsys: pytest.CaptureFixture[str]) -> None:
+    with sky.Compute(provider=Catalogue("late", (offer("m", None, None),), charged_later=3600.0), name="late") as pool:
+        assert one() >> pool == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "nodes from late m on-demand cost $3,600.00 per hour each instead of an unknown price." in told
+    (bill,) = [each for each in sky.costs() if each.pool == "late"]
+    assert bill.spent == pytest.approx(bill.hours * 3600.0)
+    assert bill.spent > 0
 
 
 def test_budget_needs_a_known_price() -> None:

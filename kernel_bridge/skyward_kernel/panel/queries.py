@@ -113,9 +113,10 @@ def _resolved(name: str, asked: Mapping[str, Any]) -> "Compute":
 
 
 def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
-    from skyward.frontends.pools import quote
+    from skyward.frontends.pools import price_notes, quote
 
-    groups = quote(_resolved(name, asked))
+    pool = _resolved(name, asked)
+    groups = quote(pool)
     offers = [
         OfferView(each.place, each.per_hour or 0.0, each.hardware, each.start)
         for group in groups
@@ -124,5 +125,9 @@ def _price(id: str, name: str, asked: Mapping[str, Any]) -> Price:
     fewest, most = sum(group.nodes.min for group in groups), sum(group.nodes.ceiling for group in groups)
     least_cost = sum(group.nodes.min * (group.offers[0].per_hour or 0.0) for group in groups)
     most_cost = sum(group.nodes.ceiling * (group.offers[0].per_hour or 0.0) for group in groups)
-    notes = tuple(note for group in groups for note in group.notes)
-    return Price(id, fewest, most, least_cost, most_cost, tuple(offers), notes)
+    notes = [note for group in groups for note in group.notes]
+    unknown = [each.place for group in groups for each in group.offers if each.per_hour is None]
+    if unknown:
+        notes.append(f"The price of {', '.join(unknown)} is not known, and is left out.")
+    notes = [*dict.fromkeys((*notes, *price_notes(pool, groups)))]
+    return Price(id, fewest, most, least_cost, most_cost, tuple(offers), tuple(notes))

@@ -306,7 +306,10 @@ class Pool:
             for number in machines
             if (seconds := self._fleet.warm_seconds(number, closing=closing))
         ]
-        plan = plan_warm(candidates, None if ledger.budget is None else ledger.budget - ledger.committed(_now()))
+        left = None
+        if ledger.budget is not None:
+            left = ledger.budget - ledger.committed(_now()) - self._fleet.spare_costs(closing=closing)
+        plan = plan_warm(candidates, left)
         if plan.notice:
             self.note(plan.notice)
         prices = {each.machine: each.per_hour for each in candidates}

@@ -8,7 +8,7 @@ from skyward.market.candidates import CandidateProvider, candidate_providers, no
 from skyward.providers.protocol import ProviderConfig
 from skyward.specs.paths import compute_fields
 
-__all__ = ["implicit_clouds", "known_clouds", "pool_fields", "usable_clouds"]
+__all__ = ["implicit_clouds", "is_implicit", "known_clouds", "pool_fields", "usable_clouds"]
 
 
 def known_clouds() -> tuple[CandidateProvider, ...]:
@@ -22,10 +22,11 @@ def implicit_clouds() -> tuple[ProviderConfig, ...]:
 
     A cluster, whose pods or jobs seem free, would otherwise be cheaper than every cloud.
     """
-    return tuple(config for config in usable_clouds() if _is_implicit(config))
+    return tuple(config for config in usable_clouds() if is_implicit(config))
 
 
-def _is_implicit(config: ProviderConfig | None) -> bool:
+def is_implicit(config: ProviderConfig | None) -> bool:
+    """Return whether a cloud is used without being named, once it has credentials."""
     return getattr(config, "only_by_name", False) is not True
 
 
@@ -47,5 +48,5 @@ def pool_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
     if "groups" not in fields and fields.get("provider") is None and fields.get("accelerator") is not None:
         fields["provider"] = implicit_clouds()
         if not fields["provider"]:
-            raise no_credentials(each for each in known_clouds() if _is_implicit(each.config))
+            raise no_credentials(each for each in known_clouds() if is_implicit(each.config))
     return fields

@@ -15,7 +15,8 @@ _DAY = 86400.0
 def costs(days: float = 7) -> list[MachineCosts]:
     """Return the costs of all pools that had machines in the last days, the latest pool first.
 
-    Machines that began before count from their beginning. Free ones, such as local nodes, are left out.
+    Of machines that began before, only the hours since then count, at their average price. Free ones, such as local
+    nodes, are left out.
 
     Raises:
         UsageError: `days` is no positive number.
@@ -27,5 +28,6 @@ def costs(days: float = 7) -> list[MachineCosts]:
     if isinstance(days, bool) or not isinstance(days, int | float) or not 0 < days < float("inf"):
         raise UsageError(f"days must be a positive number, as in `sky.costs(days=30)`, but got {shown(days)}.")
     now = time.time()
+    since = now - days * _DAY
     with Journal() as journal:
-        return summed(journal.bills(now - days * _DAY), now)
+        return summed(journal.bills(since), now, since)

@@ -13,7 +13,7 @@ from skyward.control.observe.startup import usual_start
 from skyward.errors import JournalError, SpecError
 from skyward.journal import data_directory
 from skyward.market.survey import AskedProvider, MachineOffer, Survey, survey
-from skyward.pool.account.clouds import known_clouds
+from skyward.pool.account.clouds import is_implicit, known_clouds
 from skyward.process import background
 from skyward.specs import Spec, SpecFields
 from skyward.specs.options import Selection
@@ -41,7 +41,7 @@ def offers(
         limit: most offers to return; None for all.
         fields: fields of one spec instead, such as `accelerator="A100"`. `provider` may also be a list of providers, or
             their names joined by commas. Without a provider, all that have credentials are asked, and the others are
-            shown with the prices of the catalogue.
+            shown with the prices of the catalogue. Clusters, such as Kubernetes, are asked only by name.
 
     Raises:
         SpecError: an argument is not allowed.
@@ -118,7 +118,7 @@ def _specs(specs: Sequence[Spec], fields: Mapping[str, Any]) -> list[Spec]:
 def _asked(spec: Spec, settings: Config) -> Iterator[AskedProvider]:
     """Yield the providers to ask for a spec."""
     if spec.provider is None:
-        for each in known_clouds():
+        for each in filter(lambda cloud: is_implicit(cloud.config), known_clouds()):
             yield AskedProvider(spec, each.provider, each.config if each.is_usable else None)
         return
     if isinstance(spec.provider, str):

@@ -68,6 +68,18 @@ def test_bills_are_summed_by_pool_and_kind(journal: Journal) -> None:
     journal.close()
 
 
+def test_hours_before_the_asked_time_are_left_out(journal: Journal) -> None:
+    pool = pool_of(journal)
+    journal.bill(pool, 1, "i-1", "runpod a100 spot", 2.0, 0.0)
+    journal.bill(pool, 2, "i-2", "aws p4d spot", 10.0, 8 * HOUR)
+    journal.end_bill(pool, 2, 9 * HOUR)
+    found = {one.kind: one for one in summed(journal.bills(7 * HOUR), 10 * HOUR, 7 * HOUR)}
+    pods, machine = found["runpod a100 spot"], found["aws p4d spot"]
+    assert (pods.machines, pods.running, pods.hours, pods.spent, pods.began) == (1, 1, 3.0, pytest.approx(6.0), 0.0)
+    assert (machine.hours, machine.spent) == (1.0, 10.0)
+    journal.close()
+
+
 def test_machine_of_an_attached_pool_is_counted_once(journal: Journal) -> None:
     pool = pool_of(journal)
     for machine in (1, 2):

@@ -2,9 +2,8 @@
 
 import os
 import time
-from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +26,7 @@ from skyward_jupyter.running.run import NO_LIMIT
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import FakeCompute, FakeRun, Notebook, Ran
+from tests.unit.listed_cloud import ListedCloud
 
 pytestmark = pytest.mark.unit
 
@@ -273,7 +273,7 @@ def test_dry_run_tells_what_would_be_launched_and_for_how_much(
 ) -> None:
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
     kind = InstanceType("big", 8, 32, "A100", 2)
-    cloud = FakeCloud((Offer("id", kind, 1.0, 3.0, region="here"),))
+    cloud = ListedCloud((Offer("id", kind, 1.0, 3.0, region="here"),))
     monkeypatch.setattr(Config, "provider", lambda *_: cloud)
     out = notebook(f"%%sky --dry-run --provider cloud --nodes 1:4 --gpu A100{limit}\n1").out
     assert plan in out
@@ -284,7 +284,7 @@ def test_dry_run_tells_what_the_pool_would_say_of_its_price(
     notebook: Notebook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
-    cloud = FakeCloud((Offer("id", InstanceType("big", 8, 32, "A100", 2), None, 30.0, region="here"),))
+    cloud = ListedCloud((Offer("id", InstanceType("big", 8, 32, "A100", 2), None, 30.0, region="here"),))
     monkeypatch.setattr(Config, "provider", lambda *_: cloud)
     line = "%%sky --dry-run --provider cloud --nodes 1:4 --gpu A100"
     out = notebook(f"{line} --budget 0.4\n1").out
@@ -293,25 +293,22 @@ def test_dry_run_tells_what_the_pool_would_say_of_its_price(
     assert "cannot afford" not in notebook(f"{line} --budget 0.6\n1").out
 
 
+def test_dry_run_without_credentials_says_how_to_give_them(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [each for each in os.environ if each.startswith(("RUNPOD_", "AWS_", "VAST_", "GOOGLE_", "CLOUDSDK_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    out = notebook("%%sky --dry-run --gpu A100\n1").out
+    assert "It could launch no machine now: No provider has credentials" in out
+    assert "set RUNPOD_API_KEY" in out
+    assert "Nothing was sent." in out
+
+
 def test_providers_are_shown_by_name() -> None:
     assert shown_value("provider", (sky.RunPod(), sky.Local())) == "runpod,local"
     assert shown_value("provider", sky.RunPod()) == "runpod"
     assert shown_value("provider", None) == "local"
-
-
-@dataclass(frozen=True)
-class FakeCloud:
-    """Settings of a provider with these offers, which launches nothing."""
-
-    catalogue: tuple[Offer, ...]
-    name: str = "cloud"
-
-    def create_provider(self) -> Any:
-        return self
-
-    async def offers(self) -> AsyncIterator[Offer]:
-        for each in self.catalogue:
-            yield each
 
 
 def test_large_manifest_is_shown_before_sending(notebook: Notebook) -> None:

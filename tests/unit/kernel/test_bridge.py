@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import skyward.frontends.pools
+from skyward.config import Config
 from skyward.errors import NodeStartError, PoolClosedError
 from skyward.events.output import LogEntry
 from skyward.pool.reaping.orphans import Orphan
 from skyward.pool.reaping.reap import Reaped
-from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
+from skyward.providers.protocol import ExecAccess, InstanceType, LocalAccess, Offer, SSHAccess
 from skyward.specs import Nodes
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
 from skyward_kernel.panel.bridge import MOST_CLIENTS, PanelBridge
@@ -22,6 +23,7 @@ from skyward_kernel.panel.form import form_fields
 from skyward_kernel.panel.protocol import STATE_COMM
 from skyward_kernel.pools import PoolManager
 from tests.unit.kernel.conftest import FakeComm, FakeKernel, FakePool, node, task
+from tests.unit.listed_cloud import ListedCloud
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit
@@ -287,9 +289,9 @@ def test_price_is_estimated_before_anything_is_launched(
     monkeypatch.chdir(tmp_path)
     assert {"cloud", "local"} <= set(next(each for each in form_fields() if each.flag == "--provider").choices)
     comm = kernel.connect()
-    options = {"--nodes": "2:8", "--provider": "cloud", "--budget": " "}
+    options = {"--nodes": "2:6", "--provider": "cloud", "--budget": " "}
     price = reply(kernel, comm, "price", kind="ask-price", name="q", options=options)
-    assert (price["min"], price["max"], price["least"], price["most"]) == (2, 8, 3.0, 12.0)
+    assert (price["min"], price["max"], price["least"], price["most"]) == (2, 6, 3.0, 9.0)
     (offer,) = price["offers"]
     assert offer["per_hour"] == 1.5
     assert "vCPUs" in offer["hardware"]
@@ -302,6 +304,24 @@ def test_price_is_estimated_before_anything_is_launched(
     state, text = answer(kernel, comm, kind="ask-price", name="q", options={"--provider": "ssh"})
     assert (state, "needs settings" in text) == ("refused", True)
     assert pools.names == []
+
+
+def test_estimate_tells_what_the_pool_would_say_of_its_price(
+    bridge: PanelBridge, kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cloud = ListedCloud(
+        (
+            Offer("dear", InstanceType("dear", 8, 32), None, 30.0),
+            Offer("odd", InstanceType("odd", 8, 32)),
+        )
+    )
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(Config, "provider", lambda *_: cloud)
+    options = {"--nodes": "1:4", "--provider": "cloud"}
+    price = reply(kernel, kernel.connect(), "price", kind="ask-price", name="q", options=options)
+    unknown, warning = price["notes"]
+    assert unknown == "The price of cloud odd on-demand is not known, and is left out."
+    assert "may cost $120.00 per hour, which is above the limit of $10.00" in warning
 
 
 def test_each_field_of_the_form_is_checked(

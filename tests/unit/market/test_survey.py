@@ -233,6 +233,16 @@ def test_notes_are_returned_to_front_ends() -> None:
     assert notes_on(found) == [*found.notes.values()]
 
 
+def test_cluster_is_asked_for_its_offers_only_by_name(installed: dict[str, Any]) -> None:
+    class Cluster(Cloud):
+        only_by_name = True
+
+    free = Cluster("cluster", Answers((offer("pod", 0.0),)))
+    installed |= {"a": _settings(cloud("a", offer("m", 1.0))), "cluster": _settings(free)}
+    assert [each.provider for each in sky.offers()] == ["a"]
+    assert [each.provider for each in sky.offers(provider=free)] == ["cluster"]
+
+
 # --- providers with credentials ---
 
 

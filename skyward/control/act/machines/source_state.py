@@ -24,6 +24,8 @@ class SourceState:
         image: built image that its machines are launched from; None for the usual one.
         image_notes: notices about that image.
         announced: True if the user was told of this source.
+        dearest: highest price of its machines that the provider has stated, USD per hour; 0 for none.
+        refused: why its last machine was not used, if that is also expected of the next one; empty if it was.
         failure: reason why the last request failed; empty if none did.
         preparing: held while the shared resources are set up.
     """
@@ -36,6 +38,8 @@ class SourceState:
     image: ImageRecord | None = None
     image_notes: tuple[str, ...] = ()
     announced: bool = False
+    dearest: float = 0.0
+    refused: str = ""
     failure: str = ""
     preparing: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -107,6 +107,7 @@ class Fleet:
         self._strays = BackgroundTasks()
         self._watching = False
         self._spares: dict[int, WarmTerms] = {}
+        self._sparing: dict[int, WarmTerms] = {}
         self.keep_for: Callable[[int], WarmTerms | None] = lambda _: None
 
     def _ask(self, node: Node) -> Awaitable[Instance | None]:
@@ -228,6 +229,7 @@ class Fleet:
         owner, terms = self._owners[machine], self.keep_for(machine)
         if terms is None or machine not in self._begin_warm({machine: terms}):
             return False
+        self._sparing[machine] = terms
         try:
             await node.close()
             self._brought_up.pop(machine, None)
@@ -235,6 +237,8 @@ class Fleet:
         except BaseException:
             owner.give_up_warm(node.instance)
             raise
+        finally:
+            del self._sparing[machine]
         if kept:
             self._instances[machine] = node.instance
             self._spares[machine] = terms
@@ -251,6 +255,16 @@ class Fleet:
         if self._spares.pop(machine, None) is not None:
             self._owners[machine].give_up_warm(self._instances[machine])
             await self._terminate(machine, "it was kept warm long enough")
+
+    def spare_costs(self, *, closing: bool) -> float:
+        """Return what the machines that are kept warm will cost until their deadlines, USD.
+
+        Args:
+            closing: whether only those count that are kept after the close of the pool.
+        """
+        now, kept = time.time(), {**self._sparing, **self._spares}
+        counted = [each for machine, each in kept.items() if self._owners[machine].shares_machines or not closing]
+        return sum(each.per_hour * max(0.0, each.until - now) for each in counted) / 3600
 
     def end_spares(self) -> None:
         """Terminate the machines that are kept warm while the pool is open."""
@@ -346,7 +360,7 @@ class Fleet:
     def _tell_price(self, machine: int, instance: Instance, known: float) -> None:
         """Report the price of a machine, if its provider states one that is not the `known` one."""
         if instance.hourly_price and instance.hourly_price != known:
-            self._owners[machine].set_price(machine, instance.hourly_price)
+            self._owners[machine].set_price(machine, instance)
             self._tell(machines.Priced(machine, instance.hourly_price))
 
     async def _watch_prices(self) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from skyward.bootstrap import check_includes, check_remote_requirements, check_requirements, has_own_environment
+from skyward.control.act.machines.actual_prices import price_rise, too_dear
 from skyward.control.act.machines.booting import BOOT_TIMEOUT, until_running
 from skyward.control.act.machines.guarded import GuardedProvider
 from skyward.control.act.machines.machine_images import find_image, forget_if_gone, gone_note
@@ -22,7 +23,7 @@ from skyward.control.act.nodes.topology import topology
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.startup import BOOTING, StartupTracker
-from skyward.errors import ProvisioningError, SkywardError
+from skyward.errors import NoCapacityError, NodeStartError, ProvisioningError, SkywardError
 from skyward.formatting import count_text
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.link.ssh.worker import end_orphan
@@ -101,6 +102,7 @@ class Launcher:
         self._workers: dict[str, WorkerEntry] = {}
         self._earlier: tuple[ClusterEntry, ...] = ()
         self._kept_warm: set[str] = set()
+        self._billed: set[int] = set()
 
     @property
     def start_within(self) -> float:
@@ -152,7 +154,8 @@ class Launcher:
     @property
     def dearest(self) -> float:
         """Highest price of a machine at the sources that the user was told of, USD per hour."""
-        return max((source.hourly_price for source, state in self._states.items() if state.announced), default=0.0)
+        told = (state for state in self._states.values() if state.announced)
+        return max((max(state.source.hourly_price, state.dearest) for state in told), default=0.0)
 
     @property
     def _preferred(self) -> SourceState:
@@ -348,7 +351,17 @@ class Launcher:
             raise
         if instances and not state.announced:
             self._announce(state)
+        for each in instances:
+            self._check_price(state, each)
         return instances
+
+    def _check_price(self, state: SourceState, instance: Instance) -> None:
+        """Tell the user that a new machine costs more than was announced."""
+        told = max(state.source.hourly_price, state.dearest)
+        if notice := price_rise(state.offered, instance.hourly_price, told):
+            state.dearest = instance.hourly_price
+            self.note(notice)
+            self.repriced()
 
     def _announce(self, state: SourceState) -> None:
         """Tell the user that machines come from another source than announced before, and at which price."""
@@ -359,7 +372,14 @@ class Launcher:
         self.repriced()
 
     async def _request(self, state: SourceState, count: int) -> Sequence[Instance]:
-        """Request up to `count` machines of a source, and return those that were launched."""
+        """Request up to `count` machines of a source, and return those that were launched.
+
+        Raises:
+            NoCapacityError: machines cost more than the spec allows, here or at the last boot. None is left.
+        """
+        if state.refused:
+            reason, state.refused = state.refused, ""
+            raise NoCapacityError(f"The last machine of {state.source} was not used: {reason}.")
         cluster = await self._cluster(state)
         token = self._record.asking(state.number)
         tagged = replace(cluster, tags={**cluster.tags, "skyward-request": token})
@@ -370,6 +390,8 @@ class Launcher:
             self._record.provisioned(state.number, token, state.prepared, instances)
             if instances:
                 self.startups.add_allocation(state.source.provider, time.monotonic() - asked)
+            if dear := [each for each in instances if too_dear(state.offered, each)]:
+                instances = await self._terminate_dear(state, instances, dear, began)
             instances, extra = instances[:count], instances[count:]
             self._instances.update((instance.id, state) for instance in instances)
             self._inventory.known.update(instance.id for instance in instances)
@@ -466,6 +488,25 @@ class Launcher:
             return None
         self.note(f"Machine {instance.id}, which was kept warm, is used again instead of launching one.")
         return found
+
+    async def _terminate_dear(
+        self, state: SourceState, launched: Sequence[Instance], dear: Sequence[Instance], began: float
+    ) -> list[Instance]:
+        """Terminate the machines of a request that cost more than the spec allows; return the others.
+
+        Raises:
+            NoCapacityError: there is no other.
+        """
+        await state.offered.provider.terminate(state.cluster, [each.id for each in dear])
+        for each in dear:
+            self._record.bill_found([each.id], str(state.source), each.hourly_price, began)
+            self._record.gone(state.number, each.id)
+        reason = f"A machine of {state.source} was terminated at once: {too_dear(state.offered, dear[0])}."
+        usable = [each for each in launched if each not in dear]
+        if not usable:
+            raise NoCapacityError(reason)
+        _logger.warning("%s", reason)
+        return usable
 
     async def _terminate_extra(self, state: SourceState, extra: Sequence[Instance], count: int) -> None:
         """Terminate the machines that a provider returned beyond the `count` that were requested."""
@@ -573,6 +614,12 @@ class Launcher:
             instance = await until_running(node.instance, self.state_of, self.boot_within, on_detail)
         finally:
             waiting.forget(machine)
+        state = self._instances[machine]
+        if reason := too_dear(state.offered, instance):
+            state.refused = reason
+            self.set_price(node.machine, instance)
+            raise NodeStartError(reason)
+        self._check_price(state, instance)
         node.instance = replace(instance, access=self._with_options(instance.access))
         node.slot_price = self._terms(instance)
 
@@ -592,14 +639,20 @@ class Launcher:
     def bill(self, machine: int, instance: Instance) -> None:
         """Record what an allocated machine costs."""
         source = self._instances[instance.id].source
-        self._record.bill(machine, instance.id, str(source), instance.hourly_price or source.hourly_price)
+        if price := instance.hourly_price or source.hourly_price:
+            self._billed.add(machine)
+            self._record.bill(machine, instance.id, str(source), price)
 
-    def set_price(self, machine: int, hourly_price: float) -> None:
-        """Record another price of a machine, USD per hour."""
-        self._record.set_price(machine, hourly_price)
+    def set_price(self, machine: int, instance: Instance) -> None:
+        """Record another price of a machine. One whose price was unknown has a bill from now on."""
+        if machine in self._billed:
+            self._record.set_price(machine, instance.hourly_price)
+        else:
+            self.bill(machine, instance)
 
     def end_bill(self, machine: int) -> None:
         """Record that a machine costs nothing any more."""
+        self._billed.discard(machine)
         self._record.end_bill(machine)
 
     async def terminate(self, instance: Instance) -> None:
