@@ -52,6 +52,14 @@ def test_offers_are_the_types_of_nodes_of_the_default_partition(cluster: SlurmCl
     assert [each.id for each in small] == ["small: 4 CPUs, 3.9 GiB, x86_64"]
 
 
+def test_partition_that_ends_jobs_too_soon_is_left_out(cluster: SlurmCluster) -> None:
+    config = jobs(cluster, partition="small,main", time="01:00:00")
+    offers = asyncio.run(offered(config.create_provider()))
+    assert {each.region for each in offers} == {"main"}
+    _, one = asyncio.run(prepared(config, "long-1", vcpus=4))
+    assert one.offer.specific["partitions"] == "main"
+
+
 def refusal(provider: sky.Slurm, **fields: object) -> str:
     with pytest.raises(sky.SkywardError) as caught:
         sky.Compute(provider=provider, nodes=1, max_provision_attempts=1, **fields).open()  # type: ignore[arg-type]

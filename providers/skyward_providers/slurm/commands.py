@@ -21,7 +21,7 @@ from skyward.errors import (
     SpecError,
 )
 
-__all__ = ["SlurmCommands", "SlurmError", "UnansweredError", "refusal"]
+__all__ = ["LoginNodeError", "SlurmCommands", "SlurmError", "UnansweredError", "refusal"]
 
 _WITHIN = 60.0
 """Seconds that a command may take; Slurm's own timeout of a message is 10 s by default."""
@@ -29,6 +29,9 @@ _WITHIN = 60.0
 _KEPT = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "SLURM_CONF", "TZ", "USER")
 """Variables that commands on this machine get, besides those of SSH and `SBATCH_*`. `sbatch` passes them on to the job,
 so it must get no others: they may hold secrets, and those of a surrounding job would be its options."""
+
+_NOT_FOR_SBATCH = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_WAIT")
+"""Variables that stand for options which `options` refuses: each changes what `sbatch` submits, where, or prints."""
 
 _FOR_SSH = ("DISPLAY", "KRB5CCNAME", "SSH_ASKPASS", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR")
 
@@ -42,9 +45,16 @@ _NOT_FOUND = 127
 _CONNECTION_FAILED = 255
 """Exit statuses of a shell and of `ssh`."""
 
+_LOST = re.compile(r"closed|broken pipe|reset by|not responding|disconnect|aborted", re.IGNORECASE)
+"""Text of errors of `ssh` about a connection that existed: the command may have been carried out."""
+
 
 class SlurmError(ProvisioningError):
     """Raised if a command of Slurm fails. The message is the reason that it printed."""
+
+
+class LoginNodeError(SlurmError):
+    """Raised if the login node cannot be reached, or has no commands of Slurm."""
 
 
 class UnansweredError(Exception):
@@ -90,14 +100,14 @@ class SlurmCommands:
             return done.out
         reason = _reason(f"{done.out}\n{done.err}") or f"it ended with status {done.status}"
         if self._host is not None and done.status == _CONNECTION_FAILED:
-            if "closed" in reason.lower() or "broken pipe" in reason.lower():
+            if _LOST.search(reason):
                 raise UnansweredError(f"the connection to {self._host} was lost: {reason}")
-            raise SlurmError(
+            raise LoginNodeError(
                 f"Login node {self._host} cannot be reached: {reason}; check that `ssh {self._host}` works without "
                 "a password."
             )
         if self._host is not None and done.status == _NOT_FOUND:
-            raise SlurmError(
+            raise LoginNodeError(
                 f"There are no commands of Slurm on {self._host} ({reason}): add them to PATH of non-interactive "
                 "shells there, or name a login node with `sky.Slurm(host=...)`."
             )
@@ -235,7 +245,9 @@ def _environment(ssh: bool) -> Mapping[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name in kept or name.startswith("LC_") or (name.startswith("SBATCH_") and not ssh)
+        if name in kept
+        or name.startswith("LC_")
+        or (name.startswith("SBATCH_") and not ssh and name not in _NOT_FOR_SBATCH)
     }
 
 
@@ -273,7 +285,9 @@ _IMPOSSIBLE = (
 
 
 def refusal(error: SlurmError) -> ProvisioningError | SpecError:
-    """Return the error for a job that `sbatch` has refused."""
+    """Return the error for a job that `sbatch` has refused; `error` itself if it could not be asked."""
+    if isinstance(error, LoginNodeError):
+        return error
     reason = str(error)
     if any(text in reason for text in _TOO_FAST):
         return RateLimitError(f"Slurm takes no more jobs now: {reason}; wait, or ask for fewer nodes.")

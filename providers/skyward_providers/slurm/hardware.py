@@ -60,19 +60,21 @@ def offers_of(nodes: str, partitions: Mapping[str, Partition], hourly_price: flo
             if partition not in partitions:
                 continue
             for gpu, count in _gpus(record.get("Gres", "")) or ((None, 0),):
-                offer = _offer(record, partitions[partition], gpu, count, hourly_price)
+                offer = _offer(record, partitions[partition], gpu, count, hourly_price, ",".join(partitions))
                 if offer.id not in seen:
                     seen.add(offer.id)
                     yield offer
 
 
-def _offer(record: Mapping[str, str], partition: Partition, gpu: str | None, count: int, hourly_price: float) -> Offer:
+def _offer(
+    record: Mapping[str, str], partition: Partition, gpu: str | None, count: int, hourly_price: float, partitions: str
+) -> Offer:
     vcpus, memory = int(record.get("CPUTot", "0")), round(int(record.get("RealMemory", "0")) / 1024, 1)
     architecture: Literal["x86_64", "arm64"] = "arm64" if record.get("Arch") in _ARM else "x86_64"
     gpus = "" if gpu is None else f", {count} {gpu or 'gpu'}"
     name = f"{vcpus} CPU{'s' * (vcpus != 1)}, {memory:g} GiB{gpus}"
     kind = InstanceType(name, vcpus, memory, gpu, count, architecture)
-    specific = {"partition": partition.name, "gpu": gpu or "", "limit": partition.limit}
+    specific = {"partitions": partitions, "gpu": gpu or ""}
     return Offer(
         f"{partition.name}: {name}, {architecture}",
         kind,

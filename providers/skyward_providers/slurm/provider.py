@@ -52,7 +52,7 @@ class SlurmProvider:
 
     async def offers(self) -> AsyncIterator[Offer]:
         """Yield the types of nodes of the partitions, whole: the most that a job can have."""
-        partitions = {each.name: each for each in await self._partitions()}
+        partitions = {each.name: each for each in self._long_enough(await self._partitions())}
         nodes = await self._commands.call("scontrol", "--oneliner", "show", "node")
         for offer in offers_of(nodes, partitions, self._settings.hourly_price):
             yield offer
@@ -69,21 +69,32 @@ class SlurmProvider:
             if chosen := [each for each in found if each.is_default]:
                 return chosen
             raise SpecError(f"The cluster has no default partition: name one with `sky.Slurm(partition=...)`; {known}.")
-        wanted = self._settings.partition.split(",")
+        named = {each.name: each for each in found}
+        wanted = dict.fromkeys(self._settings.partition.split(","))
         for name in wanted:
-            if name not in {each.name for each in found}:
+            if name not in named:
                 raise SpecError(f"There is no partition {name!r}; {known}.")
-        return [each for each in found if each.name in wanted]
+        return [named[name] for name in wanted]
+
+    def _long_enough(self, partitions: Sequence[Partition]) -> Sequence[Partition]:
+        """Return the partitions that allow the time limit of the settings.
+
+        Raises:
+            SpecError: none does.
+        """
+        minutes = time_limit(self._settings)
+        if minutes is None:
+            return partitions
+        if found := [each for each in partitions if not each.limit or minutes <= minutes_of(each.limit)]:
+            return found
+        longest = max(partitions, key=lambda each: minutes_of(each.limit))
+        raise SpecError(
+            f"Partition {longest.name} allows jobs of at most {longest.limit}, and sky.Slurm asks for "
+            f"{limit_text(minutes)}: lower `time`, or name another partition."
+        )
 
     async def prepare(self, spec: Spec, offer: Offer, pool: PoolIdentity) -> Cluster:
         """Check that the cluster can run such jobs. There is nothing to set up."""
-        minutes, limit = time_limit(self._settings), offer.specific.get("limit", "")
-        if minutes is not None and limit and minutes > minutes_of(limit):
-            raise SpecError(
-                f"Partition {offer.region} allows jobs of at most {limit}, and sky.Slurm asks for "
-                f"{limit_text(minutes)}: "
-                "lower `time`, or name another partition."
-            )
         cluster = Cluster(f"slurm-{pool.id}", pool.id, spec, offer, notes=tuple(self._notes()), tags=pool.tags)
         try:
             await self._commands.call(*self._submission(cluster, ""), "--test-only", stdin=self._script)
@@ -116,7 +127,7 @@ class SlurmProvider:
         yield from (f"--job-name={job_name(cluster.pool)}", f"--comment={comment(tags)}")
         yield from ("--output=/dev/null", "--chdir=/")
         if settings.partition is not None:
-            yield f"--partition={settings.partition}"
+            yield f"--partition={cluster.offer.specific.get('partitions', settings.partition)}"
         if settings.account is not None:
             yield f"--account={settings.account}"
         if (minutes := time_limit(settings)) is not None:

@@ -38,6 +38,7 @@ _CLEAN = """
 [ -e "$root/began" ] || { echo 'it is not known since when the machine is used'; exit 3; }
 for name in run logs trees blobs trash; do rm -rf "${root:?}/$name"; done
 for state in "$root/state/"*; do
+  rm -rf "$state/project" "$state/tried"
   if [ -s "$state/environment" ]; then rm -f "$state/environment" "$state/ready"; fi
 done
 home=${HOME:-/}
@@ -63,9 +64,10 @@ if [ "$home" != / ]; then
 fi
 rm -f "$root/authorized_keys" "$root/began"
 """
-"""Removal of what a pool left: its scripts and logs, which may have secrets, its modules, and all files that were made
-or changed in temporary folders and the home since its first worker. The keys that may log in are as they were then.
-Environments and caches remain; those with variables, which may be secret, are checked again by the next pool."""
+"""Removal of what a pool left: its scripts, logs and requirements, which may have secrets, its modules, and all files
+that were made or changed in temporary folders and the home since its first worker. The keys that may log in are as they
+were then. Environments and caches remain; those with variables, which may be secret, are checked again by the next
+pool."""
 
 _STAND_IN = """
 node=$root/nodes/warm

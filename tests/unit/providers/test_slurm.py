@@ -14,7 +14,7 @@ from skyward.providers import Cluster, InstanceType, Offer
 from skyward.specs import Spec
 from skyward.worker.machine import hardware
 from skyward_providers.slurm.anchor import DESCRIBE, batch_script
-from skyward_providers.slurm.commands import SlurmError, UnansweredError, refusal
+from skyward_providers.slurm.commands import LoginNodeError, SlurmError, UnansweredError, refusal
 from skyward_providers.slurm.hardware import offers_of, read_partitions
 from skyward_providers.slurm.jobs import read_jobs
 from skyward_providers.slurm.provider import SlurmProvider
@@ -282,6 +282,43 @@ def test_outcome_of_a_request_that_is_not_found_is_unknown(commands: Path) -> No
         asyncio.run(sky.Slurm().create_provider().provision(cluster(), 1))
 
 
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("client_loop: send disconnect: Broken pipe", UnansweredError),
+        ("Connection to login closed by remote host.", UnansweredError),
+        ("Read from remote host login: Connection reset by peer", UnansweredError),
+        ("Timeout, server login not responding.", UnansweredError),
+        ("ssh: connect to host login port 22: Connection timed out", LoginNodeError),
+        ("me@login: Permission denied (publickey).", LoginNodeError),
+    ],
+)
+def test_submission_over_a_lost_connection_has_an_unknown_outcome(
+    commands: Path, said: str, kind: type[Exception]
+) -> None:
+    lost = f"echo '{said}' >&2; exit 255"
+    script(commands, "ssh", f'case "$*" in *sbatch*) {lost} ;; *-G*) echo controlpath /x ;; esac')
+    with pytest.raises(kind):
+        asyncio.run(sky.Slurm(host="login").create_provider().provision(cluster(), 1))
+
+
+def test_partitions_that_end_jobs_too_soon_are_left_out(commands: Path) -> None:
+    script(commands, "scontrol", f"cat <<END\n{PARTITIONS}{NODES}END")
+
+    async def offered(**given: str) -> list[Offer]:
+        return [each async for each in sky.Slurm(**given).create_provider().offers()]  # type: ignore[arg-type]
+
+    assert {each.region for each in asyncio.run(offered(partition="gpu,all", time="2-00"))} == {"gpu", "all"}
+    found = asyncio.run(offered(partition="gpu,all", time="3-00"))
+    assert {each.region for each in found} == {"all"}
+    one = replace(cluster(), offer=found[0])
+    provider = sky.Slurm(partition="gpu,all", time="3-00").create_provider()
+    assert isinstance(provider, SlurmProvider)
+    assert "--partition=all" in provider._submission(one, "0")
+    with pytest.raises(sky.SpecError, match="^Partition gpu allows jobs of at most 2-00:00:00, and sky.Slurm asks for"):
+        asyncio.run(offered(partition="gpu", time="3-00"))
+
+
 def test_job_is_gone_only_if_the_controller_says_so_twice(commands: Path) -> None:
     provider = sky.Slurm().create_provider()
     for_one = 'case "$*" in *--jobs=5*) echo x >>{0}/asked; {1} ;; esac'
@@ -345,11 +382,14 @@ def test_job_gets_no_other_variable_of_the_client(commands: Path, monkeypatch: p
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
     monkeypatch.setenv("SBATCH_ACCOUNT", "physics")
+    for name in ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_WAIT"):
+        monkeypatch.setenv(name, "1")
     script(commands, "sbatch", f"env >{commands}/seen; echo 5")
     asyncio.run(sky.Slurm().create_provider().provision(cluster(), 1))
     names = {line.partition("=")[0] for line in (commands / "seen").read_text().splitlines()}
     assert {"PATH", "SLURM_CONF", "SBATCH_ACCOUNT"} <= names
     assert not {"AWS_SECRET_ACCESS_KEY", "SLURM_JOB_ID"} & names
+    assert not {"SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_WAIT"} & names
 
 
 def test_step_gets_no_option_of_a_surrounding_job(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
