@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 import skyward as sky
 from skyward.journal import Journal
 from skyward.pool.account.offers import notes_on, survey_offers
 from skyward.pool.quotes import quote
-from skyward.providers import Cluster, Offer
+from skyward.providers import Cluster, Offer, SweepableProvider
 from skyward.providers.conformance import check_provider, check_refusal, conformance_identity
 from skyward_providers.cloud import rest
 from tests.cloud.conftest import settings
@@ -68,6 +69,12 @@ REFUSALS = {
     "no capacity": (sky.NoCapacityError, NO_CAPACITY),
     "no credit": (sky.CredentialsError, Answer(400, {"error": "Your account balance is too low"})),
     "bad key": (sky.CredentialsError, Answer(401, {"error": "invalid API key"})),
+    "no resources": (
+        sky.NoCapacityError,
+        Answer(
+            500, {"error": "create pod: This machine does not have the resources to deploy your pod.", "status": 500}
+        ),
+    ),
     "quota": (sky.QuotaError, Answer(400, {"error": "You have reached the maximum number of pods"})),
     "too fast": (sky.RateLimitError, Answer(429, {"error": "slow down"}, {"retry-after": "120"})),
 }
@@ -106,6 +113,47 @@ def test_lost_answer_is_an_unknown_outcome_and_the_pod_is_found(runpod: FakeRunP
 
     asyncio.run(main())
     assert runpod.pods == {}
+
+
+def test_text_of_a_proxy_is_no_refusal_of_runpod(runpod: FakeRunPod, tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster, provider = await prepared(runpod, tmp_path), settings(runpod).create_provider()
+        late = Answer(504, {"error": "The load balancer got no answer in time."})
+        runpod.fail("POST", "/v1/pods", late, after=True)
+        with pytest.raises(httpx.HTTPStatusError):  # the pod may exist
+            await provider.provision(cluster, 1)
+        await provider.terminate(cluster, [each.id for each in await provider.find(cluster)])
+
+    asyncio.run(main())
+    assert runpod.pods == {}
+
+
+def test_pods_of_others_may_lack_fields(runpod: FakeRunPod, tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster, provider = await prepared(runpod, tmp_path), settings(runpod).create_provider()
+        other = {"id": "other", "name": "mine", "desiredStatus": "EXITED", "env": None}
+        ours = {"id": "ours", "desiredStatus": "RUNNING", "costPerHr": "0.74"}
+        tags = {"SKYWARD_OWNER_TAG": "conformance", "SKYWARD_POOL_TAG": "lost-1"}
+        runpod.fail("GET", "/v1/pods", Answer(200, [other, {**ours, "env": tags}]), times=3)
+        assert await provider.find(cluster) == []
+        assert isinstance(provider, SweepableProvider)
+        (left,) = await provider.leftovers("conformance")
+        assert (left.id, left.pool, left.hourly_price) == ("ours", "lost-1", 0.74)
+        _, machines = await provider.provision(cluster, 1)
+        await provider.terminate(cluster, [machines[0].id])
+
+    asyncio.run(main())
+    assert runpod.pods == {}
+
+
+def test_unknown_spot_prices_are_logged(runpod: FakeRunPod, caplog: pytest.LogCaptureFixture) -> None:
+    runpod.fail("POST", "/graphql", Answer(403, {"error": "no permission"}), times=-1)
+
+    async def main() -> list[Offer]:
+        return [offer async for offer in settings(runpod).create_provider().offers()]
+
+    assert not any(each.spot_price for each in asyncio.run(main()))
+    assert "prices of RunPod's interruptible pods are unknown" in caplog.text
 
 
 def test_partial_stock_gives_fewer_machines(runpod: FakeRunPod, tmp_path: Path) -> None:

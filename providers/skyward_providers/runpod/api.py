@@ -3,6 +3,7 @@
 Only v1 can rent interruptible pods, only v2 tells the stock, and only GraphQL tells the prices of interruptible pods.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,9 +17,13 @@ _PODS = "https://rest.runpod.io/v1"
 _CATALOGUE = "https://api.runpod.io/v2"
 _GRAPHQL = "https://api.runpod.io/graphql"
 
-_NO_CAPACITY = ("no longer any instances", "no instances currently available", "not enough free gpus", "no resources")
-_UNPAID = ("balance", "payment", "spend limit", "insufficient funds")
-_QUOTA = ("maximum number of pods", "quota", "too many pods", "limit of pods")
+_NO_CAPACITY = re.compile(
+    r"no longer any instances|no instances (?:are )?currently available|not enough free gpus|no resources\b"
+    r"|does not have the resources", re.IGNORECASE
+)  # fmt: skip  # one text after the other
+_UNPAID = re.compile(r"\b(?:(?<!load )balance|payment|spend(?:ing)? limit|insufficient funds)\b", re.IGNORECASE)
+_QUOTA = re.compile(r"maximum number of pods|\bquota\b|too many pods|limit of pods", re.IGNORECASE)
+"""Texts of refusals, which have no codes; their status is 400 or 500. Those of proxies must not be taken for one."""
 
 _SPOT_PRICES = "query { gpuTypes { id securePrice communityPrice secureSpotPrice communitySpotPrice } }"
 
@@ -92,11 +97,10 @@ def _reason(status: int, body: Any) -> str:
 
 def _refine(status: int, body: Any) -> Exception | None:
     reason = _reason(status, body)
-    said = reason.casefold()
-    if any(each in said for each in _NO_CAPACITY):
+    if _NO_CAPACITY.search(reason):
         return NoCapacityError(f"RunPod has no such pod now: {reason.rstrip('.')}.")
-    if any(each in said for each in _UNPAID):
+    if _UNPAID.search(reason):
         return CredentialsError(f"RunPod rents nothing to this account: {reason.rstrip('.')}; add credit to it.")
-    if any(each in said for each in _QUOTA):
+    if _QUOTA.search(reason):
         return QuotaError(f"The account may have no more pods at RunPod: {reason.rstrip('.')}.")
     return None

@@ -1,5 +1,6 @@
 """The provider of RunPod."""
 
+import logging
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -30,6 +31,8 @@ from skyward_providers.runpod.settings import RunPod
 
 __all__ = ["RunPodProvider"]
 
+_logger = logging.getLogger(__name__)
+
 _GPU_IMAGE = "nvidia/cuda:12.8.1-cudnn-runtime-ubuntu24.04"
 _CPU_IMAGE = "ubuntu:24.04"
 
@@ -57,7 +60,8 @@ class RunPodProvider:
         """Yield the types of GPUs, for each number of them, and of CPUs, for each size."""
         try:
             spot = await self._api.spot_prices()
-        except SkywardError:  # prices of one market only; the other still sells
+        except SkywardError as error:  # prices of one market only; the other still sells
+            _logger.warning("the prices of RunPod's interruptible pods are unknown: %s", error)
             spot = {}
         for gpu in await self._api.gpus():
             for cloud in _CLOUDS[self._settings.cloud_type]:
@@ -76,7 +80,11 @@ class RunPodProvider:
         """Rent pods, one by one. A repeated request adds only those that are missing."""
         request = cluster.tags["skyward-request"]
         self._pods.forget()
-        existing = [each for each in await self._pods.get() if each.get("env", {}).get(_REQUEST) == request]
+        existing = [
+            each
+            for each in await self._pods.get()
+            if _tags(each).get(_REQUEST) == request and each["desiredStatus"] != "TERMINATED"
+        ]
         made = [_instance(cluster, each) for each in existing[:count]]
 
         async def create(number: int) -> Instance:
@@ -133,7 +141,7 @@ class RunPodProvider:
         """Return the pods with the pool's tag."""
         self._pods.forget()
         pods = await self._pods.get()
-        mine = [each for each in pods if each.get("env", {}).get(_POOL) == cluster.pool]
+        mine = [each for each in pods if _tags(each).get(_POOL) == cluster.pool]
         return [_instance(cluster, each) for each in mine if each["desiredStatus"] != "TERMINATED"]
 
     async def terminate(self, cluster: Cluster, instance_ids: Sequence[str]) -> None:
@@ -152,9 +160,11 @@ class RunPodProvider:
         self._pods.forget()
         found = []
         for pod in await self._pods.get():
-            tags = pod.get("env", {})
+            tags = _tags(pod)
             if tags.get(_OWNER) == owner and pod["desiredStatus"] != "TERMINATED":
-                found.append(Leftover("machine", pod["id"], tags.get(_POOL, ""), hourly_price=pod.get("costPerHr")))
+                price = pod.get("costPerHr")
+                price = None if price is None else float(price)
+                found.append(Leftover("machine", pod["id"], tags.get(_POOL, ""), hourly_price=price))
         return found
 
     async def remove(self, leftover: Leftover) -> None:
@@ -208,13 +218,18 @@ def _flavor(id: str) -> str:
     return id.partition("-")[0]
 
 
+def _tags(pod: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the variables of a pod, which are its tags; a pod of others may have none."""
+    return pod.get("env") or {}
+
+
 def _instance(cluster: Cluster, pod: Mapping[str, Any]) -> Instance:
     """Return a pod as a machine: it runs once its sshd has a public address and port."""
     status, address = pod["desiredStatus"], pod.get("publicIp") or ""
     port = (pod.get("portMappings") or {}).get("22")
     market: Market = "spot" if pod.get("interruptible") else "on-demand"
     price = pod.get("adjustedCostPerHr") or pod.get("costPerHr") or cluster.offer.hourly_price(market) or 0.0
-    request = (pod.get("env") or {}).get(_REQUEST) or cluster.tags.get("skyward-request", "")
+    request = _tags(pod).get(_REQUEST) or cluster.tags.get("skyward-request", "")
     access = None
     if status == "RUNNING" and address and port:
         access = ssh_access(cluster, address, int(port), request)
