@@ -1,6 +1,6 @@
 """Journal of the machines of this user's pools: written before each request, and cleared after termination."""
 
-from skyward.journal.claim import SELF_TERMINATION, Claim, data_directory, owner_id
+from skyward.journal.claim import LIVING, SELF_TERMINATION, Claim
 from skyward.journal.entries import (
     BillEntry,
     ClusterEntry,
@@ -12,11 +12,13 @@ from skyward.journal.entries import (
     WorkerEntry,
 )
 from skyward.journal.images import BuiltImage, ImageRecord, ImageRecords
+from skyward.journal.installation import data_directory, owner_id, this_installation
 from skyward.journal.record import PoolRecord
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
 
 __all__ = [
+    "LIVING",
     "SELF_TERMINATION",
     "BillEntry",
     "BuiltImage",
@@ -35,4 +37,5 @@ __all__ = [
     "WorkerEntry",
     "data_directory",
     "owner_id",
+    "this_installation",
 ]

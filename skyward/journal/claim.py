@@ -16,13 +16,16 @@ import time
 from pathlib import Path
 from typing import Self
 
-from skyward.errors import JournalError
+from skyward.journal.installation import data_directory, owner_id
 from skyward.providers import PoolIdentity
 
-__all__ = ["SELF_TERMINATION", "Claim", "data_directory", "owner_id"]
+__all__ = ["LIVING", "SELF_TERMINATION", "Claim"]
 
 SELF_TERMINATION = 660.0
 """Seconds after its lease by which a node has terminated itself: running tasks have 600 to finish."""
+
+LIVING = 60.0
+"""Seconds since its latest heartbeat for which an owner on another computer may live. It has one every 20 seconds."""
 
 _SECRET = 32
 _NUMBER = 8
@@ -30,53 +33,6 @@ _NUMBER = 8
 
 _held: set[str] = set()
 _held_lock = threading.Lock()
-
-
-def data_directory() -> Path:
-    """Return the journal's directory, and create it if needed: `SKYWARD_DATA_DIR`, or "skyward" in the user's data.
-
-    Raises:
-        JournalError: the directory cannot be created.
-    """
-    given = os.environ.get("SKYWARD_DATA_DIR")
-    path = Path(given).expanduser() if given else _users()
-    try:
-        (path / "pools").mkdir(parents=True, exist_ok=True, mode=0o700)
-        return path
-    except OSError as error:
-        raise JournalError(
-            f"Skyward records the machines it launches in {path}, which cannot be created ({error.strerror}); "
-            "name another directory in the environment variable SKYWARD_DATA_DIR."
-        ) from error
-
-
-def _users() -> Path:
-    from platformdirs import user_data_path
-
-    return user_data_path("skyward")
-
-
-def owner_id() -> str:
-    """Return the id of this installation, created at first use. It tags all that the pools of this journal create.
-
-    Raises:
-        JournalError: it cannot be read or created.
-    """
-    file = data_directory() / "owner"
-    try:
-        if not file.exists():
-            partial = file.with_name(f".owner.{secrets.token_hex(4)}")
-            partial.touch(mode=0o600)
-            partial.write_text(secrets.token_hex(10))
-            with contextlib.suppress(FileExistsError):
-                os.link(partial, file)
-            partial.unlink()
-        return file.read_text().strip()
-    except OSError as error:
-        raise JournalError(
-            f"The id of this installation, {file}, cannot be read ({error.strerror}); make the file readable, or name "
-            "another directory in the environment variable SKYWARD_DATA_DIR."
-        ) from error
 
 
 class Claim:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from skyward.errors import JournalError
-from skyward.journal.claim import data_directory
+from skyward.journal.installation import data_directory
 from skyward.providers.protocol import ProviderImage
 
 __all__ = ["BuiltImage", "ImageRecord", "ImageRecords"]

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from skyward.journal.claim import Claim
 from skyward.journal.entries import BillEntry, ClusterEntry, CostEntry, PoolEntry, SizeEntry, WarmEntry, WorkerEntry
+from skyward.journal.installation import this_installation
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
 from skyward.providers import Cluster, Instance, PoolIdentity
@@ -159,9 +160,10 @@ class PoolRecord:
             lasting: the machines are kept until that time of day, at least.
             adapted: returns the source of the machines of an entry as this pool uses it; None if they do not fit.
         """
-        names = {entry.id: entry for entry in self._journal.pools()}
+        since = this_installation().since  # older machines are of the original, if this journal is a copy
+        names = {entry.id: entry for entry in self._journal.pools() if entry.opened >= since}
         for pool in self._journal.warm.available(lasting):
-            if count > 0 and (claim := _claimed(pool)) is not None:
+            if count > 0 and pool in names and (claim := _claimed(pool)) is not None:
                 try:
                     for entry in self._taken_from(pool, claim, group, count, now, lasting, adapted):
                         count -= len(entry.machines)
@@ -281,5 +283,9 @@ def _packed(groups: Mapping[str, object], options: object, claim: Claim) -> byte
 
 
 def _plain(name: str) -> str:
-    """Return `name` with only the characters that file names and the tags of all clouds allow, up to 40."""
-    return "".join(each if each.isascii() and (each.isalnum() or each in "-_") else "-" for each in name)[:40]
+    """Return `name` with only the characters that file names and the tags of all clouds allow, up to 40.
+
+    Some tags, such as the labels of Kubernetes, begin with a letter or digit only.
+    """
+    plain = "".join(each if each.isascii() and (each.isalnum() or each in "-_") else "-" for each in name)
+    return plain.lstrip("-_")[:40] or "pool"

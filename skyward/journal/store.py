@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from skyward.errors import JournalError
-from skyward.journal.claim import data_directory
 from skyward.journal.entries import BillEntry, ClusterEntry, CostEntry, MachineEntry, PoolEntry, SizeEntry, WorkerEntry
+from skyward.journal.installation import data_directory
 from skyward.journal.other_format import set_aside
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.warm import WARM_TABLE, Execute, WarmMachines

@@ -34,8 +34,10 @@ from skyward.specs import Spec
 __all__ = ["check_provider", "check_refusal", "conformance_identity"]
 
 _OWNER = "conformance"
+_POOL = f"Unit_1-{'long-' * 6}own-0123456789"
+_NEIGHBOUR = "unit-2"
 _LONGEST = 600
-"""Owner of the machines, and characters of the longest message."""
+"""Owner of the machines, ids of their pools, the first as long as one may be, and characters of the longest message."""
 
 
 def conformance_identity(pool: str, folder: Path) -> PoolIdentity:
@@ -72,7 +74,7 @@ async def check_provider(
     _check_offers(config, offers)
     offer = choose(offers)
     spec = replace(spec or Spec(), provider=config, allocation=offer.markets[0])
-    pool, neighbour = conformance_identity("unit-1", folder), conformance_identity("unit-2", folder)
+    pool, neighbour = conformance_identity(_POOL, folder), conformance_identity(_NEIGHBOUR, folder)
     cluster, again = await provider.prepare(spec, offer, pool), await other.prepare(spec, offer, pool)
     same = (cluster.pool, cluster.spec, cluster.offer) == (again.pool, again.spec, again.offer)
     assert same, "prepare() returns another cluster when it is repeated"
@@ -88,7 +90,7 @@ async def check_provider(
         cluster = await _check_boot(provider, cluster, ids, boot_within)
         beside, others = await provider.provision(beside, 1)
         assert await _ids(other, cluster) == sorted(ids), "find() of another process returns other machines"
-        await _check_leftovers(provider, [*ids, *(each.id for each in others)], "unit-1")
+        await _check_leftovers(provider, [*ids, *(each.id for each in others)])
         if isinstance(provider, ImageBuildingProvider):
             assert isinstance(other, ImageBuildingProvider)
             scopes = [await each.image_scope(spec, offer) for each in (provider, other)]
@@ -149,13 +151,16 @@ def _check_instance(instance: Instance) -> None:
     assert instance.hourly_price >= 0, "a machine has a negative price"
 
 
-async def _check_leftovers(provider: Provider, ids: Sequence[str], pool: str) -> None:
+async def _check_leftovers(provider: Provider, ids: Sequence[str]) -> None:
     if not isinstance(provider, SweepableProvider):
         return
     found: Sequence[Leftover] = await provider.leftovers(_OWNER)
     listed = {each.id for each in found if each.kind == "machine"}
     assert set(ids) <= listed, f"leftovers() does not list the machines {sorted(set(ids) - listed)}"
-    assert pool in {each.pool for each in found}, "leftovers() does not tell the pool of what it lists"
+    pools = {each.pool for each in found}
+    assert _POOL in pools, "leftovers() does not tell the pool of what it lists"
+    unknown = pools - {_POOL, _NEIGHBOUR}
+    assert not unknown, f"leftovers() tells pools that do not exist, so that a sweep would remove it: {unknown}"
     assert not await provider.leftovers("somebody-else"), "leftovers() lists what belongs to another owner"
 
 

@@ -31,7 +31,7 @@ class PoolIdentity:
     """A pool, as `Provider.prepare` gets it. It is the same when the call is repeated, also by another process.
 
     Attributes:
-        id: unique id of the pool: up to 51 letters, digits, "-" and "_".
+        id: unique id of the pool: up to 51 letters, digits, "-" and "_". It begins and ends with a letter or digit.
         owner: id of this installation of Skyward, the same for all pools whose journal is on this machine.
         key_file: file for the private key of the pool's machines; deleted with the pool.
         derive: derives 32 secret bytes for a purpose, deterministically.

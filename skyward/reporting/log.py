@@ -13,7 +13,7 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skyward.journal.claim import data_directory
+from skyward.journal.installation import data_directory
 from skyward.reporting.event_text import LOGGED, line_of
 
 if TYPE_CHECKING:

@@ -119,6 +119,7 @@ def reaped_after_each_kill(
         variables: environment variables of the client.
     """
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(data))
+    monkeypatch.setattr("skyward.pool.reaping.reap._VISIBLE_WITHIN", 0.0)  # the fake has carried out what it was sent
     with _clients(source, spec, life, variables or {}) as clients:
         for number in itertools.count(first):
             ends = [_killed(cloud, clients, number, moment, left, data) for moment in moments]

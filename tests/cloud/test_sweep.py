@@ -1,6 +1,9 @@
 """Sweeping of accounts: what is ours and unknown goes, everything else stays."""
 
 import asyncio
+import os
+import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,6 +72,37 @@ def test_machines_of_others_and_of_recorded_pools_stay(runpod: FakeRunPod, tmp_p
     assert sky.sweep() == []
     assert list(runpod.pods) == others
     record.end()
+
+
+def test_machines_of_a_living_owner_stay_after_a_damaged_journal_was_removed(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    record = PoolRecord.new("alive", {}, None, 600)
+    machine = launch(runpod, record.identity, tmp_path)
+    for file in (tmp_path / "data").glob("journal.db*"):
+        file.rename(tmp_path / f"damaged-{file.name}")
+    assert sky.sweep() == []
+    key = tmp_path / "data" / "pools" / record.id
+    record.leave()
+    assert sky.sweep() == [], "its owner was seen a moment ago"
+    os.utime(key, (time.time() - 120,) * 2)
+    assert [swept.id for swept in sky.sweep()] == [machine]
+    assert runpod.pods == {}
+
+
+def test_copy_of_a_data_directory_removes_nothing_of_the_original(
+    runpod: FakeRunPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner_id()
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    machine = launch(runpod, ours("later-1", tmp_path), tmp_path)
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "copy"))
+    other = tmp_path / "machine-id"
+    other.write_text("0123456789abcdef" * 2)
+    monkeypatch.setattr("skyward.journal.installation._MACHINE_IDS", (other,))
+    assert sky.sweep() == []
+    assert "was copied from another machine" in caplog.text
+    assert list(runpod.pods) == [machine]
 
 
 def test_machine_that_cannot_be_removed_is_reported(

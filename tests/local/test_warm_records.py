@@ -85,7 +85,7 @@ def test_before_its_deadline_a_machine_is_listed_and_left_alone(cloud: FakeCloud
     assert abs(orphan.warm_until - time.time() - LATER) < 60
     assert sky.reap() == sky.reap(due=True) == []
     assert machines_of(cloud) == set(ids)
-    assert orphan.id in _known_pools(), "a sweep leaves it alone"
+    assert orphan.id in _known_pools(()), "a sweep leaves it alone"
     with pytest.raises(sky.UsageError, match="no pool 'train' to attach to"):
         sky.attach("train")
     assert [done.error for done in sky.reap(warm=True)] == [""]
@@ -95,7 +95,7 @@ def test_before_its_deadline_a_machine_is_listed_and_left_alone(cloud: FakeCloud
 def test_after_its_deadline_everything_is_terminated_and_billed_until_then(cloud: FakeCloud) -> None:
     rest(cloud, "train", -10.0, -10.0)
     assert sky.orphans()[0].due
-    assert _known_pools() == set(), "a sweep would find what is left"
+    assert _known_pools(()) == set(), "a sweep would find what is left"
     assert [(done.orphan.machines, done.error) for done in sky.reap(due=True)] == [(2, "")]
     assert cloud.left == []
     assert sky.orphans() == []

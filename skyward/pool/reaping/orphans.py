@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skyward.journal import SELF_TERMINATION, Claim, Journal, PoolEntry, WarmEntry, data_directory
+from skyward.journal import SELF_TERMINATION, Claim, Journal, PoolEntry, WarmEntry, data_directory, this_installation
 
-__all__ = ["Orphan", "has_pools", "is_over", "orphan_of", "orphans", "reason_of", "refused_names"]
+__all__ = ["Orphan", "has_pools", "is_of_the_original", "is_over", "orphan_of", "orphans", "reason_of", "refused_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,11 @@ def _resting(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
 def is_over(warm: WarmEntry, now: float) -> bool:
     """Return whether a warm machine is to be terminated: its time is over, or its pool died while it cleaned it."""
     return not warm.ready or warm.until <= now
+
+
+def is_of_the_original(entry: PoolEntry) -> bool:
+    """Return whether a pool was opened by the installation that this one is a copy of, which may still use it."""
+    return entry.opened < this_installation().since
 
 
 def refused_names(names: Sequence[str], found: Sequence[Orphan]) -> list[str]:

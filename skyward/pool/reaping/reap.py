@@ -1,15 +1,18 @@
 """Reaping of orphans: pools in the journal whose owner process is gone."""
 
+import asyncio
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import NodeStartError, UsageError
-from skyward.formatting import clock_text, count_text, money_text
+from skyward.errors import NodeStartError, ProvisioningError, UsageError
+from skyward.formatting import clock_text, count_text, joined, money_text
 from skyward.journal import (
+    LIVING,
     SELF_TERMINATION,
     Claim,
     ClusterEntry,
@@ -19,9 +22,9 @@ from skyward.journal import (
     WarmEntry,
     data_directory,
 )
-from skyward.pool.reaping.orphans import Orphan, is_over, orphan_of, reason_of
+from skyward.pool.reaping.orphans import Orphan, is_of_the_original, is_over, orphan_of, reason_of
 from skyward.process import background
-from skyward.providers import PoolIdentity, SSHAccess
+from skyward.providers import Cluster, PoolIdentity, Provider, SSHAccess
 from skyward.values.validation import shown
 
 if TYPE_CHECKING:
@@ -41,6 +44,12 @@ __all__ = [
 _REACH_WITHIN = 15.0
 _ANSWER_WITHIN = 600.0
 """Seconds for a worker to be reached, and for a provider to terminate what belongs to one cluster."""
+
+_VISIBLE_WITHIN = 60.0
+_GONE_WITHIN = 180.0
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 2.0
+"""Seconds for the machines of a request to be listed, and for terminated ones not to be; pauses between questions."""
 
 _logger = logging.getLogger(__name__)
 
@@ -121,7 +130,10 @@ def reap(names: str | Sequence[str] = (), *, due: bool = False, warm: bool = Fal
             if (claim := Claim.take(entry.id)) is None:
                 continue
             try:
-                if (reaped := _reap_entry(journal, entry, claim, due=due, warm=warm or bool(names))) is not None:
+                if not names and is_of_the_original(entry):
+                    if not due:
+                        done.append(Reaped(orphan_of(journal, entry, claim), _of_the_original(entry)))
+                elif (reaped := _reap_entry(journal, entry, claim, due=due, warm=warm or bool(names))) is not None:
                     done.append(reaped)
             except Exception as error:  # the others must not wait for it
                 _logger.warning("Machines of pool %r may be left: %s.", entry.name, reason_of(error))
@@ -148,9 +160,32 @@ def _reap_entry(journal: Journal, entry: PoolEntry, claim: Claim, *, due: bool, 
         ending = _end_warm(journal, entry, claim, everything=warm)
     elif due and not orphan.due:
         return None
+    elif living := _living_elsewhere(entry, claim):
+        ending = Ending(living)
     else:
         ending = reap_pool(journal, entry, claim)
     return Reaped(orphan, ending.error, ending.terminated)
+
+
+def _of_the_original(entry: PoolEntry) -> str:
+    """Return why a pool of the journal that this one was copied from is left alone."""
+    return (
+        f"{entry.host} opened it, from whose data directory this one was copied; close it there, or end it by "
+        f"`sky reap {entry.name}`"
+    )
+
+
+def _living_elsewhere(entry: PoolEntry, claim: Claim) -> str:
+    """Return why the owner of a claimed pool may live; "" if it does not.
+
+    Computers that share a data directory do not see each other's locks on every file system.
+    """
+    if entry.host == socket.gethostname() or claim.silent >= LIVING:
+        return ""
+    return (
+        f"process {entry.pid} on {entry.host} was seen {claim.silent:.0f} s ago, and may live; close it there, or try "
+        "again in a minute"
+    )
 
 
 def forget(names: Sequence[str]) -> list[str]:
@@ -167,7 +202,9 @@ def forget(names: Sequence[str]) -> list[str]:
             if not {entry.name, entry.id} & {*names} or (claim := Claim.take(entry.id)) is None:
                 continue
             try:
-                if journal.has_requested(entry.id):
+                if living := _living_elsewhere(entry, claim):
+                    said.append(f"{entry.name}: not forgotten: {living}")
+                elif journal.has_requested(entry.id):
                     said.append(f"{entry.name}: not forgotten, since it requested machines; `sky reap` terminates them")
                 else:
                     journal.forget_pool(entry.id)
@@ -217,11 +254,40 @@ def _ended_at(warm: WarmEntry, existed: Collection[str]) -> float:
 
 async def _terminate(cluster: ClusterEntry, ids: Sequence[str]) -> frozenset[str]:
     """Terminate machines of a cluster; return those that existed."""
-    offered: SourceOffer = cluster.offered
     assert cluster.cluster is not None
-    found = await offered.provider.find(cluster.cluster)
-    await offered.provider.terminate(cluster.cluster, ids)
-    return frozenset(each.id for each in found if each.status != "exited")
+    return await _end_machines(cluster.offered.provider, cluster.cluster, ids, others=False)
+
+
+async def _end_machines(
+    provider: Provider, cluster: Cluster, ids: Sequence[str], *, others: bool = True, settled: float = 0.0
+) -> frozenset[str]:
+    """Terminate machines of a cluster until none of them is listed; return those that existed.
+
+    Args:
+        provider, cluster: the cluster.
+        ids: known machines.
+        others: terminate all others that are listed, too.
+        settled: time of day after which no other can appear, of a request whose outcome is unknown.
+
+    Raises:
+        ProvisioningError: a machine still exists.
+    """
+    found = await provider.find(cluster)
+    existed = {each.id for each in found if each.status != "exited"}
+    ending = dict.fromkeys((*ids, *(each.id for each in found))) if others else dict.fromkeys(ids)
+    until, pause = time.monotonic() + _GONE_WITHIN, _FIRST_PAUSE
+    while True:
+        if ending:
+            await provider.terminate(cluster, [*ending])
+        listed = [each.id for each in await provider.find(cluster) if each.status != "exited"]
+        existed.update(listed)
+        ending = dict.fromkeys(each for each in listed if others or each in ids)
+        if not ending and time.time() >= settled:
+            return frozenset(existed)
+        if time.monotonic() > until:
+            raise ProvisioningError(f"{joined(ending)} still exists {_GONE_WITHIN:.0f} s after it was terminated")
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _clear_finished(journal: Journal) -> None:
@@ -233,6 +299,9 @@ def _clear_finished(journal: Journal) -> None:
     while finished := set(journal.warm.finished()) - failed:  # one may have borrowed from another
         for entry in journal.pools():
             if entry.id not in finished:
+                continue
+            if is_of_the_original(entry):
+                failed.add(entry.id)
                 continue
             claim = Claim.take(entry.id)
             error = "it is in use" if claim is None else reap_pool(journal, entry, claim).error
@@ -246,7 +315,7 @@ def end_due_warm() -> None:
     """Terminate the warm machines whose time is over. Errors are logged: the next reap tries again."""
     with Journal() as journal:
         for entry in journal.pools():
-            if not any(is_over(each, time.time()) for each in journal.warm.of(entry.id)):
+            if is_of_the_original(entry) or not any(is_over(each, time.time()) for each in journal.warm.of(entry.id)):
                 continue
             if (claim := Claim.take(entry.id)) is not None:
                 try:
@@ -347,12 +416,22 @@ async def _reap(entry: ClusterEntry, pool: PoolIdentity, warm: Collection[str]) 
     known = [machine.instance.id for machine in entry.machines]
     if entry.lender is not None:  # the other machines of the cluster, and what they share, are not of this pool
         return await _terminate(entry, known)
-    found = await provider.find(cluster)
-    await provider.terminate(cluster, list(dict.fromkeys((*known, *(instance.id for instance in found)))))
+    existed = await _end_machines(provider, cluster, known, settled=_settled(entry))
     if isinstance(provider, GuardedProvider):
         await delete_unrecorded(provider, await provider.find_images(cluster))
     await provider.teardown(cluster)
-    return frozenset(instance.id for instance in found if instance.status != "exited")
+    return existed
+
+
+def _settled(entry: ClusterEntry) -> float:
+    """Return the time of day after which no machine of an unanswered request can appear; 0 if that costs nothing.
+
+    A cloud may still carry out the request of a client that was killed, and lists the machine a moment later.
+    """
+    offered: SourceOffer = entry.offered
+    if not entry.requests or (offered.priced and not offered.source.hourly_price):
+        return 0.0
+    return max(entry.requests.values()) + _VISIBLE_WITHIN
 
 
 def _clear_keys(pools: set[str]) -> None:

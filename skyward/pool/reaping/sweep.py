@@ -7,12 +7,13 @@ reported an error, or what was left when a journal was lost. Resources without o
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from skyward.control.act.machines.guarded import GuardedProvider
 from skyward.formatting import count_text, joined
-from skyward.journal import ImageRecords, Journal, owner_id
+from skyward.journal import LIVING, Claim, ImageRecords, Journal, owner_id
 from skyward.market.requests import reason_of
 from skyward.pool.account.clouds import usable_clouds
 from skyward.process import background
@@ -87,7 +88,7 @@ async def _sweep(config: ProviderConfig, owner: str, *, dry_run: bool) -> list[S
         _logger.warning("What is left at provider %r is unknown: %s.", config.name, reason_of(error))
         return []
     # Only now: a pool is on record before it creates anything.
-    known = await asyncio.to_thread(_known_pools)
+    known = await asyncio.to_thread(_known_pools, {each.pool for each in listed})
     left = [each for each in listed if each.pool not in known]
     errors = {} if dry_run else await _remove(provider, owner, left)
     return [
@@ -96,14 +97,29 @@ async def _sweep(config: ProviderConfig, owner: str, *, dry_run: bool) -> list[S
     ]
 
 
-def _known_pools() -> set[str]:
+def _known_pools(listed: Collection[str]) -> set[str]:
     """Return the ids of the pools that have machines, or may have some, and of those that built the recorded images.
 
-    A pool whose warm machines are over is none of them. Images are kept on purpose.
+    A pool whose warm machines are over is none of them. Images are kept on purpose. A journal that was damaged, and so
+    removed, has no pools; those of the `listed` ones that have an owner are known by their key files.
     """
     with Journal() as journal:
-        known = {entry.id for entry in journal.pools() if not _is_over(journal, entry.id, time.time())}
-        return known | {each.pool for each in ImageRecords().all()}
+        recorded = {entry.id for entry in journal.pools()}
+        over = {pool for pool in recorded if _is_over(journal, pool, time.time())}
+    owned = {pool for pool in listed if pool not in recorded and _is_owned(pool)}
+    return (recorded - over) | owned | {each.pool for each in ImageRecords().all()}
+
+
+def _is_owned(pool: str) -> bool:
+    """Return whether an unrecorded pool has an owner that lives, or lived a moment ago."""
+    if not pool or Path(pool).name != pool or not Claim.exists(pool):
+        return False
+    if (claim := Claim.take(pool)) is None:
+        return Claim.exists(pool)
+    try:
+        return claim.silent < LIVING
+    finally:
+        claim.release()
 
 
 def _is_over(journal: Journal, pool: str, now: float) -> bool:

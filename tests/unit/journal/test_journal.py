@@ -177,7 +177,7 @@ def test_end_and_leave_are_idempotent() -> None:
 
 def test_pool_name_is_restricted_to_characters_of_files_and_tags() -> None:
     record = new("../my pool/ä")
-    assert record.id.startswith("---my-pool---")
+    assert record.id.startswith("my-pool---")
     record.end()
 
 
