@@ -488,6 +488,39 @@ async def test_volumes_in_the_environment_are_deleted(
     assert cloud.left == []
 
 
+@in_loop
+async def test_answer_without_rows_is_not_taken_for_none(
+    cloud: FakeHyperstack, hyperstack: provider.HyperstackProvider, tmp_path: Path
+) -> None:
+    cluster = await _prepared(hyperstack, tmp_path)
+    _, (machine,) = await hyperstack.provision(cluster, 1)
+    refused = Answer(200, {"status": False, "message": "Try later."})
+    cloud.fail("GET", MACHINES, refused, times=2)
+    with pytest.raises(ProvisioningError, match=r"did not list the instances \(Try later\)"):
+        await hyperstack.find(cluster)
+    hyperstack._machines.forget()
+    with pytest.raises(ProvisioningError, match="did not list"):
+        await hyperstack.get_instance(cluster, machine.id)
+    await _running(hyperstack, cluster, machine.id)
+    await hyperstack.terminate(cluster, [machine.id])
+    for path in ("environments", "keypairs", "volumes"):
+        cloud.fail("GET", f"/core/{path}", refused)
+        with pytest.raises(ProvisioningError, match="did not list"):
+            await hyperstack.teardown(cluster)
+    await _ended(hyperstack, cluster)
+    assert cloud.left == []
+
+
+@in_loop
+async def test_images_of_all_pages_are_listed(
+    cloud: FakeHyperstack, hyperstack: provider.HyperstackProvider, tmp_path: Path
+) -> None:
+    cloud.images_of_page = 1
+    cluster = await _prepared(hyperstack, tmp_path)
+    assert cluster.specific["image"] == "Ubuntu Server 24.04 LTS R570 CUDA 12.8"
+    await hyperstack.teardown(cluster)
+
+
 @pytest.mark.parametrize("path", ["/core/environments", "/core/keypairs"])
 @pytest.mark.parametrize("reply", [_refusal(400, "The quota is used up"), None])
 @in_loop

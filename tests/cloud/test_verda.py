@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import skyward as sky
@@ -190,6 +191,53 @@ def test_lost_request_is_an_unknown_outcome(verda: FakeVerda, tmp_path: Path, mo
     with pytest.raises(Exception) as raised:  # noqa: PT011  # any but Skyward's own
         asyncio.run(main())
     assert not isinstance(raised.value, sky.SkywardError)
+
+
+def test_unavailable_service_is_an_unknown_outcome(
+    verda: FakeVerda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(VerdaProvider, "settle", 0.2)
+
+    async def main() -> None:
+        cluster = await prepared(verda, tmp_path)
+        down = refusal(503, "service_unavailable", "The service is not available")
+        verda.fail("POST", "/v1/instances", down, times=-1)
+        await settings(verda).create_provider().provision(cluster, 1)
+
+    with pytest.raises(httpx.HTTPStatusError):
+        asyncio.run(main())
+
+
+def test_refused_script_leaves_no_key(verda: FakeVerda, tmp_path: Path) -> None:
+    async def main() -> None:
+        refused = refusal(400, "invalid_request", "The script is wrong")
+        verda.fail("POST", "/v1/scripts", refused, times=2)
+        with pytest.raises(sky.ProvisioningError, match="The script is wrong"):
+            await prepared(verda, tmp_path)
+        assert verda.billed == NOTHING
+        verda.fail("DELETE", "/v1/sshkeys/.*", refusal(403, "forbidden_action", "You may not"))
+        with pytest.raises(RuntimeError, match="could not be deleted"):
+            await prepared(verda, tmp_path)
+        await settings(verda).create_provider().teardown(await prepared(verda, tmp_path))
+        assert verda.billed == NOTHING
+
+    asyncio.run(main())
+
+
+def test_resources_of_others_may_lack_fields(verda: FakeVerda, tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster, provider = await prepared(verda, tmp_path), settings(verda).create_provider()
+        verda.fail(
+            "GET", "/v1/instances", Answer(200, [{"id": "1", "status": "running", "description": None}]), times=2
+        )
+        verda.fail("GET", "/v1/volumes", Answer(200, [{"id": "2", "name": None, "status": "detached"}]), times=2)
+        _, machines = await provider.provision(cluster, 1)
+        assert isinstance(provider, VerdaProvider)
+        assert {each.kind for each in await provider.leftovers("conformance")} == {"SSH key", "startup script"}
+        await provider.terminate(cluster, [each.id for each in machines])
+        await provider.teardown(cluster)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("lost", ["/v1/sshkeys", "/v1/scripts"])

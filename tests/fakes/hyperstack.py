@@ -41,6 +41,7 @@ class FakeHyperstack(FakeServer):
         says_out_of_stock: the refusal of a machine that is out of stock; None to accept it, and to fail its build.
         polls_to_boot, polls_to_appear, polls_to_go: number of times that a machine is listed, or could be, before it is
             active, before it is visible, and after it was deleted.
+        images_of_page: number of images of a page.
         randomizes: True to give machines a random port for SSH, whatever was requested.
         prices_are_text: True to write prices as text, as the real pricebook does, unlike its description.
         booted: the machines that it creates; None for machines that are data only.
@@ -56,6 +57,7 @@ class FakeHyperstack(FakeServer):
         self.most = 100
         self.balance = True
         self.says_out_of_stock: str | None = "There are not enough GPUs in stock for this flavor."
+        self.images_of_page = 100
         self.polls_to_boot = 2
         self.polls_to_appear = 0
         self.polls_to_go = 1
@@ -165,6 +167,8 @@ class FakeHyperstack(FakeServer):
 
     def _list_images(self, request: Request, _: str) -> Answer:
         regions = sorted({each["region_name"] for each in self.flavors})
+        page = int(request.query.get("page", 1)) - 1
+        shown = list(enumerate(_IMAGES))[page * self.images_of_page : (page + 1) * self.images_of_page]
         return _ok(
             images=[
                 {
@@ -172,7 +176,7 @@ class FakeHyperstack(FakeServer):
                     "type": "Ubuntu",
                     "images": [
                         {"id": number, "name": name, "region_name": region, "type": "Ubuntu", "is_public": True}
-                        for number, name in enumerate(_IMAGES)
+                        for number, name in shown
                     ],
                 }
                 for region in regions

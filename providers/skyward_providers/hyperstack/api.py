@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from skyward.errors import CredentialsError, NoCapacityError, QuotaError, SkywardError
+from skyward.errors import CredentialsError, NoCapacityError, ProvisioningError, QuotaError, SkywardError
 from skyward_providers.cloud import ApiError, RestClient
 from skyward_providers.hyperstack.settings import Hyperstack, find_key
 
@@ -57,7 +57,7 @@ class HyperstackApi:
         for page in itertools.count(1):
             answer = await self._rest.get(path, {"page": page, "pageSize": _PAGE})
             before = len(rows)
-            rows |= {row["id"]: row for row in answer.get(name) or ()}
+            rows |= {row["id"]: row for row in _rows(answer, name)}
             if len(rows) == before:
                 break
         return list(rows.values())
@@ -73,8 +73,14 @@ class HyperstackApi:
 
     async def images(self, region: str) -> list[str]:
         """Return the names of the images of a region."""
-        answer = await self._rest.get("/core/images", {"region": region})
-        return [image["name"] for group in answer["images"] or () for image in group["images"] or ()]
+        names: dict[str, None] = {}
+        for page in itertools.count(1):
+            answer = await self._rest.get("/core/images", {"region": region, "page": page, "per_page": _PAGE})
+            before = len(names)
+            names |= {image["name"]: None for group in _rows(answer, "images") for image in group["images"] or ()}
+            if len(names) == before:
+                break
+        return list(names)
 
     async def environments(self, prefix: str) -> list[dict[str, Any]]:
         """Return the environments whose names begin with `prefix`."""
@@ -144,6 +150,21 @@ class HyperstackApi:
                 raise
             return _reason(error.status, error.body) or "no reason given"
         return ""
+
+
+def _rows(answer: Any, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a listing.
+
+    Raises:
+        ProvisioningError: it has none, which may be a refusal, and does not mean that there is nothing.
+    """
+    rows = answer.get(name) if isinstance(answer, Mapping) else None
+    if rows is None and isinstance(answer, Mapping) and answer.get("status") is True and name in answer:
+        return []
+    if not isinstance(rows, list):
+        reason = _reason(200, answer).rstrip(".") or "no reason given"
+        raise ProvisioningError(f"Hyperstack did not list the {name} ({reason}); try again.")
+    return rows
 
 
 def is_taken(refusal: ApiError) -> bool:

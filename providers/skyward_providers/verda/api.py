@@ -26,7 +26,9 @@ _RENEWED_BEFORE = 60.0
 _REFUSED = 401
 _UNPAID = 402
 
-_NO_CAPACITY = re.compile(r"not enough resources|no capacity|out of stock|not available", re.IGNORECASE)
+_NO_CAPACITY = re.compile(
+    r"not enough resources|no capacity|out of stock|instance type \S+ is not available", re.IGNORECASE
+)
 _QUOTA = re.compile(r"\b(quota|limit)\b", re.IGNORECASE)
 
 

@@ -80,8 +80,8 @@ class VerdaProvider:
                 for kind in types:
                     name = kind["instance_type"]
                     prices = (
-                        _price(kind["spot_price"]) if name in spot.get(place, ()) else None,
-                        _price(kind["price_per_hour"]) if name in on_demand.get(place, ()) else None,
+                        _price(kind.get("spot_price")) if name in spot.get(place, ()) else None,
+                        _price(kind.get("price_per_hour")) if name in on_demand.get(place, ()) else None,
                     )
                     if any(prices):
                         yield Offer(
@@ -100,25 +100,41 @@ class VerdaProvider:
             )
         name = shared_name(pool.id, pool.owner)
         script = f"#!/bin/sh\n{sshd_setup(public, key_pair(seed))}"
+        key, is_new = await self._ensure("sshkeys", {"name": name, "key": public})
+        try:
+            script_id, _ = await self._ensure("scripts", {"name": name, "script": script})
+        except SkywardError as error:
+            if is_new:
+                await self._undo(key, error)
+            raise
         specific = {
             "owner": pool.owner,
             "image": image,
             "key_file": str(pool.key_file),
             "host_key_seed": Secret(seed),
-            "key": await self._ensure("sshkeys", {"name": name, "key": public}),
-            "script": await self._ensure("scripts", {"name": name, "script": script}),
+            "key": key,
+            "script": script_id,
         }
         return Cluster(pool.id, pool.id, spec, offer, specific, (_NOTE,))
 
-    async def _ensure(self, kind: str, words: Mapping[str, str]) -> str:
-        """Return the id of the object of that name, which is created if there is none. Its content never changes."""
+    async def _ensure(self, kind: str, words: Mapping[str, str]) -> tuple[str, bool]:
+        """Return the id of the object of that name, and True if it was created. Its content never changes."""
         existing = {each["name"]: each["id"] for each in await self._api.named(kind)}
-        return str(existing.get(words["name"]) or await self._api.add(kind, words))
+        if (found := existing.get(words["name"])) is not None:
+            return str(found), False
+        return await self._api.add(kind, words), True
+
+    async def _undo(self, key: str, error: SkywardError) -> None:
+        """Delete the SSH key that a failed `prepare` has added. If that fails, raise an error that is not Skyward's."""
+        try:
+            await self._api.remove("sshkeys", key)
+        except SkywardError as second:
+            raise RuntimeError(f"{error} Then SSH key {key} could not be deleted: {second}") from error
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Rent machines, one by one. A repeated request adds only those that are missing."""
         self._instances.forget()
-        existing = {each["hostname"]: each for each in await self._instances.get()}
+        existing = {each.get("hostname") or "": each for each in await self._instances.get()}
         names = [hostname_of(cluster.tags, number) for number in range(count)]
         made = [await self._instance(cluster, existing[name], probe=False) for name in names if name in existing]
         missing = [name for name in names if name not in existing]
@@ -173,7 +189,7 @@ class VerdaProvider:
         """Return the machine of that name, once it is listed; None if it is not in time."""
         until = time.monotonic() + self.settle
         while True:
-            found = [each for each in await self._api.instances() if each["hostname"] == hostname]
+            found = [each for each in await self._api.instances() if each.get("hostname") == hostname]
             if found or time.monotonic() > until:
                 return found[0] if found else None
             await asyncio.sleep(self.poll)
@@ -236,7 +252,7 @@ class VerdaProvider:
         """Delete the pool's disks that are left, its startup script and its SSH key."""
         owner = cluster.specific["owner"]
         for volume in await self._api.volumes():
-            if pool_named(volume["name"], owner) == cluster.pool:
+            if pool_named(volume.get("name") or "", owner) == cluster.pool:
                 await self._delete_volume(volume["id"])
         for kind in _SHARED:
             for each in await self._api.named(kind):
@@ -265,7 +281,7 @@ class VerdaProvider:
                 price = each.get("price_per_hour")
                 found.append(Leftover("machine", each["id"], tags["skyward-pool"], each.get("location") or "", price))
         for each in await self._api.volumes():
-            pool = pool_named(each["name"], owner)
+            pool = pool_named(each.get("name") or "", owner)
             if pool is not None and each["id"] not in disks:  # a machine's disk goes with it
                 price = each.get("base_hourly_cost")
                 found.append(Leftover("disk", each["id"], pool, each.get("location") or "", price))
