@@ -434,6 +434,30 @@ def test_failed_firewall_rule_ends_the_machines(cloud: FakeGoogleCloud, settings
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_firewall_rules_that_are_still_being_made_are_removed(
+    cloud: FakeGoogleCloud, settings: sky.GCP, tmp_path: Path, restarted: bool
+) -> None:
+    async def main() -> None:
+        async with prepared(settings, tmp_path) as (provider, cluster):
+            await (GcpProvider(settings) if restarted else provider).teardown(cluster)
+            assert not cloud.firewalls
+
+    asyncio.run(main())
+
+
+def test_machine_that_is_deleted_by_two_is_deleted(cloud: FakeGoogleCloud, settings: sky.GCP, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with prepared(settings, tmp_path) as (provider, cluster):
+            _, (machine,) = await provider.provision(cluster, 1)
+            cloud.steps = 5
+            await asyncio.gather(*(each.terminate(cluster, [machine.id]) for each in (provider, GcpProvider(settings))))
+            assert len(cloud.sent("compute.instances.delete")) == 2
+            assert not cloud.machines
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_refused_firewall_rule_leaves_no_other(
     cloud: FakeGoogleCloud, settings: sky.GCP, tmp_path: Path, lost: bool

@@ -376,12 +376,17 @@ class FakeGoogleCloud(FakeServer):
             raise _RefusedError(404, "notFound", f"There is no history of {zone}")
         price, rate = self.history[zone]
         interval = {"startTime": "2026-11-01T00:00:00Z", "endTime": "2026-11-23T00:00:00Z"}
+        earlier = {"startTime": "2026-10-01T00:00:00Z", "endTime": "2026-11-01T00:00:00Z"}
+        dearer = {"currencyCode": "USD", "units": "7", "nanos": 0}
         money = {"currencyCode": "USD", "units": str(int(price)), "nanos": round(price % 1 * 1e9)}
         return {
             "location": self._link(f"zones/{zone}"),
             "machineType": body["instanceProperties"]["machineType"],
-            "priceHistory": [{"interval": interval, "listPrice": money}],
-            "preemptionHistory": [{"interval": interval, "preemptionRate": rate}],
+            "priceHistory": [{"interval": interval, "listPrice": money}, {"interval": earlier, "listPrice": dearer}],
+            "preemptionHistory": [
+                {"interval": interval, "preemptionRate": rate},
+                {"interval": earlier, "preemptionRate": 1 - rate},
+            ],
         }
 
     def _list_skus(self, call: Call) -> dict[str, Any]:
@@ -551,10 +556,14 @@ class FakeGoogleCloud(FakeServer):
             raise _RefusedError(404, "notFound", f"The resource '{link}' was not found")
         machine.resource["status"] = "STOPPING"
         machine.looks = 10**6
-        return self._operate(call, "delete", f"instances/{name}", lambda done: self._deleted(zone, name))
+        return self._operate(
+            call, "delete", f"instances/{name}", lambda operation: self._deleted(operation, zone, name)
+        )
 
-    def _deleted(self, zone: str, name: str) -> None:
-        self.machines.pop((zone, name), None)
+    def _deleted(self, operation: dict[str, Any], zone: str, name: str) -> None:
+        if self.machines.pop((zone, name), None) is None:  # another operation was faster
+            gone = {"code": "RESOURCE_NOT_FOUND", "message": f"The resource '{name}' was not found"}
+            operation |= {"error": {"errors": [gone]}, "httpErrorStatusCode": 404}
 
     def _list_instances(self, call: Call) -> dict[str, Any]:
         zone = self._zone(call)
@@ -672,6 +681,11 @@ class FakeGoogleCloud(FakeServer):
 
     def _delete_firewall(self, call: Call) -> dict[str, Any]:
         name = self._rule(call)["name"]
+        link = self._link(f"global/firewalls/{name}")
+        operations = [each.resource for each in self._operations.values() if each.resource["targetLink"] == link]
+        if any(each["operationType"] == "insert" and each["status"] != "DONE" for each in operations):
+            self._step()
+            raise _RefusedError(400, "resourceNotReady", f"The resource 'projects/{PROJECT}/{name}' is not ready")
         return self._operate(call, "delete", f"firewalls/{name}", lambda done: self._firewall_deleted(name))
 
     def _firewall_deleted(self, name: str) -> None:

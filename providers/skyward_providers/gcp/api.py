@@ -11,7 +11,7 @@ import httpx
 from skyward.errors import SkywardError
 from skyward_providers.cloud import ApiError, RestClient, SharedListing
 from skyward_providers.gcp.access_tokens import AccessTokens
-from skyward_providers.gcp.failures import of_request, reason_of
+from skyward_providers.gcp.failures import is_not_ready, of_request, reason_of
 from skyward_providers.gcp.settings import GCP
 
 __all__ = ["ComputeApi", "UnfinishedError"]
@@ -28,6 +28,10 @@ _PAUSE = 1.0
 
 _FIRST_LOOK, _LONGEST_LOOK = 0.1, 3.0
 """Seconds between looks at an operation, from the first to the longest."""
+
+
+_READY_WITHIN = 60.0
+"""Seconds for which something cannot be deleted, because it is still being created."""
 
 
 class UnfinishedError(Exception):
@@ -190,13 +194,17 @@ class ComputeApi:
         return await self._delete(f"global/firewalls/{name}")
 
     async def _delete(self, path: str) -> dict[str, Any] | None:
-        try:
-            answer: dict[str, Any] = await self._rest.request("DELETE", await self._path(path))
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
-        return answer
+        until = time.monotonic() + _READY_WITHIN
+        while True:
+            try:
+                answer: dict[str, Any] = await self._rest.request("DELETE", await self._path(path))
+                return answer
+            except ApiError as error:
+                if error.status == 404:
+                    return None
+                if not is_not_ready(error.body) or time.monotonic() > until:
+                    raise
+            await asyncio.sleep(_PAUSE)
 
     async def _ask_once(self, method: str, path: str, body: Mapping[str, Any], request: str) -> dict[str, Any]:
         """Send a request that creates something, with an id that makes it harmless to send it again.

@@ -14,7 +14,16 @@ from skyward.errors import (
     SpecError,
 )
 
-__all__ = ["never_possible", "of_operation", "of_request", "reason_of", "zones_with_capacity"]
+__all__ = [
+    "is_gone",
+    "is_not_ready",
+    "is_taken",
+    "never_possible",
+    "of_operation",
+    "of_request",
+    "reason_of",
+    "zones_with_capacity",
+]
 
 _NO_CAPACITY = ("RESOURCE_POOL_EXHAUSTED", "STOCKOUT", "INSUFFICIENTCAPACITY", "RESOURCE_AVAILABILITY")
 """Parts of the codes of no capacity, in upper case: there are a code with "ZONE_" and one with "_WITH_DETAILS"."""
@@ -91,6 +100,22 @@ def of_operation(operation: Mapping[str, Any]) -> SkywardError | None:
     if any(each in codes for each in _NEVER):
         return never_possible(said)
     return ProvisioningError(f"Google Cloud could not launch a machine ({errors[0].get('code', 'no code')}: {said}).")
+
+
+def is_gone(operation: Mapping[str, Any]) -> bool:
+    """Return whether a deletion failed because something else, such as Google, has deleted the same meanwhile."""
+    errors = (operation.get("error") or {}).get("errors") or []
+    return bool(errors) and all(each.get("code") == "RESOURCE_NOT_FOUND" for each in errors)
+
+
+def is_not_ready(body: Any) -> bool:
+    """Return whether a request was refused because what it is about is still being created."""
+    return "resourceNotReady" in _reasons(body)
+
+
+def is_taken(body: Any) -> bool:
+    """Return whether something was not created because there is one of that name."""
+    return "alreadyExists" in _reasons(body)
 
 
 def never_possible(said: str) -> SpecError:

@@ -1,6 +1,7 @@
 """The provider of Google Cloud."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,14 @@ from skyward_providers.cloud import ApiError, SharedListing, launch_each, networ
 from skyward_providers.gcp.api import ComputeApi, UnfinishedError
 from skyward_providers.gcp.built_images import check_project, find_images, image_exists, make_image
 from skyward_providers.gcp.catalogue import region_offers
-from skyward_providers.gcp.failures import never_possible, of_operation, reason_of, zones_with_capacity
+from skyward_providers.gcp.failures import (
+    is_gone,
+    is_taken,
+    never_possible,
+    of_operation,
+    reason_of,
+    zones_with_capacity,
+)
 from skyward_providers.gcp.firewall import ensure_rules
 from skyward_providers.gcp.machines import (
     instance,
@@ -118,10 +126,11 @@ class GcpProvider:
                     found = await self._api.spot_history(zone, spot_properties(offer.specific, zone))
             except (SkywardError, TimeoutError):  # a preference only: the permission may be missing
                 return 1.0, None
-            rates, prices = found.get("preemptionHistory") or (), found.get("priceHistory") or ()
-            money = prices[-1]["listPrice"] if prices else {}
+            rate, latest = _latest(found.get("preemptionHistory")), _latest(found.get("priceHistory"))
+            money = latest.get("listPrice") or {}
             price = int(money.get("units") or 0) + (money.get("nanos") or 0) / 1e9
-            return (rates[-1].get("preemptionRate", 0.0) if rates else 1.0), price or None
+            is_known = price and money.get("currencyCode", "USD") == "USD"
+            return (rate.get("preemptionRate", 0.0) if rate else 1.0), price if is_known else None
 
         found = dict(zip(zones, await asyncio.gather(*map(history, zones)), strict=True))
         prices = {zone: price for zone, (_, price) in found.items() if price is not None}
@@ -196,7 +205,7 @@ class GcpProvider:
         try:
             operation = await self._api.insert(zone, request, name)
         except ApiError as error:
-            if error.status == _CONFLICT:  # of a former try, whose answer was lost
+            if error.status == _CONFLICT and is_taken(error.body):  # of a former try, whose answer was lost
                 return _booting(cluster, zone, name)
             if error.status in _NEVER:
                 raise never_possible(reason_of(error.status, error.body)) from error
@@ -299,14 +308,17 @@ class GcpProvider:
         if operation is None:
             return
         try:
-            refused = of_operation(await self._api.finished(operation, _DELETED_WITHIN))
+            done = await self._api.finished(operation, _DELETED_WITHIN)
         except UnfinishedError as error:
             raise ProvisioningError(f"{what} is not deleted yet: {error}; try again.") from error
-        if refused is not None:
+        if (refused := of_operation(done)) is not None and not is_gone(done):
             raise ProvisioningError(f"{what} could not be deleted: {refused}") from refused
 
     async def teardown(self, cluster: Cluster) -> None:
-        """Delete the firewall rules of the pool."""
+        """Delete the firewall rules of the pool, also those that are still being made."""
+        for operation in self._rules_asked.pop(cluster.pool, []):
+            with contextlib.suppress(SkywardError, UnfinishedError):  # the deletion tells
+                await self._api.finished(operation, _RULES_WITHIN)
         await _all(map(self._delete_rule, rule_names(cluster.pool, self._settings.network)))
 
     async def _delete_rule(self, name: str) -> None:
@@ -385,6 +397,11 @@ class GcpProvider:
                 "may list prices": self._api.skus,
             }
         )
+
+
+def _latest(records: Sequence[Mapping[str, Any]] | None) -> Mapping[str, Any]:
+    """Return the record of a history whose interval ended last; an empty one if there is none."""
+    return max(records or ({},), key=lambda each: (each.get("interval") or {}).get("endTime") or "")
 
 
 async def _all(deletions: Iterable[Awaitable[None]]) -> None:
