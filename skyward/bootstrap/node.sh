@@ -42,6 +42,17 @@ ready() {
     [ "$mark" = "$image_hash" ]
 }
 
+# Whether the values are known that the commands of variables print on this machine: others may share the directory. Sets
+# $values to the file that has them; to nothing if the environment was made here.
+has_values() {
+  values=
+  if [ -z "$computed" ] || [ ! -e "$state/machine" ]; then return 0; fi
+  machine=$(uname -n)
+  [ "$(cat "$state/machine")" != "$machine" ] || return 0
+  values=$state/values/$machine
+  [ -f "$values" ]
+}
+
 tree_is_there() { [ -z "$tree" ] || [ -d "$root/trees/$tree" ]; }
 
 # Contents that the client has to send first, one digest a line.
@@ -300,8 +311,10 @@ bootstrap() {
   receive
   if tree_is_there; then skipped includes; else phase includes "$limit_includes"; fi
   if [ -n "$plugins" ]; then phase plugins "$limit_plugins"; else skipped plugins; fi
-  if ready; then skipped worker; else phase worker "$limit_worker"; fi
+  if ready && has_values; then skipped worker; else phase worker "$limit_worker"; fi
   ready
+  has_values
+  [ -z "$values" ] || { read -r mark && read -r facts; } <"$values"
   touch "$root/used/$image_hash" ${tree:+"$root/used/$tree"}
   printf '{"type":"ready","directory":"%s","facts":%s}\n' "$root" "$facts"
   leave
@@ -709,16 +722,43 @@ phase_plugins() {
 }
 
 phase_worker() {
+  umask 077
+  if ready && ! has_values; then
+    take_values
+  else
+    values=$state/ready
+    rm -rf "$state/values"
+    uname -n >"$state/machine"
+  fi
   set -f
   # shellcheck disable=SC2086  # a list of names
-  (umask 077 && exec "$env/bin/python" -P -m skyward.bootstrap.facts "$state/ready" "$image_hash" $names)
+  exec "$env/bin/python" -P -m skyward.bootstrap.facts "$values" "$image_hash" $names
+}
+
+# Runs the commands of variables on this machine, whose environment was made on another one.
+take_values() {
+  mkdir -p "$state/values"
+  mark=$({ project && requirements; } | cksum)
+  target=$state/values/.$machine.$$
+  (computed_variables) >"$target" || {
+    cat "$target"
+    rm -f "$target"
+    exit 1
+  }
+  # shellcheck source=/dev/null
+  . "$target"
+  rm -f "$target"
+  [ "$mark" = "$({ project && requirements; } | cksum)" ] || {
+    echo "the variables of the requirements have other values on this machine than on $(cat "$state/machine"), and both use $root: give them directories of their own"
+    exit 1
+  }
 }
 
 # Ends the preparation of an image: the environment can be used by every user, and what only made it is removed. Values
 # of variables do not stay: the first phases run on each machine of the image, to set them again.
 phase_bake() {
   for name in blobs cache logs nodes run trash; do rm -rf "${root:?}/$name"; done
-  rm -rf "$state/environment" "$state/environment.new" "$state/project" "$state/tried"
+  rm -rf "$state/environment" "$state/environment.new" "$state/project" "$state/tried" "$state/values" "$state/machine"
   if [ -n "$names" ]; then
     rm -f "$state/ready"
     : >"$state/baked"

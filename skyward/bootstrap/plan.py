@@ -29,12 +29,12 @@ _FORWARDED = frozenset({
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 })  # fmt: skip  # one name a line would be no clearer
 _TAKEN = frozenset({
-    "apt", "ask", "began", "begun", "candidate", "client", "clock", "count", "digest", "digester", "each",
+    "apt", "ask", "began", "begun", "candidate", "client", "clock", "computed", "count", "digest", "digester", "each",
     "elapsed", "env", "facts", "file", "git", "helped", "host", "image_hash", "index", "into", "kind", "lacking",
-    "late", "layered", "left", "libc", "limit", "logs", "mark", "minor", "moved", "name", "names", "package",
+    "late", "layered", "left", "libc", "limit", "logs", "machine", "mark", "minor", "moved", "name", "names", "package",
     "peer", "place", "plugins", "port", "process", "program", "pyenv", "python", "reason", "receiver", "root",
     "sample", "seal", "seconds", "seen", "skyward", "source", "state", "status", "supplied", "target", "timeout",
-    "took", "tree", "tools", "unpacker", "uv", "value", "version", "wheel", "wheel_name",
+    "took", "tree", "tools", "unpacker", "uv", "value", "values", "version", "wheel", "wheel_name",
 })  # fmt: skip  # as above
 """Variables of the script itself, which users cannot set."""
 

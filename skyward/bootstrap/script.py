@@ -108,6 +108,7 @@ def _settings(plan: Plan, supplies: Supplies | None, index: str | None) -> Itera
         "supplied": "" if supplies is None else "all" if supplies.has_packages else "tools",
         "plugins": " ".join(step.name for step in plan.plugins),
         "names": " ".join(names),
+        "computed": " ".join(plan.shell_vars),
         "client": local.python if local is not None else "",
         "layered": str(files("skyward.bootstrap").joinpath("layer.py")) if local is not None and local.layered else "",
         "source": local.source if local is not None else "",

@@ -179,9 +179,14 @@ def test_rejected_login_is_named(cluster: FakeKubernetes, tmp_path: Path) -> Non
 
 
 def test_missing_permissions_are_checked(cluster: FakeKubernetes, tmp_path: Path) -> None:
-    cluster.denied = {"create/pods/exec", "delete/configmaps"}
+    cluster.denied = {"create/pods/exec", "delete/configmaps", "get/pods", "watch/configmaps"}
     checks = asyncio.run(config(cluster, tmp_path).create_provider().check())  # type: ignore[attr-defined]  # as above
-    assert [each.what for each in checks if each.problem] == ["may run commands in pods", "may delete config maps"]
+    assert [each.what for each in checks if each.problem] == [
+        "may read pods",
+        "may run commands in pods",
+        "may watch config maps",
+        "may delete config maps",
+    ]
 
 
 def test_users_who_may_not_list_nodes_get_any_node(cluster: FakeKubernetes, tmp_path: Path) -> None:

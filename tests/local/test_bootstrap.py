@@ -125,6 +125,42 @@ def test_existing_environment_takes_one_command(node: ShellNode, planner: Planne
     assert happened(reports) == dict.fromkeys(PHASES, "skipped")
 
 
+def on_machine(node: ShellNode, name: str) -> None:
+    """Let the node be a machine of that name, which shares its directory with others."""
+    node.program("uname", f'[ "$1" != -n ] || {{ echo {name}; exit; }}\nexec /usr/bin/uname "$@"')
+
+
+def test_machines_that_share_a_directory_have_their_own_values_of_variables(node: ShellNode, planner: Planner) -> None:
+    (node.home / "wanted").write_text("1.0")
+    plan = planner(
+        sky.Image(
+            python=VERSION,
+            pip=["torchy==${WANTED}"],
+            env={"GREETING": "hello"},
+            shell_vars={"WHERE": "uname -n", "BOTH": 'echo "$WHERE $GREETING"', "WANTED": "cat $HOME/wanted"},
+        )
+    )
+    on_machine(node, "one")
+    first = make(node, plan)
+    assert first.facts.variables == {"GREETING": "hello", "WHERE": "one", "BOTH": "one hello", "WANTED": "1.0"}
+    on_machine(node, "two")
+    reports: list[PhaseEvent] = []
+    second = make(node, plan, reports)
+    assert happened(reports) == dict.fromkeys(PHASES, "skipped") | {"worker": "completed"}
+    assert second.facts == replace(
+        first.facts, variables={**first.facts.variables, "WHERE": "two", "BOTH": "two hello"}
+    )
+    reports.clear()
+    assert make(node, plan, reports) == second
+    assert happened(reports) == dict.fromkeys(PHASES, "skipped")
+    on_machine(node, "one")
+    assert make(node, plan) == first
+    (node.home / "wanted").write_text("2.0")
+    on_machine(node, "three")
+    with pytest.raises(BootstrapError, match=r"(?s)have other values on this machine than on one, and both use"):
+        make(node, plan)
+
+
 def test_removed_environment_is_created_again(node: ShellNode, planner: Planner) -> None:
     plan = planner()
     ready = make(node, plan)

@@ -32,12 +32,15 @@ _SHELL = "command -v bash >/dev/null && exec bash; exec sh"
 
 _PERMISSIONS = {
     "may create pods": ("create", "pods", ""),
+    "may read pods": ("get", "pods", ""),
     "may list pods": ("list", "pods", ""),
     "may watch pods": ("watch", "pods", ""),
     "may delete pods": ("delete", "pods", ""),
     "may run commands in pods": ("create", "pods", "exec"),
     "may create config maps": ("create", "configmaps", ""),
+    "may read config maps": ("get", "configmaps", ""),
     "may list config maps": ("list", "configmaps", ""),
+    "may watch config maps": ("watch", "configmaps", ""),
     "may delete config maps": ("delete", "configmaps", ""),
 }
 """Permissions, each as verb, resource and subresource."""

@@ -7,7 +7,9 @@ from typing import Literal
 
 from skyward.providers import InstanceType, Offer
 
-__all__ = ["Partition", "offers_of", "read_partitions", "read_records"]
+__all__ = ["Architecture", "Partition", "architecture_of", "offers_of", "read_partitions", "read_records"]
+
+type Architecture = Literal["x86_64", "arm64"]
 
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/]*)=(\S*)")
 _ARM = ("aarch64", "arm64")
@@ -49,6 +51,11 @@ def read_partitions(output: str) -> list[Partition]:
     ]
 
 
+def architecture_of(node: Mapping[str, str]) -> Architecture:
+    """Return the architecture of a node, as `scontrol` describes it."""
+    return "arm64" if node.get("Arch") in _ARM else "x86_64"
+
+
 def offers_of(nodes: str, partitions: Mapping[str, Partition], hourly_price: float) -> Iterator[Offer]:
     """Yield one offer for each partition and type of node in the output of `scontrol --oneliner show node`.
 
@@ -70,7 +77,7 @@ def _offer(
     record: Mapping[str, str], partition: Partition, gpu: str | None, count: int, hourly_price: float, partitions: str
 ) -> Offer:
     vcpus, memory = int(record.get("CPUTot", "0")), round(int(record.get("RealMemory", "0")) / 1024, 1)
-    architecture: Literal["x86_64", "arm64"] = "arm64" if record.get("Arch") in _ARM else "x86_64"
+    architecture = architecture_of(record)
     gpus = "" if gpu is None else f", {count} {gpu or 'gpu'}"
     name = f"{vcpus} CPU{'s' * (vcpus != 1)}, {memory:g} GiB{gpus}"
     kind = InstanceType(name, vcpus, memory, gpu, count, architecture)

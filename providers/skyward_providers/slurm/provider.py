@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from skyward.errors import NoCapacityError, SkywardError, SpecError
@@ -21,7 +21,14 @@ from skyward.specs import Spec
 from skyward_providers.cloud.launch import launch_each
 from skyward_providers.slurm.anchor import DESCRIBE, NO_PLACE, batch_script, place_of
 from skyward_providers.slurm.commands import SlurmCommands, SlurmError, UnansweredError, refusal
-from skyward_providers.slurm.hardware import Partition, offers_of, read_partitions, read_records
+from skyward_providers.slurm.hardware import (
+    Architecture,
+    Partition,
+    architecture_of,
+    offers_of,
+    read_partitions,
+    read_records,
+)
 from skyward_providers.slurm.jobs import SlurmJob, SlurmQueue, comment, job_name, of_pool
 from skyward_providers.slurm.settings import Slurm, limit_text, minutes_of, time_limit
 
@@ -41,6 +48,15 @@ _NOT_NOW = "not available now"
 _SHELL = "command -v bash >/dev/null && exec bash; exec sh"
 
 
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """The machine of a job: its address for other nodes, its network interface, and its architecture."""
+
+    address: str
+    interface: str
+    architecture: Architecture
+
+
 class SlurmProvider:
     """Jobs of a cluster, one for each node."""
 
@@ -48,7 +64,7 @@ class SlurmProvider:
         self._settings = settings
         self._commands = SlurmCommands(settings.host)
         self._queue = SlurmQueue(self._commands)
-        self._addresses: dict[str, tuple[str, str]] = {}
+        self._machines: dict[str, _Machine] = {}
 
     async def offers(self) -> AsyncIterator[Offer]:
         """Yield the types of nodes of the partitions, whole: the most that a job can have."""
@@ -191,11 +207,18 @@ class SlurmProvider:
             return cluster, replace(instance, detail=await self._explain(job))
         if instance.status == "running":
             try:
-                address, interface = await self._address(job)
+                machine = await self._machine(job)
             except SlurmError as error:
                 return cluster, replace(instance, status="provisioning", access=None, detail=str(error))
-            instance = replace(instance, address=address, interface=interface)
+            assert isinstance(instance.access, ExecAccess)
+            access = replace(instance.access, directory=self._directory(machine.architecture))
+            instance = replace(instance, access=access, address=machine.address, interface=machine.interface)
         return cluster, instance
+
+    def _directory(self, architecture: Architecture) -> str | None:
+        """Return the directory for environments on a machine: machines of all architectures may share a disk."""
+        directory = self._settings.directory
+        return directory if directory is None or architecture == "x86_64" else f"{directory}/{architecture}"
 
     async def _instance(self, job: SlurmJob) -> Instance:
         settings = self._settings
@@ -235,13 +258,13 @@ class SlurmProvider:
             f"{job.detail} (exit status {record.get('ExitCode', 'unknown')}, reason {record.get('Reason', 'unknown')})"
         )
 
-    async def _address(self, job: SlurmJob) -> tuple[str, str]:
-        """Return the address at which other nodes reach that of a job, and its network interface.
+    async def _machine(self, job: SlurmJob) -> _Machine:
+        """Return the machine of a job.
 
         Raises:
             SlurmError: the node does not answer.
         """
-        if job.id not in self._addresses:
+        if job.id not in self._machines:
             (record,) = read_records(await self._commands.call("scontrol", "--oneliner", "show", "node", job.node))
             place = place_of(job.id, self._settings.scratch)
             try:
@@ -253,8 +276,8 @@ class SlurmProvider:
             (found,) = read_records(described) or ({},)
             if not found.get("address"):
                 raise SlurmError(f"job {job.id} on {job.node} does not tell its address")
-            self._addresses[job.id] = found["address"], found["interface"]
-        return self._addresses[job.id]
+            self._machines[job.id] = _Machine(found["address"], found["interface"], architecture_of(record))
+        return self._machines[job.id]
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
         """Return the existing jobs with the tag or the name of the pool."""
@@ -265,7 +288,7 @@ class SlurmProvider:
         if instance_ids:
             await self._cancel(*instance_ids)
         for instance_id in instance_ids:
-            self._addresses.pop(instance_id, None)
+            self._machines.pop(instance_id, None)
 
     async def teardown(self, cluster: Cluster) -> None:
         """Do nothing: there are no shared resources."""

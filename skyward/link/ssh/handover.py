@@ -38,7 +38,7 @@ _CLEAN = """
 [ -e "$root/began" ] || { echo 'it is not known since when the machine is used'; exit 3; }
 for name in run logs trees blobs trash; do rm -rf "${root:?}/$name"; done
 for state in "$root/state/"*; do
-  rm -rf "$state/project" "$state/tried"
+  rm -rf "$state/project" "$state/tried" "$state/values"
   if [ -s "$state/environment" ]; then rm -f "$state/environment" "$state/ready"; fi
 done
 home=${HOME:-/}

@@ -402,6 +402,20 @@ def test_step_gets_no_option_of_a_surrounding_job(commands: Path, monkeypatch: p
     assert found.access.starter == "/tmp/skyward-7"
 
 
+@pytest.mark.parametrize(("architecture", "directory"), [("x86_64", "~/.skyward"), ("aarch64", "~/.skyward/arm64")])
+def test_machines_of_other_architectures_share_no_environment(
+    commands: Path, architecture: str, directory: str
+) -> None:
+    """Although they share the home directory."""
+    script(commands, "squeue", "echo '7|RUNNING|None|n1|0:00|skyward-two-1|'")
+    script(commands, "scontrol", f"echo NodeName=n1 Arch={architecture} NodeAddr=n1")
+    script(commands, "srun", "echo address=10.0.0.1 interface=eth0")
+    _, found = asyncio.run(sky.Slurm().create_provider().get_instance(cluster(), "7"))
+    assert found is not None
+    assert isinstance(found.access, sky.providers.ExecAccess)
+    assert (found.status, found.address, found.access.directory) == ("running", "10.0.0.1", directory)
+
+
 def test_scripts_for_nodes_have_no_finding_of_shellcheck() -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("there is no shellcheck here")
