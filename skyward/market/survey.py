@@ -13,6 +13,7 @@ from typing import Literal
 
 from skyward.formatting import duration_text
 from skyward.market.catalogue import catalogue
+from skyward.market.gpuhunt_catalogue import ListedByGpuhunt
 from skyward.market.listing import MOST, ListedOffers, OfferLister
 from skyward.market.ranking import OfferCandidate, SpecOffers, rank
 from skyward.market.requests import reason_of
@@ -21,6 +22,8 @@ from skyward.specs import Spec
 from skyward.specs.options import Selection
 
 __all__ = ["AskedProvider", "MachineOffer", "Survey", "survey"]
+
+type PriceOrigin = Literal["provider", "catalogue", "gpuhunt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class MachineOffer:
         memory_gb: memory in GiB; 0 if unknown.
         architecture: architecture of the CPUs.
         listed: time of the price: when the provider listed it, or the date of the row of the catalogue.
-        origin: "provider", or "catalogue" for one of Skyward's bundled catalogue.
+        origin: "provider", "catalogue" for one of Skyward's bundled catalogue, or "gpuhunt" for one of gpuhunt's: of a
+            provider that Skyward does not rent from.
         is_current: True if the provider listed it recently enough to be bought at this price.
         boot_seconds: usual seconds from the request of a machine to an active node in earlier pools; None if unknown.
 
@@ -58,7 +62,7 @@ class MachineOffer:
     memory_gb: float
     architecture: Literal["x86_64", "arm64"]
     listed: datetime
-    origin: Literal["provider", "catalogue"] = "provider"
+    origin: PriceOrigin = "provider"
     is_current: bool = True
     boot_seconds: float | None = None
 
@@ -124,7 +128,7 @@ async def survey(
 @dataclass(frozen=True, slots=True)
 class _Answer:
     listed: ListedOffers
-    is_catalogue: bool = False
+    origin: PriceOrigin = "provider"
     note: str = ""
 
 
@@ -132,17 +136,20 @@ async def _ask(lister: OfferLister, asked: AskedProvider, create: Callable[[Prov
     known = ListedOffers(catalogue().get(asked.name, ()), 0.0)
     config = asked.config
     if config is None:
-        return _Answer(known, is_catalogue=True)
+        return _Answer(known, "catalogue")
     try:
         listed = await lister.fitting(config, lambda: create(config), asked.spec)
     except Exception as error:  # providers and cloud libraries raise anything
         instead = "; its prices are those of the bundled catalogue" if known.offers else ""
-        return _Answer(known, True, f"Provider {asked.name!r} did not list its offers ({reason_of(error)}){instead}.")
+        return _Answer(
+            known, "catalogue", f"Provider {asked.name!r} did not list its offers ({reason_of(error)}){instead}."
+        )
+    origin: PriceOrigin = "gpuhunt" if isinstance(config, ListedByGpuhunt) else "provider"
     if listed.problem:
         age = duration_text(datetime.now(UTC).timestamp() - listed.at)
         note = f"Provider {asked.name!r} did not list its offers ({listed.problem}); its prices are {age} old."
-        return _Answer(listed, note=note)
-    return _Answer(listed)
+        return _Answer(listed, origin, note)
+    return _Answer(listed, origin)
 
 
 def _to_rank(asked: AskedProvider, offers: Sequence[Offer]) -> SpecOffers:
@@ -155,7 +162,7 @@ def _to_rank(asked: AskedProvider, offers: Sequence[Offer]) -> SpecOffers:
 def _shown(one: OfferCandidate, answer: _Answer, boots: Mapping[str, float | None]) -> MachineOffer:
     kind = one.offer.instance_type
     at = datetime.fromtimestamp(answer.listed.at, UTC)
-    if answer.is_catalogue:
+    if answer.origin != "provider":
         at = datetime.fromisoformat(str(one.offer.specific["date"])).replace(tzinfo=UTC)
     return MachineOffer(
         one.provider,
@@ -169,7 +176,7 @@ def _shown(one: OfferCandidate, answer: _Answer, boots: Mapping[str, float | Non
         kind.memory_gb,
         kind.architecture,
         at,
-        "catalogue" if answer.is_catalogue else "provider",
-        not answer.is_catalogue and not answer.listed.problem,
+        answer.origin,
+        answer.origin == "provider" and not answer.listed.problem,
         boots[one.provider],
     )

@@ -47,9 +47,9 @@ def _accelerators(offer: "MachineOffer") -> str:
 
 
 def as_of(offer: "MachineOffer") -> str:
-    """Return when the price of an offer was stated: `now`, `12 min 3 s ago`, or the date of the catalogue."""
-    if offer.origin == "catalogue":
-        return f"{offer.listed:%Y-%m-%d}, catalogue"
+    """Return when the price of an offer was stated: `now`, `12 min 3 s ago`, or the date of a catalogue."""
+    if offer.origin != "provider":
+        return f"{offer.listed:%Y-%m-%d}, {offer.origin}"
     age = time.time() - offer.listed.timestamp()
     text = "now" if age < _RECENT else f"{duration_text(age)} ago"
     return text if offer.is_current else f"{text}, out of date"

@@ -12,6 +12,7 @@ from skyward.control.act.machines.offers import provider_config
 from skyward.control.observe.startup import usual_start
 from skyward.errors import JournalError, SpecError
 from skyward.journal import data_directory
+from skyward.market.gpuhunt_catalogue import GPUHUNT, gpuhunt_providers
 from skyward.market.survey import AskedProvider, MachineOffer, Survey, survey
 from skyward.pool.account.clouds import is_implicit, known_clouds
 from skyward.process import background
@@ -42,6 +43,7 @@ def offers(
         fields: fields of one spec instead, such as `accelerator="A100"`. `provider` may also be a list of providers, or
             their names joined by commas. Without a provider, all that have credentials are asked, and the others are
             shown with the prices of the catalogue. Clusters, such as Kubernetes, are asked only by name.
+            "gpuhunt" shows prices of clouds that Skyward does not rent from, if the extra `gpuhunt` is installed.
 
     Raises:
         SpecError: an argument is not allowed.
@@ -120,6 +122,10 @@ def _asked(spec: Spec, settings: Config) -> Iterator[AskedProvider]:
     if spec.provider is None:
         for each in filter(lambda cloud: is_implicit(cloud.config), known_clouds()):
             yield AskedProvider(spec, each.provider, each.config if each.is_usable else None)
+        return
+    if spec.provider == GPUHUNT:
+        for listed in gpuhunt_providers():
+            yield AskedProvider(spec, listed.name, listed)
         return
     if isinstance(spec.provider, str):
         spec = replace(spec, provider=settings.provider(spec.provider))
