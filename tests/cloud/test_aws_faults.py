@@ -167,10 +167,11 @@ def test_lost_answer_is_asked_for_again(aws: FakeAWS, tmp_path: Path) -> None:
     assert aws.left() == []
 
 
-@pytest.mark.parametrize("fault", ["lost", "InternalError", "Unavailable"])
+@pytest.mark.parametrize("fault", ["closed", "reset", "InternalError", "Unavailable"])
 def test_launch_without_an_answer_has_an_unknown_outcome(aws: FakeAWS, tmp_path: Path, fault: str) -> None:
-    if fault == "lost":
-        aws.shim.lose_answer("CreateFleet", 10)
+    lost = fault in ("closed", "reset")
+    if lost:
+        aws.shim.lose_answer("CreateFleet", 10, reset=fault == "reset")
     else:
         aws.shim.fail("CreateFleet", fault, status=503, times=-1)
 
@@ -181,13 +182,78 @@ def test_launch_without_an_answer_has_an_unknown_outcome(aws: FakeAWS, tmp_path:
             await provider.provision(cluster, 2)
         assert not isinstance(raised.value, sky.SkywardError)
         found = await SETTINGS.create_provider().find(cluster)
-        assert len(found) == (2 if fault == "lost" else 0)
+        assert len(found) == (2 if lost else 0)
         assert {each.id for each in found} == {each.id for each in aws.machines()}
 
     asyncio.run(main())
 
 
-def test_aborted_launch_leaves_no_machine(aws: FakeAWS, tmp_path: Path) -> None:
+@pytest.mark.parametrize("then", ["no network", "RequestLimitExceeded", "ExpiredToken"])
+def test_launch_whose_answer_was_lost_may_have_launched_whatever_comes_then(
+    aws: FakeAWS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    def fail() -> None:
+        if then == "no network":
+            monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        else:
+            aws.shim.fail("CreateFleet", then, times=-1)
+
+    async def main() -> None:
+        provider = SETTINGS.create_provider()
+        cluster = await prepared(provider, tmp_path)
+        aws.shim.lose_answer("CreateFleet")
+        aws.on_request = lambda moment: fail() if moment == "after" and aws.asked("CreateFleet") else None
+        with pytest.raises(Exception) as raised:  # noqa: PT011 (any but Skyward's)
+            await provider.provision(cluster, 1)
+        assert not isinstance(raised.value, sky.SkywardError)
+        assert len(aws.machines()) == 1
+
+    try:
+        asyncio.run(main())
+    finally:
+        aws.on_request = lambda moment: None
+
+
+def test_lack_of_capacity_after_a_lost_answer_is_an_answer(aws: FakeAWS, tmp_path: Path) -> None:
+    """AWS repeats its answer to a token that it carried out."""
+    aws.shim.fail("CreateFleet", "InternalError", status=500)
+    aws.shim.fail("CreateFleet", "InsufficientInstanceCapacity", status=500)
+
+    async def main() -> None:
+        provider = SETTINGS.create_provider()
+        with pytest.raises(sky.NoCapacityError):
+            await provider.provision(await prepared(provider, tmp_path), 1)
+
+    asyncio.run(main())
+
+
+def test_machines_of_a_lost_answer_are_found_although_they_are_not_visible_at_once(
+    aws: FakeAWS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launches, "_LISTED_WITHIN", 2.0)
+    aws.shim.lose_answer("CreateFleet", 10)
+    aws.shim.hidden_for = 1
+
+    async def main() -> None:
+        provider = SETTINGS.create_provider()
+        cluster = await prepared(provider, tmp_path)
+        with pytest.raises(Exception, match="closed"):
+            await provider.provision(cluster, 2)
+        monkeypatch.setattr(launches, "_LISTED_WITHIN", 60.0)  # however long the launch took
+        finding = asyncio.ensure_future(provider.find(cluster))
+        await wait_for_async(lambda: aws.asked("DescribeInstances"), "the first listing")
+        assert not finding.done()
+        finding.cancel()
+        monkeypatch.setattr(launches, "_LISTED_WITHIN", 0.0)
+        assert len(await provider.find(cluster)) == 2
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("hidden_for", [0, 3])
+def test_aborted_launch_leaves_no_machine(aws: FakeAWS, tmp_path: Path, hidden_for: int) -> None:
+    aws.shim.hidden_for = hidden_for
+
     async def main() -> None:
         provider = SETTINGS.create_provider()
         launching = asyncio.ensure_future(provider.provision(await prepared(provider, tmp_path), 2))

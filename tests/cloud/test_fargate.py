@@ -236,24 +236,28 @@ def test_lost_answers_launch_nothing_twice(aws: FakeAWS, tmp_path: Path) -> None
     assert aws.left() == []
 
 
-@pytest.mark.parametrize("fault", ["lost", "ServerException"])
+@pytest.mark.parametrize("fault", ["closed", "reset", "ServerException"])
 def test_launch_without_an_answer_has_an_unknown_outcome(aws: FakeAWS, tmp_path: Path, fault: str) -> None:
     async def main() -> None:
         provider, cluster = await prepared(fargate_at(aws), tmp_path)
-        if fault == "lost":
-            aws.shim.lose_answer("RunTask", 10)
+        lost = fault in ("closed", "reset")
+        if lost:
+            aws.shim.lose_answer("RunTask", 10, reset=fault == "reset")
         else:
             aws.shim.fail("RunTask", fault, status=500, times=-1)
         with pytest.raises(Exception) as raised:  # noqa: PT011 (any but Skyward's)
             await provider.provision(cluster, 2)
         assert not isinstance(raised.value, sky.SkywardError)
         other: Any = fargate_at(aws).create_provider()
-        assert len(await other.find(cluster)) == (2 if fault == "lost" else 0) == len(aws.tasks())
+        assert len(await other.find(cluster)) == (2 if lost else 0) == len(aws.tasks())
 
     asyncio.run(main())
 
 
-def test_aborted_launch_leaves_no_task(aws: FakeAWS, tmp_path: Path) -> None:
+@pytest.mark.parametrize("hidden_for", [0, 3])
+def test_aborted_launch_leaves_no_task(aws: FakeAWS, tmp_path: Path, hidden_for: int) -> None:
+    aws.shim.tasks.hidden_for = hidden_for
+
     async def main() -> None:
         provider, cluster = await prepared(fargate_at(aws), tmp_path)
         launching_now = asyncio.ensure_future(provider.provision(cluster, 2))

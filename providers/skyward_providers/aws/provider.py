@@ -44,7 +44,7 @@ from skyward_providers.aws.settings import AWS
 from skyward_providers.aws_account.account import Account, told
 from skyward_providers.aws_account.admission import Admission
 from skyward_providers.aws_account.failures import CallError, explained
-from skyward_providers.aws_account.launches import launched_or_ended
+from skyward_providers.aws_account.launches import RecentLaunches
 from skyward_providers.aws_account.network import create_group, delete_group, find_subnets, group_name, tag_list
 from skyward_providers.cloud import SharedListing, cloud_config, watchdog
 
@@ -54,9 +54,6 @@ _logger = logging.getLogger(__name__)
 
 _DISK_GB = 100
 """Size of a root disk by default, GiB."""
-
-_VISIBLE_WITHIN = 60.0
-"""Seconds in which a new machine may not be visible yet."""
 
 _PRICES_FOR = 240.0
 """Seconds for which spot prices are current."""
@@ -74,7 +71,7 @@ class AWSProvider:
         self._account = Account(settings, "sky.AWS")
         self._listings: dict[tuple[str, str], SharedListing[Mapping[str, Any]]] = {}
         self._admission = Admission(self._account, settings.caller_cidr, settings.caller_address_url)
-        self._launched_at: dict[str, float] = {}
+        self._launches = RecentLaunches[Launched](lambda launched: launched.id)
         self._spot_prices: dict[tuple[str, ...], tuple[float, Mapping[str, Mapping[str, float]]]] = {}
 
     async def offers(self) -> AsyncIterator[Offer]:
@@ -210,13 +207,9 @@ class AWSProvider:
             cluster = await self._with_prices(cluster, within=0.0)
         request = cluster.tags.get("skyward-request") or secrets.token_hex(16)
         fleet = self._fleet(cluster, market, request)
-        launching = asyncio.ensure_future(launch(self._account, fleet, count))
-        launched = await launched_or_ended(
-            launching, lambda ended: self.terminate(cluster, [each.id for each in ended]), cluster.pool
+        launched = await self._launches.run(
+            launch(self._account, fleet, count), lambda ended: self.terminate(cluster, ended), cluster.pool
         )
-        now = time.monotonic()
-        self._launched_at = {key: at for key, at in self._launched_at.items() if now - at < _VISIBLE_WITHIN}
-        self._launched_at |= dict.fromkeys((each.id for each in launched), now)
         self._listing(cluster).forget()
         return cluster, [self._booting(cluster, each, market) for each in launched]
 
@@ -303,8 +296,13 @@ class AWSProvider:
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
         """Return the machines with the pool's tag that exist, stopped ones too."""
         listing = self._listing(cluster)
-        listing.forget()
-        existing = [each for each in (await listing.get()).values() if each["State"]["Name"] in _EXISTING]
+
+        async def now() -> Mapping[str, Any]:
+            listing.forget()
+            return await listing.get()
+
+        found = await self._launches.listed(cluster.pool, now)
+        existing = [each for each in found.values() if each["State"]["Name"] in _EXISTING]
         return [machine for each in existing if (machine := machine_of(cluster, each)) is not None]
 
     @told
@@ -329,9 +327,7 @@ class AWSProvider:
                 return
             if others := [each for each in ids if each not in unknown]:
                 await self._terminate(region, others)
-            now = time.monotonic()
-            ids = [each for each in unknown if now - self._launched_at.get(each, float("-inf")) < _VISIBLE_WITHIN]
-            if ids:
+            if ids := [*filter(self._launches.may_be_hidden, unknown)]:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 5.0)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Protocol
@@ -120,10 +121,8 @@ class Account:
             raise _unreadable(region, once=once) from None
         except _no_credentials() as error:
             raise _without_credentials(error) from error
-        except ConnectionError as error:  # before the request was sent
-            raise _unreachable(region, error) from error
         except BotoCoreError as error:
-            if once:
+            if once and not (isinstance(error, ConnectionError) and _was_not_sent(error)):
                 raise
             raise _unreachable(region, error) from error
 
@@ -175,6 +174,18 @@ def _without_credentials(error: Exception) -> CredentialsError:
 
 def _unreachable(region: str, error: Exception) -> ProvisioningError:
     return ProvisioningError(f"AWS cannot be reached in {region} ({type(error).__name__}); check region and network.")
+
+
+def _was_not_sent(error: Any) -> bool:
+    """Return whether a connection failed before the request was sent.
+
+    The SDK raises the same error for a connection that was reset later, when the request may have been carried out.
+    """
+    from aiohttp import ClientConnectorError
+    from botocore.exceptions import EndpointConnectionError
+
+    cause = error.kwargs.get("error")
+    return not isinstance(error, EndpointConnectionError) or isinstance(cause, ClientConnectorError | socket.gaierror)
 
 
 def _unreadable(region: str, *, once: bool) -> Exception:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from skyward.specs import Spec
 from skyward_providers.aws_account.account import Account, told
 from skyward_providers.aws_account.admission import Admission
 from skyward_providers.aws_account.failures import CallError, explained
-from skyward_providers.aws_account.launches import launched_or_ended
+from skyward_providers.aws_account.launches import RecentLaunches
 from skyward_providers.aws_account.network import create_group, delete_group, find_subnets, group_name
 from skyward_providers.cloud import cluster_keys, host_key_of
 from skyward_providers.fargate.checks import check_account
@@ -40,9 +39,6 @@ _logger = logging.getLogger(__name__)
 
 _STOPS_AT_ONCE = 8
 
-_VISIBLE_WITHIN = 60.0
-"""Seconds in which a new task may not be visible yet."""
-
 
 class FargateProvider:
     """Tasks of Fargate."""
@@ -52,7 +48,7 @@ class FargateProvider:
         self._account = Account(settings, "sky.Fargate")
         self._admission = Admission(self._account, settings.caller_cidr, settings.caller_address_url)
         self._watches: dict[tuple[str, str], TaskWatch] = {}
-        self._launched_at: dict[str, float] = {}
+        self._launches = RecentLaunches[Mapping[str, Any]](lambda launched: task_id(launched["taskArn"]))
 
     async def offers(self) -> AsyncIterator[Offer]:
         """Yield the sizes that each region sells.
@@ -126,15 +122,11 @@ class FargateProvider:
         """
         await self._admission.renew(cluster.offer.region, cluster.specific, needed=True)
         request = cluster.tags.get("skyward-request") or secrets.token_hex(16)
-        launching = asyncio.ensure_future(launch_tasks(self._account, self._launch(cluster, request), count))
-        launched = await launched_or_ended(
-            launching,
-            lambda ended: self.terminate(cluster, [task_id(each["taskArn"]) for each in ended]),
+        launched = await self._launches.run(
+            launch_tasks(self._account, self._launch(cluster, request), count),
+            lambda ended: self.terminate(cluster, ended),
             cluster.pool,
         )
-        now = time.monotonic()
-        self._launched_at = {key: at for key, at in self._launched_at.items() if now - at < _VISIBLE_WITHIN}
-        self._launched_at |= dict.fromkeys((task_id(each["taskArn"]) for each in launched), now)
         found = [task_of(cluster, each) for each in launched]
         return cluster, [each for each in found if each is not None]
 
@@ -188,8 +180,9 @@ class FargateProvider:
     async def find(self, cluster: Cluster) -> Sequence[Instance]:
         """Return the tasks of the pool and the offer that have not been stopped."""
         watch, specific = self._watch(cluster), cluster.specific
-        existing = await list_tasks(
-            self._account, cluster.offer.region, specific["ecs_cluster"], family=specific["family"]
+        existing = await self._launches.listed(
+            cluster.pool,
+            lambda: list_tasks(self._account, cluster.offer.region, specific["ecs_cluster"], family=specific["family"]),
         )
         ours = [each for each in existing if tags_of_task(each).get("skyward-pool") == cluster.pool]
         await watch.look_up(ours)
@@ -201,11 +194,11 @@ class FargateProvider:
         slots = asyncio.Semaphore(_STOPS_AT_ONCE)
 
         async def stop(task: str) -> None:
-            launched_at, pause = self._launched_at.get(task, float("-inf")), 0.2
+            pause = 0.2
             while True:
                 async with slots:
                     known = await stop_task(self._account, cluster.offer.region, cluster.specific["ecs_cluster"], task)
-                if known or time.monotonic() - launched_at > _VISIBLE_WITHIN:
+                if known or not self._launches.may_be_hidden(task):
                     return
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 5.0)

@@ -5,8 +5,10 @@ shutdown behaviour, and errors by type and zone), idempotency tokens, groups tha
 that take a few calls, and new machines that are not visible at once.
 """
 
+import os
 import re
 import socket
+import struct
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -105,6 +107,8 @@ class Shim:
         self._lock = threading.RLock()
         self._faults: dict[str, list[_Fault]] = defaultdict(list)
         self._lost: Counter[str] = Counter()
+        self._resets = False
+        self._empty: Counter[str] = Counter()
         self._answered: dict[tuple[str, str, str], tuple[Any, Answer]] = {}
         self._images: dict[tuple[str, str], str] = {}
         self._sizes: dict[str, int] = {}
@@ -115,9 +119,14 @@ class Shim:
         """Answer the next calls of `action` with an error."""
         self._faults[action].append(_Fault(code, status, message or f"The fault {code}.", times))
 
-    def lose_answer(self, action: str, times: int = 1) -> None:
-        """Carry out the next calls of `action`, and cut the connection instead of answering."""
+    def lose_answer(self, action: str, times: int = 1, *, reset: bool = False) -> None:
+        """Carry out the next calls of `action`, and close or reset the connection instead of answering."""
         self._lost[action] += times
+        self._resets = reset
+
+    def answer_nothing(self, action: str, times: int = 1) -> None:
+        """Answer the next calls of `action` with an empty listing: what was created is not visible yet."""
+        self._empty[action] += times
 
     def interrupt(self, region: str, machine: str) -> None:
         """Take a spot machine back."""
@@ -149,7 +158,7 @@ class Shim:
                 self.on_request("after")
             if self._lost[request.action]:
                 self._lost[request.action] -= 1
-                environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+                _cut(environ["werkzeug.socket"], reset=self._resets)
                 raise ConnectionError("the answer is lost")
         start(f"{answer.status} -", [("Content-Type", answer.content_type), ("Content-Length", f"{len(answer.body)}")])
         return [answer.body]
@@ -183,6 +192,10 @@ class Shim:
     def _answer(self, request: Request, environ: dict[str, Any], body: bytes) -> Answer:
         if "DryRun" in request.values and request.action.startswith("Describe"):
             return error_answer(request, "DryRunOperation", "Request would have succeeded.", 412)  # moto carries it out
+        if self._empty[request.action]:
+            self._empty[request.action] -= 1
+            is_form = request.service == "ec2"
+            return xml_answer(request.action, "") if is_form else Answer(200, "application/x-amz-json-1.1", b"{}")
         if request.service == "ecs":
             return self.tasks.answer(request, environ, body)
         own = getattr(self, f"_{request.action}", None)
@@ -369,6 +382,18 @@ class Shim:
             message = f"resource {escape(group)} has a dependent object"
             return error_answer(request, "DependencyViolation", message, 400)
         return None
+
+
+def _cut(connection: socket.socket, *, reset: bool) -> None:
+    """Close or reset a connection. Its server goes on with one that is closed."""
+    if reset:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        closed, other = socket.socketpair()
+        os.dup2(closed.fileno(), connection.fileno())
+        closed.close()
+        other.close()
+    else:
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _end(machine: Any, why: str) -> None:
