@@ -31,9 +31,9 @@ from skyward.providers.protocol import (
 )
 from skyward.specs import Spec
 
-__all__ = ["check_provider", "check_refusal", "conformance_identity"]
+__all__ = ["OWNER", "check_provider", "check_refusal", "conformance_identity"]
 
-_OWNER = "conformance"
+OWNER = "conformance"
 _POOL = f"Unit_1-{'long-' * 6}own-0123456789"
 _NEIGHBOUR = "unit-2"
 _LONGEST = 600
@@ -46,7 +46,7 @@ def conformance_identity(pool: str, folder: Path) -> PoolIdentity:
     def derive(purpose: str) -> bytes:
         return hmac.digest(pool.encode(), purpose.encode(), "sha256")
 
-    return PoolIdentity(pool, _OWNER, folder / f"{pool}.key", derive)
+    return PoolIdentity(pool, OWNER, folder / f"{pool}.key", derive)
 
 
 async def check_provider(
@@ -109,7 +109,7 @@ async def check_provider(
             await provider.teardown(one)
             await other.teardown(one)
     if isinstance(provider, SweepableProvider):
-        left = await provider.leftovers(_OWNER)
+        left = await provider.leftovers(OWNER)
         assert not left, f"resources are left after teardown(): {[(each.kind, each.id) for each in left]}"
     if isinstance(provider, CheckableProvider):
         problems = [check.problem for check in await provider.check() if check.problem]
@@ -154,7 +154,7 @@ def _check_instance(instance: Instance) -> None:
 async def _check_leftovers(provider: Provider, ids: Sequence[str]) -> None:
     if not isinstance(provider, SweepableProvider):
         return
-    found: Sequence[Leftover] = await provider.leftovers(_OWNER)
+    found: Sequence[Leftover] = await provider.leftovers(OWNER)
     listed = {each.id for each in found if each.kind == "machine"}
     assert set(ids) <= listed, f"leftovers() does not list the machines {sorted(set(ids) - listed)}"
     pools = {each.pool for each in found}

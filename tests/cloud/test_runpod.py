@@ -16,6 +16,7 @@ from skyward.pool.account.offers import notes_on, survey_offers
 from skyward.pool.quotes import quote
 from skyward.providers import Cluster, Offer, SweepableProvider
 from skyward.providers.conformance import check_provider, check_refusal, conformance_identity
+from skyward.providers.crashes import check_crashes
 from skyward_providers.cloud import rest
 from tests.cloud.conftest import settings
 from tests.cloud.kills import reaped_after_each_kill
@@ -38,6 +39,11 @@ def test_provider_passes_the_conformance_suite(runpod: FakeRunPod, tmp_path: Pat
 def test_interruptible_pods_pass_the_conformance_suite(runpod: FakeRunPod, tmp_path: Path) -> None:
     asyncio.run(check_provider(settings(runpod), tmp_path, choose=cheapest_spot))
     assert all(each.body["interruptible"] for each in runpod.requests if each.method == "POST" and "pods" in each.path)
+
+
+def test_clients_that_crash_leave_nothing(runpod: FakeRunPod, tmp_path: Path) -> None:
+    steps = asyncio.run(check_crashes(settings(runpod), tmp_path, kills=12, left=lambda: runpod.pods))
+    assert steps > 12
 
 
 def test_offers_are_for_one_pod_and_its_gpus(runpod: FakeRunPod) -> None:
@@ -123,6 +129,28 @@ def test_text_of_a_proxy_is_no_refusal_of_runpod(runpod: FakeRunPod, tmp_path: P
         with pytest.raises(httpx.HTTPStatusError):  # the pod may exist
             await provider.provision(cluster, 1)
         await provider.terminate(cluster, [each.id for each in await provider.find(cluster)])
+
+    asyncio.run(main())
+    assert runpod.pods == {}
+
+
+def test_page_of_the_network_is_no_answer(runpod: FakeRunPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Answer(200, "<html>Log in to the network</html>", {"content-type": "text/html; charset=utf-8"})
+
+    async def main() -> None:
+        cluster, provider = await prepared(runpod, tmp_path), settings(runpod).create_provider()
+        runpod.fail("POST", "/v1/pods", page)
+        with pytest.raises(httpx.DecodingError):  # a pod may have been created
+            await provider.provision(cluster, 1)
+        _, machines = await provider.provision(cluster, 1)
+        runpod.fail("DELETE", "/v1/pods/.*", page)
+        runpod.fail("GET", "/v1/pods", page)
+        await provider.terminate(cluster, [machines[0].id])
+        assert await provider.find(cluster) == []
+        monkeypatch.setattr(rest, "_FIRST_PAUSE", 100.0)
+        runpod.fail("GET", "/v1/pods", page)
+        with pytest.raises(sky.ProvisioningError, match=r"RunPod cannot be reached \(a page of HTML"):
+            await provider.find(cluster)
 
     asyncio.run(main())
     assert runpod.pods == {}
