@@ -226,7 +226,7 @@ class FakeVerda(FakeServer):
         if self._network is not None:
             script = self.scripts[asked["startup_script_id"]]["script"]
             self.machines[id] = self._network.add(f"{self._before}{script}\nexec sleep infinity\n")
-        return Answer(202, id)
+        return Answer(202, id, {"content-type": "text/html; charset=utf-8"})  # as common servers send plain text
 
     def _problem(self, asked: Any) -> str:
         """Return why a request for an instance is invalid; "" if it is not."""

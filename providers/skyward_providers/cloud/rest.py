@@ -2,7 +2,8 @@
 
 A request that may be repeated is retried after a lost connection, a 429 and a 5xx. A request that creates something is
 sent once: if its answer is lost, the outcome is unknown, and the error is none of Skyward's, so that the machines of
-the pool are listed before anything else. A 429 was not carried out, and is repeated in both cases.
+the pool are listed before anything else. A 429 was not carried out, and is repeated in both cases. A page of HTML that
+reports success is of the network between, and counts as a lost answer.
 """
 
 import asyncio
@@ -155,10 +156,13 @@ class RestClient:
             else:
                 self._was_connected = True
                 status, body = answer.status_code, _decoded(answer)
-                if answer.is_success:
+                if answer.is_success and not _is_page(answer):
                     return body
                 error_found = self._error(answer, status, body, path)
-                if isinstance(error_found, RateLimitError):
+                if answer.is_success:
+                    if not repeatable:
+                        raise httpx.DecodingError("a page in place of an answer", request=answer.request)
+                elif isinstance(error_found, RateLimitError):
                     wait = max(wait, error_found.retry_after or 0.0)
                 elif status < _SERVER or not isinstance(error_found, ApiError):
                     raise error_found
@@ -180,6 +184,11 @@ class RestClient:
             return await client.request(method, url, json=json, params=params, data=form, headers=dict(headers))
 
     def _error(self, answer: httpx.Response, status: int, body: Any, path: str) -> Exception:
+        if answer.is_success:
+            return ProvisioningError(
+                f"{self._cloud} cannot be reached (a page of HTML came in place of an answer); check whether a proxy, "
+                "or the network's page to log in, is in between."
+            )
         if (precise := self._refine(status, body)) is not None:
             return precise
         reason = self._reason(status, body).strip().rstrip(".")
@@ -198,6 +207,14 @@ class RestClient:
 def _trust() -> ssl.SSLContext:
     """Return the trusted certificates, which take 20 ms to load."""
     return httpx.create_ssl_context()
+
+
+def _is_page(answer: httpx.Response) -> bool:
+    """Return whether an answer is a page for people: the network between has answered.
+
+    Its type alone does not tell: servers send plain text, such as an id, as HTML too.
+    """
+    return answer.headers.get("content-type", "").startswith("text/html") and answer.content.lstrip()[:1] == b"<"
 
 
 def _decoded(answer: httpx.Response) -> Any:
