@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from skyward.errors import PoolClosedError, ProvisioningError, SpecError, UsageError
+from skyward.errors import PoolClosedError, ProvisioningError, SkywardError, SpecError, UsageError
 from skyward.frontends.calls import is_forked, observe_with, opened
 from skyward.frontends.configuration import (
     Nodes,
@@ -445,7 +445,7 @@ class PoolManager:
             label = _label(self._labels, "nodes")
             raise SpecError(f"Pool {name!r} has {label} {has['nodes']}, not {wanted}: {resize}.")
         texts = [
-            f"{_label(self._labels, path)} {_text(path, has[path])}, not {_text(path, asked[path])}"
+            f"{_label(self._labels, path)} {_difference(_text(path, has[path]), _text(path, asked[path]))}"
             for path in differing
         ]
         raise SpecError(
@@ -503,18 +503,47 @@ def _current(resident: _Resident, path: str) -> Any:
 
 def _same(path: str, has: object, asked: object) -> bool:
     if path == "provider":
-        return _provider_names(has) == _provider_names(asked)
+        return _same_providers(_several(has), _several(asked))
     return bool(has == asked)
+
+
+def _same_providers(has: tuple[object, ...], asked: tuple[object, ...]) -> bool:
+    """Return whether providers are the ones that are asked for: by name, and by their settings, if any are given.
+
+    The settings of a table are given, those of a plain name are not.
+    """
+    if _provider_names(has) != _provider_names(asked):
+        return False
+    if all(map(_is_plain, asked)) or any(each is None or isinstance(each, str) for each in has):
+        return True
+    return all(each in has for each in asked) and all(each in asked for each in has)
+
+
+def _is_plain(provider: object) -> bool:
+    """Return whether a provider is only named: its settings are the default ones."""
+    if provider is None or isinstance(provider, str):
+        return True
+    try:
+        return bool(provider == type(provider)())
+    except (TypeError, SkywardError):  # it needs settings
+        return False
+
+
+def _several(providers: object) -> tuple[object, ...]:
+    return providers if isinstance(providers, tuple) else (providers,)
 
 
 def _provider_names(providers: object) -> KeysView[str]:
     """Return the distinct names of one provider or of several alternatives, in their order."""
-    several = providers if isinstance(providers, tuple) else (providers,)
-    return dict.fromkeys(map(_provider_name, several)).keys()
+    return dict.fromkeys(map(_provider_name, _several(providers))).keys()
 
 
 def _provider_name(provider: object) -> str:
     return provider if isinstance(provider, str) else str(getattr(provider, "name", None) or "local")
+
+
+def _difference(has: str, asked: str) -> str:
+    return f"{has}, not {asked}" if has != asked else f"{has} with other settings"
 
 
 def _label(labels: Mapping[str, str], path: str) -> str:

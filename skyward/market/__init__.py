@@ -1,6 +1,6 @@
 """Offers of providers: listing and storing them, filtering them by a spec, and ranking the rest."""
 
-from skyward.market.filters import FILTERS, excluded_by
+from skyward.market.filters import FILTERS, excluded_by, filtering_fields
 from skyward.market.freshness import offers_ttl
 from skyward.market.listing import ListedOffers, OfferLister
 from skyward.market.ranking import Excluded, OfferCandidate, Ranking, SpecOffers, no_offer_fits, rank
@@ -19,6 +19,7 @@ __all__ = [
     "SpecOffers",
     "ask",
     "excluded_by",
+    "filtering_fields",
     "no_offer_fits",
     "offers_ttl",
     "rank",

@@ -3,12 +3,12 @@
 `FILTERS` lists each filter once, in the order in which excluded offers are counted.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from skyward.accelerators import describe, from_name, has_variants
 from skyward.errors import SpecError
-from skyward.providers.protocol import PROVIDER_FIELDS, InstanceType, Market, Offer
+from skyward.providers.protocol import PROVIDER_FIELDS, InstanceType, Market, Offer, ProviderConfig, acts_on
 from skyward.specs import Spec
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "allowed_in",
     "allowed_markets",
     "excluded_by",
+    "filtering_fields",
     "market_excluded_by",
     "memory_of_one",
 ]
@@ -117,6 +118,17 @@ def excluded_by(spec: Spec, offer: Offer, fields: frozenset[str] = PROVIDER_FIEL
         if field in fields and not (offer.open_ended and field != "region") and (why := reason(spec, offer)):
             found[name] = why
     return found
+
+
+def filtering_fields(configs: Iterable[ProviderConfig]) -> list[frozenset[str]]:
+    """Return the fields that filter the offers of each of the providers of one group: those that it acts on.
+
+    This machine, which does not act on accelerators but knows which ones it has, is an alternative to a provider that
+    does only if it has those that are asked for: it is free, so it would always be preferred.
+    """
+    declared = [acts_on(config) for config in configs]
+    chosen = any("accelerator" in each.fields for each in declared)
+    return [each.fields | ({"accelerator"} if chosen and each.knows_hardware else set()) for each in declared]
 
 
 def allowed_in(spec: Spec) -> tuple[Market, ...]:

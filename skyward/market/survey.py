@@ -13,11 +13,12 @@ from typing import Literal
 
 from skyward.formatting import duration_text
 from skyward.market.catalogue import catalogue
+from skyward.market.filters import filtering_fields
 from skyward.market.gpuhunt_catalogue import ListedByGpuhunt
 from skyward.market.listing import MOST, ListedOffers, OfferLister
 from skyward.market.ranking import OfferCandidate, SpecOffers, rank
 from skyward.market.requests import reason_of
-from skyward.providers.protocol import Market, Offer, Provider, ProviderConfig, acts_on
+from skyward.providers.protocol import PROVIDER_FIELDS, Market, Provider, ProviderConfig, acts_on
 from skyward.specs import Spec
 from skyward.specs.options import Selection
 
@@ -116,9 +117,9 @@ async def survey(
     most = None if limit is None else max(limit, MOST)
     with OfferLister(directory, within, shows_stale=True, limit=most) as lister:
         answers = await asyncio.gather(*(_ask(lister, each, create) for each in asked))
-    ranked = rank(
-        [_to_rank(each, answer.listed.offers) for each, answer in zip(asked, answers, strict=True)], selection
-    )
+    filtering = iter(filtering_fields(each.config for each in asked if each.config is not None))
+    fields = [PROVIDER_FIELDS if each.config is None else next(filtering) for each in asked]
+    ranked = rank(list(map(_to_rank, asked, answers, fields)), selection)
     boots = {each.name: usual_start(each.name) for each in asked}
     shown = dict.fromkeys(_shown(one, answers[one.position], boots) for one in ranked.candidates)
     notes = {each.name: answer.note for each, answer in zip(asked, answers, strict=True) if answer.note}
@@ -152,11 +153,9 @@ async def _ask(lister: OfferLister, asked: AskedProvider, create: Callable[[Prov
     return _Answer(listed, origin)
 
 
-def _to_rank(asked: AskedProvider, offers: Sequence[Offer]) -> SpecOffers:
-    if asked.config is None:
-        return SpecOffers(asked.spec, asked.name, offers)
-    acted_on = acts_on(asked.config)
-    return SpecOffers(asked.spec, asked.name, offers, acted_on.fields, acted_on.lacks)
+def _to_rank(asked: AskedProvider, answer: _Answer, fields: frozenset[str]) -> SpecOffers:
+    lacks = {} if asked.config is None else acts_on(asked.config).lacks
+    return SpecOffers(asked.spec, asked.name, answer.listed.offers, fields, lacks)
 
 
 def _shown(one: OfferCandidate, answer: _Answer, boots: Mapping[str, float | None]) -> MachineOffer:

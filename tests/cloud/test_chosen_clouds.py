@@ -1,11 +1,13 @@
 """Pools that name no provider, or several."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import skyward as sky
 from skyward.pool.account.clouds import pool_fields
+from skyward.pool.quotes import quote
 from skyward.specs.paths import field_paths
 from tests.cloud.conftest import settings
 from tests.fakes.runpod import KEY, FakeRunPod
@@ -40,6 +42,7 @@ def test_without_credentials_nothing_runs_and_the_error_says_how_to_give_them() 
         pool_fields({"accelerator": sky.accelerators.A100()})
     assert "No provider has credentials" in str(raised.value)
     assert "runpod: set RUNPOD_API_KEY" in str(raised.value)
+    assert "fargate" not in str(raised.value), "it has no accelerators"
 
 
 @pytest.mark.parametrize(
@@ -63,6 +66,17 @@ def test_several_providers_are_alternatives() -> None:
     assert [spec.provider for spec in next(iter(pool.groups.values()))] == ["runpod", "local"]
     with pytest.raises(sky.SpecError, match="provider must be a provider, or several"):
         sky.Compute(provider=[])
+
+
+def test_this_machine_is_no_alternative_for_accelerators_that_it_lacks(runpod: FakeRunPod) -> None:
+    fields: dict[str, Any] = {"provider": [sky.Local(), settings(runpod)], "accelerator": "A100"}
+    (group,) = quote(sky.Compute(**fields))
+    assert {offer.place.split()[0] for offer in group.offers} == {"runpod"}
+    assert {each.provider for each in sky.offers(**fields)} == {"runpod"}
+    (alone,) = quote(sky.Compute(provider=sky.Local(), accelerator="A100"))
+    assert alone.offers[0].place.startswith("local")
+    with pytest.raises(sky.NoOffersError, match="of 1 offer from local, accelerator excludes 1"):
+        quote(sky.Compute(provider=[sky.Local(), sky.RunPod()], accelerator="A100"))
 
 
 def test_pool_says_where_its_nodes_come_from_and_their_price(

@@ -5,7 +5,7 @@ from typing import Any
 
 from skyward.config import load
 from skyward.market.candidates import CandidateProvider, candidate_providers, no_credentials
-from skyward.providers.protocol import ProviderConfig
+from skyward.providers.protocol import ProviderConfig, acts_on
 from skyward.specs.paths import compute_fields
 
 __all__ = ["implicit_clouds", "is_implicit", "known_clouds", "pool_fields", "usable_clouds"]
@@ -30,6 +30,10 @@ def is_implicit(config: ProviderConfig | None) -> bool:
     return getattr(config, "only_by_name", False) is not True
 
 
+def _has_accelerators(config: ProviderConfig | None) -> bool:
+    return config is None or "accelerator" not in acts_on(config).lacks
+
+
 def usable_clouds() -> tuple[ProviderConfig, ...]:
     """Return the settings of the clouds that have credentials."""
     return tuple(each.config for each in known_clouds() if each.is_usable and each.config is not None)
@@ -46,7 +50,8 @@ def pool_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
     """
     fields = compute_fields(asked)
     if "groups" not in fields and fields.get("provider") is None and fields.get("accelerator") is not None:
-        fields["provider"] = implicit_clouds()
+        fields["provider"] = tuple(config for config in implicit_clouds() if _has_accelerators(config))
         if not fields["provider"]:
-            raise no_credentials(each for each in known_clouds() if is_implicit(each.config))
+            known = (each for each in known_clouds() if is_implicit(each.config) and _has_accelerators(each.config))
+            raise no_credentials(known)
     return fields

@@ -80,6 +80,18 @@ def test_providers_that_differ_are_named(pools: PoolManager, has: dict[str, Any]
         pools.get_or_open("p", {"provider": asked})
 
 
+def test_providers_of_one_name_with_other_settings_differ(pools: PoolManager) -> None:
+    secure, community = sky.RunPod(cloud_type="secure", container_disk_gb=60), sky.RunPod(cloud_type="community")
+    pool = pools.get_or_open("p", {"provider": secure})
+    for same in (secure, sky.RunPod(), "runpod"):
+        assert pools.get_or_open("p", {"provider": same}) is pool
+    with pytest.raises(SpecError, match="^Pool 'p' has --provider runpod with other settings: close it with"):
+        pools.get_or_open("p", {"provider": community})
+    pools.get_or_open("both", {"provider": (secure, community)})
+    with pytest.raises(SpecError, match="with other settings"):
+        pools.get_or_open("both", {"provider": community})
+
+
 def test_scaling_updates_the_size_used_in_comparisons(pools: PoolManager, compute: Pools) -> None:
     pools.get_or_open("p", {"nodes": Nodes(2)})
     assert pools.scale("p", 4) == Nodes(4)

@@ -18,6 +18,7 @@ from skyward.market import (
     OfferLister,
     SpecOffers,
     excluded_by,
+    filtering_fields,
     no_offer_fits,
     rank,
     reason_of,
@@ -138,10 +139,11 @@ class FoundOffers:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Answer of the provider of one spec: its offers, or an error."""
+    """Answer of the provider of one spec: its offers, or an error. `fields` filter the offers."""
 
     spec: Spec
     config: ProviderConfig
+    fields: frozenset[str]
     provider: Provider | None = None
     listed: ListedOffers = field(default_factory=lambda: ListedOffers((), 0.0))
     error: Exception | None = None
@@ -149,8 +151,7 @@ class _Answer:
     @property
     def asked(self) -> SpecOffers:
         """The answer in the form that `rank` takes."""
-        acted_on = acts_on(self.config)
-        return SpecOffers(self.spec, self.config.name, self.listed.offers, acted_on.fields, acted_on.lacks)
+        return SpecOffers(self.spec, self.config.name, self.listed.offers, self.fields, acts_on(self.config).lacks)
 
     def with_all(self, lister: OfferLister) -> "_Answer":
         """Return the answer with all offers of the provider."""
@@ -171,12 +172,13 @@ async def find_offers(
         NoOffersError: no offer fits. If the only provider failed with a `SkywardError`, that error instead.
         ProviderMissingError: a spec names a provider that is not installed.
     """
-    pairs = [(spec, provider_config(spec)) for spec in specs]
+    configs = [provider_config(spec) for spec in specs]
+    pairs = list(zip(specs, configs, filtering_fields(configs), strict=True))
     answers: list[_Answer] = []
     batches = [[pair] for pair in pairs] if selection == "first" else [pairs]
     with OfferLister(data_directory(), within) as lister:
         for batch in batches:
-            answers += await asyncio.gather(*(_ask(lister, spec, config, priced) for spec, config in batch))
+            answers += await asyncio.gather(*(_ask(lister, *pair, priced) for pair in batch))
             ranking = rank([each.asked for each in answers], selection, priced=priced)
             if ranking.candidates:
                 break
@@ -197,12 +199,16 @@ async def find_offers(
     return FoundOffers(tuple(_places(answers, ranking.candidates)), notes)
 
 
-async def _ask(lister: OfferLister, spec: Spec, config: ProviderConfig, priced: bool) -> _Answer:
+async def _ask(
+    lister: OfferLister, spec: Spec, config: ProviderConfig, fields: frozenset[str], priced: bool
+) -> _Answer:
     try:
         provider = guarded(config)
-        return _Answer(spec, config, provider, await lister.fitting(config, lambda: provider, spec, priced=priced))
+        return _Answer(
+            spec, config, fields, provider, await lister.fitting(config, lambda: provider, spec, priced=priced)
+        )
     except Exception as error:  # providers and cloud libraries raise anything
-        return _Answer(spec, config, error=error)
+        return _Answer(spec, config, fields, error=error)
 
 
 async def _renewed(lister: OfferLister, answers: Sequence[_Answer], priced: bool) -> list[_Answer]:
@@ -212,7 +218,7 @@ async def _renewed(lister: OfferLister, answers: Sequence[_Answer], priced: bool
     async def renewed(answer: _Answer) -> _Answer:
         if answer.error is not None or not lister.is_stored(answer.listed):
             return answer
-        found = await _ask(lister, answer.spec, answer.config, priced)
+        found = await _ask(lister, answer.spec, answer.config, answer.fields, priced)
         return answer if found.error is not None else found
 
     return await asyncio.gather(*map(renewed, answers))
