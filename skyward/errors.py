@@ -236,7 +236,8 @@ class CollectionUnavailableError(CollectionError):
 class CollectionLostError(CollectionError):
     """A strong collection has lost its content, or may have lost part of it, with the nodes that held it.
 
-    It is raised once; then the collection works again, with what is left.
+    It is raised once; then the collection works again, with what is left. If nodes were lost before the others had
+    copies, a collection that is used before they have can raise it again when they have.
     """
 
 

@@ -6,7 +6,7 @@ import skyward as sky
 from skyward.control.decide.collections import COPIES
 from tests.waiting import wait_for
 
-__all__ = ["blob_bytes_sent", "processes_in", "wait_for_cluster"]
+__all__ = ["blob_bytes_sent", "processes_in", "wait_for_cluster", "wait_for_copies"]
 
 
 @sky.function
@@ -20,6 +20,11 @@ def wait_for_cluster(pool: sky.Compute) -> None:
     The port of a node for blobs is open before.
     """
     _count("joined") @ pool
+    wait_for_copies(pool)
+
+
+def wait_for_copies(pool: sky.Compute) -> None:
+    """Return when the values of the collections have all copies."""
     contents = pool._shared._backend._contents  # type: ignore[union-attr]  # nothing else waits for copies
     wait_for(lambda: contents.copies >= min(COPIES, len(pool.snapshot().nodes)), "copies of the collections")
 

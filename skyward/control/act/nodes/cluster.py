@@ -42,6 +42,9 @@ _LEAVE_WITHIN = 12.0
 _FAILED_JOINS = 3
 """Attempts to join after which the user is told that a node cannot: its network is another one, say."""
 
+_SETTLE_WITHIN = 10.0
+"""Seconds that nodes wait to join while the others restore copies of collections: longer than detection of a loss."""
+
 _STUCK_FOR = 5.0
 """Seconds after which nodes leave a cluster that cannot remove its lost members, to form a new one."""
 
@@ -61,8 +64,9 @@ class ClusterManager:
     join. One node joins or leaves at a time, and informs all members itself. With two changes at once, some members
     would learn of them through gossip, and disagree until then about the placement of data.
 
-    The nodes report which copies they have, so that a loss is known to be harmless or not. A cluster that cannot remove
-    its lost members, because the others are no majority, is given up.
+    The nodes report which copies they have, so that a loss is known to be harmless or not. While values may have one
+    copy, no node joins if the others can make more without it. A cluster that cannot remove its lost members, because
+    the others are no majority, is given up.
 
     After all nodes were lost or a cluster was given up, nodes form a new cluster, with a new era: the client connects
     again, and collections that had content raise `CollectionLostError` once.
@@ -101,6 +105,7 @@ class ClusterManager:
         self._era = 0
         self._contents = CollectionContents()
         self._restarting: asyncio.Task[None] | None = None
+        self._settle_until: float | None = None
         self._client: ClusterClient | None = None
         self._entering: asyncio.Task[ClusterClient | str] | None = None
         self._users = 0
@@ -136,12 +141,27 @@ class ClusterManager:
 
     def _invite(self) -> None:
         changing = self._joining is not None or self._leaving.locked()
-        if self._authority is None or self._closed or changing or not self._waiting:
+        if self._authority is None or self._closed or changing or not self._waiting or self._is_settling():
             return
         node = self._joining = self._waiting.pop(0)
         mine = self._authority.issue(f"node {node.instance.id}")
         members = tuple(self._members.values())
         node.tell(Join(self._pool, node.instance.address, members, mine.cert, mine.key, mine.ca, self._lost))
+
+    def _is_settling(self) -> bool:
+        """Return whether no node may join yet: it would move single copies of values, and the others make more now."""
+        members = len(self._members)
+        if not self._contents.would_move_single_copies(members):
+            self._settle_until = None
+            return False
+        loop = asyncio.get_running_loop()
+        if self._settle_until is None:
+            self._settle_until = loop.time() + _SETTLE_WITHIN
+            loop.call_at(self._settle_until, self._invite)
+        if self._contents.can_restore(members) and loop.time() < self._settle_until:
+            return True
+        self._report_losses(self._contents.endanger())
+        return False
 
     def handle(
         self, node: "Node", event: Clustered | CollectionsFilled | LossReported | CopiesReport | Peered | Fetched
@@ -166,6 +186,7 @@ class ClusterManager:
         self._report_losses(self._contents.see(node, report, self._members, asyncio.get_running_loop().time()))
         if self._contents.is_stuck() and self._restarting is None and not self._closed:
             self._restarting = self._background.spawn(self._restart())
+        self._invite()
 
     async def _restart(self) -> None:
         """Have all nodes form a new cluster, if the one that they form remains stuck."""

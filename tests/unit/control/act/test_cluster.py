@@ -464,3 +464,57 @@ def test_node_lost_while_it_joins_may_have_taken_over_values() -> None:
         await clustering.close()
 
     asyncio.run(scene())
+
+
+def report_all(clustering: ClusterManager, nodes: list[Any]) -> None:
+    """The nodes report that they have all copies."""
+    for node in nodes:
+        clustering.handle(node, CopiesReport(str(node.rank), tuple(str(each.rank) for each in nodes), True))
+
+
+def test_node_joins_once_the_others_have_copies_of_what_it_will_move() -> None:
+    async def scene() -> None:
+        clustering, nodes = cluster_of(3)
+        await certified(clustering)
+        clustering.handle(nodes[0], CollectionsFilled((("counter", "c"),)))
+        newcomer: Any = Member(3)
+        clustering.add(newcomer)
+        await settled()
+        assert not newcomer.commands, "it moves single copies"
+        report_all(clustering, nodes)
+        assert (await told_to_join(newcomer)).lost == ()
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_loss_is_told_if_single_copies_are_moved_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "_SETTLE_WITHIN", 0.0)
+
+    async def scene() -> None:
+        clustering, nodes = cluster_of(3)
+        await certified(clustering)
+        clustering.handle(nodes[0], CollectionsFilled((("counter", "c"),)))
+        newcomer: Any = Member(3)
+        clustering.add(newcomer)
+        assert [loss.name for loss in (await told_to_join(newcomer)).lost] == ["c"]
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
+def test_replacement_joins_at_once_if_the_others_cannot_make_copies_without_it() -> None:
+    async def scene() -> None:
+        clustering, nodes = cluster_of(3)
+        await certified(clustering)
+        clustering.handle(nodes[0], CollectionsFilled((("counter", "c"),)))
+        report_all(clustering, nodes)
+        clustering.remove(nodes[0])
+        assert nodes[2].losses == []
+        clustering.remove(nodes[1])
+        newcomer: Any = Member(3)
+        clustering.add(newcomer)
+        assert [loss.name for loss in (await told_to_join(newcomer)).lost] == ["c"]
+        await clustering.close()
+
+    asyncio.run(scene())

@@ -1,5 +1,7 @@
 """Loss of collections, decided from the lost nodes and the copies that the others report."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,13 +41,65 @@ def test_loss_of_one_of_three_loses_nothing() -> None:
     assert written("a", "b", "c").lose_member("a", 2, 5.0) == []
 
 
-def test_as_many_losses_as_copies_may_lose_part() -> None:
+def test_losses_that_leave_one_copy_may_lose_part() -> None:
     contents = written("a", "b", "c", "d", "e", "f")
     assert contents.lose_member("a", 5, 10.0) == []
-    assert contents.lose_member("b", 4, 20.0) == []
-    (loss,) = contents.lose_member("c", 3, 30.0)
+    (loss,) = contents.lose_member("b", 4, 20.0)
     assert not loss.whole
     assert contents.written == {CACHE}, "the rest can be lost again"
+    assert contents.lose_member("c", 3, 30.0) == [loss]
+
+
+def test_single_copy_may_be_lost_when_it_is_moved_until_there_are_others() -> None:
+    """A replacement takes the place of a node that has the only copy of some values: the engine can drop both."""
+    contents = written("a", "b", "c")
+    assert contents.lose_member("a", 2, 10.0) == []
+    contents.see("d", CopiesReport("d", ("a", "b", "c", "d"), False), ("b", "c", "d"), 11.0)
+    (loss,) = contents.lose_member("b", 2, 14.0)
+    assert contents.take_loss(CACHE) == loss, "the collection is used before the copy is moved"
+    assert contents.would_move_single_copies(2)
+    assert not contents.can_restore(2), "two of four are no majority"
+    report = CopiesReport("c", ("c", "d", "e"), True)
+    nodes = ("c", "d", "e")
+    assert contents.see("c", report, nodes, 18.0) == contents.see("d", replace(report, node="d"), nodes, 18.0) == []
+    assert contents.see("e", replace(report, node="e"), nodes, 18.0) == [loss], "what was lost in the move is not told"
+    assert not contents.would_move_single_copies(3)
+    contents.take_loss(CACHE)
+    assert contents.see("c", replace(report, complete=False), nodes, 19.0) == []
+    assert contents.see("c", report, nodes, 20.0) == [], "one loss is told again and again"
+
+
+def test_loss_that_nobody_has_heard_of_is_not_told_twice() -> None:
+    contents = written("a", "b", "c")
+    contents.lose_member("a", 2, 10.0)
+    assert contents.lose_member("b", 1, 14.0)
+    settle(contents, "c", "d", "e")
+    assert contents.take_loss(CACHE) is not None
+    assert contents.take_loss(CACHE) is None
+
+
+def test_copies_are_made_before_another_node_joins_a_growing_cluster() -> None:
+    contents = written("a")
+    assert not contents.would_move_single_copies(1)
+    assert not contents.would_move_single_copies(2), "a third node gets a copy of everything"
+    assert contents.would_move_single_copies(3)
+    assert contents.can_restore(3)
+    settle(contents, "a", "b", "c")
+    assert not contents.would_move_single_copies(3)
+
+
+def test_majority_removes_lost_members_before_others_join() -> None:
+    contents = written("a", "b", "c", "d", "e")
+    contents.lose_member("a", 4, 10.0)
+    contents.lose_member("b", 3, 12.0)
+    assert contents.would_move_single_copies(3)
+    assert contents.can_restore(3)
+
+
+def test_nodes_of_a_pool_of_two_keep_all_values_where_they_are() -> None:
+    contents = written("a", "b")
+    assert contents.lose_member("b", 1, 10.0) == []
+    assert not contents.would_move_single_copies(1)
 
 
 def test_quorum_lost_at_the_same_time_may_lose_the_last_writes() -> None:
