@@ -6,12 +6,11 @@ laptop, gets an id of its own there: otherwise each of the two would remove what
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import secrets
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from skyward.errors import JournalError
@@ -19,6 +18,9 @@ from skyward.errors import JournalError
 __all__ = ["Installation", "data_directory", "owner_id", "this_installation"]
 
 _MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+
+_UNKNOWN = "-"
+"""The id of a machine that has none, in the file."""
 
 _logger = logging.getLogger(__name__)
 
@@ -91,7 +93,7 @@ def this_installation() -> Installation:
                 "reaped here only by name.", file.parent,
             )  # fmt: skip  # one sentence
         return _recorded(own, machine, time.time())
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is damaged"
         raise JournalError(
             f"The id of this installation, {file}, cannot be read ({reason}); make the file readable, or name "
@@ -105,11 +107,13 @@ def _recorded(file: Path, machine: str, since: float) -> Installation:
         partial = file.with_name(f".owner.{secrets.token_hex(4)}")
         partial.touch(mode=0o600)
         new = Installation(secrets.token_hex(10), machine, partial.stat().st_ino, since)
-        partial.write_text(json.dumps(asdict(new)))
+        partial.write_text(f"{new.id}\n{new.machine or _UNKNOWN} {new.inode} {new.since}\n")
         with contextlib.suppress(FileExistsError):
             os.link(partial, file)
         partial.unlink()
-    return Installation(**json.loads(file.read_text()))
+    id, *others = file.read_text().split()
+    where, inode, when = others or (_UNKNOWN, "0", "0")  # a file may have the id only
+    return Installation(id, "" if where == _UNKNOWN else where, int(inode), float(when))
 
 
 def _is_copied(found: Installation, file: Path, machine: str) -> bool:

@@ -67,6 +67,13 @@ def test_machine_without_an_id_keeps_the_installation(
     assert owner_id() == original
 
 
+def test_file_with_nothing_but_an_id_is_kept(data: Path, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data.mkdir()
+    (data / "owner").write_text("0123456789abcdef0123")
+    move_to_a_copy(data, machine, monkeypatch)
+    assert owner_id() == "0123456789abcdef0123"
+
+
 def test_damaged_file_is_an_error_of_the_journal(data: Path) -> None:
     owner_id()
     (data / "owner").write_text("")
