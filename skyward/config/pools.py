@@ -1,13 +1,15 @@
 """Configuration of a pool from the user's files."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from skyward.config.merged import load
-from skyward.specs import OptionFields
+from skyward.providers.protocol import check_provider_name
+from skyward.specs import OptionFields, Spec
 from skyward.specs.paths import compute_fields
 
-__all__ = ["configured", "configured_values"]
+__all__ = ["configured", "configured_values", "with_named_provider"]
 
 
 def configured_values(name: str) -> dict[str, Any]:
@@ -37,3 +39,19 @@ def configured(name: str | None, specs: Sequence[object], options: object, field
     if options is not None:
         found = {field: value for field, value in found.items() if field not in OptionFields.__optional_keys__}
     return {**found, **fields}
+
+
+def with_named_provider(spec: Spec) -> Spec:
+    """Return a spec with the settings of the `[providers.NAME]` table that its provider names, if there is one.
+
+    Raises:
+        ProviderMissingError: the provider is the name of no table, and of no installed provider.
+        SpecError: a file, a key or a value is wrong.
+    """
+    if not isinstance(spec.provider, str):
+        return spec
+    config = load()
+    if spec.provider in config.providers:
+        return replace(spec, provider=config.provider(spec.provider))
+    check_provider_name(spec.provider)
+    return spec

@@ -15,7 +15,7 @@ from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast, overload
 
-from skyward.config.pools import configured
+from skyward.config.pools import configured, with_named_provider
 from skyward.control.act.pool import Pool
 from skyward.control.act.tasks.future import TaskFuture, wait_result
 from skyward.control.act.tasks.group_stream import GroupStream
@@ -57,7 +57,6 @@ from skyward.pool.map import calls_of_map, note_items
 from skyward.pool.resource_requests import Bundle, demands_of
 from skyward.process import background
 from skyward.process.forked import is_forked, refuse_forked
-from skyward.providers.protocol import check_provider_name
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import PoolConsole, report
 from skyward.reporting.screen import notify
@@ -93,7 +92,8 @@ class Compute(RightSide):
 
     Raises:
         SpecError: a field is unknown, given twice, or has a value that is not allowed.
-        ProviderMissingError: `provider` is the name of no installed provider.
+        ProviderMissingError: `provider` is the name of no installed provider, and of no `[providers.NAME]` table of
+            `skyward.toml`.
 
     Example:
         >>> with sky.Compute(nodes=2, accelerator="A100") as pool:
@@ -104,10 +104,10 @@ class Compute(RightSide):
         self, *specs: Spec, name: str | None = None, options: Options | None = None, **fields: Unpack[ComputeFields]
     ) -> None:
         resolved = resolve_groups(specs, options, configured(name, specs, options, fields), name)
-        for provider in [spec.provider for group in resolved.groups.values() for spec in group]:
-            if isinstance(provider, str):
-                check_provider_name(provider)
-        self._groups, self._options = resolved.groups, resolved.options
+        self._groups = FrozenMap(
+            {group: tuple(map(with_named_provider, specs)) for group, specs in resolved.groups.items()}
+        )
+        self._options = resolved.options
         self.name = name or f"pool-{next(_numbers)}"
         self._pool: Pool | None = None
         self._dispatch: Dispatcher | None = None
@@ -200,6 +200,8 @@ class Compute(RightSide):
 
     def close(self) -> None:
         """Stop running tasks and terminate all machines. Idempotent."""
+        if self._console is not None:
+            self._console.show_here()
         try:
             if self._pool is not None:
                 with self._shown():

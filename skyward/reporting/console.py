@@ -102,6 +102,10 @@ class PoolConsole:
         self._phases: dict[int, tuple[str, float]] = {}
         self._opened = False
 
+    def show_here(self) -> None:
+        """Show further lines in the caller's cell of a notebook, which is at first that of the opener."""
+        self._context = copy_context()
+
     def attach(self, bus: "EventBus") -> None:
         """Subscribe to the events of a pool."""
         bus.on_end(self._end)
@@ -144,7 +148,7 @@ class PoolConsole:
             if line.level < logging.WARNING and not isinstance(event, events.PoolNote):
                 return
         prefix = "" if isinstance(event, events.PoolNote) else f"skyward: pool {event.pool!r}: "
-        # A context cannot be entered concurrently. That of the opener decides in which cell a notebook shows the line.
+        # A context cannot be entered concurrently. It decides in which cell a notebook shows the line.
         self._context.copy().run(self._write, f"{prefix}{_MARK.get(line.level, '')}{line.text}\n")
 
     # The status line.

@@ -9,7 +9,7 @@ from skyward.errors import SpecError
 
 __all__ = ["check_values", "check_variables"]
 
-_OURS = re.compile(r"SKYWARD_.*|COMPUTE_POOL")
+_OURS: Final = re.compile(r"SKYWARD_.*|COMPUTE_POOL")
 
 
 def _absolute_paths(value: str) -> bool:

@@ -103,3 +103,17 @@ def test_cluster_with_credentials_is_used_only_by_name(nobody: Path, monkeypatch
     with pytest.raises(sky.CredentialsError) as raised:
         pool_fields({"accelerator": sky.accelerators.A100()})
     assert "kubernetes" not in str(raised.value), "credentials for a cluster would not help"
+
+
+def test_pool_of_a_script_has_the_settings_of_the_table_that_its_provider_names(nobody: Path) -> None:
+    (nobody / "skyward.toml").write_text(
+        '[providers.runpod]\ncloud_type = "community"\n[providers.pods]\ntype = "runpod"\ncloud_type = "secure"\n'
+    )
+    pool = sky.Compute(provider="runpod,pods,local", accelerator="A100")
+    (specs,) = pool.groups.values()
+    wanted = [sky.RunPod(cloud_type="community"), sky.RunPod(cloud_type="secure"), "local"]
+    assert [spec.provider for spec in specs] == wanted
+    pool = sky.Compute(sky.Spec(provider="pods"))
+    assert pool.spec.provider == sky.RunPod(cloud_type="secure")
+    with pytest.raises(sky.ProviderMissingError, match="There is no provider 'pod'"):
+        sky.Compute(provider="pod")

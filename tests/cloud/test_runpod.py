@@ -298,3 +298,18 @@ def test_api_that_was_never_reached_is_given_up_soon_with_the_cause(monkeypatch:
         with pytest.raises(sky.ProvisioningError, match=r"RunPod cannot be reached \(Connection refused\); check"):
             asyncio.run(main())
     assert time.monotonic() - began < 10
+
+
+def test_refused_key_leaves_no_unanswered_request(runpod: FakeRunPod, caplog: pytest.LogCaptureFixture) -> None:
+    """A refusal is an answer: there is no machine to look for, with a key that is refused again."""
+    for method in ("GET", "POST"):
+        runpod.fail(method, "/v1/pods", Answer(401, {"error": "invalid API key"}), times=-1)
+    pool = sky.Compute(provider=settings(runpod), accelerator="RTX_4090", name="refused", logging=False)
+    with pytest.raises(sky.SkywardError, match="RunPod refuses the API key"):
+        pool.open()
+    assert not [each.message for each in caplog.records if each.levelname == "ERROR"]
+    (orphan,) = sky.orphans("refused")
+    assert (orphan.machines, orphan.unanswered) == (0, 0)
+    runpod.faults.clear()
+    sky.reap("refused")
+    assert sky.orphans("refused") == []

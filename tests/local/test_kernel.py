@@ -139,3 +139,8 @@ def test_kernel_that_ends_ends_its_workers() -> None:
         workers = psutil.Process(pid).children(recursive=True)
         assert len(workers) >= 2
     wait_for(lambda: not [worker for worker in workers if worker.is_running()], "the workers to end")
+
+
+def test_bill_is_shown_in_the_cell_that_closes_the_pool(kernel: Kernel) -> None:
+    kernel("import skyward as sky\npaid = sky.Compute(name='paid', provider=sky.Local(hourly_price=3600.0)).open()")
+    assert "Pool 'paid' cost $" in kernel("paid.close()").text("stderr")

@@ -65,7 +65,7 @@ class ProcessSnapshot:
         """Return the things that have changed, written as in Python."""
         found = []
         if self._environ is not None:
-            names = {*self._environ, *os.environ}
+            names = {*self._environ, *os.environ} - {"COMPUTE_POOL"}  # which follows the nodes that come and go
             found += [
                 f"os.environ[{name!r}]" for name in sorted(names) if self._environ.get(name) != os.environ.get(name)
             ]

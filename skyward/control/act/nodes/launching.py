@@ -23,7 +23,7 @@ from skyward.control.act.nodes.topology import topology
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.startup import BOOTING, StartupTracker
-from skyward.errors import NoCapacityError, NodeStartError, ProvisioningError, SkywardError
+from skyward.errors import CredentialsError, NoCapacityError, NodeStartError, ProvisioningError, SkywardError
 from skyward.formatting import count_text
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.link.ssh.worker import end_orphan
@@ -397,6 +397,9 @@ class Launcher:
             self._inventory.known.update(instance.id for instance in instances)
             if extra:
                 await self._terminate_extra(state, extra, count)
+        except CredentialsError:  # nothing was launched, and the provider would not list its machines either
+            self._record.provisioned(state.number, token, cluster, ())
+            raise
         except Exception:
             state.unchecked_since = state.unchecked_since or began
             raise
@@ -701,13 +704,16 @@ class Launcher:
         if ending:
             await provider.terminate(cluster, ending)
         self._bill_found(state, unknown)
-        for instance in left:
-            self._instances.pop(instance, None)
-            self._record.gone(state.number, instance)
-        if len(left) < len(machines):
-            return  # the warm machines need what they share
-        if not state.source.lender:
-            await provider.teardown(cluster)
+        keeps_warm = len(left) < len(machines)  # these need what they share
+        try:
+            if not keeps_warm and not state.source.lender:
+                await provider.teardown(cluster)  # it may wait for the end of the machines, which are billed until then
+        finally:
+            for instance in left:
+                self._instances.pop(instance, None)
+                self._record.gone(state.number, instance)
+        if keeps_warm:
+            return
         state.prepared = None
         self._remove_record(state)
 

@@ -439,3 +439,11 @@ def test_settings_of_a_library_not_imported_in_the_notebook_are_reported(
     assert node.notices == ["The cell changed a setting of pandas on node 0; here it is unchanged."]
     node.sky("import pandas\npandas.set_option('display.max_rows', 7)")
     assert node.notices == []
+
+
+def test_what_skyward_sets_while_a_cell_runs_is_not_told(
+    notebook: CellHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It changes whenever a node joins or leaves."""
+    monkeypatch.setenv("COMPUTE_POOL", "one node")
+    assert notebook.sky("import os\nos.environ.__setitem__('COMPUTE_POOL', 'two nodes')") == []
