@@ -39,6 +39,14 @@ def test_refused_credentials_are_a_problem_with_its_fix(runpod: FakeRunPod, caps
     assert KEY not in told
 
 
+def test_key_that_the_cloud_repeats_is_not_printed(runpod: FakeRunPod, capsys: pytest.CaptureFixture[str]) -> None:
+    runpod.fail("GET", "/v1/pods", Answer(401, {"error": f"unknown key {KEY}"}), times=-1)
+    assert main(["doctor", "pods"]) == 1
+    told = capsys.readouterr().out
+    assert "unknown key ***" in told
+    assert KEY not in told
+
+
 def test_cloud_without_credentials_says_how_to_give_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "skyward.toml").unlink()
     monkeypatch.delenv("RUNPOD_API_KEY", raising=False)

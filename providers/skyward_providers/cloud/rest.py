@@ -7,11 +7,12 @@ reports success is of the network between, and counts as a lost answer.
 """
 
 import asyncio
+import json
 import os
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
@@ -28,6 +29,9 @@ _LONGEST_PAUSE = 20.0
 
 _UNREACHABLE_AFTER = 10.0
 """Seconds after which an API to which no connection was ever made counts as unreachable."""
+
+_SECRET = ("authorization", "api_key")
+"""Headers of requests whose last word is a secret."""
 
 _TOO_FAST = 429
 _REFUSED = (401, 403)
@@ -85,6 +89,7 @@ class RestClient:
         self._give_up = give_up
         self._key = key
         self._was_connected = False
+        self._sent: tuple[str, ...] = ()
         self._patience = _UNREACHABLE_AFTER
 
     async def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
@@ -155,7 +160,7 @@ class RestClient:
                     ) from error
             else:
                 self._was_connected = True
-                status, body = answer.status_code, _decoded(answer)
+                status, body = answer.status_code, _decoded(answer, () if answer.is_success else self._sent)
                 if answer.is_success and not _is_page(answer):
                     return body
                 error_found = self._error(answer, status, body, path)
@@ -177,6 +182,7 @@ class RestClient:
         self, method: str, path: str, *, json: Any, params: Mapping[str, Any] | None, form: Mapping[str, str] | None
     ) -> httpx.Response:
         headers = await self._headers()
+        self._sent = tuple(value.split()[-1] for name, value in headers.items() if name.lower() in _SECRET and value)
         url = path if path.startswith(("http://", "https://")) else f"{self._base}{path}"
         connect = self._timeout if self._was_connected else min(self._timeout, _UNREACHABLE_AFTER)
         timeout = httpx.Timeout(self._timeout, connect=connect)
@@ -217,13 +223,20 @@ def _is_page(answer: httpx.Response) -> bool:
     return answer.headers.get("content-type", "").startswith("text/html") and answer.content.lstrip()[:1] == b"<"
 
 
-def _decoded(answer: httpx.Response) -> Any:
+def _decoded(answer: httpx.Response, hidden: Collection[str] = ()) -> Any:
+    """Return the content of an answer, without words that may be credentials: some clouds repeat a wrong key."""
     if not answer.content:
         return None
     try:
-        return answer.json()
+        return answer.json() if not hidden else json.loads(_without(answer.text, hidden))
     except ValueError:
-        return answer.text
+        return _without(answer.text, hidden)
+
+
+def _without(text: str, hidden: Collection[str]) -> str:
+    for word in hidden:
+        text = text.replace(word, "***")
+    return text
 
 
 def _text(error: BaseException) -> str:
