@@ -19,7 +19,7 @@ from tests.fakes.aws import FakeAWS
 from tests.fakes.aws.catalogue import on_demand_price, spot_price
 from tests.required import leave_out_for
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("market", ["spot", "on-demand"])

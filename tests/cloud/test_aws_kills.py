@@ -8,7 +8,7 @@ import skyward as sky
 from tests.cloud.kills import BUILDING, reaped_after_each_kill
 from tests.fakes.aws import FakeAWS
 
-pytestmark = [pytest.mark.cloud, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(900)]
 
 _UP_TO_LAUNCH = 5
 """Number of requests of a pool up to its launch, which the build of an image begins with."""

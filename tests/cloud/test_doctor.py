@@ -9,7 +9,7 @@ from skyward.cli.main import main
 from tests.fakes.runpod import KEY, FakeRunPod
 from tests.fakes.server import Answer
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from tests.fakes.server import Answer
 from tests.fakes.vendor import run_vendor
 from tests.required import leave_out_for
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(300)]
 
 HERE = "198.51.100.7/32"
 INSTANCES = r"/compute/v1/projects/[^/]+/zones/[^/]+/instances"
@@ -632,7 +632,7 @@ def test_credentials_of_a_user_have_the_project_of_gcloud(monkeypatch: pytest.Mo
     assert asyncio.run(project()) == "of-gcloud"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_clients_killed_at_each_request_leave_nothing(
     cloud: FakeGoogleCloud, settings: sky.GCP, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

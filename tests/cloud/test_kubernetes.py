@@ -287,7 +287,7 @@ def test_leftovers_of_others_are_not_removed(cluster: FakeKubernetes, tmp_path: 
     asyncio.run(launch())
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_client_killed_at_any_request_leaves_nothing(
     cluster: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

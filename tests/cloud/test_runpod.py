@@ -24,7 +24,7 @@ from tests.fakes.runpod import KEY, NO_CAPACITY, FakeRunPod
 from tests.fakes.server import Answer
 from tests.fakes.vendor import run_vendor
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(300)]
 
 
 def cheapest_spot(offers: Sequence[Offer]) -> Offer:
@@ -231,7 +231,7 @@ def test_missing_key_is_one_sentence(runpod: FakeRunPod, monkeypatch: pytest.Mon
     asyncio.run(main())
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_client_killed_at_any_request_leaves_nothing(
     runpod: FakeRunPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

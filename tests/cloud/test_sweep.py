@@ -18,7 +18,7 @@ from tests.cloud.conftest import settings
 from tests.fakes.runpod import KEY, FakeRunPod
 from tests.fakes.server import Answer
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(autouse=True)

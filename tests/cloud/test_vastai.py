@@ -24,7 +24,7 @@ from tests.fakes.ssh_banner import BannerServer
 from tests.fakes.vastai import KEY, NO_CAPACITY, FakeVastAI, amend, offer, unpacked
 from tests.fakes.vendor import run_vendor
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(300)]
 
 ASK = r"/api/v0/asks/\d+/"
 
@@ -505,7 +505,7 @@ def test_wrong_settings_are_refused(values: dict[str, object]) -> None:
         sky.VastAI(**values)  # type: ignore[arg-type]  # wrong on purpose
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_client_killed_at_any_request_leaves_nothing(
     vastai: FakeVastAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from tests.fakes.ssh_banner import BannerServer
 from tests.fakes.vendor import run_vendor
 from tests.fakes.verda import CLIENT, NO_CAPACITY, SECRET, FakeVerda, instance_type, refusal
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(300)]
 
 NOTHING: dict[str, list[str]] = {"instances": [], "volumes": [], "keys": [], "scripts": []}
 H100 = "FIN-01/1H100.80S.32V"
@@ -407,7 +407,7 @@ def test_wrong_settings_are_refused(values: dict[str, object]) -> None:
         sky.Verda(**values)  # type: ignore[arg-type]  # wrong on purpose
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_client_killed_at_any_request_leaves_nothing(
     verda: FakeVerda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

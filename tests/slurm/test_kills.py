@@ -10,7 +10,7 @@ from tests.slurm.cluster import SlurmCluster
 from tests.slurm.conftest import jobs
 from tests.slurm.gate import gate
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(900)]
 
 
 def test_client_killed_at_any_command_leaves_no_job(
