@@ -17,7 +17,7 @@ from tests.cloud.aws_cases import SETTINGS, offers_of, prepared
 from tests.fakes.aws import FakeAWS
 from tests.waiting import wait_for_async
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(autouse=True)
@@ -328,10 +328,26 @@ def test_group_is_deleted_once_its_last_machine_is_gone(aws: FakeAWS, tmp_path: 
         await provider.terminate(cluster, [each.id for each in launched])
         aws.shim.held_for = 4
         await provider.teardown(cluster)
+        assert len(aws.asked("DeleteSecurityGroup")) == 5
         await provider.teardown(cluster)
 
     asyncio.run(main())
-    assert len(aws.asked("DeleteSecurityGroup")) == 5
+    assert aws.left() == []
+
+
+def test_image_whose_answer_was_lost_is_waited_for(aws: FakeAWS, tmp_path: Path) -> None:
+    async def main() -> None:
+        provider: Any = SETTINGS.create_provider()
+        cluster, (machine,) = await provider.provision(await prepared(provider, tmp_path), 1)
+        aws.shim.lose_answer("CreateImage")
+        aws.shim.answer_nothing("DescribeImages")
+        image = await provider.make_image(cluster, machine.id, "skyward-1")
+        assert await provider.find_images(cluster) == [image]
+        await provider.delete_image(image)
+        await provider.terminate(cluster, [machine.id])
+        await provider.teardown(cluster)
+
+    asyncio.run(main())
     assert aws.left() == []
 
 
@@ -355,6 +371,28 @@ def test_group_stays_while_the_pool_has_machines_of_another_offer(aws: FakeAWS, 
         _, launched = await provider.provision(other, 1)
         await provider.terminate(other, [each.id for each in launched])
         await provider.teardown(other)
+
+    asyncio.run(main())
+    assert aws.left() == []
+
+
+def test_offers_that_are_torn_down_at_once_leave_no_group(aws: FakeAWS, tmp_path: Path) -> None:
+    async def main() -> None:
+        provider = SETTINGS.create_provider()
+        clusters = [await prepared(provider, tmp_path, kind) for kind in ("c6i.large", "g6.xlarge")]
+        await asyncio.gather(*map(provider.teardown, clusters))
+
+    asyncio.run(main())
+    assert aws.left() == []
+
+
+@pytest.mark.parametrize("action", ["DescribeLaunchTemplates", "DescribeSecurityGroups"])
+def test_what_is_not_listed_yet_is_removed(aws: FakeAWS, tmp_path: Path, action: str) -> None:
+    async def main() -> None:
+        provider = SETTINGS.create_provider()
+        cluster = await prepared(provider, tmp_path)
+        aws.shim.answer_nothing(action)
+        await provider.teardown(cluster)
 
     asyncio.run(main())
     assert aws.left() == []

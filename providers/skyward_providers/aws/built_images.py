@@ -79,8 +79,13 @@ async def _create(account: Account, region: str, machine: str, name: str, tags: 
     except CallError as error:
         if error.code != "InvalidAMIName.Duplicate":
             raise
-        (found,) = await _listed(account, region, {"name": name})
-        return str(found["ImageId"])
+        until, pause = time.monotonic() + _SETTLED_WITHIN, 0.2
+        while not (found := await _listed(account, region, {"name": name})):  # it may not be visible yet
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _ASK_EVERY)
+        return str(found[0]["ImageId"])
 
 
 async def _until_stopped(account: Account, region: str, machine: str) -> None:

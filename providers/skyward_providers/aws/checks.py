@@ -16,8 +16,9 @@ _TEMPLATE: Final[dict[str, Any]] = {"LaunchTemplateName": "skyward-check", "Vers
 _TAGS: Final = [{"Key": "skyward-owner", "Value": "check"}]
 
 
-def _tagged(kind: str) -> dict[str, Any]:
-    return {"TagSpecifications": [{"ResourceType": kind, "Tags": _TAGS}]}
+def _tagged(*kinds: str) -> dict[str, Any]:
+    """Return tags for everything that a call creates: the policy asks for them, for each kind of resource."""
+    return {"TagSpecifications": [{"ResourceType": kind, "Tags": _TAGS} for kind in kinds]}
 
 
 _DRY_RUNS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
@@ -41,7 +42,12 @@ _DRY_RUNS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
     (
         "may launch machines",
         "run_instances",
-        {"MinCount": 1, "MaxCount": 1, "InstanceType": "t3.micro", **_tagged("instance")},
+        {
+            "MinCount": 1,
+            "MaxCount": 1,
+            "InstanceType": "t3.micro",
+            **_tagged("instance", "volume", "network-interface"),
+        },
     ),
     (
         "may launch fleets",

@@ -11,11 +11,12 @@ from skyward_providers.aws_account.policy import (
     LOOK_AT_NETWORKS,
     TAGGED,
     of_ec2,
+    passing,
     policy_text,
     statement,
 )
 
-__all__ = ["POLICY"]
+__all__ = ["policy_of"]
 
 _IMAGES: Final = ["arn:aws:ec2:*::image/*", "arn:aws:ec2:*::snapshot/*"]
 
@@ -31,7 +32,6 @@ _STATEMENTS: Final = [
             "ec2:DescribeSnapshots",
             "ec2:DescribeSpotPriceHistory",
             "ec2:DescribeVolumes",
-            "ec2:DescribeVpcs",
             *LOOK_AT_NETWORKS,
         ],
     ),
@@ -74,7 +74,6 @@ _STATEMENTS: Final = [
             "ec2:AuthorizeSecurityGroupIngress",
             "ec2:CreateLaunchTemplateVersion",
             "ec2:DeleteLaunchTemplate",
-            "ec2:DeleteNetworkInterface",
             "ec2:DeleteSecurityGroup",
             "ec2:DeleteSnapshot",
             "ec2:DeleteVolume",
@@ -93,5 +92,8 @@ _STATEMENTS: Final = [
     ),
 ]
 
-POLICY: Final = policy_text(_STATEMENTS)
-"""The policy in JSON, ready to paste."""
+
+def policy_of(instance_profile: str | None) -> str:
+    """Return the policy in JSON, ready to paste; the role of an instance profile is taken to have its name."""
+    role = None if instance_profile is None else instance_profile.replace(":instance-profile/", ":role/")
+    return policy_text([*_STATEMENTS, *passing("ec2.amazonaws.com", role)])

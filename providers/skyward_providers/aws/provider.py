@@ -45,7 +45,7 @@ from skyward_providers.aws_account.account import Account, told
 from skyward_providers.aws_account.admission import Admission
 from skyward_providers.aws_account.failures import CallError, explained
 from skyward_providers.aws_account.launches import RecentLaunches
-from skyward_providers.aws_account.network import create_group, delete_group, find_subnets, group_name, tag_list
+from skyward_providers.aws_account.network import create_group, delete_groups_of, find_subnets, group_name, tag_list
 from skyward_providers.cloud import SharedListing, cloud_config, watchdog
 
 __all__ = ["AWSProvider"]
@@ -343,17 +343,20 @@ class AWSProvider:
     async def _remove_shared(self, cluster: Cluster) -> None:
         account, region, specific = self._account, cluster.offer.region, cluster.specific
         ours = [{"Name": "tag:skyward-pool", "Values": [cluster.pool]}]
-        templates = await account.all("ec2", "describe_launch_templates", region, "LaunchTemplates", Filters=ours)
         name = template_name(cluster.pool, cluster.offer.id)
-        for each in templates:
-            if each["LaunchTemplateName"] == name:
-                await delete_template(account, region, each["LaunchTemplateId"])
-        if any(each["LaunchTemplateName"] != name for each in templates):
+
+        async def templates() -> list[Any]:
+            return await account.all("ec2", "describe_launch_templates", region, "LaunchTemplates", Filters=ours)
+
+        # A listing may lack what was created, and have what was deleted a moment ago.
+        made = [specific["template"]] if "template" in specific else []
+        listed = [each["LaunchTemplateId"] for each in await templates() if each["LaunchTemplateName"] == name]
+        for template in dict.fromkeys((*made, *listed)):
+            await delete_template(account, region, template)
+        if any(each["LaunchTemplateName"] != name for each in await templates()):
             return  # the pool has machines of other offers, in the same group
         if specific.get("own_group", True):
-            named = [*ours, {"Name": "group-name", "Values": [group_name(cluster.pool)]}]
-            for group in await account.all("ec2", "describe_security_groups", region, "SecurityGroups", Filters=named):
-                await delete_group(account, region, group["GroupId"])
+            await delete_groups_of(account, region, cluster.pool, group_name(cluster.pool), specific.get("group"))
 
     @told
     async def leftovers(self, owner: str) -> Sequence[Leftover]:

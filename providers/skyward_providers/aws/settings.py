@@ -8,7 +8,7 @@ from skyward.errors import SpecError
 from skyward.providers import PROVIDER_FIELDS, ActsOn, CredentialSource, Provider
 from skyward.values.validation import choice, of_type, seconds, strings
 from skyward_providers.api_settings import check_urls
-from skyward_providers.aws.policy import POLICY
+from skyward_providers.aws.policy import policy_of
 from skyward_providers.aws_account.settings import check_ranges, check_regions, find_credentials, require_sdk
 
 __all__ = ["AWS"]
@@ -105,7 +105,7 @@ class AWS:
     @property
     def policy(self) -> str:
         """The least permissions that the provider needs, as an IAM policy in JSON."""
-        return POLICY
+        return policy_of(self.instance_profile_arn)
 
     def credentials(self) -> CredentialSource:
         """Look for credentials where the SDK would, without a request."""

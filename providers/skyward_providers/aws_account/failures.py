@@ -9,12 +9,16 @@ from skyward.errors import CredentialsError, NoCapacityError, ProvisioningError,
 __all__ = ["CallError", "UnreadableAnswerError", "explained", "is_transient", "is_unknown", "refusal_of", "too_fast"]
 
 _CAPACITY: Final = frozenset({
-    "InsufficientCapacity", "InsufficientFreeAddressesInSubnet", "InsufficientHostCapacity",
-    "InsufficientInstanceCapacity", "InvalidFleetConfiguration", "SpotMaxPriceTooLow", "UnfulfillableCapacity",
+    "InsufficientFreeAddressesInSubnet", "InvalidFleetConfiguration", "SpotMaxPriceTooLow", "UnfulfillableCapacity",
     "Unsupported",
 })  # fmt: skip  # one a line says no more
 """No such machine in that zone now; `Unsupported` and `InvalidFleetConfiguration` are those of a type that the zone
 does not have."""
+
+_NO_CAPACITY = re.compile(r"Insufficient\w*Capacity\w*")
+"""Codes such as "InsufficientInstanceCapacity", and those of hosts and disks."""
+
+_OVER_QUOTA = re.compile(r"\w*(Limit|Quota)Exceeded(Exception)?")
 
 _QUOTA: Final = frozenset({"MaxSpotInstanceCountExceeded", "MaxSpotFleetRequestCountExceeded"})
 
@@ -97,11 +101,11 @@ def explained(error: CallError, where: str = "") -> ProvisioningError | SpecErro
     """Return the error for the user: its class says what Skyward does next. `where` is what was to be launched."""
     code, why = error.code, _short(error.detail)
     place = f" of {where}" if where else ""
-    if code in _CAPACITY:
+    if code in _CAPACITY or _NO_CAPACITY.fullmatch(code):
         return NoCapacityError(f"AWS has no capacity{place} now ({code}); try another type, region or market.")
     if too_fast(code):
         return RateLimitError(f"AWS takes no more requests for a while ({code}); try again later.")
-    if code in _QUOTA or code.endswith("LimitExceeded"):
+    if code in _QUOTA or _OVER_QUOTA.fullmatch(code):
         return QuotaError(
             f"AWS launches no more{place}, because of a quota ({code}: {why}); "
             "ask for more in the Service Quotas console, or use another type or region."

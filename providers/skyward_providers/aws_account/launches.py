@@ -104,7 +104,7 @@ def _failure(error: CallError, region: str) -> Exception:
 
 
 class RecentLaunches[T]:
-    """What a provider launched in the last minute: the next calls may not see it yet.
+    """Machines that a provider launched in the last minute: the next calls may not see them yet.
 
     Args:
         id_of: returns the id of what a launch returns.

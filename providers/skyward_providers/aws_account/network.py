@@ -15,6 +15,7 @@ __all__ = [
     "Subnets",
     "create_group",
     "delete_group",
+    "delete_groups_of",
     "find_subnets",
     "group_name",
     "is_group_of_tasks",
@@ -186,3 +187,16 @@ async def delete_group(account: Account, region: str, group: str, within: float 
                 ) from error
         await asyncio.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+async def delete_groups_of(account: Account, region: str, pool: str, name: str, made: str | None) -> None:
+    """Delete the security group `made`, and those with the tag of a pool and a name. Idempotent.
+
+    Raises:
+        ProvisioningError: one is still in use.
+    """
+    named = _filters({"tag:skyward-pool": pool, "group-name": name})
+    found = await account.all("ec2", "describe_security_groups", region, "SecurityGroups", Filters=named)
+    listed = [each["GroupId"] for each in found]
+    for group in dict.fromkeys(listed if made is None else (made, *listed)):  # a new one may not be listed yet
+        await delete_group(account, region, group)

@@ -4,14 +4,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = ["BEING_TAGGED", "LOOK_AT_NETWORKS", "TAGGED", "of_ec2", "policy_text", "statement"]
+__all__ = ["BEING_TAGGED", "LOOK_AT_NETWORKS", "TAGGED", "of_ec2", "passing", "policy_text", "statement"]
 
 TAGGED: Final[dict[str, Any]] = {"Null": {"aws:ResourceTag/skyward-owner": "false"}}
 BEING_TAGGED: Final[dict[str, Any]] = {"Null": {"aws:RequestTag/skyward-owner": "false"}}
 """Conditions: the resource has Skyward's tag, or gets it in the same call."""
 
 LOOK_AT_NETWORKS: Final = [
-    "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",
     "pricing:GetProducts",
@@ -24,6 +23,13 @@ def statement(name: str, actions: Sequence[str], resource: Any = "*", condition:
     """Return a statement that allows actions."""
     made = {"Sid": name, "Effect": "Allow", "Action": sorted(actions), "Resource": resource}
     return made if condition is None else {**made, "Condition": condition}
+
+
+def passing(service: str, *roles: str | None) -> list[dict[str, Any]]:
+    """Return a statement that allows giving roles to a service; none without roles."""
+    given = sorted({role for role in roles if role is not None})
+    condition = {"StringEquals": {"iam:PassedToService": service}}
+    return [statement("GiveRoles", ["iam:PassRole"], given, condition)] if given else []
 
 
 def of_ec2(*kinds: str) -> list[str]:

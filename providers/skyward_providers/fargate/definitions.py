@@ -173,13 +173,15 @@ async def remove_family(account: Account, region: str, family: str) -> None:
     Raises:
         ProvisioningError: one is left.
     """
-    for arn in await _revisions(account, region, family, "ACTIVE"):
+    active = await _revisions(account, region, family, "ACTIVE")
+    for arn in active:
         try:
             await account.call("ecs", "deregister_task_definition", region, taskDefinition=arn)
         except CallError as error:
             if error.code != "ClientException":  # it is gone
                 raise
-    left = await _revisions(account, region, family, "INACTIVE")
+    # The listing may lack those that were deregistered a moment ago.
+    left = [*dict.fromkeys((*active, *await _revisions(account, region, family, "INACTIVE")))]
     for first in range(0, len(left), _AT_ONCE):
         answer = await account.call(
             "ecs", "delete_task_definitions", region, taskDefinitions=left[first : first + _AT_ONCE]

@@ -11,6 +11,7 @@ from skyward_providers.aws_account.policy import (
     LOOK_AT_NETWORKS,
     TAGGED,
     of_ec2,
+    passing,
     policy_text,
     statement,
 )
@@ -22,6 +23,7 @@ _STATEMENTS: Final = (
         "Look",
         [
             *LOOK_AT_NETWORKS,
+            "ec2:DescribeNetworkInterfaces",
             "ecs:DescribeClusters",
             "ecs:DescribeTaskDefinition",
             "ecs:DescribeTasks",
@@ -61,6 +63,4 @@ _STATEMENTS: Final = (
 
 def policy_of(*roles: str | None) -> str:
     """Return the policy in JSON, ready to paste; `roles` are those that tasks are given."""
-    given = sorted({role for role in roles if role is not None})
-    passing = [statement("GiveRoles", ["iam:PassRole"], given)] if given else []
-    return policy_text([*_STATEMENTS, *passing])
+    return policy_text([*_STATEMENTS, *passing("ecs-tasks.amazonaws.com", *roles)])

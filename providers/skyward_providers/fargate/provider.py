@@ -13,7 +13,7 @@ from skyward_providers.aws_account.account import Account, told
 from skyward_providers.aws_account.admission import Admission
 from skyward_providers.aws_account.failures import CallError, explained
 from skyward_providers.aws_account.launches import RecentLaunches
-from skyward_providers.aws_account.network import create_group, delete_group, find_subnets, group_name
+from skyward_providers.aws_account.network import create_group, delete_groups_of, find_subnets, group_name
 from skyward_providers.cloud import cluster_keys, host_key_of
 from skyward_providers.fargate.checks import check_account
 from skyward_providers.fargate.definitions import (
@@ -223,17 +223,13 @@ class FargateProvider:
         account, region, specific = self._account, cluster.offer.region, cluster.specific
         await remove_family(account, region, specific["family"])
         alike = await families_of(account, region, f"{name_of_owner(specific['owner'])}{cluster.pool}-", active=True)
-        if any(pool_in(each) == cluster.pool for each in alike):
+        if any(pool_in(each) == cluster.pool and each != specific["family"] for each in alike):
             return  # the pool has tasks of other offers
         if specific["own_cluster"]:
             await delete_cluster(account, region, specific["ecs_cluster"])
         if specific["own_group"]:
-            named = [
-                {"Name": "tag:skyward-pool", "Values": [cluster.pool]},
-                {"Name": "group-name", "Values": [group_name(cluster.pool, of_tasks=True)]},
-            ]
-            for group in await account.all("ec2", "describe_security_groups", region, "SecurityGroups", Filters=named):
-                await delete_group(account, region, group["GroupId"])
+            name = group_name(cluster.pool, of_tasks=True)
+            await delete_groups_of(account, region, cluster.pool, name, specific.get("group"))
 
     @told
     async def leftovers(self, owner: str) -> Sequence[Leftover]:

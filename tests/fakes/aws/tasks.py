@@ -65,6 +65,7 @@ class TaskShim:
         capacity: tasks left by market; any number without an entry.
         hidden_for: calls in which a new task is not visible yet.
         pending_for: descriptions in which a new task is still starting.
+        lagging: listings of definitions that are still as if none had been deregistered.
         stopping_for: attempts at deleting a cluster that fail after its last task was stopped.
         address_of: starts the machine of a task, and returns its address; None for tasks without.
         has_ended: returns whether the first process of a task has ended.
@@ -76,6 +77,7 @@ class TaskShim:
     capacity: dict[str, int] = field(default_factory=dict)
     hidden_for: int = 0
     pending_for: int = 0
+    lagging: int = 0
     stopping_for: int = 0
     address_of: Callable[[Any, Mapping[str, str], str], str] | None = None
     has_ended: Callable[[str], bool] = field(default=lambda task: False)
@@ -88,7 +90,8 @@ class TaskShim:
         """Forget everything but the settings."""
         self.failures.clear()
         self.capacity.clear()
-        self.hidden_for = self.pending_for = self.stopping_for = 0
+        self.hidden_for = self.pending_for = self.stopping_for = self.lagging = 0
+        self._deregistered: list[str] = []
         self._lives: dict[str, _Life] = {}
         state_manager.set_transition("ecs::task", {"progression": "time", "seconds": 3600})
 
@@ -185,6 +188,22 @@ class TaskShim:
         assert 0 <= container.get("stopTimeout", 30) <= 120
         sized = {**container, "cpu": int(values["cpu"]), "memory": int(values["memory"])}  # moto's launches need them
         return self.moto(environ, json.dumps({**values, "containerDefinitions": [sized]}).encode())
+
+    def _DeregisterTaskDefinition(self, request: Request, environ: dict[str, Any]) -> None:
+        self._deregistered.append(request.values["taskDefinition"])
+
+    def _ListTaskDefinitionFamilies(self, request: Request, environ: dict[str, Any]) -> Answer | None:
+        if not (self.lagging and self._deregistered):
+            return None
+        return _json({"families": sorted({arn.rpartition("/")[2].partition(":")[0] for arn in self._deregistered})})
+
+    def _ListTaskDefinitions(self, request: Request, environ: dict[str, Any]) -> Answer | None:
+        if not (self.lagging and self._deregistered):
+            return None
+        self.lagging -= 1
+        active = self._deregistered if request.values["status"] == "ACTIVE" else []
+        family = f"/{request.values['familyPrefix']}:"
+        return _json({"taskDefinitionArns": [each for each in active if family in each]})
 
     def _RunTask(self, request: Request, environ: dict[str, Any]) -> Answer:
         values = dict(request.values)

@@ -109,6 +109,22 @@ def test_outcome_is_unknown_after_errors_of_the_server_only(code: str, status: i
     assert is_unknown(CallError("CreateFleet", code, status, "")) is unknown
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("InsufficientInstanceCapacity", sky.NoCapacityError),
+        ("InsufficientVolumeCapacity", sky.NoCapacityError),
+        ("InsufficientCapacityOnOutpost", sky.NoCapacityError),
+        ("LimitExceededException", sky.QuotaError),
+        ("ServiceQuotaExceededException", sky.QuotaError),
+        ("SecurityGroupLimitExceeded", sky.QuotaError),
+        ("RequestLimitExceeded", sky.RateLimitError),
+    ],
+)
+def test_codes_of_one_kind_are_known_by_their_form(code: str, kind: type[sky.SkywardError]) -> None:
+    assert type(explained(CallError("CreateFleet", code, 400, ""))) is kind
+
+
 def test_messages_are_one_sentence_without_encoded_reasons() -> None:
     detail = (
         "You have requested more vCPU capacity than your current vCPU limit of 32 allows. Please visit http://x\nMore"
