@@ -129,9 +129,22 @@ def _order(candidate: OfferCandidate) -> tuple[Any, ...]:
     )
 
 
-def _identity(provider: str, offer: Offer) -> tuple[str, ...]:
+def _identity(provider: str, offer: Offer) -> tuple[Any, ...]:
     """Return the names that break ties, compared alphabetically."""
-    return provider, offer.instance_type.name, offer.region, offer.id, repr(offer)
+    return provider, offer.instance_type.name, offer.region, offer.id, _Text(offer)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Text:
+    """The text of an offer, which is made only if offers have the same names: it takes longer than all else."""
+
+    offer: Offer
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Text) and (self.offer is other.offer or repr(self.offer) == repr(other.offer))
+
+    def __lt__(self, other: "_Text") -> bool:
+        return repr(self.offer) < repr(other.offer)
 
 
 def _by_allocation(candidates: Sequence[OfferCandidate], asked: Sequence[SpecOffers]) -> list[OfferCandidate]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from skyward.market.filters import allowed_in
-from skyward.market.rows import COLUMNS, SCHEMA, offer_of, queries, row_of
+from skyward.market.rows import COLUMNS, SCHEMA, offer_of, queries, row_of, size_query
 from skyward.providers.protocol import PROVIDER_FIELDS, Offer
 from skyward.specs import Spec
 
@@ -96,6 +96,10 @@ class OfferRepository:
 
         def read() -> None:
             self._db.execute("BEGIN")  # both markets from one fetch
+            if (size := size_query(spec, fields)) is not None:
+                chosen, values = size
+                if self._db.execute(chosen, (settings, *values)).fetchone() is None:
+                    return
             for market in allowed_in(spec):
                 for chosen, values in queries(spec, fields, market, priced=priced):
                     rows = self._db.execute(f"{chosen} LIMIT ?", (settings, *values, -1 if limit is None else limit))

@@ -17,7 +17,7 @@ from skyward.market.filters import MEMORY_TOLERANCE, memory_of_one
 from skyward.providers.protocol import InstanceType, Market, Offer
 from skyward.specs import Spec
 
-__all__ = ["COLUMNS", "SCHEMA", "offer_of", "queries", "row_of"]
+__all__ = ["COLUMNS", "SCHEMA", "offer_of", "queries", "row_of", "size_query"]
 
 COLUMNS: Final = (
     *("id", "type", "vcpus", "memory_gb", "accelerator", "accelerator_count", "accelerator_memory_gb"),
@@ -45,6 +45,7 @@ CREATE INDEX IF NOT EXISTS by_place_and_spot ON offers (fetch, place, spot, vcpu
 CREATE INDEX IF NOT EXISTS by_place_and_on_demand ON offers (fetch, place, on_demand, vcpus_of, memory_of);
 CREATE INDEX IF NOT EXISTS by_model_and_spot ON offers (fetch, model, spot, count_of, place, memory_of_one);
 CREATE INDEX IF NOT EXISTS by_model_and_on_demand ON offers (fetch, model, on_demand, count_of, place, memory_of_one);
+CREATE INDEX IF NOT EXISTS by_size ON offers (fetch, vcpus_of, memory_of);
 """
 """Offers of each fetch. A price is infinite if it is unknown, and NULL if the offer is not sold in that market.
 
@@ -167,6 +168,24 @@ def queries(
         )
 
 
+def size_query(spec: Spec, fields: frozenset[str]) -> tuple[str, tuple[str | float, ...]] | None:
+    """Return the query that finds a row if an offer of one fetch is as large as `spec` asks; None if it asks nothing.
+
+    What no offer has would be looked for in all of them, once for each query of `queries`.
+    """
+    asked = [
+        (f"{column} {test}", value)
+        for field, column, test, value in _tests(spec)
+        if field in _SIZES and field in fields and value is not None
+    ]
+    if not asked:
+        return None
+    terms, values = zip(*asked, strict=True)
+    chosen = f"SELECT 1 FROM offers INDEXED BY by_size WHERE fetch = ({_FETCH}) AND {' AND '.join(terms)} LIMIT 1"
+    return chosen, values
+
+
+_SIZES: Final = ("vcpus", "memory_gb")
 _FETCH: Final = "SELECT number FROM fetches WHERE settings = ?"
 
 
