@@ -250,8 +250,10 @@ class Groups:
                 break
         left = [RuntimeError(reason) for status, reason in done if status == "unknown_action"]
         if self._cluster is not None:
-            if not left and self._machines:  # launched, but never a group
-                await self._terminate([*self._machines])
+            if not left:  # launched, but never a group
+                found = await self._provider.find(self._cluster)
+                if machines := {*self._machines, *(each.id for each in found)}:
+                    await self._terminate([*machines])
             await self._provider.teardown(self._cluster)
             self._cluster = None  # only now: a cancelled teardown must be repeated
             self._identity.key_file.unlink(missing_ok=True)

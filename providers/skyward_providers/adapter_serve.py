@@ -11,19 +11,17 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 from skyward.control.act.machines.booting import BOOT_TIMEOUT
 from skyward.errors import SkywardError, SpecError
+from skyward.journal import Claim
 from skyward.link.adapters.registry import SILENCE
 from skyward.link.adapters.server import AuthenticationError, MessageStream, dial
 from skyward.market import SpecOffers, no_offer_fits, rank
-from skyward.providers import PoolIdentity
 from skyward.providers.protocol import ProviderConfig, acts_on, find_provider
 from skyward.specs import Spec
 from skyward.values.validation import FrozenMap, shown
@@ -98,7 +96,9 @@ async def serve(
     kind = offer.instance_type
     resources = {"CPU": kind.vcpus, "memory": kind.memory_gb, "GPU": kind.accelerator_count, **spec.node_resources}
     boot_within = float(getattr(provider, "boot_timeout", BOOT_TIMEOUT))
-    groups = Groups(name, _identity(name, token), client, spec, offer, max_groups, workers_per_group, boot_within)
+    claim = Claim.new(f"{name}-{os.urandom(5).hex()}")  # what is left of a killed process is swept
+    identity = replace(claim.identity, derive=keys_of(token))  # so the controller has its keys too
+    groups = Groups(name, identity, client, spec, offer, max_groups, workers_per_group, boot_within)
     announcement = Heartbeat(
         name,
         max_groups,
@@ -116,7 +116,12 @@ async def serve(
             work.result()
     finally:
         reason = stop.result() if stop is not None and stop.done() and not stop.cancelled() else "it ended"
-        await session.end(reason, work)
+        try:
+            await session.end(reason, work)
+        except BaseException:
+            claim.release()
+            raise
+        claim.end()
 
 
 class _Session:
@@ -226,12 +231,6 @@ class _Session:
         work.cancel()
         await asyncio.wait([work])
         await self._end_groups()
-
-
-def _identity(name: str, token: str) -> PoolIdentity:
-    """Return the identity of an adapter's groups. Its keys come from the token, so the controller has them too."""
-    id = f"{name}-{os.urandom(5).hex()}"
-    return PoolIdentity(id, id, Path(tempfile.gettempdir(), f"skyward-{id}.key"), keys_of(token))
 
 
 # The command.

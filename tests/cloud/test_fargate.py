@@ -2,18 +2,25 @@
 
 import asyncio
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import skyward as sky
+from skyward.link.adapters.registry import GroupRequirements
+from skyward.pool.reaping import sweep as sweeping
 from skyward.providers import Offer, SSHAccess
-from skyward.providers.conformance import check_provider, check_refusal
+from skyward.providers.conformance import check_provider, check_refusal, conformance_identity
+from skyward.wire.protocol.adapter import Answer, StartWorkerGroup
 from skyward.worker.machine.notices import STOP_NOTICE
+from skyward_providers.adapter_groups import Groups
 from skyward_providers.aws_account import launches, network
 from skyward_providers.fargate import ecs_clusters, launching
 from tests.cloud.fargate_cases import fargate_at, launched, offers_of, prepared
@@ -21,6 +28,8 @@ from tests.cloud.kills import reaped_after_each_kill
 from tests.fakes.aws import FakeAWS
 from tests.fakes.aws.catalogue import FARGATE, FARGATE_SPOT
 from tests.fakes.aws.tasks import NO_CAPACITY
+from tests.local.test_adapter_links import controller
+from tests.local.test_adapters import TOKEN
 from tests.waiting import wait_for_async
 
 pytestmark = [pytest.mark.cloud, pytest.mark.timeout(300)]
@@ -470,6 +479,70 @@ def test_policy_allows_every_call_that_is_made(aws: FakeAWS, tmp_path: Path) -> 
     implied = {"ecs:TagResource", "ec2:CreateTags", "iam:CreateServiceLinkedRole", "iam:PassRole"}
     assert allowed == {f"{each.service}:{each.action}" for each in aws.shim.requests} | implied
     assert statements[-1]["Resource"] == ["arn:aws:iam::1:role/read"]
+
+
+def test_adapter_ends_a_task_that_no_listing_had(aws: FakeAWS, tmp_path: Path) -> None:
+    """Its launch was not answered, and it was not visible at first."""
+
+    async def main() -> None:
+        settings = fargate_at(aws)
+        offer = (await offers_of(settings))["us-east-1/x86_64/2/8"]
+        spec, identity = sky.Spec(allocation="on-demand"), conformance_identity("unit-1", tmp_path)
+        groups = Groups("fargate", identity, settings.create_provider(), spec, offer, -1, 1)
+        aws.shim.lose_answer("RunTask", 10)
+        aws.shim.answer_nothing("ListTasks", 2)
+        answers: list[Answer] = []
+        await groups.obey(StartWorkerGroup("1"), answers.append)
+        assert [each.status for each in answers] == ["too_much"]
+        assert len(aws.tasks()) == 1
+        await groups.end()
+
+    asyncio.run(main())
+    assert aws.left() == []
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_what_a_killed_adapter_left_is_swept(
+    aws: FakeAWS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alive: bool
+) -> None:
+    aws.shim.tasks.pending_for = 1000
+    settings = fargate_at(aws)
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(sweeping, "usable_clouds", lambda: [settings])
+    monkeypatch.setattr(sweeping, "LIVING", 0.0)
+    options = {"caller_cidr": settings.caller_cidr, "spot_prices_url": settings.spot_prices_url}
+    words = [word for name, value in options.items() for word in ("--setting", f"{name}={value}")]
+
+    async def main() -> None:
+        async with controller() as (server, address):
+            command = [sys.executable, "-m", "skyward_providers.adapter", "--connect", address, "--provider", "fargate"]
+            environment = {**os.environ, "SKYWARD_ADAPTER_TOKEN": TOKEN}
+            adapter = await asyncio.create_subprocess_exec(*command, *words, env=environment)
+            start = None
+            try:
+                await server.adapters(None, 120)
+                start = asyncio.create_task(server.start(GroupRequirements()))
+                await wait_for_async(lambda: len(aws.tasks()) == 1, "the launch", within=120)
+                if alive:
+                    assert await asyncio.to_thread(sky.sweep) == []
+                    assert len(aws.tasks()) == 1
+                else:
+                    (keeper,) = psutil.Process(adapter.pid).children()
+                    keeper.kill()
+                    await adapter.wait()
+                    swept = await asyncio.to_thread(sky.sweep)
+                    assert {each.kind for each in swept if not each.error} == {
+                        "machine", "task definition", "ECS cluster", "security group",
+                    }  # fmt: skip  # one set
+            finally:
+                if start is not None:
+                    start.cancel()
+                if adapter.returncode is None:
+                    adapter.terminate()
+                    await adapter.wait()
+
+    asyncio.run(main())
+    assert aws.left() == []
 
 
 @pytest.mark.timeout(900)

@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
+from skyward.journal import data_directory
 from skyward.providers import Instance
 from skyward_providers.adapter_serve import serve
 from tests.cloud.fargate_cases import fargate_at, launched
@@ -143,7 +143,7 @@ def test_adapter_launches_tasks_for_a_pool_of_another_process(
     finally:
         adapter.terminate()
         assert adapter.wait(60) == 0, output.read_text()
-    assert not list(Path(tempfile.gettempdir()).glob("skyward-fargate-*.key"))
+    assert not list(data_directory().glob("*/fargate-*"))
 
 
 def test_adapter_ends_a_task_that_does_not_run_in_time(

@@ -30,12 +30,13 @@ PROVIDERS_MAY_USE = {
 }
 OF_ADAPTERS = {
     "skyward.control.act.machines.booting",
+    "skyward.journal.Claim",
     "skyward.link.adapters",
     "skyward.market",
     "skyward.wire.protocol.adapter",
 }
-"""The protocol of worker adapters, their choice among offers, and their wait for machines; only the provider that
-speaks it uses them."""
+"""The protocol of worker adapters, their choice among offers, their wait for machines, and what protects these from
+sweeps; only the provider that speaks it uses them."""
 ENGINE_ROOMS = ("skyward.link", "skyward.wire", "skyward.worker")
 NODE_DEPENDENCIES = {"blake3", "casty", "cloudpickle"}
 LOADED_BY_MATPLOTLIB = "skyward.worker.display.backend"
