@@ -3,13 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from skyward.providers import InstanceType, Offer
+from skyward.specs import Architecture
 
-__all__ = ["Architecture", "Partition", "architecture_of", "offers_of", "read_partitions", "read_records"]
+__all__ = ["Partition", "architecture_of", "offers_of", "read_partitions", "read_records"]
 
-type Architecture = Literal["x86_64", "arm64"]
 
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/]*)=(\S*)")
 _ARM = ("aarch64", "arm64")

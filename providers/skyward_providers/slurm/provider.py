@@ -17,12 +17,11 @@ from skyward.providers import (
     Offer,
     PoolIdentity,
 )
-from skyward.specs import Spec
+from skyward.specs import Architecture, Spec
 from skyward_providers.cloud.launch import launch_each
 from skyward_providers.slurm.anchor import DESCRIBE, NO_PLACE, batch_script, place_of
 from skyward_providers.slurm.commands import SlurmCommands, SlurmError, UnansweredError, refusal
 from skyward_providers.slurm.hardware import (
-    Architecture,
     Partition,
     architecture_of,
     offers_of,
