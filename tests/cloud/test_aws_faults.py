@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 import skyward as sky
+from skyward.control.act.nodes.launching import launchers_of
+from skyward.journal import PoolRecord
 from skyward.providers import Offer
 from skyward.providers.conformance import check_refusal
+from skyward.specs import Options
 from skyward_providers.aws_account import launches, network
 from tests.cloud.aws_cases import SETTINGS, offers_of, prepared
 from tests.fakes.aws import FakeAWS
@@ -478,6 +481,31 @@ def test_account_without_a_default_network_says_how_to_get_one(aws: FakeAWS, tmp
             await prepared(provider, tmp_path)
 
     asyncio.run(main())
+
+
+def test_region_that_cannot_be_used_is_left_for_another(
+    aws: FakeAWS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
+    settings = replace(SETTINGS, regions=["eu-west-1", "us-east-1"])
+    spec = sky.Spec(provider=settings, vcpus=2, memory_gb=4, architecture="x86_64", allocation="on-demand")
+    record = PoolRecord.new("unit", {"": (spec,)}, Options(), 1.0)
+    launcher = launchers_of(record, {"": (spec,)}, Options())[""]
+
+    async def main() -> None:
+        provider: Any = settings.create_provider()
+        for each in await provider._account.all("ec2", "describe_subnets", "eu-west-1", "Subnets"):
+            await provider._account.call("ec2", "delete_subnet", "eu-west-1", SubnetId=each["SubnetId"])
+        await launcher.prepare()
+        (machine,) = await launcher.provision(launcher.sources[0], 1)
+        assert (launcher.sources[0].zone, len(aws.machines("us-east-1"))) == ("us-east-1", 1)
+        assert [each for each in launcher.notes if "create-default-vpc --region eu-west-1" in each]
+        await launcher.terminate(machine)
+        await launcher.teardown()
+
+    asyncio.run(main())
+    record.end()
+    assert aws.left("eu-west-1") == aws.left() == []
 
 
 def test_type_that_no_zone_has_is_no_capacity(aws: FakeAWS, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
-from skyward.errors import ProvisioningError, SpecError
+from skyward.errors import NoCapacityError, ProvisioningError, SpecError
 from skyward_providers.aws_account.account import Account
 from skyward_providers.aws_account.failures import CallError
 
@@ -63,7 +63,7 @@ async def find_subnets(account: Account, region: str, subnet_id: str | None) -> 
     """Return the subnet of the settings, or those of the default network, one for each zone.
 
     Raises:
-        ProvisioningError: there is no default network.
+        NoCapacityError: there is no default network; another region may have one.
     """
     if subnet_id is not None:
         found = await account.all("ec2", "describe_subnets", region, "Subnets", SubnetIds=[subnet_id])
@@ -71,7 +71,7 @@ async def find_subnets(account: Account, region: str, subnet_id: str | None) -> 
     default = [{"Name": "default-for-az", "Values": ["true"]}]
     found = await account.all("ec2", "describe_subnets", region, "Subnets", Filters=default)
     if not found:
-        raise ProvisioningError(
+        raise NoCapacityError(
             f"The account has no default network in {region}; create it with `aws ec2 create-default-vpc --region "
             f"{region}`, or name a subnet with `{account.door}(subnet_id=...)`."
         )

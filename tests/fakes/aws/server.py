@@ -52,8 +52,9 @@ class FakeAWS:
 
     def reset(self) -> None:
         """Forget everything."""
-        moto_api_backend.reset()
-        self.shim.reset()
+        with self.shim.lock:  # a request of the last test may be under way
+            moto_api_backend.reset()
+            self.shim.reset()
 
     def asked(self, action: str) -> list[Request]:
         """Return the requests of one call, in order."""

@@ -71,6 +71,7 @@ class Shim:
         making_for: listings in which a new image is still pending.
         spot_factor: what spot prices are multiplied by.
         tasks: the part for ECS.
+        lock: held while a request is carried out.
     """
 
     application: Callable[..., Iterable[bytes]]
@@ -91,6 +92,7 @@ class Shim:
 
     def __post_init__(self) -> None:
         self._pages: dict[int, Answer] = {}
+        self.lock = threading.RLock()
         self.tasks = TaskShim(self._moto)
         self.on_request = lambda moment: None
         self.reset()
@@ -104,7 +106,6 @@ class Shim:
         self.refusals.clear()
         self.hidden_for = self.pending_for = self.held_for = self.making_for = 0
         self.spot_factor = 1.0
-        self._lock = threading.RLock()
         self._faults: dict[str, list[_Fault]] = defaultdict(list)
         self._lost: Counter[str] = Counter()
         self._resets = False
@@ -130,7 +131,7 @@ class Shim:
 
     def interrupt(self, region: str, machine: str) -> None:
         """Take a spot machine back."""
-        with self._lock:
+        with self.lock:
             (found,) = [each for each in instances_of(region) if each.id == machine]
             _end(found, "Server.SpotInstanceTermination")
             self.ended(machine)
@@ -144,7 +145,7 @@ class Shim:
         if request is None:
             environ["wsgi.input"] = BytesIO(body)
             return self.application(environ, start)
-        with self._lock:
+        with self.lock:
             self.requests.append(request)
             changes = not request.action.startswith(("Describe", "Get", "List"))
             if changes:

@@ -23,7 +23,14 @@ from skyward.control.act.nodes.topology import topology
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.startup import BOOTING, StartupTracker
-from skyward.errors import CredentialsError, NoCapacityError, NodeStartError, ProvisioningError, SkywardError
+from skyward.errors import (
+    CredentialsError,
+    NoCapacityError,
+    NodeStartError,
+    ProvisioningError,
+    QuotaError,
+    SkywardError,
+)
 from skyward.formatting import count_text
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.link.ssh.worker import end_orphan
@@ -232,25 +239,30 @@ class Launcher:
     async def _prepare_preferred(self) -> list[str]:
         """Prepare the preferred source; if its provider fails, prefer a source of another. Return notices about these.
 
-        The sources of a provider that failed move to the end, and are tried again when the others have no machines.
+        Where a source has no capacity or quota, the provider may have some for its others. The sources that failed, or
+        whose provider did, move to the end, and are tried again when the others have no machines.
 
         Raises:
             SkywardError: all providers failed; the error of the first one.
         """
-        refusals: dict[int, SkywardError] = {}
+        refusals: dict[MachineSource, SkywardError] = {}
+        failed: set[int] = set()
         notices: list[str] = []
         for source, state in tuple(self._states.items()):
-            if source.position in refusals:
+            if source.position in failed:
                 continue
             try:
                 await self._cluster(state)
             except SkywardError as error:
-                refusals[source.position] = error
+                refusals[source] = error
+                if not isinstance(error, NoCapacityError | QuotaError):
+                    failed.add(source.position)
                 if state.prepared is None:
                     self._remove_record(state)  # nothing was created
                 notices.append(f"{source} is tried last, because it could not be prepared: {reason_of(error)}.")
             else:
-                self._states = dict(sorted(self._states.items(), key=lambda each: each[0].position in refusals))
+                last = {each for each in self._states if each in refusals or each.position in failed}
+                self._states = dict(sorted(self._states.items(), key=lambda each: each[0] in last))
                 return notices
         raise next(iter(refusals.values()))
 
