@@ -147,7 +147,7 @@ def test_page_of_the_network_is_no_answer(runpod: FakeRunPod, tmp_path: Path, mo
         runpod.fail("GET", "/v1/pods", page)
         await provider.terminate(cluster, [machines[0].id])
         assert await provider.find(cluster) == []
-        monkeypatch.setattr(rest, "_FIRST_PAUSE", 100.0)
+        monkeypatch.setattr(rest, "_FIRST_PAUSE", 1000.0)  # longer than it tries
         runpod.fail("GET", "/v1/pods", page)
         with pytest.raises(sky.ProvisioningError, match=r"RunPod cannot be reached \(a page of HTML"):
             await provider.find(cluster)
