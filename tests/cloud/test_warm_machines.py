@@ -133,4 +133,4 @@ def test_budget_keeps_no_machine_that_it_does_not_cover(
     with compute(runpod_machines, "poor", warm=36_000, budget=0.02) as pool:
         pool.set_budget(pool.snapshot().spent + 0.0098)  # 100 s, of which draining takes 60
     assert runpod_machines.pods == {}
-    assert "No machine is kept warm: the rest of the budget" in capsys.readouterr().err
+    assert "No machine is kept warm: what the budget leaves" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import skyward as sky
 from skyward.errors import ProvisioningError
 from skyward.providers import Cluster, Instance, InstanceType, Offer, PoolIdentity, Provider
 from skyward.specs import Spec
+from tests.waiting import wait_for
 
 ASKED: list[tuple[str, str, str]] = []
 """Provider, type and market of every request for machines."""
@@ -172,6 +173,7 @@ def test_machine_that_costs_more_than_the_spec_allows_is_not_used(
     with sky.Compute(*specs, name="limited") as pool:
         assert one() >> pool == 1
         assert [node.hourly_price for node in pool.snapshot().nodes if node.state == "active"] == [1.5]
+        wait_for(lambda: pool.snapshot().provider == "fair", "the provider of the machine to be shown")
     assert [provider for provider, _, _ in ASKED] == ["risen", "fair"]
     assert "it costs $2.50 per hour instead of at most $2.00 (max_hourly_cost)" in capsys.readouterr().err
     bills = {each.kind: each.machines for each in sky.costs() if each.pool == "limited"}

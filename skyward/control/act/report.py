@@ -76,10 +76,11 @@ def view(
                 kept=_kept(plane, machine.rank, since) if machine.id in seated else (),
             )
         )
+    in_use = [machine.source.provider for machine in order if machine.source is not None]
     return PoolSnapshot(
         name=name,
         state=state,
-        provider=", ".join(dict.fromkeys(launcher.provider_name for launcher in launchers.values())),
+        provider=", ".join(dict.fromkeys(in_use or [launcher.provider_name for launcher in launchers.values()])),
         nodes=tuple(views),
         queued=0 if over else plane.tasks.queued,
         running=0 if over else plane.tasks.running,

@@ -50,7 +50,7 @@ def plan_warm(candidates: Sequence[WarmCandidate], left: float | None) -> WarmPl
         return WarmPlan({each.machine: each.seconds for each in candidates})
     part = max(0.0, left) / cost
     seconds = {each.machine: each.seconds * part for each in candidates if each.seconds * part >= LEAST_WARM}
-    rest = f"the rest of the budget, {money_text(max(0.0, left))}"
+    rest = f"what the budget leaves once its nodes have ended, {money_text(max(0.0, left))}"
     if not seconds:
         return WarmPlan({}, f"No machine is kept warm: {rest}, does not cover it.")
     longest = max(seconds.values())

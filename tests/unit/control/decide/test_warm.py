@@ -22,14 +22,15 @@ def test_machines_are_kept_for_as_long_as_was_asked_without_a_budget() -> None:
 def test_time_is_shortened_to_what_the_budget_covers_with_a_notice() -> None:
     plan = plan_warm(TWO, 1.0)
     assert plan.seconds == {1: 300.0, 2: 300.0}
-    assert plan.notice == "Machines are kept warm for 5 min 0 s only: the rest of the budget, $1.00, covers no more."
+    left = "what the budget leaves once its nodes have ended, $1.00"
+    assert plan.notice == f"Machines are kept warm for 5 min 0 s only: {left}, covers no more."
 
 
 @pytest.mark.parametrize("left", [0.1, 0.0, -1.0])
 def test_nothing_is_kept_for_less_than_a_minute(left: float) -> None:
     plan = plan_warm(TWO, left)
     assert plan.seconds == {}
-    assert plan.notice.startswith("No machine is kept warm: the rest of the budget")
+    assert plan.notice.startswith("No machine is kept warm: what the budget leaves")
 
 
 def test_machine_of_the_wanted_source_is_taken_at_any_allowed_price() -> None:
