@@ -7,7 +7,7 @@ import pytest
 
 import skyward as sky
 from skyward.control.act.nodes import fleet
-from skyward.journal import Journal, WarmEntry
+from skyward.journal import Journal, PoolEntry, WarmEntry
 from tests.cloud.conftest import settings
 from tests.fakes.runpod import FakeRunPod
 from tests.waiting import wait_for
@@ -54,6 +54,11 @@ def look_for_traces() -> tuple[str, list[str]]:
             if b"7654" in (process / "cmdline").read_bytes():
                 lines.append(str(process))
     return socket.gethostname(), lines
+
+
+def recorded(name: str) -> list[PoolEntry]:
+    with Journal() as journal:
+        return journal.pools(name)
 
 
 def warm_machines(name: str) -> list[WarmEntry]:
@@ -113,7 +118,7 @@ def test_removed_nodes_are_kept_too_and_used_again_and_the_deadline_ends_all(
     assert set(runpod_machines.pods) == pods
     assert "2 machines are kept warm until" in capsys.readouterr().err
     wait_for(lambda: not runpod_machines.pods, "the deadline", within=90)
-    wait_for(lambda: not sky.orphans(), "the end of the pool")
+    wait_for(lambda: not recorded("elastic"), "the end of the pool")
 
 
 def test_budget_covers_all_machines_that_are_kept_together(runpod_machines: FakeRunPod) -> None:

@@ -317,16 +317,25 @@ def test_second_interrupt_stops_waiting(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-def test_cell_that_is_stopped_for_the_budget_returns_its_variables(kernel: Kernel, executor: str) -> None:
+def test_cell_that_is_stopped_for_the_budget_returns_its_variables(
+    kernel: Kernel, executor: str, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
     kernel(
-        "import skyward as sky, threading\n"
+        "import pathlib, skyward as sky, threading, time\n"
         f"priced = sky.Compute(name='priced', provider=sky.Local(hourly_price=3600.0), budget=1000.0, "
         f"worker=sky.Worker(executor='{executor}')).open()\n"
-        "budget = round(priced.snapshot().spent + 23, 2)\n"
-        "threading.Timer(1, priced.set_budget, [budget]).start()"
+        "def limit():\n"
+        "    global budget\n"
+        f"    while not pathlib.Path({str(begun)!r}).exists():\n"
+        "        time.sleep(0.01)\n"
+        "    budget = round(priced.snapshot().spent + 23, 2)\n"
+        "    priced.set_budget(budget)\n"
+        "threading.Thread(target=limit, daemon=True).start()"
     )
+    train = TRAIN.replace("print('training', flush=True)", f"open({str(begun)!r}, 'w').close()")
     try:
-        name, shown = failed(kernel(f"%%sky --pool priced{TRAIN}"))
+        name, shown = failed(kernel(f"%%sky --pool priced{train}"))
         assert name == "BudgetExhaustedError"
         assert shown[0].startswith(
             "BudgetExhaustedError: The cell was stopped on node 0: Pool 'priced' has reached its budget of $"
