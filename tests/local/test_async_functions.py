@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-import time
+import threading
 import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,11 +31,20 @@ double = sky.function(doubled)
 
 @sky.function
 async def both() -> tuple[bool, list[int], str]:
-    """Return whether two sleeps overlap, the results of coroutines, and the name of an asyncio task."""
-    start = time.monotonic()
-    await asyncio.gather(asyncio.sleep(0.3), asyncio.to_thread(time.sleep, 0.3))
+    """Return whether a coroutine and a thread overlap, the results of coroutines, and the name of an asyncio task."""
+    loop, met, other = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def meet_in_thread() -> bool:
+        loop.call_soon_threadsafe(met.set)
+        return other.wait(30)
+
+    async def meet() -> None:
+        await met.wait()
+        other.set()
+
+    overlap, _ = await asyncio.gather(asyncio.to_thread(meet_in_thread), meet())
     task = asyncio.current_task()
-    return time.monotonic() - start < 0.55, [await each for each in (doubled(1), doubled(2))], type(task).__name__
+    return overlap, [await each for each in (doubled(1), doubled(2))], type(task).__name__
 
 
 @sky.function

@@ -50,12 +50,10 @@ def awaits_future() -> bool:
 
 @pytest.mark.parametrize("task", [tasks.sleep, tasks.spin], ids=["sleep", "spin"])
 def test_timeout_stops_the_task(each_executor: sky.Compute, task: sky.SkyFunction[[float], str]) -> None:
-    start = time.monotonic()
     with pytest.raises(
         sky.TaskTimeoutError, match=r"^\w+\(\) ran past its timeout of 0.2 s on node \d and was stopped"
     ):
-        task(60).with_timeout(0.2) >> each_executor
-    assert time.monotonic() - start < 10
+        task(3600).with_timeout(0.2) >> each_executor
     assert tasks.add(1, 1) >> each_executor == 2
 
 
