@@ -1,6 +1,7 @@
 """Fixtures and checks for every test: its tier, a temporary directory for the run, and no leaks."""
 
 import contextlib
+import gc
 import os
 import shutil
 import signal
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(item.path.relative_to(_TIERS).parts[0])
         else:
             item.add_marker("notebooks")
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the objects of imported modules from garbage collection: each shell of a test ends with a full one."""
+    gc.collect()
+    gc.freeze()
 
 
 class _Together(LoadScopeScheduling):  # type: ignore[misc]  # no types

@@ -77,6 +77,15 @@ def notebook(notebook: Notebook) -> Iterator[Notebook]:
     notebook.magics.tracebacks.remove()
 
 
+@pytest.fixture
+def shallow() -> Iterator[None]:
+    """Limit recursion to some 300 calls: IPython takes half a minute to show thousands."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 300)
+    yield
+    sys.setrecursionlimit(before)
+
+
 def cells(shown: str) -> str:
     """Normalize a traceback: remove parts that differ from cell to cell."""
     shown = re.sub(r"In\[\d+\]", "In[N]", shown)
@@ -93,7 +102,7 @@ def shown(ran: Ran) -> str:
 
 @pytest.mark.parametrize("mode", ["Context", "Plain", "Verbose", "Minimal"])
 @pytest.mark.parametrize("name", FAILING)
-def test_error_looks_as_in_the_notebook(notebook: Notebook, name: str, mode: str) -> None:
+def test_error_looks_as_in_the_notebook(notebook: Notebook, shallow: None, name: str, mode: str) -> None:
     notebook(f"%xmode {mode}")
     here = notebook(f"# here\n{SPACE}{FAILING[name]}")
     there = notebook(f"%%sky\n{SPACE}{FAILING[name]}")
