@@ -74,12 +74,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("notebooks")
 
 
-def pytest_collection_finish() -> None:
-    """Exempt the objects of imported modules from garbage collection: each shell of a test ends with a full one."""
-    gc.collect()
-    gc.freeze()
-
-
 class _Together(LoadScopeScheduling):  # type: ignore[misc]  # no types
     """Assigns the tests of a file to one of the parallel processes, and those that create networks too."""
 
@@ -208,6 +202,13 @@ def _session_leaves_nothing() -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def _module_leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     yield from _leaves_nothing(f"the fixtures of {request.module.__name__}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fast_collections() -> None:
+    """Exempt what imports and earlier modules made from garbage collections: a shell of a test ends with a full one."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
