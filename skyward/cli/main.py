@@ -1,7 +1,10 @@
 """Command `sky`."""
 
 import argparse
+import errno
 import json
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,13 +40,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return _COMMANDS[given.command](given)
+        status = _COMMANDS[given.command](given)
+        sys.stdout.flush()
+        return status
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        return _leave_output(given.command, error)
     except SkywardError as error:
         sys.stderr.write(f"sky {given.command}: {error}\n")
         return 2 if isinstance(error, SpecError) else 1
     except KeyboardInterrupt:
         sys.stderr.write(f"sky {given.command}: interrupted\n")
         return 130
+
+
+def _leave_output(command: str, error: OSError) -> int:
+    """Drop what cannot be written to standard output, and return the exit status.
+
+    A reader that has closed the pipe, such as `head`, has read enough: the status is that of SIGPIPE in a shell.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at its end
+    if error.errno == errno.EPIPE:
+        return 128 + signal.SIGPIPE
+    sys.stderr.write(f"sky {command}: the output cannot be written ({error.strerror})\n")
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,9 +2,12 @@
 
 import builtins
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -46,6 +49,22 @@ def test_module_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "skyward", "--help"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("usage: sky ")
+
+
+def test_reader_that_has_read_enough_ends_the_command_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run([sys.executable, "-m", "skyward", "reap"], stdout=writing, stderr=PIPE, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_full_device_is_named() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "skyward", "reap"], stdout=full, stderr=PIPE, check=False)
+    assert (done.returncode, done.stderr) == (1, b"sky reap: the output cannot be written (No space left on device)\n")
 
 
 def test_only_runs_one_policy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,8 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"region": "Frankfurt"}, "region must be a region of AWS, such as 'us-east-1', but got 'Frankfurt'"),
         ({"region": "us-weast-9"}, "got 'us-weast-9'; did you mean 'us-west-2' or"),
+        ({"region": "us-gov-west-1"}, "'us-gov-west-1' is in a part of AWS with accounts and prices of its own"),
+        ({"regions": ["us-east-1", "cn-north-1"]}, "'cn-north-1' is in a part of AWS"),
         ({"regions": ["us-east-1", "eu-west-8"]}, "got 'eu-west-8'; did you mean 'eu-west-"),
         ({"regions": "us-east-1"}, r"write `regions=\['us-east-1'\]`"),
         ({"regions": ["us-east-1", "eu-west-1"], "ami": "ami-1"}, "ami belongs to one region"),
