@@ -33,8 +33,8 @@ def figures(settings: Settings) -> Iterator[Figure]:
         aim = Aim("value", 1000.0) if nodes == 1000 else None
         name = f"binpack, {demands:,} demands over {nodes:,} nodes"
         yield Figure(name, "ms", ours * 1e3, aim=aim, peers=peers)
-    ours = min(timed(partial(_plan, bundles, kinds, used=True)) for _ in range(5))
-    yield Figure(f"binpack, {demands:,} demands over {nodes:,} nodes that all differ", "ms", ours * 1e3)
+        ours = min(timed(partial(_plan, bundles, kinds, used=True)) for _ in range(5))
+        yield Figure(f"{name} that all differ", "ms", ours * 1e3)
     snapshot = _snapshot()
     policy = Pressure()
     took = min(timed(lambda: [policy.decide(snapshot) for _ in range(1000)]) for _ in range(20))
@@ -54,7 +54,7 @@ def _kinds(count: int) -> list[str]:
 
 
 def _plan(demands: Sequence[Bundle], kinds: Sequence[str], *, used: bool = False) -> ScalingPlan:
-    """Plan the nodes for demands; `used`: another part of each node is used by tasks."""
+    """Plan the nodes for demands; `used`: each node has another part of its resources in use."""
     types = {name: NodeType(owned, 0, 10_000) for name, owned in TYPES.items()}
     existing = [Existing(str(number), kind) for number, kind in enumerate(kinds)]
     if used:

@@ -206,7 +206,7 @@ def _module_leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _fast_collections() -> None:
-    """Exempt what imports and earlier modules made from garbage collections: a shell of a test ends with a full one."""
+    """Leave older objects out of garbage collections: each IPython shell ends with a full one, of 0.2 s and more."""
     gc.collect()
     gc.freeze()
 

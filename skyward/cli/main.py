@@ -63,7 +63,7 @@ def _leave_output(command: str, error: OSError) -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at its end
     if error.errno == errno.EPIPE:
         return 128 + signal.SIGPIPE
-    sys.stderr.write(f"sky {command}: the output cannot be written ({error.strerror})\n")
+    sys.stderr.write(f"sky {command}: {error.strerror}; free some space, and try again\n")
     return 1
 
 

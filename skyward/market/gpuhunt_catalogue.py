@@ -5,6 +5,7 @@ gpuhunt is a package of others, and an extra. It fetches the catalogue from its 
 """
 
 import asyncio
+import logging
 import os
 import threading
 import time
@@ -27,6 +28,8 @@ _PROVIDERS: Final = ("azure", "cloudrift", "nebius", "oci")
 
 _LASTS: Final = 3600.0
 """Seconds for which a fetched catalogue is kept in this process: all its providers are fetched at once."""
+
+logging.getLogger(GPUHUNT).addHandler(logging.NullHandler())  # it logs each failure with a traceback, and raises one
 
 _loading = threading.Lock()
 _loaded: dict[str, tuple[float, Any]] = {}

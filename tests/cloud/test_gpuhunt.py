@@ -2,6 +2,9 @@
 
 import csv
 import io
+import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -89,6 +92,15 @@ def test_catalogue_that_cannot_be_fetched_is_named(
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", "http://127.0.0.1:9")
     assert sky.offers(provider="gpuhunt", accelerator="A100") == []
     assert "Provider 'azure' did not list its offers (the catalogue of gpuhunt could not be fetched" in caplog.text
+
+
+def test_command_shows_no_traceback_of_a_catalogue_that_cannot_be_fetched(tmp_path: Path) -> None:
+    """Runs in a separate process, since pytest handles all logs."""
+    places = {"SKYWARD_DATA_DIR": str(tmp_path), "GPUHUNT_CATALOG_URL": "http://127.0.0.1:9"}
+    command = [sys.executable, "-m", "skyward", "offers", "--gpu", "A100", "--provider", "gpuhunt"]
+    done = subprocess.run(command, env={**os.environ, **places}, capture_output=True, text=True, check=False)
+    assert "Provider 'azure' did not list its offers (the catalogue of gpuhunt could not be fetched" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_nothing_is_rented_from_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,6 +284,7 @@ def test_stored_offers_hide_no_missing_key(
     assert not any(each.is_current for each in found.offers)
 
 
+@pytest.mark.timeout(60)  # of two minutes for an API that was reached before
 def test_api_that_was_never_reached_is_given_up_soon_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "_UNREACHABLE_AFTER", 0.5)
     with socket.socket() as taken:  # bound, and not listening: connections are refused

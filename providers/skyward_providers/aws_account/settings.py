@@ -17,8 +17,8 @@ __all__ = ["check_ranges", "check_regions", "find_credentials", "require_sdk"]
 
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d+")
 
-_PARTITIONS = ("cn-", "us-gov-", "us-iso", "eu-iso", "eusc-")
-"""Beginnings of the names of regions that have accounts, endpoints and prices of their own."""
+_OTHER_PARTITIONS = ("cn-", "us-gov-", "us-iso", "eu-iso", "eusc-")
+"""Prefixes of regions outside the partition `aws`: they have accounts, endpoints and prices of their own."""
 
 _HOW = "run `aws configure` or `aws sso login`, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 
@@ -36,7 +36,7 @@ def check_regions(regions: Sequence[object]) -> None:
         of_type(region, "region", str, "region='us-east-1'")
         if not isinstance(region, str) or not _REGION.fullmatch(region):
             raise SpecError(f"region must be a region of AWS, such as 'us-east-1', but got {shown(region)}.")
-        if region.startswith(_PARTITIONS):
+        if region.startswith(_OTHER_PARTITIONS):
             raise SpecError(
                 f"region {region!r} is in a part of AWS with accounts and prices of its own, which Skyward does not "
                 "support; name another region, such as 'us-east-1'."
@@ -50,7 +50,7 @@ def check_regions(regions: Sequence[object]) -> None:
 
 @cache
 def _known_regions() -> frozenset[str]:
-    """Return the regions that the SDK knows and that can be used, without loading it; empty if it is not installed.
+    """Return the regions of the partition `aws`, read from the SDK without loading it; empty if it is not installed.
 
     It is empty, too, if the SDK is to use other endpoints than those of AWS.
     """
@@ -61,8 +61,9 @@ def _known_regions() -> frozenset[str]:
         listed = json.loads(Path(found.origin).with_name("data").joinpath("partitions.json").read_text())
     except (OSError, ValueError):  # another version of it
         return frozenset()
-    regions = {region for partition in listed["partitions"] for region in partition["regions"]}
-    return frozenset(region for region in regions if not region.startswith(_PARTITIONS))
+    return frozenset(
+        region for partition in listed["partitions"] if partition["id"] == "aws" for region in partition["regions"]
+    )
 
 
 def check_ranges(given: object) -> None:

@@ -64,7 +64,7 @@ def test_reader_that_has_read_enough_ends_the_command_quietly() -> None:
 def test_full_device_is_named() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-m", "skyward", "reap"], stdout=full, stderr=PIPE, check=False)
-    assert (done.returncode, done.stderr) == (1, b"sky reap: the output cannot be written (No space left on device)\n")
+    assert (done.returncode, done.stderr) == (1, b"sky reap: No space left on device; free some space, and try again\n")
 
 
 def test_only_runs_one_policy(capsys: pytest.CaptureFixture[str]) -> None:
