@@ -12,6 +12,8 @@ __all__ = ["OUT", "Lab"]
 OUT = Path(__file__).parent / "out"
 """Folder of the screenshots."""
 
+_SENT = "cell => cell.querySelector('.jp-InputPrompt').textContent !== '[ ]:'"
+
 
 class Lab:
     """A page of JupyterLab with one notebook.
@@ -81,11 +83,22 @@ class Lab:
         self.panel.wait_for()
 
     def run(self, code: str, *, wait: bool = True) -> None:
-        """Run a cell."""
-        cell = self.page.locator(".jp-Notebook .jp-CodeCell").last.locator(".cm-content")
-        cell.click()
-        self.page.keyboard.insert_text(code)
+        """Run a cell.
+
+        A page that has just been loaded may move its cells or the focus, so the text is typed until the cell has it.
+        """
+        cells = self.page.locator(".jp-Notebook .jp-CodeCell")
+        first = code.partition("\n")[0]
+
+        def typed() -> bool:
+            cells.last.locator(".cm-content").click()
+            self.page.keyboard.insert_text(code)
+            return cells.last.locator(".cm-line").first.text_content() == first
+
+        wait_for(typed, "the last cell to have the text")
+        cell = cells.last.element_handle()
         self.page.keyboard.press("Shift+Enter")
+        self.page.wait_for_function(_SENT, arg=cell)
         if wait:
             self.until_idle()
 

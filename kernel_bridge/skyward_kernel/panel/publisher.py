@@ -177,7 +177,8 @@ class Publisher:
     def poll(self) -> bool:
         """Poll the pools once, send the changes, and return whether anything was sent."""
         now = time.monotonic()
-        full, self._full = self._full, False
+        if full := self._full:
+            self._full = False  # only here: another thread may request a snapshot at any moment
         revisions = {}
         for name in self._pools.names:
             compute = self._pools.peek(name)

@@ -63,9 +63,18 @@ export class KernelConnection {
     this._send({ kind: isVisible ? 'look' : 'leave', page: PAGE });
   }
 
-  /** Repeat the last visibility message until the kernel responds: some front ends connect to it late. */
+  /**
+   * Repeat the last visibility message until the kernel responds: some front ends connect to it late. The repetitions
+   * use the comm of the model.
+   */
   tick(): void {
     if (!this._isConnected && Date.now() > this._sentAt + this._pause) {
+      const comm = this._comm;
+      this._comm = null;
+      if (comm) {
+        comm.onClose = undefined;
+        comm.close();
+      }
       this._pause = Math.min(LONGEST_PAUSE, this._pause * 2);
       this.setVisible(this._isVisible);
     }

@@ -13,7 +13,10 @@ class FakeModel {
   sent: { kind: string; id?: string; command?: string }[] = [];
   listeners = new Set<Call>();
 
-  constructor(private readonly _pool: PoolRow) {}
+  constructor(
+    private readonly _pool: PoolRow,
+    readonly widget_manager?: AnyModel['widget_manager']
+  ) {}
 
   get(name: string): unknown {
     const tables = {
@@ -48,8 +51,8 @@ class FakeModel {
 let el: HTMLElement;
 let end: () => void = () => undefined;
 
-function open(pool: PoolRow): FakeModel {
-  const model = new FakeModel(pool);
+function open(pool: PoolRow, manager?: AnyModel['widget_manager']): FakeModel {
+  const model = new FakeModel(pool, manager);
   end = widget.render({ model: model as unknown as AnyModel, el });
   return model;
 }
@@ -107,6 +110,21 @@ describe('the widget', () => {
     await until('1 unfinished task will be lost.');
     button('Stop').click();
     await vi.waitFor(() => expect(model.commands().map(each => each.command)).toEqual(['down']));
+  });
+
+  it('uses the comm of the model if the kernel does not respond on its own', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'Date'] });
+    try {
+      const comm = { onClose: undefined, open: vi.fn(), send: vi.fn(), close: vi.fn() };
+      const model = open(poolRow(), { kernel: { createComm: () => comm } });
+      await vi.waitFor(() => expect(comm.send).toHaveBeenCalledTimes(1));
+      vi.advanceTimersByTime(3000);
+      expect(comm.close).toHaveBeenCalledTimes(1);
+      expect(model.sent.map(each => each.kind)).toEqual(['look', 'look']);
+    } finally {
+      end();
+      vi.useRealTimers();
+    }
   });
 
   it('tells the kernel once that it is gone', async () => {
