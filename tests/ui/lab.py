@@ -93,7 +93,7 @@ class Lab:
         def typed() -> bool:
             cells.last.locator(".cm-content").click()
             self.page.keyboard.insert_text(code)
-            return cells.last.locator(".cm-line").first.text_content() == first
+            return bool(cells.last.locator(".cm-line").first.text_content() == first)
 
         wait_for(typed, "the last cell to have the text")
         cell = cells.last.element_handle()
