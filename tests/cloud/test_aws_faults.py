@@ -260,8 +260,9 @@ def test_aborted_launch_leaves_no_machine(aws: FakeAWS, tmp_path: Path, hidden_f
     async def main() -> None:
         provider = SETTINGS.create_provider()
         launching = asyncio.ensure_future(provider.provision(await prepared(provider, tmp_path), 2))
-        await wait_for_async(lambda: aws.asked("CreateFleet"), "the launch")
-        launching.cancel()
+        with aws.holding("CreateFleet"):
+            await wait_for_async(lambda: aws.asked("CreateFleet"), "the launch")
+            launching.cancel()
         with pytest.raises(asyncio.CancelledError):
             await launching
         assert aws.machines() == []

@@ -269,8 +269,9 @@ def test_aborted_launch_leaves_no_task(aws: FakeAWS, tmp_path: Path, hidden_for:
     async def main() -> None:
         provider, cluster = await prepared(fargate_at(aws), tmp_path)
         launching_now = asyncio.ensure_future(provider.provision(cluster, 2))
-        await wait_for_async(lambda: aws.asked("RunTask"), "the launch")
-        launching_now.cancel()
+        with aws.holding("RunTask"):
+            await wait_for_async(lambda: aws.asked("RunTask"), "the launch")
+            launching_now.cancel()
         with pytest.raises(asyncio.CancelledError):
             await launching_now
         assert aws.tasks() == []

@@ -1,9 +1,11 @@
 """The server of the fake AWS, on 127.0.0.1."""
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from moto.backends import get_backend
@@ -12,6 +14,7 @@ from moto.moto_api._internal.models import moto_api_backend
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from skyward.wire.transport.trust import Authority
 from tests.fakes.aws.forms import Request
 from tests.fakes.aws.shim import Shim, instances_of
 
@@ -36,7 +39,7 @@ class FakeAWS:
         on_request: called before and after each call that changes something.
     """
 
-    def __init__(self, url: str, shim: Shim) -> None:
+    def __init__(self, url: str, shim: Shim, authorities: str) -> None:
         self.url = url
         self.shim = shim
         self.on_request: Callable[[Moment], None] = lambda moment: None
@@ -48,6 +51,8 @@ class FakeAWS:
             "AWS_CONFIG_FILE": "/nonexistent",
             "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
             "AWS_EC2_METADATA_DISABLED": "true",
+            # Each client of the SDK reads the whole file, which takes longer than a call.
+            "AWS_CA_BUNDLE": authorities,
         }
 
     def reset(self) -> None:
@@ -55,6 +60,22 @@ class FakeAWS:
         with self.shim.lock:  # a request of the last test may be under way
             moto_api_backend.reset()
             self.shim.reset()
+
+    @contextmanager
+    def holding(self, action: str) -> Iterator[None]:
+        """Hold the answers to a call within the block."""
+        released, before = threading.Event(), self.on_request
+
+        def hold(moment: "Moment") -> None:
+            if moment == "after" and self.shim.requests[-1].action == action:
+                released.wait()
+
+        self.on_request = hold
+        try:
+            yield
+        finally:
+            self.on_request = before
+            released.set()
 
     def asked(self, action: str) -> list[Request]:
         """Return the requests of one call, in order."""
@@ -92,14 +113,20 @@ class FakeAWS:
 def aws_server() -> Iterator[FakeAWS]:
     """Run a fake AWS."""
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    # Reset makes the thousand images that moto knows again: half a second.
+    os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
     shim = Shim(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, shim, threaded=True, request_handler=_Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="fake-aws")
     thread.start()
     try:
-        yield FakeAWS(f"http://127.0.0.1:{server.server_port}", shim)
+        with NamedTemporaryFile(suffix=".pem") as authorities:
+            authorities.write(Authority("aws", bytes(32)).issue("nobody").ca)
+            authorities.flush()
+            yield FakeAWS(f"http://127.0.0.1:{server.server_port}", shim, authorities.name)
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
         moto_api_backend.reset()
+        del os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"]
