@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 SEEDS = Path(__file__).with_name("seeds.py")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_two_thousand_seeds_violate_no_invariant() -> None:
     command = [sys.executable, str(SEEDS), "--seeds", "2000", "--minutes", "5"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

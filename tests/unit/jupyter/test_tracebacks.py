@@ -79,9 +79,9 @@ def notebook(notebook: Notebook) -> Iterator[Notebook]:
 
 @pytest.fixture
 def shallow() -> Iterator[None]:
-    """Limit recursion to some 300 calls: IPython takes half a minute to show thousands."""
+    """Limit recursion to some 120 calls: IPython takes half a minute to show thousands."""
     before = sys.getrecursionlimit()
-    sys.setrecursionlimit(len(inspect.stack(0)) + 300)
+    sys.setrecursionlimit(len(inspect.stack(0)) + 120)
     yield
     sys.setrecursionlimit(before)
 
