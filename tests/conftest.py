@@ -170,7 +170,7 @@ def _processes() -> dict[tuple[int, str, int], psutil.Process]:
 def _is_childless() -> bool:
     """Return whether this process has no children, if the kernel says so without a look at every process."""
     try:
-        return not any(Path(task.path, "children").read_bytes() for task in os.scandir("/proc/self/task"))
+        return not any(Path("/proc/self/task", task, "children").read_bytes() for task in os.listdir("/proc/self/task"))
     except OSError:  # a thread has ended, or this is another system
         return False
 
