@@ -12,7 +12,7 @@ from skyward.specs.paths import field_paths
 from tests.cloud.conftest import settings
 from tests.fakes.runpod import KEY, FakeRunPod
 
-pytestmark = [pytest.mark.cloud, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cloud
 
 CREDENTIALS = ("RUNPOD_", "AWS_", "VAST_", "VERDA_", "LAMBDA_", "HYPERSTACK_", "GOOGLE_", "CLOUDSDK_", "KUBECONFIG")
 

@@ -19,7 +19,7 @@ from skyward.market.gpuhunt_catalogue import gpuhunt_providers
 from skyward.views.offers import as_of
 
 pytest.importorskip("gpuhunt", reason="gpuhunt is not installed")
-pytestmark = [pytest.mark.cloud, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.cloud
 
 ROWS = (
     {"instance_name": "Standard_ND96", "location": "eastus", "price": "27.2", "cpu": "96", "memory": "900",

@@ -23,7 +23,7 @@ from tests.fakes.server import Answer
 from tests.kubernetes.cluster import programs
 from tests.required import leave_out_for
 
-pytestmark = [pytest.mark.cloud, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cloud
 
 POD = r"/api/v1/namespaces/team/pods"
 

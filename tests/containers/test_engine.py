@@ -13,7 +13,7 @@ from tests.containers.conftest import containers
 from tests.containers.engine import IMAGE, MOUNTS, Engine
 from tests.identity import identity
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.containers
 
 
 async def offered(provider: Provider) -> Offer:

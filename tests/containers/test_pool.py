@@ -14,7 +14,7 @@ from tests.containers.conftest import containers
 from tests.containers.engine import Engine
 from tests.remote_tasks import count, doubled, hostname
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.containers
 
 
 @sky.function

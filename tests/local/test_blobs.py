@@ -152,7 +152,6 @@ def test_functions_beyond_the_caches_of_both_ends_run(executor: Any) -> None:
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-@pytest.mark.timeout(120)
 def test_many_blobs_fit_a_low_limit_of_descriptors(executor: str) -> None:
     """200 arguments, results and elements of 1 MB each need no more descriptors and threads than the first 20."""
     command = [sys.executable, "-m", "benchmarks.soak", "--scale", "0.02", "--descriptors", "128", "--check"]

@@ -12,7 +12,7 @@ from skyward_kernel.pools import PoolManager
 from tests.notebook import Notebook, managed_pools, new_notebook
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 
 @pytest.fixture(scope="module", params=["thread", "process"])

@@ -12,7 +12,7 @@ import skyward as sky
 from skyward.functions.target import current_pool
 from tests.local import tasks
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 REFUSED = "Pools do not work in a process that was forked from one that uses them"
 

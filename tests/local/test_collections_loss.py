@@ -18,7 +18,7 @@ from tests.local import tasks
 from tests.local.pools import wait_for_cluster, wait_for_copies
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import skyward as sky
 from skyward.reporting.log import log_path
 from tests.local import tasks
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 SCRIPT = """
 import logging, sys

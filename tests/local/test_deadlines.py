@@ -12,7 +12,7 @@ import skyward as sky
 from tests.local import tasks
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 
 @sky.function

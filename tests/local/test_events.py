@@ -21,7 +21,7 @@ from tests.local.test_orphaned_local_pools import client_that_dies
 from tests.unit.events.test_order import ENDS, TASK
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 
 @sky.function

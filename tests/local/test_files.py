@@ -19,7 +19,7 @@ from tests.notebook import Notebook, managed_pools, new_notebook
 from tests.unit.files.folders import contents
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 
 @pytest.fixture(scope="module")

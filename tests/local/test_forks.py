@@ -17,7 +17,6 @@ from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.local,
-    pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
 

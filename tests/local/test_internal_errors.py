@@ -15,7 +15,7 @@ from skyward.control.act.tasks.task import Work
 from tests.local import tasks
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 
 @sky.function

@@ -14,7 +14,7 @@ import pytest
 
 from tests.local.kernel import Cell, Kernel, started
 
-pytestmark = [pytest.mark.local, pytest.mark.notebooks, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.local, pytest.mark.notebooks]
 
 DEFINED = (
     "class Model:\n    def __init__(self, w):\n        self.w = w\n\n"

@@ -15,7 +15,7 @@ from skyward.events.output import LogEntry
 from tests.local import tasks
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 
 def streams(entries: Iterable[LogEntry]) -> dict[tuple[int, str], str]:

@@ -22,7 +22,6 @@ from tests.waiting import wait_for
 pytestmark = [
     pytest.mark.usefixtures("own_journal"),
     pytest.mark.local,
-    pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform != "linux", reason="nodes outlive their client on Linux"),
 ]
 

@@ -27,7 +27,7 @@ from skyward.wire.transport.secrets import SECRETS_VARIABLE
 from skyward.wire.transport.trust import NodeSecrets, issue_secrets
 from tests.attacker import Bomb
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 OURS, ITS = issue_secrets("node 1", b"s" * 32)
 OTHER, _ = issue_secrets("node 1", b"o" * 32)

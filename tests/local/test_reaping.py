@@ -20,7 +20,7 @@ from tests.local.pools import processes_in
 from tests.scale import SCALE
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal")]
 
 ROOT = str(Path(__file__).parents[2])
 

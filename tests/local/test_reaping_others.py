@@ -26,7 +26,7 @@ from skyward_kernel import reaper
 from tests.local.fake_cloud import FakeCloud
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal")]
 
 SOURCE = MachineSource("fake", "fake", "", "on-demand", hourly_price=0.0)
 

@@ -27,7 +27,7 @@ from tests.local.pools import blob_bytes_sent, wait_for_cluster
 from tests.local.test_replication import apart
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 __all__ = ["apart"]
 
 SIZE = 500_000

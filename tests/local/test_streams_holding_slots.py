@@ -17,7 +17,7 @@ from skyward.wire.protocol.flow import WINDOW
 from tests.local import tasks
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 MANY = 5000
 """More elements than the window: the generator pauses until they are read."""

@@ -17,7 +17,7 @@ from tests.local import tasks
 from tests.local.fake_cloud import FakeCloud
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal")]
 
 
 def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:

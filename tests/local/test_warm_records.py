@@ -27,7 +27,7 @@ from skyward.providers import InstanceType, Offer
 from skyward.specs import Spec
 from tests.local.fake_cloud import FakeCloud
 
-pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.local, pytest.mark.usefixtures("own_journal")]
 
 ROOT = str(Path(__file__).parents[2])
 LATER = 1000.0

@@ -9,7 +9,7 @@ import pytest
 import skyward as sky
 from tests.machines.machine import Machine, Network
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.machines
 
 DAY = 86_400.0
 PYTHON = Path("/opt/another-time/python")

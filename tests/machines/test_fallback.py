@@ -14,7 +14,7 @@ from tests.machines.conftest import hosts
 from tests.machines.machine import Network
 from tests.machines.test_trust import refusal
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.machines
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from tests.remote_tasks import total, where
 from tests.scale import FULL, SCALE
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.machines
 
 
 @sky.function

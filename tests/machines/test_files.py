@@ -12,7 +12,7 @@ from tests.machines.machine import Network
 from tests.notebook import Notebook, managed_pools, new_notebook
 from tests.unit.files.folders import contents
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.machines
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from tests.machines.machine import Network
 from tests.remote_tasks import total, where
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.machines
 
 
 class Impostor:

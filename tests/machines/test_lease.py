@@ -12,7 +12,7 @@ from tests.machines.conftest import hosts, source_of_hosts
 from tests.machines.machine import Machine, Network, command_line
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.machines
 
 WORK = """
 @sky.function

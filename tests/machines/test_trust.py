@@ -25,7 +25,7 @@ from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.machines
 
 CLUSTER = Cluster("ssh", "pool", sky.Spec(), Offer("ssh", InstanceType("host", 1, 1)))
 

@@ -8,7 +8,7 @@ import pytest
 
 pm: Any = pytest.importorskip("papermill")
 
-pytestmark = [pytest.mark.notebooks, pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.notebooks, pytest.mark.local]
 
 
 def written(tmp_path: Path, *sources: str) -> Path:

@@ -25,7 +25,7 @@ from tests.slurm.cluster import SlurmCluster
 from tests.slurm.conftest import jobs
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slurm
 
 SSHD = """
 Port {port}

@@ -19,7 +19,7 @@ from skyward.events.stream import EventStream
 from skyward.process import background
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.unit
 
 
 @pytest.fixture

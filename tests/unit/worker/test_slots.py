@@ -16,7 +16,7 @@ from skyward.worker.blobs.store import BlobStore
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.slots import ProcessSlot
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.unit
 
 DOUBLED = Code(b"doubled", encode(lambda number: 2 * number, "function").payload, "doubled")
 
