@@ -66,8 +66,7 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set the tier of a test from its folder. Tests that create networks come first: they are the longest sequence."""
-    items.sort(key=lambda item: not _creates_networks(item.nodeid))
+    """Set the tier of a test from its folder."""
     for item in items:
         if item.path.is_relative_to(_TIERS):
             item.add_marker(item.path.relative_to(_TIERS).parts[0])
@@ -75,15 +74,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("notebooks")
 
 
-def _creates_networks(nodeid: str) -> bool:
-    return any(f"tests/{tier}/" in nodeid.partition("::")[0] for tier in _NETWORKS)
-
-
 class _Together(LoadScopeScheduling):  # type: ignore[misc]  # no types
     """Assigns the tests of a file to one of the parallel processes, and those that create networks too."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "networks" if _creates_networks(nodeid) else nodeid.partition("::")[0]
+        file = nodeid.partition("::")[0]
+        return "networks" if any(f"tests/{tier}/" in file for tier in _NETWORKS) else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Together:
