@@ -1,7 +1,7 @@
 """Calls of an AWS account.
 
-Each opens a client of its own, so that there is nothing to close. That takes some 50 ms of CPU, most of them for reading
-the trusted certificates.
+Each opens a client of its own, so that there is nothing to close. That takes some 50 ms of CPU, most of
+them for reading the trusted certificates.
 """
 
 import asyncio
