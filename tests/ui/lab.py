@@ -12,6 +12,7 @@ __all__ = ["OUT", "Lab"]
 OUT = Path(__file__).parent / "out"
 """Folder of the screenshots."""
 
+# A condition of the browser: the prompt of a cell is empty until the kernel was asked to run it.
 _SENT = "cell => cell.querySelector('.jp-InputPrompt').textContent !== '[ ]:'"
 
 
@@ -92,6 +93,7 @@ class Lab:
 
         def typed() -> bool:
             cells.last.locator(".cm-content").click()
+            self.page.keyboard.press("Control+a")  # an earlier attempt may have typed it late
             self.page.keyboard.insert_text(code)
             return bool(cells.last.locator(".cm-line").first.text_content() == first)
 

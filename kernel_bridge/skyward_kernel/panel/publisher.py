@@ -178,7 +178,7 @@ class Publisher:
         """Poll the pools once, send the changes, and return whether anything was sent."""
         now = time.monotonic()
         if full := self._full:
-            self._full = False  # only here: another thread may request a snapshot at any moment
+            self._full = False  # only if it was set: another thread may set it right after the look
         revisions = {}
         for name in self._pools.names:
             compute = self._pools.peek(name)

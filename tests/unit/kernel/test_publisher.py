@@ -57,6 +57,29 @@ def test_snapshots_are_sent_periodically_while_there_is_work(pools: PoolManager,
     assert sent[-1]["kind"] == "snapshot"
 
 
+class Raced(Publisher):
+    """Publisher of which another thread requests a snapshot right after each look at the last request."""
+
+    wanted = False
+
+    @property
+    def _full(self) -> bool:
+        seen, self.wanted = self.wanted, True
+        return seen
+
+    @_full.setter
+    def _full(self, value: bool) -> None:
+        self.wanted = value
+
+
+def test_request_for_a_snapshot_during_a_poll_is_not_lost(pools: PoolManager, pool: FakePool) -> None:
+    sent: list[dict[str, object]] = []
+    publisher = Raced(pools, sent.append)
+    publisher.poll()
+    publisher.poll()
+    assert [message["kind"] for message in sent] == ["delta", "snapshot"]
+
+
 def test_restarted_publisher_sends_from_one_thread_only(pools: PoolManager) -> None:
     held, go_on = threading.Event(), threading.Event()
     senders: list[threading.Thread] = []
