@@ -4,14 +4,14 @@
 `call & call` makes a group that runs in parallel. This module does no I/O.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
 
 from skyward.errors import OperatorError, SpecError
 from skyward.functions.signature import run_here
-from skyward.functions.target import Destination, described, is_target, resolve_target
+from skyward.functions.target import Destination, described, is_target, resolve_target, sky
 from skyward.specs.retries import NO_RETRIES, Retries, RetryOn
 from skyward.values import limits
 from skyward.values.needs import NOTHING, Needs
@@ -163,6 +163,10 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         """Run it on one node; return a future of the result, which a coroutine may await."""
         return resolve_target(target, self, ">").submit(self)
 
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """Run it on one node of the pool in scope, and wait for the result; cancelling the coroutine stops the task."""
+        return resolve_target(sky, self, ">").submit(self).__await__()
+
     def __matmul__(self, target: Destination) -> list[T_co]:
         """Run it on every node; return one result per node, in order of rank."""
         __tracebackhide__ = True
@@ -236,6 +240,11 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
                 "`gather(...) > pool` for a future of the tuple."
             )
         return pool.submit_group(self)
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        """Run all calls on the pool in scope, and wait for the tuple of results."""
+        future: TaskFuture[R_co] = self > sky  # type: ignore[operator]  # the type of a tuple of any length
+        return future.__await__()
 
     @overload
     def __and__[*Ts, U](

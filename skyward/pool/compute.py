@@ -4,16 +4,18 @@ The pool itself lives on the library's event loop. Methods prepare a call on the
 hand it over to the loop, and wait if they must.
 """
 
+import asyncio
 import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
 
 from skyward.config.pools import configured, with_named_provider
 from skyward.control.act.pool import Pool
@@ -51,11 +53,13 @@ from skyward.functions.target import described
 from skyward.journal import ClusterEntry, PoolRecord
 from skyward.kept.handles import Kept
 from skyward.pool.dispatch import Dispatcher
+from skyward.pool.executor import PoolExecutor
 from skyward.pool.hooks import observed, opened, watched
 from skyward.pool.interruption import stopping
 from skyward.pool.map import calls_of_map, note_items
 from skyward.pool.resource_requests import Bundle, demands_of
 from skyward.process import background
+from skyward.process.cancellation import to_the_end
 from skyward.process.forked import is_forked, refuse_forked
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import PoolConsole, report
@@ -76,13 +80,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Compute", "On", "nodes_with", "open_attached", "when_closed"]
 
+_ABORTED_WITHIN = 0.05
+"""Seconds between two attempts at ending the launch of nodes on another thread, which may be just about to begin."""
+
 _numbers = itertools.count(1)
 _outer: ContextVar[tuple[Target | None, ...]] = ContextVar("skyward_outer_pools", default=())
 """Targets in scope outside each enclosing `with` block of a pool."""
 
 
 class Compute(RightSide):
-    """Pool of ephemeral nodes, open in a `with` block or between `open()` and `close()`.
+    """Pool of ephemeral nodes, open in a `with` or `async with` block, or between `open()` and `close()`.
 
     Takes the fields of one `Spec` as keywords, or several `Spec`s; and the fields of `Options`, or `options=`. If
     `skyward.toml` has a table `[pools.NAME]` for its `name`, the table supplies the fields that are not given.
@@ -115,6 +122,7 @@ class Compute(RightSide):
         self._bus = EventBus(self.name)
         self._console: PoolConsole | None = None
         self._opening, self._counting = threading.Lock(), threading.Lock()
+        self._launching: Future[None] | None = None
         self._blocks = 0
         self._resized: dict[str, Nodes] = {}
         self._at_close: list[Callable[[], object]] = []
@@ -188,15 +196,17 @@ class Compute(RightSide):
         pool.tasks.kept_values.start_with(self.start)
         self._shared = None if pool.clustering is None else CollectionFactory(pool.clustering)
         opened.add(self)
-        opening = background.run(pool.open(earlier))
+        self._launching = background.run(pool.open(earlier))
         try:
             with self._console:
-                opening.result()
+                self._launching.result()
         except BaseException:
-            opening.cancel()
+            self._launching.cancel()
             with contextlib.suppress(ProvisioningError):  # `close` has reported what may be left
                 self.close()
             raise
+        finally:
+            self._launching = None
 
     def close(self) -> None:
         """Stop running tasks and terminate all machines. Idempotent."""
@@ -238,21 +248,65 @@ class Compute(RightSide):
             with self._counting:
                 self._blocks -= 1
             raise
-        _outer.set((*_outer.get(), current_pool.get()))
-        current_pool.set(self)
+        self._put_in_scope()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._leave_block():
+            self.close()
+
+    async def __aenter__(self) -> Self:
+        """Open the pool and put it in scope, as `with` does; the event loop of the caller is not blocked.
+
+        If the coroutine is cancelled meanwhile, the pool is closed again.
+        """
+        with self._counting:
+            self._blocks += 1
+        opening = asyncio.ensure_future(asyncio.to_thread(self.open))
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await to_the_end(self._abort(opening))
+            raise
+        except BaseException:
+            with self._counting:
+                self._blocks -= 1
+            raise
+        self._put_in_scope()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._leave_block():
+            await to_the_end(asyncio.to_thread(self.close))
+
+    def _put_in_scope(self) -> None:
+        _outer.set((*_outer.get(), current_pool.get()))
+        current_pool.set(self)
+
+    def _leave_block(self) -> bool:
+        """Restore the scope outside of a block, and return whether the pool must be closed."""
         if outer := _outer.get():
             current_pool.set(outer[-1])
             _outer.set(outer[:-1])
         if is_forked():
-            return  # the pool belongs to the parent
+            return False  # the pool belongs to the parent
         with self._counting:
             self._blocks -= 1
-            last = self._blocks == 0
-        if last:
-            self.close()
+            return self._blocks == 0
+
+    async def _abort(self, opening: asyncio.Future[Self]) -> None:
+        """End `open()` on another thread, unless another block needs the pool."""
+        while not opening.done():
+            with self._counting:
+                is_only_block = self._blocks == 1
+            if is_only_block and self._launching is not None:
+                self._launching.cancel()
+            await asyncio.sleep(_ABORTED_WITHIN)
+        with self._counting:
+            self._blocks -= 1
+            is_last = self._blocks == 0
+        if is_last and not opening.cancelled() and opening.exception() is None:
+            await asyncio.to_thread(self.close)
 
     def resize(self, nodes: NodesLike, group: str | None = None) -> None:
         """Change the number of nodes: a number, (min, max), or `Nodes`. Removed nodes finish their tasks first.
@@ -568,38 +622,46 @@ class Compute(RightSide):
 
     @overload
     def map[S, T](
-        self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S], *, chunksize: int = 1
+        self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S], /, *, chunksize: int = 1
     ) -> list[T]: ...
     @overload
     def map[S, T](
-        self, fn: Callable[[S], Coroutine[Any, Any, T]], items: Iterable[S], *, chunksize: int = 1
+        self, fn: Callable[[S], Coroutine[Any, Any, T]], items: Iterable[S], /, *, chunksize: int = 1
     ) -> list[T]: ...
     @overload
-    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S], *, chunksize: int = 1) -> list[T]: ...
-    def map(self, fn: Any, items: Iterable[Any], *, chunksize: int = 1) -> list[Any]:
+    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S], /, *, chunksize: int = 1) -> list[T]: ...
+    @overload
+    def map(self, fn: Callable[..., Any], /, *iterables: Iterable[Any], chunksize: int = 1) -> list[Any]: ...
+    def map(self, fn: Any, /, *iterables: Iterable[Any], chunksize: int = 1) -> list[Any]:
         """Call `fn` with each item, in parallel, and return the results in the order of the items.
 
-        The first error stops the other calls and is raised, with a note that names its item.
+        With several iterables, `fn` takes an element of each, as with the built-in `map`. The first error stops the
+        other calls and is raised, with a note that names its item. It suits what takes a `map`, such as `workers=` of
+        SciPy's optimizers and `pool=` of emcee.
 
         Args:
-            fn: a function of one argument; it need not be decorated with `@sky.function`.
+            fn: a function; it need not be decorated with `@sky.function`.
             chunksize: items per task, which are processed in sequence. More than one pays off if a call takes less than
                 a millisecond. A timeout of the function applies per call; retries run the whole task again.
 
         Raises:
             OperatorError: `fn` is a generator function.
             SpecError: `chunksize` is not a number of items.
+            TypeError: without an iterable.
 
         Example:
             squares = pool.map(lambda x: x * x, range(10))
         """
         __tracebackhide__ = True
+        if not iterables:
+            raise TypeError("pool.map takes a function and at least one iterable: `pool.map(fn, items)`.")
         call = fn if isinstance(fn, SkyFunction) else function(fn)
-        given = list(items)
+        given = list(zip(*iterables, strict=False))
         runs: list[Run[Any]] = []
         results: list[Any] = []
         with stopping(runs):
-            self._dispatcher().start(calls_of_map(call, given, chunksize), ConsoleSink(), None, runs, waits=True)
+            calls = list(calls_of_map(call, given, chunksize))
+            self._dispatcher().start(calls, ConsoleSink(), None, runs, waits=True)
             with watched([run.future for run in runs]), self._shown():
                 for first, run in zip(range(0, len(given), chunksize), runs, strict=True):
                     try:
@@ -611,6 +673,28 @@ class Compute(RightSide):
                         raise
                     results += [result] if chunksize == 1 else result
         return results
+
+    def executor(self) -> PoolExecutor:
+        """Return an executor whose calls run on the pool, for code that takes a `concurrent.futures.Executor`.
+
+        Example:
+            with pool.executor() as executor:
+                for future in concurrent.futures.as_completed([executor.submit(pow, 2, n) for n in range(4)]):
+                    print(future.result())
+        """
+        return PoolExecutor(self._send, self._most_slots)
+
+    def _send(self, pendings: Sequence[PendingFunction[Any]]) -> list[TaskFuture[Any]]:
+        """Send calls of functions that are no generator functions, and return their futures."""
+        runs: list[Run[Any]] = []
+        with stopping(runs):
+            self._dispatcher().start(pendings, ConsoleSink(), None, runs)
+            return [future_of(run) for run in runs]
+
+    def _most_slots(self) -> int:
+        """Return the number of slots of the pool at its maximum size."""
+        nodes = (self._resized.get(group, specs[0].nodes) for group, specs in self._groups.items())
+        return self._options.worker.concurrency * sum(Nodes.of(each).ceiling for each in nodes)
 
     def start(
         self,
@@ -731,15 +815,6 @@ class Compute(RightSide):
         return self._pool
 
     if not TYPE_CHECKING:  # type checkers would accept any attribute
-
-        async def __aenter__(self) -> NoReturn:
-            raise UsageError(
-                "A pool is not an asynchronous context manager: write `with sky.Compute(...) as pool:`, also in a "
-                "coroutine, and wait for tasks with `await (f(x) > pool)`."
-            )
-
-        async def __aexit__(self, *_: object) -> None:
-            """Do nothing: entering has raised."""
 
         def __getattr__(self, name: str) -> object:
             replacement = OF_A_POOL.get(name)

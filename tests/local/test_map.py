@@ -57,7 +57,7 @@ def test_coroutines_that_a_function_returns_are_awaited(pool: sky.Compute, chunk
     ]
     with pytest.raises(ZeroDivisionError) as caught:
         pool.map(lambda number: halve(number), [3, 0, 1], chunksize=chunksize)
-    assert caught.value.__notes__ == ["It was raised for item 1 of pool.map: 0."]
+    assert caught.value.__notes__ == ["It was raised for item 1: 0."]
 
 
 @SIZES
@@ -79,7 +79,7 @@ def test_chunk_is_one_task(pool: sky.Compute) -> None:
 def test_error_names_its_item(pool: sky.Compute, chunksize: int) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         pool.map(inverse, [1, 2, 4, 5, 0, 8], chunksize=chunksize)
-    assert caught.value.__notes__ == ["It was raised for item 4 of pool.map: 0."]
+    assert caught.value.__notes__ == ["It was raised for item 4: 0."]
     shown = str(caught.value.__cause__)
     assert "in inverse" in shown
     assert "mapping.py" not in shown
@@ -88,8 +88,8 @@ def test_error_names_its_item(pool: sky.Compute, chunksize: int) -> None:
 @pytest.mark.parametrize(
     ("chunksize", "note"),
     [
-        (1, "It was raised for item 1 of pool.map: 60."),
-        (2, "It was raised for one of the items 0 to 1 of pool.map, which ran in one task."),
+        (1, "It was raised for item 1: 60."),
+        (2, "It was raised for one of the items 0 to 1, which ran in one task."),
     ],
 )
 def test_timeout_names_the_items_of_its_task(pool: sky.Compute, chunksize: int, note: str) -> None:

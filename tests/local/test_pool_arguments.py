@@ -57,18 +57,6 @@ def test_pool_that_failed_to_open_can_be_inspected() -> None:
     assert repr(pool) == f"<Compute {pool.name!r}: closed>"
 
 
-def test_async_with_is_refused_with_the_alternative(pool: sky.Compute) -> None:
-    async def use() -> None:
-        context: Any = pool
-        async with context:
-            pass
-
-    with pytest.raises(
-        sky.UsageError, match=r"^A pool is not an asynchronous context manager: write `with sky\.Compute"
-    ):
-        asyncio.run(use())
-
-
 def test_tasks_are_cancelled_by_one_number_or_several(pool: sky.Compute) -> None:
     run = pool.start(tasks.sleep(60))
     while not run.tasks:

@@ -1,0 +1,23 @@
+"""Coroutines that must not stop halfway."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+__all__ = ["to_the_end"]
+
+
+async def to_the_end[T](work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` to its end, also if the caller is cancelled meanwhile, and then raise the cancellation."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # marks an error as seen: the cancellation is raised in its place
+        raise cancelled
+    return task.result()
