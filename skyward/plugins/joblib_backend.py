@@ -1,0 +1,259 @@
+"""The backend "skyward" of joblib: batches of calls run as tasks of a pool.
+
+Subclasses of joblib's classes are made when the backend is registered, so that this module loads without joblib.
+"""
+
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from skyward.errors import NO_POOL, NoPoolError, UsageError
+from skyward.functions.decorator import function
+from skyward.functions.target import current_pool
+from skyward.plugins.joblib_batch import run_batch
+from skyward.pool.compute import Compute
+from skyward.pool.hooks import opened
+
+if TYPE_CHECKING:
+    from skyward.control.act.tasks.future import TaskFuture
+
+__all__ = ["register_backend"]
+
+_ON_EVERY_NODE = frozenset({"builtins", "joblib", "numpy", "scipy", "sklearn"})
+"""Packages whose categories of warnings a node knows."""
+
+_run = function(run_batch)
+
+
+@functools.cache
+def register_backend() -> None:
+    """Make the backend known to joblib, as `joblib.parallel_config("skyward")`. Imports joblib."""
+    import joblib
+
+    joblib.register_parallel_backend("skyward", _backend_class())
+
+
+class Job:
+    """A batch on its way to the pool, as joblib sees it.
+
+    Attributes:
+        batch: joblib's calls.
+        done: joblib's callback, called with this object when the batch has ended.
+        future: the result; None until the batch is sent.
+    """
+
+    def __init__(self, batch: Callable[[], list[Any]], done: Callable[["Job"], object]) -> None:
+        self.batch = batch
+        self.done = done
+        self.future: TaskFuture[list[Any]] | None = None
+
+
+class Jobs:
+    """The batches of one call of `joblib.Parallel`.
+
+    At most `most` of them are with the pool at a time. Callbacks of joblib read the caller's generator and pickle
+    further batches, so they run on a thread of their own, in order, and never on the library's loop.
+
+    Args:
+        pool: the pool that runs them.
+        most: maximum number of batches with the pool.
+        threads: maximum number of threads of BLAS and OpenMP in each call; None for their own default.
+    """
+
+    def __init__(self, pool: Compute, most: int, threads: int | None) -> None:
+        self._pool = pool
+        self._most = most
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._waiting: deque[Job] = deque()
+        self._sent: set[Job] = set()
+        self._is_over = False
+        self._callbacks = ThreadPoolExecutor(1, thread_name_prefix="skyward-joblib")
+
+    def submit(self, job: Job) -> None:
+        """Send a batch, now or once another one has ended.
+
+        Raises:
+            PayloadError: the batch cannot be pickled.
+            PoolClosedError: the pool is not open.
+        """
+        with self._lock:
+            if len(self._sent) >= self._most:
+                self._waiting.append(job)
+                return
+            self._sent.add(job)
+        self._send(job)
+
+    def _send(self, job: Job) -> None:
+        try:
+            job.future = self._pool.submit(_run(job.batch, self._threads))
+        except BaseException:
+            with self._lock:
+                self._sent.discard(job)
+            raise
+        job.future.add_done_callback(lambda _: self._call_back(job))
+        with self._lock:
+            is_late = self._is_over
+        if is_late:
+            job.future.cancel()
+
+    def _call_back(self, job: Job) -> None:
+        with suppress(RuntimeError):  # the call of joblib is over: the batch was aborted
+            self._callbacks.submit(self._ended, job)
+
+    def _ended(self, job: Job) -> None:
+        with self._lock:
+            self._sent.discard(job)
+            following = self._waiting.popleft() if self._waiting and not self._is_over else None
+            if following is not None:
+                self._sent.add(following)
+        if following is not None:
+            self._follow(following)
+        job.done(job)
+
+    def _follow(self, job: Job) -> None:
+        """Send a batch that has waited; its error is that of the batch."""
+        from skyward.control.act.tasks.future import TaskFuture
+
+        try:
+            self._send(job)
+        except Exception as error:
+            job.future = TaskFuture()
+            job.future.set_exception(error)
+            self._call_back(job)
+
+    def stop(self) -> None:
+        """Stop all batches. Idempotent."""
+        with self._lock:
+            self._is_over = True
+            self._waiting.clear()
+            sent = tuple(self._sent)
+        for job in sent:
+            if job.future is not None:
+                job.future.cancel()
+
+    def end(self) -> None:
+        """Stop what is left, and end the thread of the callbacks. Idempotent."""
+        self.stop()
+        self._callbacks.shutdown(wait=False)
+
+
+def _backend_class() -> type[Any]:
+    """Return the class of the backend."""
+    from joblib._parallel_backends import AutoBatchingMixin, SequentialBackend
+    from joblib.parallel import ParallelBackendBase
+
+    class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]  # joblib has no types
+        """Backend of joblib over a pool."""
+
+        supports_retrieve_callback = True
+        supports_inner_max_num_threads = True
+        default_n_jobs = -1
+
+        def __init__(
+            self, nesting_level: int | None = None, inner_max_num_threads: int | None = None, pool: Any = None
+        ) -> None:
+            super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
+            if pool is not None and not isinstance(pool, Compute):
+                raise UsageError(f'`joblib.parallel_config("skyward", pool=...)` takes a pool, but got {pool!r}.')
+            self._given = pool
+            self._jobs: Jobs | None = None
+            self._n_jobs = 1
+            self._pool: Compute | None = None
+
+        def effective_n_jobs(self, n_jobs: int | None) -> int:
+            """Return the number of batches that run at a time: at least 2, if several may."""
+            if n_jobs == 0:
+                raise ValueError("n_jobs == 0 in Parallel has no meaning")
+            if n_jobs is None:
+                return 1
+            if n_jobs > 0:
+                return n_jobs
+            workers = pool_of(self._given).executor()._max_workers
+            return max(workers + 1 + n_jobs, 2 if n_jobs == -1 else 1)
+
+        def configure(self, n_jobs: int = 1, parallel: Any = None, **_: object) -> int:
+            """Prepare for calls of a `Parallel`."""
+            self.parallel = parallel
+            self._n_jobs = self.effective_n_jobs(n_jobs)
+            self._pool = pool_of(self._given) if self._n_jobs > 1 else None
+            self.reset_batch_stats()
+            return self._n_jobs
+
+        def start_call(self) -> None:
+            if self._pool is not None:
+                self._jobs = Jobs(self._pool, self._n_jobs, self.inner_max_num_threads)
+
+        def stop_call(self) -> None:
+            if self._jobs is not None:
+                self._jobs.end()
+                self._jobs = None
+
+        def terminate(self) -> None:
+            self.stop_call()
+            self.reset_batch_stats()
+
+        def submit(self, func: Any, callback: Any = None) -> Job:
+            jobs = self._jobs
+            if jobs is None:
+                raise RuntimeError("A batch was submitted after its call of joblib had ended.")
+            keep_known_warnings(func.items)
+            job = Job(func, callback or (lambda _: None))
+            jobs.submit(job)
+            return job
+
+        def retrieve_result_callback(self, out: Job) -> Any:
+            if out.future is None:
+                raise RuntimeError("A batch has ended that was not sent.")
+            return out.future.result()
+
+        def abort_everything(self, ensure_ready: bool = True) -> None:
+            if self._jobs is not None:
+                self._jobs.end()
+                self._jobs = None
+            if ensure_ready:
+                self.start_call()
+
+        def get_nested_backend(self) -> tuple[Any, None]:
+            """Return joblib's sequential backend: a slot runs one call at a time."""
+            return SequentialBackend(nesting_level=(self.nesting_level or 0) + 1), None
+
+    return SkywardBackend
+
+
+def pool_of(given: Compute | None) -> Compute:
+    """Return the pool that calls are sent to: the given one, the one in scope, or the only open one.
+
+    Raises:
+        NoPoolError: there is none, or there are several.
+    """
+    if given is not None:
+        return given
+    scope = current_pool.get()
+    if isinstance(scope, Compute):
+        return scope
+    found = [pool for pool in opened if pool.is_open]
+    if len(found) == 1:
+        return found[0]
+    raise NoPoolError(f'{NO_POOL}, or name it: `joblib.parallel_config("skyward", pool=pool)`.')
+
+
+def keep_known_warnings(items: Iterable[tuple[Any, Sequence[Any], Any]]) -> None:
+    """Drop filters of warnings whose category a node may not have.
+
+    Scikit-learn sends the filters of this process with each call, and one whose category is of a package that the node
+    lacks would make the call fail.
+    """
+    for wrapper, _, _ in items:
+        filters = getattr(wrapper, "warning_filters", None)
+        if filters:
+            wrapper.warning_filters = [each for each in filters if _is_known(each[2])]
+
+
+def _is_known(category: object) -> bool:
+    kinds = category if isinstance(category, tuple) else (category,)
+    return all(getattr(kind, "__module__", "").partition(".")[0] in _ON_EVERY_NODE for kind in kinds)
