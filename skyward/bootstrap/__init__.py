@@ -9,7 +9,7 @@ from skyward.bootstrap.compare import Mismatches, modules_in, words_in
 from skyward.bootstrap.events import PHASES, Facts, Phase, PhaseEvent, Ready, read_events, read_facts
 from skyward.bootstrap.includes import Includes, check_includes, collect
 from skyward.bootstrap.local import SharedSetup
-from skyward.bootstrap.plan import Plan, PluginStep, client_settings
+from skyward.bootstrap.plan import Plan, client_settings
 from skyward.bootstrap.requirements import check_remote_requirements
 from skyward.bootstrap.runner import BootstrapError, ScriptExecutor, bake, bootstrap, worker_environment
 from skyward.bootstrap.script import script
@@ -25,7 +25,6 @@ __all__ = [
     "Phase",
     "PhaseEvent",
     "Plan",
-    "PluginStep",
     "Ready",
     "ScriptExecutor",
     "SharedSetup",

@@ -16,8 +16,9 @@ from skyward.bootstrap.peers import EnvironmentSource
 from skyward.bootstrap.source import PackageSource, find_source
 from skyward.errors import SpecError
 from skyward.specs.image import Image, PipIndex
+from skyward.specs.plugin import PluginStep
 
-__all__ = ["Helper", "OnClient", "Plan", "PluginStep", "Supplies", "Supply", "SupplyKind", "client_settings"]
+__all__ = ["Helper", "OnClient", "Plan", "Supplies", "Supply", "SupplyKind", "client_settings"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
@@ -44,14 +45,6 @@ _OF_THIS_MACHINE = re.compile(
 """Names of uv's settings that apply to this machine and its projects."""
 
 _OF_ANY_MACHINE = frozenset({"UV_PYTHON_INSTALL_MIRROR", "UV_PYTHON_DOWNLOADS", "UV_PYTHON_DOWNLOADS_JSON_URL"})
-
-
-@dataclass(frozen=True, slots=True)
-class PluginStep:
-    """A plugin's set-up of a machine: commands for `sh`, run at each bootstrap, so they must be idempotent."""
-
-    name: str
-    commands: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,33 @@
-"""Plugins."""
+"""Plugins: what frameworks need on nodes, and how tasks work together in them.
+
+The factories of the plugins have the names of the frameworks: `sky.plugins.torch()`. Those of other packages are found
+by their entry points in the group `skyward.plugins`.
+"""
+
+from typing import TYPE_CHECKING
+
+from skyward.specs.plugin import Plugin, PluginStep, Requires
+
+if TYPE_CHECKING:
+    from skyward.plugins.joblib_plugin import Joblib as joblib
+    from skyward.plugins.joblib_plugin import Sklearn as sklearn
+
+__all__ = ["Plugin", "PluginStep", "Requires", "joblib", "sklearn"]
+
+
+if not TYPE_CHECKING:  # type checkers would accept any name
+
+    def __getattr__(name: str) -> object:
+        from skyward.plugins.registry import find_plugin, plugin_names
+
+        if name in plugin_names():
+            return find_plugin(name)
+        from skyward.values.validation import closest
+
+        hint = closest(name, plugin_names())
+        raise AttributeError(f"There is no plugin {name!r}; {hint}", name=name, obj=None)
+
+    def __dir__() -> list[str]:
+        from skyward.plugins.registry import plugin_names
+
+        return sorted({*__all__, *plugin_names()})

@@ -497,6 +497,7 @@ class ProviderConfig(Protocol):
 
 SKYWARD_FIELDS: Final = frozenset({
     "provider", "nodes", "allocation", "max_hourly_cost", "resources", "capabilities", "idle_timeout", "image.env",
+    "plugins",
 })  # fmt: skip  # one name a line says no more
 """Fields of `Spec`, and of its `Image`, that Skyward acts on with any provider."""
 
@@ -511,7 +512,7 @@ PROVIDER_FIELDS: Final = SETUP_FIELDS | {
 }  # fmt: skip  # as above
 """Fields that depend on the provider."""
 
-UNSUPPORTED_FIELDS: Final = frozenset({"plugins", "image.metrics"})
+UNSUPPORTED_FIELDS: Final = frozenset({"image.metrics"})
 """Fields that have no effect yet. Every field of `Spec` and `Image` is in exactly one of the sets; a test checks it."""
 
 

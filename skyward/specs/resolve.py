@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from skyward.errors import SpecError
 from skyward.specs.options import OptionFields, Options
+from skyward.specs.plugin_order import image_of
 from skyward.specs.spec import Spec, SpecFields
 from skyward.values import limits
 from skyward.values.validation import FrozenMap, closest, shown
@@ -96,9 +97,38 @@ def resolve_groups(
         groups = _groups(given["groups"], specs, hardware)
     else:
         groups = FrozenMap({DEFAULT_GROUP: _specs(specs, hardware)})
-    resolved = Resolved(groups, _options(options, knobs))
+    resolved = _with_plugins(Resolved(groups, _options(options, knobs)))
     _check_limits(resolved)
     return resolved
+
+
+def _with_plugins(resolved: Resolved) -> Resolved:
+    """Return the groups and options with what their plugins need and require."""
+    groups = FrozenMap({name: tuple(map(_with_plugins_of, specs)) for name, specs in resolved.groups.items()})
+    options = resolved.options
+    demanding = [
+        plugin
+        for specs in groups.values()
+        for spec in specs
+        for plugin in spec.plugins
+        if plugin.requires().executor == "process"
+    ]
+    if demanding and options.worker.executor == "thread":
+        raise SpecError(
+            f"Plugin {demanding[0].name!r} needs a process for each task: leave `executor='thread'` out of `worker=`."
+        )
+    if demanding and options.worker.executor == "auto":
+        options = replace(options, worker=replace(options.worker, executor="process"))
+    return Resolved(groups, options)
+
+
+def _with_plugins_of(spec: Spec) -> Spec:
+    """Return a spec with the environment that its plugins need. Again, it changes nothing."""
+    for plugin in spec.plugins:
+        if plugin.requires().accelerator and spec.accelerator is None:
+            raise SpecError(f"Plugin {plugin.name!r} needs an accelerator: give one, such as `accelerator='A100'`.")
+    image = image_of(spec.plugins, spec.image, spec)
+    return spec if image == spec.image else replace(spec, image=image)
 
 
 def _check_name(name: object, what: str, example: str) -> None:

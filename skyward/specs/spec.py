@@ -8,6 +8,8 @@ from skyward.accelerators import Accelerator, parse_accelerator
 from skyward.errors import SpecError
 from skyward.specs.image import Image, Volume
 from skyward.specs.nodes import Nodes, NodesLike
+from skyward.specs.plugin import Plugin
+from skyward.specs.plugin_order import ordered
 from skyward.values import limits
 from skyward.values.needs import capability_set, resource_map
 from skyward.values.validation import FrozenMap, Value, choice, listed, number, of_type, seconds, shown
@@ -37,7 +39,7 @@ class SpecFields(TypedDict, total=False):
     max_hourly_cost: float | None
     ttl: float
     volumes: Iterable[Volume]
-    plugins: Iterable[object]
+    plugins: Iterable[Plugin]
     resources: Mapping[str, float]
     capabilities: Iterable[str]
     idle_timeout: float | None
@@ -62,7 +64,7 @@ class Spec(Value):
         max_hourly_cost: maximum price of one node, USD per hour.
         ttl: lease in seconds: how long a node outlives its client.
         volumes: buckets to mount.
-        plugins: plugins that extend the environment and wrap the tasks; not supported yet.
+        plugins: plugins that extend the environment and wrap the tasks, such as `sky.plugins.torch()`.
         resources: resources of each node that tasks can request, in addition to those derived; 0 hides a derived one.
         capabilities: capabilities of each node that tasks can request, in addition to those derived.
         idle_timeout: seconds without a task before a node may be removed; None for `autoscale_idle_timeout`.
@@ -89,7 +91,7 @@ class Spec(Value):
     max_hourly_cost: float | None = None
     ttl: float = 600
     volumes: tuple[Volume, ...] = ()
-    plugins: tuple[object, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
     resources: Mapping[str, float] = field(default_factory=FrozenMap)
     capabilities: frozenset[str] = frozenset()
     idle_timeout: float | None = None
@@ -128,7 +130,7 @@ class Spec(Value):
         self._set(
             nodes=Nodes.of(self.nodes),
             volumes=listed(self.volumes, "volumes", "sky.Volume('bucket', '/data')"),
-            plugins=listed(self.plugins, "plugins", "sky.plugins.torch()"),
+            plugins=ordered(listed(self.plugins, "plugins", "sky.plugins.torch()")),
             resources=resource_map(self.resources, zeros=True),
             capabilities=capability_set(self.capabilities),
         )

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import skyward as sky
+from skyward.specs.plugin import PluginStep
 from skyward.bootstrap import (
     PHASES,
     BootstrapError,
     PackageSource,
     PhaseEvent,
     Plan,
-    PluginStep,
     Ready,
     bootstrap,
     worker_environment,

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.bootstrap import PHASES, PackageSource, Plan, PluginStep, client_settings, script
+from skyward.bootstrap import PHASES, PackageSource, Plan, client_settings, script
+from skyward.specs.plugin import PluginStep
 from skyward.bootstrap.plan import _TAKEN, OnClient
 from skyward.bootstrap.script import command, fetch_limit, limits
 from skyward.errors import SpecError

@@ -32,7 +32,6 @@ SET: dict[str, Any] = {
     "region": "here",
     "ttl": 60,
     "volumes": [Volume("bucket", "/data")],
-    "plugins": [object()],
     "warm": 60,
 }
 SET_IN_IMAGE: dict[str, Any] = {
@@ -105,15 +104,15 @@ def test_note_of_each_provider_lists_its_ineffective_fields() -> None:
     spec = Spec(**SET, image=Image(**SET_IN_IMAGE))
     assert note(spec, sky.Local()) == (
         "Local nodes run on this machine as it is; asked for A100, a local node has none; not acted on: architecture, "
-        "disk_gb, image.apt, image.metrics, image.skyward_source, memory_gb, plugins, region, ttl, vcpus, volumes, "
+        "disk_gb, image.apt, image.metrics, image.skyward_source, memory_gb, region, ttl, vcpus, volumes, "
         "warm."
     )
     assert note(spec, sky.SSH(hosts=["gpu1"])) == (
         "SSH hosts are used as they are, and are not compared with the spec; not acted on: accelerator, "
-        "architecture, disk_gb, image.metrics, memory_gb, plugins, region, vcpus, volumes, warm."
+        "architecture, disk_gb, image.metrics, memory_gb, region, vcpus, volumes, warm."
     )
     assert note(spec, sky.Container()) == (
-        "Containers run on the machine of their engine; not acted on: disk_gb, image.metrics, plugins, region, "
+        "Containers run on the machine of their engine; not acted on: disk_gb, image.metrics, region, "
         "volumes, warm."
     )
     assert "image.includes, image.metrics, image.pip" in note(spec, sky.SSH(hosts=["gpu1"], python="/usr/bin/python3"))
@@ -127,7 +126,7 @@ def test_provider_without_declaration_acts_on_all_supported_fields() -> None:
             raise NotImplementedError
 
     spec = Spec(**SET, image=Image(**SET_IN_IMAGE))
-    assert not_acted_on(spec, acts_on(Undeclared())) == ("image.metrics", "plugins")
+    assert not_acted_on(spec, acts_on(Undeclared())) == ("image.metrics",)
 
 
 def test_auto_python_is_not_a_request() -> None:

@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from skyward import Image, Nodes, Options, PipIndex, Spec, SpecError, Volume, Worker, accelerators
 from skyward.scaling.snapshot import Decision, Snapshot
 from skyward.specs import FrozenMap
+from tests.unit.plugins.cases import Tokens
 
 pytestmark = pytest.mark.unit
+
+PLUGIN = Tokens()
 
 
 def says(text: str) -> str:
@@ -350,10 +353,10 @@ def test_worker_none_is_the_default() -> None:
 
 
 def test_spec_reads_short_forms() -> None:
-    spec = Spec(nodes=(2, 4), accelerator="A100:2", volumes=[Volume("b", "/d")], plugins=[object])
+    spec = Spec(nodes=(2, 4), accelerator="A100:2", volumes=[Volume("b", "/d")], plugins=[PLUGIN])
     assert spec.nodes == Nodes(2, 4)
     assert spec.accelerator == accelerators.A100(count=2)
-    assert (spec.volumes, spec.plugins) == ((Volume("b", "/d"),), (object,))
+    assert (spec.volumes, spec.plugins) == ((Volume("b", "/d"),), (PLUGIN,))
 
 
 @pytest.mark.parametrize(

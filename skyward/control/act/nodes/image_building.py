@@ -69,7 +69,7 @@ async def build_image(
 async def _existing(launcher: Launcher, spec: Spec) -> BuiltImage | None:
     """Return a recorded image with the environment that fits the preferred source."""
     offered = next(iter(launcher.prepared.values()))[0]
-    found = await find_image(offered, await launcher.starter.plan_of(spec.image, None))
+    found = await find_image(offered, await launcher.starter.plan_of(spec, None))
     return None if found.record is None else found.record.built
 
 
@@ -85,7 +85,8 @@ async def _build(
     assert access is not None
     assert not isinstance(access, LocalAccess)
     # Files of the user do not belong in an image: they are sent to each node.
-    plan = await launcher.starter.plan_of(replace(spec.image, includes=()), access.directory)
+    shared = replace(spec, image=replace(spec.image, includes=()))
+    plan = await launcher.starter.plan_of(shared, access.directory)
     within = options.ssh_timeout or _ANSWER_WITHIN
     await bake_machine(access, plan, within, lambda event: _tell_phase(event, report), is_rented=True)
     offered, cluster = launcher.prepared[source]

@@ -308,7 +308,7 @@ class Launcher:
         if not self._uses_images or not acts_on(offered.config).fields >= SETUP_FIELDS:
             return
         if isinstance(offered.provider, GuardedProvider) and offered.provider.builds_images:
-            found = await find_image(offered, await self.starter.plan_of(offered.spec.image, None))
+            found = await find_image(offered, await self.starter.plan_of(offered.spec, None))
             state.image, state.image_notes = found.record, found.notes
             if found.record is not None:
                 state.prepared = replace(state.cluster, machine_image=found.record.image)

@@ -18,7 +18,9 @@ from skyward.control.act.nodes.environments import GroupEnvironments
 from skyward.control.act.nodes.node import Node
 from skyward.link.connection.programs import ClientShell
 from skyward.providers.protocol import ExecAccess, LocalAccess
-from skyward.specs import Image, Options
+from skyward.specs import Image, Options, Spec
+from skyward.specs.plugin import PluginStep
+from skyward.specs.plugin_order import steps_of
 
 __all__ = ["START_TIMEOUT", "WorkerStarter"]
 
@@ -39,7 +41,7 @@ class WorkerStarter:
         self.standalone = ""
         self._pool = pool
         self._options = options
-        self._plans: dict[tuple[Image, str | None], asyncio.Task[Plan]] = {}
+        self._plans: dict[tuple[Image, tuple[PluginStep, ...], str | None], asyncio.Task[Plan]] = {}
         self._setups: dict[Image, SharedSetup] = {}
         self._supplier = Supplier(ClientShell, _logger.warning)
         self._environments = GroupEnvironments()
@@ -61,12 +63,20 @@ class WorkerStarter:
         await node.start(variables, self._options.bootstrap_timeout or START_TIMEOUT, plan)
         self._environments.add(node, _network(offered))
 
-    async def plan_of(self, image: Image, directory: str | None) -> Plan:
-        """Return the plan for an image in Skyward's directory on a machine, made once."""
-        key = (image, directory)
+    async def plan_of(self, spec: Spec, directory: str | None) -> Plan:
+        """Return the plan for the environment of a spec in Skyward's directory on a machine, made once."""
+        steps = steps_of(spec.plugins, spec)
+        key = (spec.image, steps, directory)
         if key not in self._plans:
             self._supplier.begin()
-            make = partial(Plan.of, image, directory=directory, settings=_settings(os.environ), helper=self._supplier)
+            make = partial(
+                Plan.of,
+                spec.image,
+                directory=directory,
+                plugins=steps,
+                settings=_settings(os.environ),
+                helper=self._supplier,
+            )
             self._plans[key] = asyncio.get_running_loop().create_task(asyncio.to_thread(make))
         return await asyncio.shield(self._plans[key])
 
@@ -82,7 +92,7 @@ class WorkerStarter:
         access = node.instance.access
         if access is None or isinstance(access, LocalAccess) or access.python is not None:
             return None
-        return await self.plan_of(offered.spec.image, access.directory)
+        return await self.plan_of(offered.spec, access.directory)
 
     def _with_peers(self, node: Node, offered: SourceOffer, plan: Plan) -> Plan:
         """Return the plan with the nodes that may send the environment, if machines reach each other."""

@@ -1,0 +1,122 @@
+"""Plugins for joblib and scikit-learn, whose parallel calls run on the pool."""
+
+import importlib.metadata
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from skyward.errors import SpecError
+from skyward.specs.plugin import Plugin
+from skyward.values.validation import of_type
+
+if TYPE_CHECKING:
+    from skyward.pool.compute import Compute
+    from skyward.specs.image import Image
+    from skyward.specs.spec import Spec
+
+__all__ = ["Joblib", "Sklearn"]
+
+
+class _Parallel(Plugin):
+    """Plugin that makes the pool a backend of joblib.
+
+    Attributes:
+        packages: the packages that nodes need, the one with the version first.
+    """
+
+    __slots__ = ()
+
+    packages: ClassVar[tuple[str, ...]]
+    version: str | None
+
+    def image(self, image: "Image", spec: "Spec") -> "Image":
+        """Return the environment with the packages: those of the client, unless a version is given."""
+        first, *others = self.packages
+        wanted = [_requirement(first, self.version), *(_requirement(each, None) for each in others)]
+        return replace(image, pip=(*image.pip, *(each for each in wanted if each not in image.pip)))
+
+    def around_pool(self, pool: "Compute") -> AbstractContextManager[None]:
+        """Register the backend; in a `with` block of the pool, `joblib.Parallel` uses it without further ado."""
+        return _parallel(pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joblib(_Parallel):
+    """Run the calls of `joblib.Parallel` on the pool.
+
+    Attributes:
+        version: version of joblib on nodes; None for that of the client.
+
+    Raises:
+        SpecError: `version` is not a string.
+
+    Example:
+        >>> with sky.Compute(nodes=4, plugins=[sky.plugins.joblib()]):
+        ...     results = joblib.Parallel(n_jobs=-1)(joblib.delayed(simulate)(seed) for seed in range(1000))
+    """
+
+    name = "joblib"
+    packages = ("joblib", "threadpoolctl")
+
+    version: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_version(self.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sklearn(_Parallel):
+    """Run the parallel parts of scikit-learn on the pool.
+
+    Attributes:
+        version: version of scikit-learn on nodes; None for that of the client.
+
+    Raises:
+        SpecError: `version` is not a string.
+
+    Example:
+        >>> with sky.Compute(nodes=4, plugins=[sky.plugins.sklearn()]):
+        ...     search = GridSearchCV(SVC(), {"C": [1, 10, 100]}, n_jobs=-1).fit(X, y)
+    """
+
+    name = "sklearn"
+    packages = ("scikit-learn", "joblib")
+
+    version: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_version(self.version)
+
+
+def _check_version(version: object) -> None:
+    if version is not None:
+        of_type(version, "version", str, "version='1.5.2'")
+
+
+def _requirement(package: str, version: str | None) -> str:
+    """Return a requirement: with an operator, as given; a bare version and that of the client, exactly.
+
+    Raises:
+        SpecError: the client does not have the package.
+    """
+    if version is None:
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            raise SpecError(f"The plugin needs {package} on this machine too: `pip install {package}`.") from None
+    return f"{package}{version}" if version[:1] in "<>=!~" else f"{package}=={version}"
+
+
+@contextmanager
+def _parallel(pool: "Compute") -> Iterator[None]:
+    from skyward.plugins.joblib_backend import register_backend
+
+    register_backend()
+    if not pool.is_scoped:
+        yield
+        return
+    import joblib
+
+    with joblib.parallel_config("skyward", pool=pool):
+        yield

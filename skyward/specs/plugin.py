@@ -1,0 +1,100 @@
+"""Plugins: values that extend the environment of nodes and wrap their tasks."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from skyward.values.validation import FrozenMap, Value, choice, of_type
+
+if TYPE_CHECKING:
+    from skyward.pool.compute import Compute
+    from skyward.specs.image import Image
+    from skyward.specs.spec import Spec
+
+__all__ = ["Plugin", "PluginStep", "Requires"]
+
+
+@dataclass(frozen=True, slots=True)
+class PluginStep:
+    """A plugin's set-up of a machine: commands for `sh`, run at each bootstrap, so they must be idempotent.
+
+    Example:
+        >>> sky.plugins.PluginStep("cache", 'mkdir -p "$HOME/.cache/models"')
+    """
+
+    name: str
+    commands: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requires(Value):
+    """What a plugin requires of its pool.
+
+    Attributes:
+        executor: "process" if each task must have a process of its own; None for any executor.
+        together: True if the members of a broadcast work together: none may be missing, and all end with one.
+        accelerator: True if each node must have an accelerator.
+
+    Raises:
+        SpecError: a field has a value that is not allowed.
+    """
+
+    executor: Literal["process"] | None = None
+    together: bool = False
+    accelerator: bool = False
+
+    def __post_init__(self) -> None:
+        choice(self.executor, "executor", Literal["process"], optional=True)
+        of_type(self.together, "together", bool, "together=True")
+        of_type(self.accelerator, "accelerator", bool, "accelerator=True")
+
+
+class Plugin(Value):
+    """Base of plugins. A subclass is a frozen dataclass with slots; plugins with equal fields are equal.
+
+    Nothing of a plugin travels but its name and its settings: the part that runs on nodes is found there by its path.
+
+    Attributes:
+        name: name of the plugin, as `plugins = ["torch"]` and `--plugin torch` take it.
+        after: names of plugins that come first, if the pool has them.
+        excludes: names of plugins that the pool must not have.
+        requirement: the package that provides the plugin, which nodes need too; None for those of Skyward.
+        on_node: path of the part that runs on nodes, `"package.module:Class"`, whose instances are made from
+            `settings`; see `OnNode`. None if nothing runs there.
+
+    Example:
+        >>> @dataclass(frozen=True, slots=True, kw_only=True)
+        ... class Wandb(sky.plugins.Plugin):
+        ...     name = "wandb"
+        ...     requirement = "skyward-wandb"
+        ...     project: str = "experiments"
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    after: ClassVar[frozenset[str]] = frozenset()
+    excludes: ClassVar[frozenset[str]] = frozenset()
+    requirement: ClassVar[str | None] = None
+    on_node: ClassVar[str | None] = None
+
+    def requires(self) -> Requires:
+        """Return what the plugin requires of its pool."""
+        return Requires()
+
+    def image(self, image: "Image", spec: "Spec") -> "Image":
+        """Return the environment with what the plugin needs. Called again, it must change nothing."""
+        return image
+
+    def steps(self, spec: "Spec") -> tuple[PluginStep, ...]:
+        """Return the set-up of a machine."""
+        return ()
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return the values that `on_node` is made from: JSON, and secrets as `Secret`."""
+        return FrozenMap()
+
+    def around_pool(self, pool: "Compute") -> AbstractContextManager[None]:
+        """Return a context that is entered once the pool is ready, and left before its machines are terminated."""
+        return nullcontext()
