@@ -7,7 +7,7 @@ TYPE_CHECKING = False  # type checkers know the name; importing `typing` would t
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from skyward import accelerators, errors, events, providers, scaling, time
+    from skyward import accelerators, errors, events, plugins, providers, scaling, time
     from skyward.accelerators import Accelerator
     from skyward.control.act.recovered_tasks import RecoveredTask
     from skyward.control.act.tasks.future import TaskFuture
@@ -238,6 +238,7 @@ __all__ = [
     "main",
     "offers",
     "orphans",
+    "plugins",
     "providers",
     "queue",
     "reap",
@@ -307,6 +308,7 @@ _MODULES = {
     "collections": "task.collections",
     "errors": "errors",
     "events": "events",
+    "plugins": "plugins",
     "providers": "providers",
     "scaling": "scaling",
     "time": "time",

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from skyward.commands.reading import lifetime
 from skyward.errors import ProviderMissingError, SpecError
+from skyward.plugins.registry import find_plugin
 from skyward.providers.protocol import find_provider
 from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
+from skyward.specs.plugin import Plugin
 from skyward.values.validation import closest
 
 __all__ = ["GROUPS", "PROVIDER", "is_of_nodes", "read_field", "unknown_field"]
@@ -17,7 +19,6 @@ PROVIDER: Final = "provider"
 GROUPS: Final = "groups"
 
 _NOT_YET: Final = {
-    "plugins": "plugins are not supported yet; remove the key.",
     "image.metrics": "metrics cannot be chosen yet; `metrics_interval` sets how often nodes are measured.",
 }
 """Fields without effect so far, and their error messages."""
@@ -103,6 +104,10 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
             return Nodes.parse(raw)
         case "nodes", Mapping():
             return Nodes(**raw)
+        case "plugins", list():
+            return [find_plugin(each)() if isinstance(each, str) else each for each in raw]
+        case "plugins", Mapping():
+            return [_plugin(name, given) for name, given in raw.items() if given is not False]
         case "volumes", list():
             return [Volume(**each) for each in raw]
         case "image.pip_indexes", list():
@@ -112,6 +117,15 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
         case _, str() if path in _SECONDS:
             return _seconds(path, raw)
     return raw
+
+
+def _plugin(name: str, given: object) -> Plugin:
+    """Return a plugin from its entry in a table: `torch = true`, or `torch = {backend = "gloo"}`."""
+    if given is True:
+        return find_plugin(name)()
+    if not isinstance(given, Mapping):
+        raise SpecError(f"plugins.{name} must be true, or a table of its settings, but got {given!r}.")
+    return find_plugin(name)(**given)
 
 
 def _seconds(path: str, raw: str) -> float:

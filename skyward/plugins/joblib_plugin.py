@@ -11,7 +11,7 @@ from skyward.specs.plugin import Plugin
 from skyward.values.validation import of_type
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
+    from skyward.pool.compute import Compute  # circular: what the context is entered with
     from skyward.specs.image import Image
     from skyward.specs.spec import Spec
 
@@ -110,7 +110,7 @@ def _requirement(package: str, version: str | None) -> str:
 
 @contextmanager
 def _parallel(pool: "Compute") -> Iterator[None]:
-    from skyward.plugins.joblib_backend import register_backend
+    from skyward.pool.joblib_backend import register_backend  # circular: pools load their plugins
 
     register_backend()
     if not pool.is_scoped:

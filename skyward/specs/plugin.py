@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from skyward.values.validation import FrozenMap, Value, choice, of_type
 
 if TYPE_CHECKING:
-    from skyward.pool.compute import Compute
+    from skyward.pool.compute import Compute  # circular: what a plugin is entered with
     from skyward.specs.image import Image
     from skyward.specs.spec import Spec
 

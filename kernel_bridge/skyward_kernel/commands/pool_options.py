@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from skyward.frontends.commands import Option, read_option_texts, reading
-from skyward.frontends.configuration import FrozenMap, Image, Nodes, Options, load, parse_accelerator
+from skyward.frontends.configuration import FrozenMap, Image, Nodes, Options, find_plugin, load, parse_accelerator
 
 __all__ = ["BUDGET", "POOL_LABELS", "POOL_OPTIONS", "read_pool_options"]
 
@@ -134,6 +134,15 @@ POOL_OPTIONS: tuple[Option, ...] = (
         help="time for which rented machines are kept, and cost money, after the pool is closed, for the next pool",
         read=reading.lifetime,
         takes="a duration, such as 600, 10m or 1h",
+    ),
+    _pool(
+        "--plugin",
+        to="plugins",
+        metavar="NAME",
+        help="a plugin for a framework, such as torch; may be repeated",
+        read=lambda text: tuple(find_plugin(name)() for name in reading.packages(text)),
+        takes="names of plugins, such as torch",
+        merge=_joined,
     ),
     _several("--pip", to="image.pip", metavar="PKG", takes="packages, such as numpy,torch", help="packages to install"),
     _several("--apt", to="image.apt", metavar="PKG", takes="packages, such as ffmpeg", help="system packages"),

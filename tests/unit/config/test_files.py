@@ -164,7 +164,7 @@ def test_compute_takes_fields_from_its_table(project: Write) -> None:
         ),
         ("[pools.x]\npip = []", "skyward.toml:2, pools.x.pip: a pool has no such field; did you mean 'image.pip'?"),
         ("[pools.x]\nnode = 3", "skyward.toml:2, pools.x.node: a pool has no such field; did you mean 'nodes'?"),
-        ("[defaults]\nplugins = []", "skyward.toml:2, defaults.plugins: plugins are not supported yet; remove the "),
+        ("[defaults]\nplugins = [3]", "skyward.toml:2, defaults.plugins: plugins has 3, which is not a plugin: use "),
         ("[pool.x]\nnodes = 3", "skyward.toml:1, pool: there is no such table; did you mean 'pools'?"),
         ("pools = 3", "skyward.toml:1, pools: it must be a table, with `[pools]` above its keys."),
         ("[pools]\nx = 3", "skyward.toml:2, pools.x: it must be a table, with `[pools.x]` above its keys."),

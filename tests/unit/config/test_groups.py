@@ -67,8 +67,8 @@ def test_groups_and_their_alternatives_are_read(project: Write) -> None:
         ("[pools.x]\ngroups = 3", "skyward.toml:2, pools.x.groups: it must be a table, with `[pools.x.groups]` above"),
         ("[pools.x]\ngroups.cpu = 3", "pools.x.groups.cpu: it must be a table, with `[pools.x.groups.cpu]` above"),
         (
-            "[pools.x]\nplugins = ['torch']",
-            "skyward.toml:2, pools.x.plugins: plugins are not supported yet; remove the key",
+            "[pools.x]\nplugins = ['joblob']",
+            "skyward.toml:2, pools.x.plugins: There is no plugin 'joblob'; did you mean 'joblib'?",
         ),
         (
             "[pools.x.image]\nmetrics = []",
