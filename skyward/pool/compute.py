@@ -59,7 +59,7 @@ from skyward.pool.interruption import stopping
 from skyward.pool.map import calls_of_map, note_items
 from skyward.pool.resource_requests import Bundle, demands_of
 from skyward.process import background
-from skyward.process.cancellation import to_the_end
+from skyward.process.cancellation import until_done
 from skyward.process.forked import is_forked, refuse_forked
 from skyward.published_names import OF_A_POOL
 from skyward.reporting import PoolConsole, report
@@ -266,7 +266,7 @@ class Compute(RightSide):
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
-            await to_the_end(self._abort(opening))
+            await until_done(self._abort(opening))
             raise
         except BaseException:
             with self._counting:
@@ -277,7 +277,7 @@ class Compute(RightSide):
 
     async def __aexit__(self, *_: object) -> None:
         if self._leave_block():
-            await to_the_end(asyncio.to_thread(self.close))
+            await until_done(asyncio.to_thread(self.close))
 
     def _put_in_scope(self) -> None:
         _outer.set((*_outer.get(), current_pool.get()))

@@ -37,22 +37,22 @@ def register_backend() -> None:
     joblib.register_parallel_backend("skyward", _backend_class())
 
 
-class Job:
+class Batch:
     """A batch on its way to the pool, as joblib sees it.
 
     Attributes:
-        batch: joblib's calls.
+        calls: joblib's calls.
         done: joblib's callback, called with this object when the batch has ended.
         future: the result; None until the batch is sent.
     """
 
-    def __init__(self, batch: Callable[[], list[Any]], done: Callable[["Job"], object]) -> None:
-        self.batch = batch
+    def __init__(self, calls: Callable[[], list[Any]], done: Callable[["Batch"], object]) -> None:
+        self.calls = calls
         self.done = done
         self.future: TaskFuture[list[Any]] | None = None
 
 
-class Jobs:
+class Batches:
     """The batches of one call of `joblib.Parallel`.
 
     At most `most` of them are with the pool at a time. Callbacks of joblib read the caller's generator and pickle
@@ -69,12 +69,12 @@ class Jobs:
         self._most = most
         self._threads = threads
         self._lock = threading.Lock()
-        self._waiting: deque[Job] = deque()
-        self._sent: set[Job] = set()
+        self._waiting: deque[Batch] = deque()
+        self._sent: set[Batch] = set()
         self._is_over = False
         self._callbacks = ThreadPoolExecutor(1, thread_name_prefix="skyward-joblib")
 
-    def submit(self, job: Job) -> None:
+    def submit(self, batch: Batch) -> None:
         """Send a batch, now or once another one has ended.
 
         Raises:
@@ -83,48 +83,48 @@ class Jobs:
         """
         with self._lock:
             if len(self._sent) >= self._most:
-                self._waiting.append(job)
+                self._waiting.append(batch)
                 return
-            self._sent.add(job)
-        self._send(job)
+            self._sent.add(batch)
+        self._send(batch)
 
-    def _send(self, job: Job) -> None:
+    def _send(self, batch: Batch) -> None:
         try:
-            job.future = self._pool.submit(_run(job.batch, self._threads))
+            batch.future = self._pool.submit(_run(batch.calls, self._threads))
         except BaseException:
             with self._lock:
-                self._sent.discard(job)
+                self._sent.discard(batch)
             raise
-        job.future.add_done_callback(lambda _: self._call_back(job))
+        batch.future.add_done_callback(lambda _: self._call_back(batch))
         with self._lock:
             is_late = self._is_over
         if is_late:
-            job.future.cancel()
+            batch.future.cancel()
 
-    def _call_back(self, job: Job) -> None:
+    def _call_back(self, batch: Batch) -> None:
         with suppress(RuntimeError):  # the call of joblib is over: the batch was aborted
-            self._callbacks.submit(self._ended, job)
+            self._callbacks.submit(self._ended, batch)
 
-    def _ended(self, job: Job) -> None:
+    def _ended(self, batch: Batch) -> None:
         with self._lock:
-            self._sent.discard(job)
+            self._sent.discard(batch)
             following = self._waiting.popleft() if self._waiting and not self._is_over else None
             if following is not None:
                 self._sent.add(following)
         if following is not None:
             self._follow(following)
-        job.done(job)
+        batch.done(batch)
 
-    def _follow(self, job: Job) -> None:
+    def _follow(self, batch: Batch) -> None:
         """Send a batch that has waited; its error is that of the batch."""
         from skyward.control.act.tasks.future import TaskFuture
 
         try:
-            self._send(job)
+            self._send(batch)
         except Exception as error:
-            job.future = TaskFuture()
-            job.future.set_exception(error)
-            self._call_back(job)
+            batch.future = TaskFuture()
+            batch.future.set_exception(error)
+            self._call_back(batch)
 
     def stop(self) -> None:
         """Stop all batches. Idempotent."""
@@ -132,9 +132,9 @@ class Jobs:
             self._is_over = True
             self._waiting.clear()
             sent = tuple(self._sent)
-        for job in sent:
-            if job.future is not None:
-                job.future.cancel()
+        for batch in sent:
+            if batch.future is not None:
+                batch.future.cancel()
 
     def end(self) -> None:
         """Stop what is left, and end the thread of the callbacks. Idempotent."""
@@ -161,7 +161,7 @@ def _backend_class() -> type[Any]:
             if pool is not None and not isinstance(pool, Compute):
                 raise UsageError(f'`joblib.parallel_config("skyward", pool=...)` takes a pool, but got {pool!r}.')
             self._given = pool
-            self._jobs: Jobs | None = None
+            self._batches: Batches | None = None
             self._n_jobs = 1
             self._pool: Compute | None = None
 
@@ -186,35 +186,35 @@ def _backend_class() -> type[Any]:
 
         def start_call(self) -> None:
             if self._pool is not None:
-                self._jobs = Jobs(self._pool, self._n_jobs, self.inner_max_num_threads)
+                self._batches = Batches(self._pool, self._n_jobs, self.inner_max_num_threads)
 
         def stop_call(self) -> None:
-            if self._jobs is not None:
-                self._jobs.end()
-                self._jobs = None
+            if self._batches is not None:
+                self._batches.end()
+                self._batches = None
 
         def terminate(self) -> None:
             self.stop_call()
             self.reset_batch_stats()
 
-        def submit(self, func: Any, callback: Any = None) -> Job:
-            jobs = self._jobs
-            if jobs is None:
+        def submit(self, func: Any, callback: Any = None) -> Batch:
+            batches = self._batches
+            if batches is None:
                 raise RuntimeError("A batch was submitted after its call of joblib had ended.")
             keep_known_warnings(func.items)
-            job = Job(func, callback or (lambda _: None))
-            jobs.submit(job)
-            return job
+            batch = Batch(func, callback or (lambda _: None))
+            batches.submit(batch)
+            return batch
 
-        def retrieve_result_callback(self, out: Job) -> Any:
+        def retrieve_result_callback(self, out: Batch) -> Any:
             if out.future is None:
                 raise RuntimeError("A batch has ended that was not sent.")
             return out.future.result()
 
         def abort_everything(self, ensure_ready: bool = True) -> None:
-            if self._jobs is not None:
-                self._jobs.end()
-                self._jobs = None
+            if self._batches is not None:
+                self._batches.end()
+                self._batches = None
             if ensure_ready:
                 self.start_call()
 

@@ -82,9 +82,7 @@ def calls_of_map(
     return (call(*item) for item in items) if size == 1 else _chunks(call, items, size)
 
 
-def _chunks(
-    call: SkyFunction[..., Any], items: Iterable[tuple[Any, ...]], size: int
-) -> Iterator[PendingFunction[Any]]:
+def _chunks(call: SkyFunction[..., Any], items: Iterable[tuple[Any, ...]], size: int) -> Iterator[PendingFunction[Any]]:
     chunk: Chunk | None = None  # one object for all tasks, which is pickled once
     for number, some in enumerate(batched(items, size)):
         chunk = chunk or Chunk(call.fn, call.__name__, len(some[0]))

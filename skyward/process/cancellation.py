@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ["to_the_end"]
+__all__ = ["until_done"]
 
 
-async def to_the_end[T](work: Coroutine[Any, Any, T]) -> T:
+async def until_done[T](work: Coroutine[Any, Any, T]) -> T:
     """Await `work` to its end, also if the caller is cancelled meanwhile, and then raise the cancellation."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

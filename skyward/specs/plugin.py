@@ -10,7 +10,7 @@ from skyward.values.validation import FrozenMap, Value, choice, of_type
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute  # circular: what a plugin is entered with
     from skyward.specs.image import Image
-    from skyward.specs.spec import Spec
+    from skyward.specs.spec import Spec  # circular: a spec has plugins, whose methods take it
 
 __all__ = ["Plugin", "PluginStep", "Requires"]
 
@@ -29,7 +29,7 @@ class PluginStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requires(Value):
-    """What a plugin requires of its pool.
+    """Requirements of a plugin on its pool.
 
     Attributes:
         executor: "process" if each task must have a process of its own; None for any executor.

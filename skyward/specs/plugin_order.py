@@ -10,7 +10,7 @@ from skyward.values.validation import shown
 
 if TYPE_CHECKING:
     from skyward.specs.image import Image
-    from skyward.specs.spec import Spec
+    from skyward.specs.spec import Spec  # circular: a spec has plugins, whose methods take it
 
 __all__ = ["image_of", "ordered", "required", "steps_of"]
 
@@ -25,7 +25,9 @@ def ordered(plugins: Sequence[object]) -> tuple[Plugin, ...]:
     for plugin in plugins:
         if not isinstance(plugin, Plugin):
             name = getattr(plugin, "name", None) if isinstance(plugin, type) else None
-            fix = f"call it, `sky.plugins.{name}()`" if isinstance(name, str) else "use one such as `sky.plugins.torch()`"
+            fix = (
+                f"call it, `sky.plugins.{name}()`" if isinstance(name, str) else "use one such as `sky.plugins.torch()`"
+            )
             raise SpecError(f"plugins has {shown(plugin)}, which is not a plugin: {fix}.")
         if plugin.name in found:
             raise SpecError(f"plugins has {plugin.name!r} twice: keep one of them.")

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.specs.plugin import PluginStep
 from skyward.bootstrap import (
     PHASES,
     BootstrapError,
@@ -25,6 +24,7 @@ from skyward.bootstrap import (
     worker_environment,
 )
 from skyward.specs.image import PipIndex
+from skyward.specs.plugin import PluginStep
 from skyward.wire.transport.secrets import SECRETS_VARIABLE
 from skyward.wire.transport.trust import issue_secrets
 from tests.local.bootstrapping import ShellNode, make_wheel, repack

@@ -1,6 +1,5 @@
 """Invalid arguments of an open pool: one sentence, and nothing is sent."""
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any

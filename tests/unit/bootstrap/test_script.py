@@ -12,11 +12,11 @@ import pytest
 
 import skyward as sky
 from skyward.bootstrap import PHASES, PackageSource, Plan, client_settings, script
-from skyward.specs.plugin import PluginStep
 from skyward.bootstrap.plan import _TAKEN, OnClient
 from skyward.bootstrap.script import command, fetch_limit, limits
 from skyward.errors import SpecError
 from skyward.specs.image import PipIndex
+from skyward.specs.plugin import PluginStep
 
 SOURCE = PackageSource("skyward-jupyter==0.1.0", ("casty>=0.30", "cloudpickle>=3.1"))
 

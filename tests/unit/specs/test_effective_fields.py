@@ -112,8 +112,7 @@ def test_note_of_each_provider_lists_its_ineffective_fields() -> None:
         "architecture, disk_gb, image.metrics, memory_gb, region, vcpus, volumes, warm."
     )
     assert note(spec, sky.Container()) == (
-        "Containers run on the machine of their engine; not acted on: disk_gb, image.metrics, region, "
-        "volumes, warm."
+        "Containers run on the machine of their engine; not acted on: disk_gb, image.metrics, region, volumes, warm."
     )
     assert "image.includes, image.metrics, image.pip" in note(spec, sky.SSH(hosts=["gpu1"], python="/usr/bin/python3"))
 
