@@ -7,12 +7,13 @@ by their entry points in the group `skyward.plugins`.
 from typing import TYPE_CHECKING
 
 from skyward.specs.plugin import Plugin, PluginStep, Requires
+from skyward.task.on_node import Meeting, OnNode, TaskInfo
 
 if TYPE_CHECKING:
     from skyward.plugins.joblib_plugin import Joblib as joblib
     from skyward.plugins.joblib_plugin import Sklearn as sklearn
 
-__all__ = ["Plugin", "PluginStep", "Requires", "joblib", "sklearn"]
+__all__ = ["Meeting", "OnNode", "Plugin", "PluginStep", "Requires", "TaskInfo", "joblib", "sklearn"]
 
 
 if not TYPE_CHECKING:  # type checkers would accept any name
