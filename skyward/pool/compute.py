@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
@@ -75,6 +74,8 @@ from skyward.values.validation import FrozenMap, closest, number, shown
 from skyward.wire.collections.requests import Consistency
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from skyward.control.act.recovered_tasks import RecoveredTask
     from skyward.control.observe.snapshot import KeptView
 

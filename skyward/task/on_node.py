@@ -1,4 +1,4 @@
-"""What plugins do on nodes: around the process and around each task of a slot."""
+"""The part of plugins that runs on nodes: around each process and each task."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skyward.bootstrap import Plan, SharedSetup, client_settings, has_own_environment
 from skyward.bootstrap.script import fetch_limit
@@ -19,8 +20,10 @@ from skyward.control.act.nodes.node import Node
 from skyward.link.connection.programs import ClientShell
 from skyward.providers.protocol import ExecAccess, LocalAccess
 from skyward.specs import Image, Options, Spec
-from skyward.specs.plugin import PluginStep
 from skyward.specs.plugin_order import steps_of
+
+if TYPE_CHECKING:
+    from skyward.specs.plugin import PluginStep
 
 __all__ = ["START_TIMEOUT", "WorkerStarter"]
 
