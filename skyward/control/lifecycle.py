@@ -21,7 +21,7 @@ __all__ = [
 
 type PoolState = Literal["new", "requesting", "provisioning", "ready", "stopping", "closed"]
 type NodeState = Literal["vacant", "waiting", "active", "draining"]
-type TaskStatus = Literal["queued", "withheld", "sent", "recalled", "running", "cancelling", "ended"]
+type TaskStatus = Literal["queued", "withheld", "sent", "recalled", "running", "cancelling", "finished", "ended"]
 type ReconcilerState = Literal["watching", "scaling_up", "draining"]
 type AutoscalerState = Literal["waiting", "watching", "cooling"]
 
@@ -44,17 +44,19 @@ NODE: Mapping[NodeState, frozenset[NodeState]] = {
 """A node waits for its machine, then is active. It is vacant without one: lost, or drained and terminated."""
 
 TASK: Mapping[TaskStatus, frozenset[TaskStatus]] = {
-    "queued": frozenset({"sent", "ended"}),
-    "sent": frozenset({"running", "recalled", "cancelling", "queued", "withheld", "ended"}),
+    "queued": frozenset({"sent", "finished", "ended"}),
+    "sent": frozenset({"running", "recalled", "cancelling", "queued", "withheld", "finished", "ended"}),
     "recalled": frozenset({"running", "cancelling", "queued", "withheld", "ended"}),
-    "running": frozenset({"cancelling", "queued", "withheld", "ended"}),
-    "cancelling": frozenset({"ended"}),
-    "withheld": frozenset({"queued", "ended"}),
+    "running": frozenset({"cancelling", "queued", "withheld", "finished", "ended"}),
+    "cancelling": frozenset({"finished", "ended"}),
+    "withheld": frozenset({"queued", "finished", "ended"}),
+    "finished": frozenset({"queued", "ended"}),
     "ended": frozenset(),
 }
 """A task waits in the queue, is dispatched to a node, and runs. It is requeued when its node is lost, when it is
 retried, or when its node returns it unstarted, and withheld while a lost input is computed again. A task that is
-cancelled on its node never runs again.
+cancelled on its node never runs again. A member of a collective is finished until all of them are: then they end, or
+are queued again together.
 """
 
 RECONCILER: Mapping[ReconcilerState, frozenset[ReconcilerState]] = {

@@ -34,6 +34,9 @@ from skyward.simulator.workload import Task
 
 __all__ = ["RunChecker", "Simulation", "simulate"]
 
+MEETING = 0.5
+"""Seconds that a member of a collective takes until it is ready to meet the others."""
+
 SAME_MOMENT = 1000
 """Ticks at one moment after which the control plane is considered to be in an endless loop."""
 
@@ -273,6 +276,8 @@ class Simulation:
         worker = self.at_rank.get(send.rank)
         if worker is not None:
             worker.send(self.runs[send.task])
+            if send.collective is not None:
+                self.clock.after(MEETING, worker.arrive, send.task)
 
     def _member(self, member: tasks.Member) -> None:
         now = self.clock.now
@@ -361,6 +366,9 @@ class Simulation:
                 self.send(tasks.CancelTasks(tuple(waiting[: act.most])))
             case "broadcast":
                 self.send(tasks.Broadcast(self.plane.tasks.number()))
+            case "collective":
+                terms = tasks.Together(procs=1, restarts=act.least, within=60.0)
+                self.send(tasks.Broadcast(self.plane.tasks.number(), together=terms))
             case "pin":
                 self.submit([Task(0.0, 30.0)] * act.most, act.least)
             case "drain":

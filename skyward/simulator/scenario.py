@@ -33,7 +33,8 @@ class Action:
     Attributes:
         at: when, in seconds.
         kind: "resize" to `least:most` nodes of the first group, "cancel" of `most` tasks, the oldest first, a "floor"
-            of `most` plain tasks, "fund" with `most` dollars, "broadcast" of one task, "pin" of `most` tasks to the
+            of `most` plain tasks, "fund" with `most` dollars, "broadcast" of one task,
+            "collective" of one task, run again up to `least` times, "pin" of `most` tasks to the
             node of rank `least`, "drain" of that node, "keep" of a value on it for `most` minutes, "use" of its values
             by a task, or "drop" of them.
     """

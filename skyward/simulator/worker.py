@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from skyward.control.decide.tasks.messages import Ended, StartedOnNode
+from skyward.control.decide.tasks.messages import Ended, MemberArrived, StartedOnNode
 from skyward.scaling.snapshot import Group
 from skyward.simulator.clock import Clock
 from skyward.values.needs import NOTHING, Needs
@@ -54,7 +54,7 @@ class SimulatedWorker:
     rank: int
     group: Group
     clock: Clock
-    tell: Callable[[Ended | StartedOnNode], None]
+    tell: Callable[[Ended | MemberArrived | StartedOnNode], None]
     alive: bool = True
     reachable: bool = True
     busy_seconds: float = 0.0
@@ -80,6 +80,11 @@ class SimulatedWorker:
             self._start(run)
         else:
             self._queue.append(run.task)
+
+    def arrive(self, task: int) -> None:
+        """Report that a member of a collective is ready to meet the others, if it still runs."""
+        if self.alive and task in self.running:
+            self._report(MemberArrived(task, self.rank, f"node-{self.rank}"))
 
     def recall(self, task: int) -> None:
         """Return a task, unless it has started."""
@@ -133,6 +138,6 @@ class SimulatedWorker:
             self._report(StartedOnNode(following.task))
         self._report(ended)
 
-    def _report(self, message: Ended | StartedOnNode) -> None:
+    def _report(self, message: Ended | MemberArrived | StartedOnNode) -> None:
         if self.reachable:
             self.clock.at(self.clock.now, self.tell, message)

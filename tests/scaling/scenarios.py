@@ -133,7 +133,14 @@ def _acts(random: Random, groups: tuple[Group, ...], until: float) -> tuple[Acti
         least = random.choice([0, 1, 3])
         most = {"resize": least + random.choice([1, 4]), "fund": random.choice([1, 5])}.get(kind, random.choice([1, 4]))
         actions.append(Action(random.uniform(0, until), kind, least, most))
-    return (*actions, *_kept_values(random, until))
+    return (*actions, *_kept_values(random, until), *_collectives(random, until))
+
+
+def _collectives(random: Random, until: float) -> tuple[Action, ...]:
+    """Return collectives, some of them close to one another."""
+    start = random.uniform(0, until)
+    starts = [start + random.uniform(0, 60) for _ in range(random.choice([0, 0, 1, 3]))]
+    return tuple(Action(at, "collective", random.choice([0, 1, 3])) for at in starts)
 
 
 def _kept_values(random: Random, until: float) -> tuple[Action, ...]:

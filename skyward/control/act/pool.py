@@ -477,6 +477,7 @@ class Pool:
                 tasks.Dispatch()
                 | tasks.Settle()
                 | tasks.Member()
+                | tasks.MeetingOpened()
                 | tasks.Stop()
                 | tasks.Recall()
                 | tasks.Requeue()

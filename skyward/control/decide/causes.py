@@ -139,6 +139,8 @@ def _task_text(message: TaskMessage) -> str:
             return f"broadcast {number} submitted"
         case tasks.Ended(task, rank, outcome):
             return f"task {task} ended on node {rank}: {outcome}"
+        case tasks.MemberArrived(task, rank):
+            return f"task {task} on node {rank} is ready to meet the others"
         case tasks.CancelTasks(numbers):
             return f"{_tasks(numbers)} cancelled"
         case tasks.CancelBroadcast(number):

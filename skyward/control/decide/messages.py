@@ -126,6 +126,7 @@ type TaskMessage = (
     | tasks.Stored
     | tasks.Dropped
     | tasks.Ended
+    | tasks.MemberArrived
     | tasks.Withheld
     | tasks.Released
     | tasks.UniqueResults

@@ -122,6 +122,7 @@ class ControlPlane:
             case (
                 tasks.Submitted()
                 | tasks.Ended()
+                | tasks.MemberArrived()
                 | tasks.StartedOnNode()
                 | tasks.TasksFound()
                 | tasks.Withheld()
@@ -610,6 +611,8 @@ class ControlPlane:
             return
         if self.tasks.has_prefetched():
             yield self._recalled_at + RECALL_TICK
+        if (meeting := self.tasks.next_meeting()) is not None:
+            yield meeting
         if self.reconciler.requester.retry_at is not None:
             yield self.reconciler.requester.retry_at
         if not self._evicted:
@@ -621,6 +624,8 @@ class ControlPlane:
         if self.tasks.has_prefetched() and now >= self._recalled_at + RECALL_TICK:
             self._recalled_at = now
             self._tell_tasks(tasks.CheckPrefetched(), now, effects)
+        if (meeting := self.tasks.next_meeting()) is not None and now >= meeting:
+            self._tell_tasks(tasks.MeetingsDue(), now, effects)
         retry_at = self.reconciler.requester.retry_at
         if now >= self._reconciled_at + self.settings.tick or (retry_at is not None and now >= retry_at):
             self._reconciled_at = now

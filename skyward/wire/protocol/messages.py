@@ -28,9 +28,11 @@ __all__ = [
     "UNKNOWN_OFFSET",
     "Batch",
     "Blob",
+    "AtMeeting",
     "Cancel",
     "Clustered",
     "Code",
+    "Collective",
     "CollectionsFilled",
     "CollectionsWritten",
     "Commands",
@@ -51,6 +53,7 @@ __all__ = [
     "Leave",
     "LossReported",
     "Losses",
+    "Meet",
     "Metrics",
     "Need",
     "NodeCommand",
@@ -61,6 +64,9 @@ __all__ = [
     "Payload",
     "Peered",
     "Peering",
+    "PluginPart",
+    "Prepare",
+    "Prepared",
     "ReclaimNotice",
     "Shutdown",
     "Started",
@@ -130,6 +136,21 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
+class Collective:
+    """The place of a task in a broadcast whose members work together. Its position among all is its `Submit.share`.
+
+    Attributes:
+        local: its position among the members on its node, and their number.
+        generation: name of the broadcast and its attempt, unique among pools.
+        within: seconds that the members have to find each other.
+    """
+
+    local: tuple[int, int]
+    generation: str
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
 class Submit:
     """Run a function once.
 
@@ -146,6 +167,7 @@ class Submit:
         label: the client's name for the task; kept for other clients that attach to the pool.
         values: results of other tasks that are part of its arguments, as those tasks returned them.
         grace: seconds to end by itself after a stop; 0 for a task that leaves no state then.
+        collective: for a member of a broadcast that works together, its place there.
     """
 
     task: int
@@ -160,6 +182,7 @@ class Submit:
     label: str = ""
     values: tuple[Payload, ...] = ()
     grace: float = 0.0
+    collective: Collective | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +210,44 @@ class Feed:
     items: tuple[Payload, ...]
     last: bool = False
     failure: Payload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """Begin the work of a member of a collective: all have arrived, and meet at `address`, `host:port`."""
+
+    task: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginPart:
+    """The part of a plugin that runs on nodes.
+
+    Attributes:
+        name: of the plugin.
+        path: of its class there, `"package.module:Class"`.
+        settings: the arguments of the class, as JSON.
+    """
+
+    name: str
+    path: str
+    settings: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Start the slots, with these plugins around their tasks. Answered with `Prepared`; no task is sent before.
+
+    Attributes:
+        parts: the plugins, the outermost first.
+        info: the result of `sky.instance_info()`, as JSON.
+        fixed: names of variables that the user has set, which plugins leave alone.
+    """
+
+    parts: tuple[PluginPart, ...]
+    info: str
+    fixed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +357,8 @@ type NodeCommand = (
     | Feed
     | Drop
     | ForgetValues
+    | Meet
+    | Prepare
     | Topology
     | Join
     | Losses
@@ -380,6 +443,7 @@ class Finished:
     `reason` the first line of its text; "timeout" and "cancelled" have the state that the task left, or nothing if that
     is lost; "returned" means that it had not started; "lost", that its process died. A "value" with an `error` is a
     result that includes the exception, such as a cell's: its caller gets the result, and the task counts as failed.
+    `follows_loss`: it is a member of a collective, and raised because another member was lost or had failed.
     """
 
     task: int
@@ -388,6 +452,23 @@ class Finished:
     seconds: float
     error: str = ""
     reason: str = ""
+    follows_loss: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AtMeeting:
+    """The member of a collective is ready to meet the others. `address`: of the meeting, from its first member."""
+
+    task: int
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The slots are ready for tasks; or `why` they are not."""
+
+    why: str = ""
+    task: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -530,6 +611,7 @@ OfNode = (
     | NodeReport
     | Peered
     | Fetched
+    | Prepared
     | Metrics
     | ReclaimNotice
     | WorkerClosing
@@ -538,7 +620,17 @@ OfNode = (
 """Events that belong to no task."""
 
 type WorkerEvent = (
-    Started | Output | Display | Yielded | Paused | Need | ValueKept | PartialResultPending | Finished | OfNode
+    Started
+    | Output
+    | Display
+    | Yielded
+    | Paused
+    | Need
+    | ValueKept
+    | PartialResultPending
+    | AtMeeting
+    | Finished
+    | OfNode
 )
 
 

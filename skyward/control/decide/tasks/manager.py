@@ -9,15 +9,17 @@ them.
 
 Each task ends exactly once. A task whose node dies is requeued at the head of the queue, up to `retries` times, unless
 part of its stream was already delivered or its input was already consumed: running it again would duplicate work.
+Members of a collective start together, and end or run again together (`skyward.control.decide.tasks.collectives`).
 A prefetched task counts as run, so it never runs more often than that, and is not prefetched again. A task that raises
 an exception that its own retry policy covers is requeued in the same way; these retries are counted separately.
 """
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from skyward.control.decide.tasks.collectives import CollectiveState, MemberEnd
 from skyward.control.decide.tasks.locality import WORTH, Locality
 from skyward.control.decide.tasks.messages import (
     Abandon,
@@ -30,7 +32,10 @@ from skyward.control.decide.tasks.messages import (
     Dispatch,
     Dropped,
     Ended,
+    MeetingOpened,
+    MeetingsDue,
     Member,
+    MemberArrived,
     Overdue,
     RankDraining,
     RankJoined,
@@ -53,11 +58,12 @@ from skyward.control.decide.tasks.messages import (
     Withheld,
 )
 from skyward.control.decide.tasks.queue import WaitingTasks
-from skyward.control.decide.tasks.slots import NodeSlots, SlotTable
+from skyward.control.decide.tasks.slots import NodeSlots, SlotTable, fit_all
 from skyward.control.decide.tasks.state import BroadcastState, TaskState
 from skyward.control.lifecycle import Lifecycle, TaskStatus
 from skyward.scaling.snapshot import Demand, Group
 from skyward.values.needs import NOTHING, Needs, describe_resources
+from skyward.wire.protocol.messages import Collective
 
 __all__ = ["TaskManager"]
 
@@ -101,6 +107,8 @@ class TaskManager:
     _ahead: set[int] = field(default_factory=set)
     _locality: Locality = field(default_factory=Locality)
     _withheld: set[int] = field(default_factory=set)
+    _finished: set[int] = field(default_factory=set)
+    _reserved: dict[int, int] = field(default_factory=dict)
     _holding: dict[int, int] = field(default_factory=dict)
     _ended: deque[TaskState] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
     _now: float = 0.0
@@ -115,13 +123,14 @@ class TaskManager:
     @property
     def queued(self) -> int:
         """Number of tasks that wait for a slot, in the queue or on a node."""
-        return len(self._tasks) - len(self._withheld) - self.running
+        return len(self._tasks) - len(self._withheld) - len(self._finished) - self.running
 
     @property
     def unsent(self) -> int:
         """Number of tasks that no node has, and of broadcasts that have no tasks yet."""
         sent = sum(len(node.tasks) for node in self._table.nodes.values())
-        return len(self._tasks) - sent + sum(not each.members for each in self._broadcasts.values())
+        empty = sum(not each.members for each in self._broadcasts.values())
+        return len(self._tasks) - len(self._finished) - sent + empty
 
     @property
     def withheld(self) -> int:
@@ -131,7 +140,7 @@ class TaskManager:
     @property
     def waiting(self) -> bool:
         """True if a task, or a broadcast without members, waits for a node."""
-        live = len(self._tasks) - len(self._withheld)
+        live = len(self._tasks) - len(self._withheld) - len(self._finished)
         return live > self._table.busy or any(not each.members for each in self._broadcasts.values())
 
     @property
@@ -176,7 +185,12 @@ class TaskManager:
         """Return whether a node holds no task, no task is pinned to it, and no result is stored on it alone."""
         node = self._table.nodes.get(rank)
         idle = (node is None or not node.tasks) and self._waiting.next_pinned(rank) is None
-        return idle and not self._holding.get(rank)
+        is_awaited = any(self._tasks[task].target == rank for task in self._finished)
+        return idle and not is_awaited and not self._holding.get(rank)
+
+    def next_meeting(self) -> float | None:
+        """Return the time at which the next meeting of a collective is over; None without any."""
+        return min((due for _, each in self._collectives() if (due := each.due) is not None), default=None)
 
     def node_of(self, task: int) -> int | None:
         """Return the node that a task was sent to last."""
@@ -257,10 +271,10 @@ class TaskManager:
                 self._free_share(rank)
             case RankRemoved(rank, reason, outcome):
                 self._locality.left(rank)
+                self._end_collectives_of(rank)
                 self._lose(rank, reason, effects, outcome)
                 withheld = [task for task in self._withheld if self._tasks[task].target == rank]
-                for task in (*self._waiting.drop_pinned(rank), *withheld):
-                    self._settle(task, outcome, reason, effects)
+                self._settle_all((*self._waiting.drop_pinned(rank), *withheld), outcome, reason, effects)
                 self._free_share(rank)
             case StartedOnNode(task):
                 if (record := self._tasks.get(task)) is not None and record.status in ("sent", "recalled"):
@@ -278,11 +292,17 @@ class TaskManager:
                 return effects
             case Ended():
                 self._end(message, now, effects)
+            case MemberArrived(task, rank, address):
+                self._arrive(task, rank, address, effects)
+            case MeetingsDue():
+                self._end_meetings(now, effects)
             case Withheld(task, rank):
                 self._withhold(task, rank, now, effects)
             case Released(task, broken) if task in self._withheld:
                 record = self._tasks[task]
-                if broken:
+                if self._collective_of(record) is not None:
+                    self._end_member(record, MemberEnd("error" if broken else "returned"), effects)
+                elif broken:
                     self._settle(task, "error", "", effects)
                 else:
                     self._withheld.discard(task)
@@ -291,24 +311,28 @@ class TaskManager:
             case UniqueResults(rank, count):
                 self._holding[rank] = count
             case CancelTasks(tasks):
-                self._cancel(tasks, effects)
+                self._cancel(self._with_companions(tasks), effects)
             case StopUnfunded(reason):
                 sent = [
                     task for task, record in self._tasks.items() if record.node is not None and not record.is_cancelled
                 ]
                 for task in sent:
                     self._tasks[task].unfunded = reason
-                self._cancel(sent, effects)
+                self._cancel(self._with_companions(sent), effects)
             case CancelBroadcast(broadcast) if broadcast in self._broadcasts:
                 broadcast_state = self._broadcasts[broadcast]
                 broadcast_state.cancelled = True
                 if broadcast_state.members:
-                    self._cancel(tuple(broadcast_state.members), effects)
+                    self._cancel(self._with_companions(tuple(broadcast_state.members)), effects)
                 else:
                     del self._broadcasts[broadcast]
                     effects.append(BroadcastEnded(broadcast, cause=self._cause))
             case Abandon(reason, outcome, shapes):
-                unsent = ((task, record.needs) for task, record in self._tasks.items() if record.node is None)
+                unsent = (
+                    (task, record.needs)
+                    for task, record in self._tasks.items()
+                    if record.node is None and task not in self._finished
+                )
                 waiting = {task for task, needs in unsent if shapes is None or needs in shapes}
                 self._settle_waiting(waiting, outcome, reason, effects)
                 for broadcast in [n for n, each in self._broadcasts.items() if not each.members]:
@@ -335,35 +359,49 @@ class TaskManager:
     def _open_broadcast(self, new: Broadcast, effects: list[TaskManagerEffect]) -> None:
         ranks = new.ranks
         if ranks is None:
-            ranks = tuple(rank for rank in self._table.ranks if self.could_hold(rank, new.needs))
+            count = 1 if new.together is None else new.together.procs
+            ranks = tuple(rank for rank in self._table.ranks if self.could_hold(rank, new.needs, count))
         record = BroadcastState(new.needs, new.retries, size=len(ranks), only=new.ranks, bound=bool(new.kept))
         self._broadcasts[new.broadcast] = record
-        for position, rank in enumerate(ranks):
-            self._add_member(new.broadcast, rank, (position, len(ranks)), effects)
+        if new.together is not None:
+            record.collective = CollectiveState(new.together)
+        self._add_members(new.broadcast, ranks, effects)
 
-    def could_hold(self, rank: int, needs: Needs) -> bool:
-        """Return whether an idle node could hold this shape; True for a node that is not active yet."""
+    def _add_members(self, broadcast: int, ranks: tuple[int, ...], effects: list[TaskManagerEffect]) -> None:
+        collective = self._broadcasts[broadcast].collective
+        procs = 1 if collective is None else collective.terms.procs
+        places = [(rank, local) for rank in ranks for local in range(procs)]
+        for position, (rank, local) in enumerate(places):
+            task = self._add_member(broadcast, rank, (position, len(places)), effects, local)
+            if collective is not None:
+                collective.ranks[task] = rank
+
+    def could_hold(self, rank: int, needs: Needs, count: int = 1) -> bool:
+        """Return whether an idle node could hold this shape `count` times; True for a node that is not active yet."""
         node = self._table.nodes.get(rank)
-        return node is None or self._could_hold(node, needs)
+        return node is None or self._could_hold(node, needs, count)
 
-    def _could_hold(self, node: NodeSlots, needs: Needs) -> bool:
-        """Return whether a node could hold this shape when it is idle."""
+    def _could_hold(self, node: NodeSlots, needs: Needs, count: int = 1) -> bool:
+        """Return whether a node could hold this shape `count` times when it is idle."""
         if not needs:
             return True
         in_use = [held.resources for held in node.tasks.values()]
         whole = {name: free + sum(used.get(name, 0.0) for used in in_use) for name, free in node.free.items()}
-        return needs.fit(whole, node.capabilities)
+        return fit_all([needs] * count, whole, node.capabilities)
 
-    def _add_member(self, broadcast: int, rank: int, share: tuple[int, int], effects: list[TaskManagerEffect]) -> None:
+    def _add_member(
+        self, broadcast: int, rank: int, share: tuple[int, int], effects: list[TaskManagerEffect], local: int = 0
+    ) -> int:
         task = self.number()
         record = self._broadcasts[broadcast]
         new = TaskState(task, rank, True, record.needs, record.retries, bound=record.bound)
-        new.broadcast, new.share = broadcast, share
+        new.broadcast, new.share, new.local = broadcast, share, local
         self._tasks[task] = new
         record.members.add(task)
         record.given.add(rank)
         self._waiting.add(task, record.needs, rank)
-        effects.append(Member(broadcast, task, rank, cause=self._cause))
+        effects.append(Member(broadcast, task, rank, local, cause=self._cause))
+        return task
 
     def _join(self, joined: RankJoined, now: float, effects: list[TaskManagerEffect]) -> None:
         rank = joined.rank
@@ -371,7 +409,11 @@ class TaskManager:
         for broadcast, record in self._broadcasts.items():
             if record.bound or record.cancelled or (record.only is not None and rank not in record.only):
                 continue
-            if rank not in record.given and self._could_hold(self._table.nodes[rank], record.needs):
+            if record.collective is not None:
+                count = record.collective.terms.procs
+                if not record.members and self._could_hold(self._table.nodes[rank], record.needs, count):
+                    self._add_members(broadcast, (rank,), effects)
+            elif rank not in record.given and self._could_hold(self._table.nodes[rank], record.needs):
                 share = (record.size, record.size) if record.size else (0, 1)
                 record.size = max(1, record.size)
                 self._add_member(broadcast, rank, share, effects)
@@ -397,7 +439,10 @@ class TaskManager:
             self._table.release(rank, task, now)
             if record.broadcast is not None:
                 self._broadcasts[record.broadcast].over.add(rank)
-            self._settle(task, "cancelled" if record.is_cancelled else "timeout", "", effects)
+            if self._collective_of(record) is not None:
+                self._end_member(record, MemberEnd("cancelled" if record.is_cancelled else "timeout"), effects)
+            else:
+                self._settle(task, "cancelled" if record.is_cancelled else "timeout", "", effects)
 
     def _drain(self, rank: int, effects: list[TaskManagerEffect]) -> None:
         if self._table.takes(rank):
@@ -417,7 +462,10 @@ class TaskManager:
         for task in node.tasks:
             record = self._tasks[task]
             record.losses += 1  # a prefetched task may have run, too: the last reports of its node are missing
-            if record.is_cancelled:
+            if self._collective_of(record) is not None:
+                kind: SettleOutcome = "unkept" if outcome == "lost" and record.bound else outcome
+                self._end_member(record, MemberEnd(kind, reason), effects)
+            elif record.is_cancelled:
                 self._settle(task, "cancelled", reason, effects)
             elif outcome == "lost" and record.bound:
                 self._settle(task, "unkept", reason, effects)
@@ -443,6 +491,10 @@ class TaskManager:
         node = self._table.release(ended.rank, ended.task, now)
         if node is not None and node.spare >= 0:
             self._ahead.discard(ended.rank)
+        if self._collective_of(record) is not None:
+            reason = _KILLED if ended.outcome == "lost" else ""
+            self._end_member(record, MemberEnd(ended.outcome, reason, ended.retry, ended.follows_loss), effects)
+            return
         match ended.outcome:
             case "returned" if not record.is_cancelled:
                 self._requeue(ended.task, "its node returned it")
@@ -476,6 +528,10 @@ class TaskManager:
         node = self._table.release(rank, task, now)
         if node is not None and node.spare >= 0:
             self._ahead.discard(rank)
+        collective = self._collective_of(record)
+        if record.is_cancelled and collective is not None:
+            self._end_member(record, MemberEnd("returned", "an input was lost"), effects)
+            return
         if record.is_cancelled:
             self._settle(task, "cancelled", "", effects)
             return
@@ -483,6 +539,8 @@ class TaskManager:
         record.node = None
         record.attempt += 1
         self._withheld.add(task)
+        if collective is not None:
+            self._stop_members(collective, "an input of another member was lost", effects)
 
     def _settle(self, task: int, outcome: SettleOutcome, reason: str, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.pop(task)
@@ -490,6 +548,7 @@ class TaskManager:
             outcome, reason = "unfunded", record.unfunded
         record.life.move("ended", self._now, reason, cause=self._cause)
         self._withheld.discard(task)
+        self._finished.discard(task)
         self._ended.append(record)
         effects.append(Settle(task, outcome, reason, cause=self._cause))
         if record.broadcast is not None:
@@ -503,7 +562,7 @@ class TaskManager:
         waiting: set[int] = set()
         for task in tasks:
             record = self._tasks.get(task)
-            if record is None or record.is_cancelled:
+            if record is None or record.is_cancelled or task in self._finished:
                 continue
             if record.node is not None:
                 record.life.move("cancelling", self._now, cause=self._cause)
@@ -517,8 +576,21 @@ class TaskManager:
     ) -> None:
         if tasks:
             self._waiting.discard(tasks)
-            for task in sorted(tasks):
+            self._settle_all(sorted(tasks), outcome, reason, effects)
+
+    def _settle_all(
+        self, tasks: Iterable[int], outcome: SettleOutcome, reason: str, effects: list[TaskManagerEffect]
+    ) -> None:
+        """Settle tasks that are neither on a node nor in the queue. A collective ends with one of its members."""
+        for task in tasks:
+            if (record := self._tasks.get(task)) is None:
+                continue  # it ended with another member
+            if (collective := self._collective_of(record)) is None:
                 self._settle(task, outcome, reason, effects)
+            elif task not in collective.ends:
+                collective.is_final = True
+                self._withheld.discard(task)
+                self._end_member(record, MemberEnd(outcome, reason), effects)
 
     def _recall(self, now: float, effects: list[TaskManagerEffect]) -> None:
         """Recall tasks that wait behind a long task, as far as other nodes have free slots for them."""
@@ -542,13 +614,142 @@ class TaskManager:
                 recalled += 1
         return recalled
 
-    def _dispatch(self, now: float, effects: list[TaskManagerEffect]) -> None:
+    # Collectives.
+
+    def _collectives(self) -> Iterable[tuple[BroadcastState, CollectiveState]]:
+        return [(each, each.collective) for each in self._broadcasts.values() if each.collective is not None]
+
+    def _collective_of(self, record: TaskState) -> CollectiveState | None:
+        return None if record.broadcast is None else self._broadcasts[record.broadcast].collective
+
+    def _with_companions(self, tasks: Iterable[int]) -> list[int]:
+        """Return tasks that are to be cancelled, with the other members of their collectives, which end with them."""
+        found: dict[int, None] = {}
+        for task in tasks:
+            found[task] = None
+            record = self._tasks.get(task)
+            if record is not None and (collective := self._collective_of(record)) is not None:
+                collective.is_final = True
+                collective.stopped_for = collective.stopped_for or "it was cancelled"
+                found |= dict.fromkeys(collective.ranks)
+        return list(found)
+
+    def _end_collectives_of(self, rank: int) -> None:
+        """Let no collective run again that has a member on a node which is gone for good."""
+        for _, collective in self._collectives():
+            if rank in collective.ranks.values():
+                collective.is_final = True
+
+    def _arrive(self, task: int, rank: int, address: str, effects: list[TaskManagerEffect]) -> None:
+        record = self._tasks.get(task)
+        if record is None or record.node != rank or (collective := self._collective_of(record)) is None:
+            return
+        if collective.arrive(task, address):
+            for each, where in collective.ranks.items():
+                effects.append(MeetingOpened(each, where, collective.address, cause=self._cause))
+
+    def _end_meetings(self, now: float, effects: list[TaskManagerEffect]) -> None:
+        """Stop the collectives whose members have not met in time."""
+        for _, collective in self._collectives():
+            if collective.due is not None and now >= collective.due:
+                collective.is_final = True
+                collective.unmet = (
+                    f"{collective.missing()} did not meet the others within {collective.terms.within:g} s"
+                )
+                self._stop_members(collective, collective.unmet, effects)
+
+    def _stop_members(self, collective: CollectiveState, why: str, effects: list[TaskManagerEffect]) -> None:
+        """Stop the members of a collective that have not ended."""
+        if collective.stopped_for:
+            return
+        collective.stopped_for, collective.due = why, None
+        for task in collective.ranks:
+            record = self._tasks[task]
+            if task in collective.ends or record.status in ("withheld", "cancelling"):
+                continue
+            if record.node is None:
+                self._waiting.discard((task,))
+                self._end_member(record, MemberEnd("stopped"), effects)
+            else:
+                record.life.move("cancelling", self._now, why, cause=self._cause)
+                effects.append(Stop(task, record.node, cause=self._cause))
+
+    def _end_member(self, record: TaskState, end: MemberEnd, effects: list[TaskManagerEffect]) -> None:
+        """Record the end of a member. The first one that did not return a value ends the others."""
+        collective = self._collective_of(record)
+        assert collective is not None  # callers have checked
+        if collective.unmet:
+            end = MemberEnd("unmet", collective.unmet)
+        elif end.outcome == "cancelled" and collective.stopped_for and not collective.is_final:
+            end = MemberEnd("stopped")
+        record.life.move("finished", self._now, end.reason, cause=self._cause)
+        self._withheld.discard(record.number)
+        self._finished.add(record.number)
+        collective.ends[record.number] = end
+        if not end.is_result:
+            self._stop_members(collective, end.reason or f"a member ended: {end.outcome}", effects)
+        if collective.is_over and record.number in self._finished:
+            self._conclude(record, collective, effects)
+
+    def _conclude(self, last: TaskState, collective: CollectiveState, effects: list[TaskManagerEffect]) -> None:
+        """End a collective whose members have all ended, or queue all of them again."""
+        assert last.broadcast is not None  # a member has one
+        members = [self._tasks[task] for task in collective.ranks]
+        can_again = all(member.replayable for member in members)
+        why = collective.again(self._broadcasts[last.broadcast].retries) if can_again else ""
+        collective.due = None
+        if why:
+            for member in reversed(members):
+                self._finished.discard(member.number)
+                times = collective.losses + collective.errors
+                if member.node is not None:
+                    effects.append(Requeue(member.number, member.node, times, why, cause=self._cause))
+                self._requeue(member.number, why)
+            collective.stopped_for = ""
+            collective.ends.clear()
+            return
+        for member in members:
+            end = collective.ends[member.number]
+            if end.outcome == "stopped" or end.outcome == "returned":
+                self._settle(member.number, "cancelled", collective.stopped_for, effects)
+            else:
+                self._settle(member.number, end.outcome, end.reason, effects)
+
+    def _may_start(self, collective: CollectiveState) -> bool:
+        """Return whether each member is next on its node, and all of them fit there."""
+        for rank, count in Counter(collective.ranks.values()).items():
+            node = self._table.nodes.get(rank)
+            ahead = self._waiting.pinned_to(rank)[:count]
+            if node is None or node.spare < count or any(task not in collective.ranks for task in ahead):
+                return False
+            if not node.fits_all([self._tasks[task].needs for task in ahead]):
+                return False
+        return True
+
+    def _start_together(self, collective: CollectiveState, now: float, effects: list[TaskManagerEffect]) -> None:
+        """Send all members of a collective to their nodes."""
+        collective.start(now)
+        self._waiting.discard(collective.ranks)
+        for task, rank in collective.ranks.items():
+            self._send(task, rank, now, effects)
+
+    def _dispatch_pinned(self, now: float, effects: list[TaskManagerEffect]) -> None:
+        self._reserved.clear()
         for rank in self._waiting.targets():
             node = self._table.nodes.get(rank)  # draining nodes too: the task is pinned to this node
             while node is not None and (task := self._waiting.next_pinned(rank)) is not None:
+                if (collective := self._collective_of(self._tasks[task])) is not None:
+                    if not self._may_start(collective):
+                        self._reserved[rank] = collective.terms.procs
+                        break
+                    self._start_together(collective, now, effects)
+                    continue
                 if not node.fits(self._tasks[task].needs):
                     break
                 self._send(self._waiting.take_pinned(rank), rank, now, effects)
+
+    def _dispatch(self, now: float, effects: list[TaskManagerEffect]) -> None:
+        self._dispatch_pinned(now, effects)
         for needs in self._waiting.shapes():
             while (chosen := self._choose(needs)) is not None:
                 place, rank = chosen
@@ -584,7 +785,9 @@ class TaskManager:
         record = self._tasks[task]
         locality, blobs = self._locality, record.blobs
         cost = (lambda node: locality.cost(node.rank, node.busy, blobs)) if blobs else None
-        return self._table.next_ahead(ahead, cost) if ahead else self._table.next_free(record.needs, cost)
+        if ahead:
+            return self._table.next_ahead(ahead, cost, self._reserved)
+        return self._table.next_free(record.needs, cost, self._reserved)
 
     def _prefetchable(self) -> int | None:
         """Return the next task if it may be prefetched: it must survive the loss of its node, which counts as a run."""
@@ -605,4 +808,8 @@ class TaskManager:
         record.node = rank
         if self._table.assign(rank, task, record.needs, now).spare < 0:
             self._ahead.add(rank)
-        effects.append(Dispatch(task, rank, record.attempt, record.share, cause=self._cause))
+        place = None
+        if (collective := self._collective_of(record)) is not None:
+            generation = f"{record.broadcast}-{collective.generation}"
+            place = Collective((record.local, collective.terms.procs), generation, collective.terms.within)
+        effects.append(Dispatch(task, rank, record.attempt, record.share, place, cause=self._cause))

@@ -6,6 +6,7 @@ from typing import Literal
 
 from skyward.control.effect import CausedEffect
 from skyward.values.needs import NOTHING, Needs, Resources
+from skyward.wire.protocol.messages import Collective
 
 __all__ = [
     "Abandon",
@@ -18,7 +19,10 @@ __all__ = [
     "Dispatch",
     "Dropped",
     "Ended",
+    "MeetingOpened",
+    "MeetingsDue",
     "Member",
+    "MemberArrived",
     "Overdue",
     "RankDraining",
     "RankJoined",
@@ -37,6 +41,7 @@ __all__ = [
     "TaskManagerEffect",
     "TaskManagerMessage",
     "TasksFound",
+    "Together",
     "UniqueResults",
     "Withheld",
 ]
@@ -67,6 +72,21 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """The terms of a broadcast whose members work together: all of them run, or none does.
+
+    Attributes:
+        procs: members on each node.
+        restarts: times that the broadcast is run again after a member was lost.
+        within: seconds that the members have to find each other.
+    """
+
+    procs: int = 1
+    restarts: int = 0
+    within: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class Broadcast:
     """One task on every active node, and on those that join while any of these tasks runs.
 
@@ -77,6 +97,7 @@ class Broadcast:
         retries: as in `Submitted`.
         ranks: the only nodes that take part, active or booting; None for every node.
         kept: keys of values on these nodes that it uses: each member ends with its node.
+        together: terms of a collective, whose members are those of the start; None for independent members.
     """
 
     broadcast: int
@@ -84,6 +105,7 @@ class Broadcast:
     retries: int = 0
     ranks: tuple[int, ...] | None = None
     kept: tuple[str, ...] = ()
+    together: Together | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +198,7 @@ class Ended:
     Attributes:
         seconds: how long it ran.
         retry: the exception, if the task's retry policy covers it; empty otherwise.
+        follows_loss: True if it is a member of a collective, and raised because another one was lost or had failed.
     """
 
     task: int
@@ -183,6 +206,21 @@ class Ended:
     outcome: Literal["value", "error", "timeout", "cancelled", "returned", "lost"]
     seconds: float
     retry: str = ""
+    follows_loss: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemberArrived:
+    """Report that a member of a collective is ready to meet the others; the first one says where."""
+
+    task: int
+    rank: int
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeetingsDue:
+    """Report that the time for a meeting is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +296,8 @@ type TaskManagerMessage = (
     | Stored
     | Dropped
     | Ended
+    | MemberArrived
+    | MeetingsDue
     | Withheld
     | Released
     | UniqueResults
@@ -269,12 +309,23 @@ type TaskManagerMessage = (
 )
 
 type SettleOutcome = Literal[
-    "value", "raised", "error", "timeout", "cancelled", "lost", "unkept", "infeasible", "abandoned", "unfunded", "stuck"
+    "value",
+    "raised",
+    "error",
+    "timeout",
+    "cancelled",
+    "lost",
+    "unmet",
+    "unkept",
+    "infeasible",
+    "abandoned",
+    "unfunded",
+    "stuck",
 ]
-"""End of a task. "raised": a result that carries the exception of a cell. "unkept": its node was lost, with a
-kept value that it uses. "infeasible": no node could ever hold it. "abandoned": the nodes that it waited for cannot be
-launched. "unfunded": they cannot be paid, or the task was stopped for the budget. "stuck": paused streams hold the
-slots that it waited for."""
+"""End of a task. "raised": a result that carries the exception of a cell. "unmet": it did not meet the other members
+of its collective in time. "unkept": its node was lost, with a kept value that it uses. "infeasible": no node could ever
+hold it. "abandoned": the nodes that it waited for cannot be launched. "unfunded": they cannot be paid, or the task was
+stopped for the budget. "stuck": paused streams hold the slots that it waited for."""
 
 
 # Effects.
@@ -282,21 +333,37 @@ slots that it waited for."""
 
 @dataclass(frozen=True, slots=True)
 class Dispatch(CausedEffect):
-    """Send a task to a node. `share`: its position in a broadcast, and the broadcast's size."""
+    """Send a task to a node.
+
+    Attributes:
+        share: its position in a broadcast, and the broadcast's size.
+        collective: its place in a collective; the name of the generation is unique in the pool.
+    """
 
     task: int
     rank: int
     attempt: int
     share: tuple[int, int] | None = None
+    collective: Collective | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Member(CausedEffect):
-    """Report a new member of a broadcast: `task`, on node `rank`."""
+    """Report a new member of a broadcast: `task`, on node `rank`, `local` among its members there."""
 
     broadcast: int
     task: int
     rank: int
+    local: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MeetingOpened(CausedEffect):
+    """Tell a member of a collective where all of them meet."""
+
+    task: int
+    rank: int
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,4 +410,4 @@ class BroadcastEnded(CausedEffect):
     broadcast: int
 
 
-type TaskManagerEffect = Dispatch | Member | Recall | Requeue | Stop | Settle | BroadcastEnded
+type TaskManagerEffect = Dispatch | Member | MeetingOpened | Recall | Requeue | Stop | Settle | BroadcastEnded

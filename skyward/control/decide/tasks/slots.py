@@ -1,12 +1,13 @@
 """Slots of the nodes: free slots, free resources, and the round robin over them."""
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from skyward.values.needs import NOTHING, Needs, Resources
 
-__all__ = ["NodeSlots", "SlotTable"]
+__all__ = ["NodeSlots", "SlotTable", "fit_all"]
 
 
 @dataclass(slots=True)
@@ -35,8 +36,26 @@ class NodeSlots:
         """Return whether a task of this shape can start here now."""
         return len(self.tasks) < self.slots and (not needs or needs.fit(self.free, self.capabilities))
 
+    def fits_all(self, needs: Sequence[Needs]) -> bool:
+        """Return whether tasks of these shapes can start here now, all at once."""
+        return len(self.tasks) + len(needs) <= self.slots and fit_all(needs, self.free, self.capabilities)
+
+
+def fit_all(needs: Sequence[Needs], free: Resources, capabilities: frozenset[str]) -> bool:
+    """Return whether all of these shapes fit into the free resources at once."""
+    left = dict(free)
+    for each in needs:
+        if each and not each.fit(left, capabilities):
+            return False
+        for name, amount in each.resources.items():
+            left[name] = left.get(name, 0.0) - amount
+    return True
+
 
 type Cost = Callable[[NodeSlots], int]
+
+
+NONE_RESERVED: Mapping[int, int] = MappingProxyType({})
 
 
 class SlotTable:
@@ -114,15 +133,28 @@ class SlotTable:
         self._reopen(node)
         return node
 
-    def next_free(self, needs: Needs = NOTHING, cost: Cost | None = None) -> int | None:
-        """Return the next node in turn where a task of this shape can start now; with `cost`, the cheapest one."""
-        nodes = map(self.nodes.__getitem__, self._from_turn(self._open))
+    def next_free(
+        self, needs: Needs = NOTHING, cost: Cost | None = None, reserved: Mapping[int, int] = NONE_RESERVED
+    ) -> int | None:
+        """Return the next node in turn where a task of this shape can start now; with `cost`, the cheapest one.
+
+        Args:
+            reserved: by node, the slots that are kept for other tasks.
+        """
+        nodes: Iterator[NodeSlots] = map(self.nodes.__getitem__, self._from_turn(self._open))
+        if reserved:
+            nodes = (node for node in nodes if node.spare > reserved.get(node.rank, 0))
         return _least((node for node in nodes if not needs or node.fits(needs)), cost)
 
-    def next_ahead(self, ahead: int, cost: Cost | None = None) -> int | None:
-        """Return the next node in turn with fewer than `ahead` tasks beyond its slots; with `cost`, the cheapest."""
+    def next_ahead(
+        self, ahead: int, cost: Cost | None = None, reserved: Mapping[int, int] = NONE_RESERVED
+    ) -> int | None:
+        """Return the next node in turn with fewer than `ahead` tasks beyond its slots; with `cost`, the cheapest.
+
+        Nodes with `reserved` slots are left out.
+        """
         nodes = map(self.nodes.__getitem__, self._from_turn(self._order))
-        return _least((node for node in nodes if node.spare + ahead > 0), cost)
+        return _least((node for node in nodes if node.spare + ahead > 0 and node.rank not in reserved), cost)
 
     def _from_turn(self, ranks: list[int]) -> Iterator[int]:
         start = bisect_right(ranks, self._last)

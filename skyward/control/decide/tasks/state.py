@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from skyward.control.decide.tasks.collectives import CollectiveState
 from skyward.control.lifecycle import TASK, Lifecycle, TaskStatus
 from skyward.values.needs import NOTHING, Needs
 
@@ -29,6 +30,7 @@ class TaskState:
         unfunded: why it was stopped for the budget; empty if it was not.
         broadcast: the broadcast that it is a member of.
         share: its position in the broadcast's data, and the number of shares.
+        local: its position among the members of a collective on its node.
     """
 
     number: int
@@ -46,6 +48,7 @@ class TaskState:
     unfunded: str = ""
     broadcast: int | None = None
     share: tuple[int, int] | None = None
+    local: int = 0
     life: Lifecycle[TaskStatus] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +82,7 @@ class BroadcastState:
         only: the nodes that take part; None for all.
         bound: True if its members use values on their nodes and so end with them.
         cancelled: True if it takes no more members.
+        collective: its members together; None if they are independent.
     """
 
     needs: Needs
@@ -90,3 +94,4 @@ class BroadcastState:
     only: tuple[int, ...] | None = None
     bound: bool = False
     cancelled: bool = False
+    collective: CollectiveState | None = None
