@@ -37,6 +37,7 @@ SkywardError
 │   ├── InputLostError            the process that fed it from an iterator is gone
 │   ├── KeptLostError             a value that it uses is no longer on its node (also a LookupError)
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
+│   ├── PluginError               a plugin could not prepare it, or finish it
 │   └── RemoteError               it raised an exception whose type cannot be rebuilt on the client
 └── IllegalTransitionError        a lifecycle has no such transition in its table: a bug in Skyward
 
@@ -75,6 +76,7 @@ __all__ = [
     "OnNodeError",
     "OperatorError",
     "PayloadError",
+    "PluginError",
     "PoolClosedError",
     "ProviderMissingError",
     "ProvisioningError",
@@ -312,6 +314,18 @@ class NodeLostError(TaskError):
     def __init__(self, message: str = "", cause: str = "", *, subject: str = "", fix: str = "") -> None:
         super().__init__(message, subject=subject, fix=fix)
         self.cause = cause
+
+
+class PluginError(TaskError):
+    """A plugin could not prepare the task, which did not run, or could not finish it.
+
+    Attributes:
+        plugin: name of the plugin; empty if it is not known.
+    """
+
+    def __init__(self, message: str = "", *, plugin: str = "", subject: str = "", fix: str = "") -> None:
+        super().__init__(message, subject=subject, fix=fix)
+        self.plugin = plugin
 
 
 class KeptLostError(TaskError, LookupError):

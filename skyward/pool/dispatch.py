@@ -130,7 +130,7 @@ class Dispatcher:
         template = self._work(pending, sink, {}, waits=waits)
         tasks = self._tasks
         future: TaskFuture[list[Any]] = TaskFuture()
-        members: dict[int, Work] = {}
+        members: dict[tuple[int, int], Work] = {}
 
         def make() -> Work:
             future: TaskFuture[Any] = TaskFuture()
@@ -143,7 +143,7 @@ class Dispatcher:
         broadcast = BroadcastWork(
             make,
             future,
-            partial(_collect, future),
+            partial(_collect, future, together=tasks.together),
             members,
             template.needs,
             template.code.name,
@@ -156,7 +156,7 @@ class Dispatcher:
         on_cancel(future, lambda: background.call_soon(tasks.cancel_broadcast, broadcast))
         depends_on(future, lambda: [work.future for work in tuple(members.values())])
         runs_while(future, lambda: any(work.running for work in tuple(members.values())))
-        runs.append(Run(future, lambda: [members[rank] for rank in sorted(members)], None))
+        runs.append(Run(future, lambda: [members[place] for place in sorted(members)], None))
         background.call_soon(tasks.broadcast, broadcast)
 
     def gathered(self, runs: Sequence[Run[Any]]) -> TaskFuture[tuple[Any, ...]]:
@@ -216,19 +216,36 @@ class _Results:
         return self.make(future.result() for future in self.futures)
 
 
-def _collect(future: TaskFuture[list[Any]], members: dict[int, Work]) -> None:
-    """End the future of a broadcast."""
-    works = [members[rank] for rank in sorted(members)]
+def _collect(future: TaskFuture[list[Any]], members: dict[tuple[int, int], Work], *, together: bool) -> None:
+    """End the future of a broadcast. If its members work together, the first error is not a consequence of others."""
+    works = [members[place] for place in sorted(members)]
     if not works:
         future.set_exception(PoolClosedError("The broadcast found no node to run on; open the pool first."))
         return
-    errors = [(rank, error) for rank, work in sorted(members.items()) if (error := _error(work)) is not None]
-    if errors:
+    failed = [(rank, work) for (rank, _), work in sorted(members.items()) if _error(work) is not None]
+    errors = [(rank, error) for rank, work in failed if (error := _error(work)) is not None]
+    if errors and together:
+        future.set_exception(_first_error(failed, members))
+    elif errors:
         future.set_exception(error_of_nodes(works[0].code.name, errors, len(works)))
     elif any(work.future.cancelled() for work in works):
         end_cancelled(future, "The broadcast was cancelled.")
     else:
         future.set_result(_Results([work.future for work in works], list))  # type: ignore[arg-type]  # decoded later
+
+
+def _first_error(failed: list[tuple[int, Work]], members: dict[tuple[int, int], Work]) -> BaseException:
+    """Return the error of a collective: that of the member which failed first, with a note about the others."""
+    ranks = {id(work): position for position, (_, work) in enumerate(sorted(members.items()))}
+    (node, first), *others = sorted(failed, key=lambda each: (each[1].follows_loss, each[1].ended_at or 0.0))
+    error = _error(first)
+    assert error is not None  # only those that failed are given
+    if len(members) > 1:
+        BaseException.add_note(error, f"It failed in rank {ranks[id(first)]} of {len(members)}, on node {node}.")
+    followed = [f"rank {ranks[id(work)]} on node {where}: {work.error or 'lost'}" for where, work in others]
+    if followed:
+        BaseException.add_note(error, f"The others were stopped; some failed, too: {'; '.join(followed)}.")
+    return error
 
 
 def _encode_call(

@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from skyward.values.validation import FrozenMap, Value, choice, of_type
+from skyward.values import limits
+from skyward.values.validation import FrozenMap, Value, choice, of_type, whole
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute  # circular: what a plugin is entered with
@@ -35,6 +36,9 @@ class Requires(Value):
         executor: "process" if each task must have a process of its own; None for any executor.
         together: True if the members of a broadcast work together: none may be missing, and all end with one.
         accelerator: True if each node must have an accelerator.
+        procs_per_node: processes of each node that work together: a number, or "auto" for one per accelerator, or one
+            on a node without any; None for one.
+        restarts: times that a broadcast of functions that work together is run again after one of them was lost.
 
     Raises:
         SpecError: a field has a value that is not allowed.
@@ -43,11 +47,16 @@ class Requires(Value):
     executor: Literal["process"] | None = None
     together: bool = False
     accelerator: bool = False
+    procs_per_node: int | Literal["auto"] | None = None
+    restarts: int = 0
 
     def __post_init__(self) -> None:
         choice(self.executor, "executor", Literal["process"], optional=True)
         of_type(self.together, "together", bool, "together=True")
         of_type(self.accelerator, "accelerator", bool, "accelerator=True")
+        if self.procs_per_node != "auto" and self.procs_per_node is not None:
+            whole(self.procs_per_node, "procs_per_node", least=1, most=limits.CONCURRENCY)
+        whole(self.restarts, "restarts", least=0)
 
 
 class Plugin(Value):

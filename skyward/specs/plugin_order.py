@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from skyward.specs.image import Image
     from skyward.specs.spec import Spec  # circular: a spec has plugins, whose methods take it
 
-__all__ = ["image_of", "ordered", "required", "steps_of"]
+__all__ = ["image_of", "ordered", "processes", "required", "steps_of"]
 
 
 def ordered(plugins: Sequence[object]) -> tuple[Plugin, ...]:
@@ -54,7 +54,19 @@ def required(plugins: Sequence[Plugin]) -> Requires:
         executor=next((one.executor for one in each if one.executor is not None), None),
         together=any(one.together for one in each),
         accelerator=any(one.accelerator for one in each),
+        procs_per_node=next((one.procs_per_node for one in each if one.procs_per_node is not None), None),
+        restarts=max((one.restarts for one in each), default=0),
     )
+
+
+def processes(spec: "Spec") -> int:
+    """Return the number of processes of a node of this spec that work together in a broadcast; 0 for none."""
+    needed = required(spec.plugins)
+    if not needed.together:
+        return 0
+    if needed.procs_per_node == "auto":
+        return 1 if spec.accelerator is None else max(1, int(spec.accelerator.count))
+    return needed.procs_per_node or 1
 
 
 def image_of(plugins: Sequence[Plugin], image: "Image", spec: "Spec") -> "Image":

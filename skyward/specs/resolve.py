@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from skyward.errors import SpecError
+from skyward.specs.nodes import Worker
 from skyward.specs.options import OptionFields, Options
-from skyward.specs.plugin_order import image_of
+from skyward.specs.plugin_order import image_of, processes
 from skyward.specs.spec import Spec, SpecFields
 from skyward.values import limits
 from skyward.values.validation import FrozenMap, closest, shown
@@ -117,9 +118,34 @@ def _with_plugins(resolved: Resolved) -> Resolved:
         raise SpecError(
             f"Plugin {demanding[0].name!r} needs a process for each task: leave `executor='thread'` out of `worker=`."
         )
-    if demanding and options.worker.executor == "auto":
-        options = replace(options, worker=replace(options.worker, executor="process"))
-    return Resolved(groups, options)
+    worker = _with_processes(options.worker, groups)
+    if demanding and worker.executor == "auto":
+        worker = replace(worker, executor="process")
+    return Resolved(groups, options if worker == options.worker else replace(options, worker=worker))
+
+
+def _with_processes(worker: Worker, groups: Mapping[str, tuple[Spec, ...]]) -> Worker:
+    """Return the settings of workers, with a slot for each of the processes that work together on a node.
+
+    Raises:
+        SpecError: nodes would have different numbers of them, or fewer slots.
+    """
+    found = {processes(spec) for specs in groups.values() for spec in specs}
+    if len(found) > 1:
+        numbers = " and ".join(map(str, sorted(found)))
+        raise SpecError(
+            f"The plugins ask for {numbers} processes that work together, on different nodes of the pool: give all of "
+            "its specs the same plugins, with the same `procs_per_node=`."
+        )
+    needed = max(found, default=0)
+    if needed <= worker.concurrency:
+        return worker
+    if worker.concurrency != Worker().concurrency:
+        raise SpecError(
+            f"The plugins ask for {needed} processes of each node, and `worker=` has concurrency={worker.concurrency}: "
+            f"leave it out, or give at least {needed}."
+        )
+    return replace(worker, concurrency=needed)
 
 
 def _with_plugins_of(spec: Spec) -> Spec:

@@ -12,6 +12,7 @@ Environment:
     SKYWARD_BACKLOG: bytes of task output that may wait on disk while no client listens.
     SKYWARD_SCRATCH: directory to remove where the process that started the worker is gone and cannot remove it.
     SKYWARD_SHARED_FILES: set where the worker has the disk of its client.
+    SKYWARD_PLUGINS: set where plugins are around the tasks: no task runs before the client has told which.
     SKYWARD_LOCKS: files to hold a shared lock on, one a line.
     SKYWARD_PIP: requirements that were installed for the worker, as JSON.
     SKYWARD_APT: system packages that were requested and not installed.
@@ -82,6 +83,7 @@ class Settings:
     scope: Literal["machine", "processes"]
     backlog: int
     notices: str
+    has_plugins: bool
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -100,6 +102,7 @@ class Settings:
             scope="processes" if env.get("SKYWARD_METRICS_SCOPE") == "processes" else "machine",
             backlog=int(env.get("SKYWARD_BACKLOG", "0")),
             notices=env.get("SKYWARD_NOTICES", ""),
+            has_plugins=bool(env.get("SKYWARD_PLUGINS")),
         )
 
 
@@ -201,7 +204,14 @@ def main() -> None:
     announce = os.dup(1)
     loop = new_event_loop()
     backlog = Backlog(settings.backlog, settings.scratch)
-    agent = Agent(loop, settings.node, settings.slots, backlog, processes=settings.processes)
+    agent = Agent(
+        loop,
+        settings.node,
+        settings.slots,
+        backlog,
+        processes=settings.processes,
+        has_plugins=settings.has_plugins,
+    )
     set_store(agent.kept)
     install_collections(agent.cluster, current_task_number)
     bind_threads()
@@ -224,7 +234,6 @@ def main() -> None:
         start_sampling(settings.metrics, settings.scope, agent.emit_metrics)
     if settings.notices:
         start_watching_notices(settings.notices, lambda seconds: agent.emit(ReclaimNotice(seconds)))
-    agent.start()
     agent.serve()
     run_exit_functions()
     agent.part()

@@ -27,6 +27,7 @@ from skyward.reporting.task_output import ConsoleSink
 from skyward.wire.failures.failure import Failure, capture_failure
 from skyward.wire.payloads.payload import blobs_of, encode
 from skyward.wire.protocol.messages import (
+    AtMeeting,
     Blob,
     Cancel,
     Display,
@@ -146,6 +147,8 @@ class EventRouter:
                 work.is_leaving = True
             case Paused(_, credited) if work is not None and work.stream is not None:
                 work.stream.pause(credited)
+            case AtMeeting(_, address):
+                self._pool.tell(tasks.MemberArrived(event.task, node.rank, address))
             case Started():
                 self._pool.tell(tasks.StartedOnNode(event.task))
             case WorkerClosing():
@@ -282,13 +285,14 @@ class EventRouter:
         retry = ""
         if work is not None:
             work.seconds, work.error, work.reason = event.seconds, event.error, event.reason
+            work.follows_loss = event.follows_loss
             self.arrived[event.task] = arrived
             if event.outcome == "error" and work.retries.times and isinstance(arrived, EncodedResult):
                 retry = _retry_reason(work, arrived)
             elif event.outcome == "value" and event.error and work.retries.times:  # a cell: its result has the error
                 kind = event.error.rpartition(".")[2]
                 retry = "" if kind in _NOT_RETRIED else f"it raised {raised_text(kind, event.reason)}"
-        self._pool.tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry))
+        self._pool.tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry, event.follows_loss))
 
 
 def _retry_reason(work: Work, arrived: EncodedResult) -> str:

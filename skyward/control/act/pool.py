@@ -34,7 +34,7 @@ from skyward.control.decide.tasks import messages as tasks
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.control.observe.startup import WARM
-from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError
+from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError, UsageError
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
 from skyward.formatting import joined
@@ -44,6 +44,7 @@ from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
+from skyward.specs.plugin_order import processes, required
 
 if TYPE_CHECKING:
     from skyward.events.metrics import NodeMetrics
@@ -69,6 +70,7 @@ class Pool:
 
     Attributes:
         standalone: reason why its nodes form no cluster; empty if they form one.
+        together: terms of its broadcasts, if their members work together; None if they are independent.
         warm_until: time at which its last warm machine ends, in seconds since the epoch; 0 if it keeps none.
         borrowed: True if it had machines of other pools, once it is closed.
     """
@@ -87,6 +89,12 @@ class Pool:
         if options.cluster is not False and isolated:
             options = replace(options, cluster=False)
         self._isolated = isolated if any(Nodes.of(specs[0].nodes).ceiling > 1 for specs in groups.values()) else ()
+        self.together = _together(groups)
+        if self.together is not None and self._isolated:
+            raise UsageError(
+                f"Nodes of provider {joined(map(repr, self._isolated))} do not reach each other, so functions cannot "
+                "work together on them: take one node, or another provider."
+            )
         self.name = name
         self._bus = bus
         self._publisher: EventPublisher | None = None
@@ -583,6 +591,13 @@ class Pool:
     def task_history(self, task: int) -> tuple[str, ...]:
         """Return the transitions of a task as text, oldest first."""
         return () if self._plane is None else task_history(self._plane, task)
+
+
+def _together(groups: Mapping[str, Sequence[Spec]]) -> tasks.Together | None:
+    """Return the terms of broadcasts by the plugins of a pool, which are the same for all groups."""
+    spec = next(iter(groups.values()))[0]
+    procs = processes(spec)
+    return tasks.Together(procs, required(spec.plugins).restarts) if procs else None
 
 
 def _why_standalone(isolated: Sequence[str], options: Options) -> str:

@@ -5,12 +5,14 @@ Executes the effects of the task manager, and makes no decisions itself.
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from skyward.control.act.event_publisher import EventPublisher
 from skyward.control.act.event_router import EventRouter, RoutingPool
@@ -28,11 +30,9 @@ from skyward.control.act.tasks.task import BroadcastWork, Work
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.placement import chosen_ranks, no_node
-from skyward.errors import PoolClosedError, RemoteError, SkywardError
-from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, Blob, Credit, Drop, NodeReport
-
-if TYPE_CHECKING:
-    from skyward.values.needs import Needs
+from skyward.errors import NoGroupFitsError, PoolClosedError, RemoteError, SkywardError
+from skyward.values.needs import Needs
+from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, Blob, Collective, Credit, Drop, Meet, NodeReport
 
 __all__ = ["PoolTasks", "TaskPool"]
 
@@ -43,6 +43,10 @@ class TaskPool(RoutingPool, Protocol):
     """A pool, as its tasks use it."""
 
     name: str
+
+    @property
+    def together(self) -> tasks.Together | None:
+        """Terms of the broadcasts of the pool, if their members work together; None if they are independent."""
 
     @property
     def control(self) -> ControlPlane:
@@ -79,6 +83,7 @@ class PoolTasks:
     def __init__(self, pool: TaskPool, retries: int) -> None:
         self._pool = pool
         self._name, self._tell = pool.name, pool.tell
+        self._id = secrets.token_hex(8)
         self.works: dict[int, Work] = {}
         self.broadcasts: dict[int, BroadcastWork] = {}
         self.history = TaskHistory(self.works, self._rank_of)
@@ -98,6 +103,11 @@ class PoolTasks:
         self.prerequisites = Prerequisites(pool.spawn)
         self._cancelling: list[Work] = []
         self.recovered: list[RecoveredTask] = []
+
+    @property
+    def together(self) -> bool:
+        """True if the members of a broadcast work together."""
+        return self._pool.together is not None
 
     # Submission.
 
@@ -217,7 +227,13 @@ class PoolTasks:
             ranks, notice = self.kept_values.places(work, ranks)
             if notice:
                 self._pool.note(notice)
-        self._tell(tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept)))
+        together = self._pool.together
+        if together is not None and work.needs:
+            each = {name: amount * together.procs for name, amount in work.needs.resources.items()}
+            if reason := ready.tasks.infeasible(Needs(each, work.needs.capabilities)):
+                raise NoGroupFitsError(f"asks for {reason}.", subject=f"{work.name}() in each of its processes")
+        new = tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept), together)
+        self._tell(new)
 
     def _release_inputs(self, inputs: TaskInputs) -> None:
         """Release the inputs of a finished task; later on the loop, as it causes another step of the control plane."""
@@ -338,26 +354,32 @@ class PoolTasks:
     def execute(self, effect: tasks.TaskManagerEffect, sent: set[Node]) -> None:
         """Execute one effect; a node that was sent a task is added to `sent`."""
         match effect:
-            case tasks.Dispatch(task, rank, attempt, share):
+            case tasks.Dispatch(task, rank, attempt, share, collective):
                 node = self._pool.nodes[rank]
-                self._send(self.works[task], node, attempt, share)
+                if collective is not None:
+                    collective = replace(collective, generation=f"{self._id}-{collective.generation}")
+                self._send(self.works[task], node, attempt, share, collective)
                 sent.add(node)
+            case tasks.MeetingOpened(task, rank, address):
+                if (meeting := self._pool.nodes.get(rank)) is not None:
+                    meeting.tell(Meet(task, address))
+                    sent.add(meeting)
             case tasks.Settle():
                 self._settle(effect)
             case tasks.Stop(task, rank):
                 self._stop(task, rank, "cancelled")
             case tasks.Recall(task, rank):
                 self._stop(task, rank, "returned", recall=True)
-            case tasks.Member(broadcast, task, rank):
+            case tasks.Member(broadcast, task, rank, local):
                 owner = self.broadcasts[broadcast]
-                owner.members[rank] = self.works[task] = work = owner.make()
+                owner.members[rank, local] = self.works[task] = work = owner.make()
                 work.task = task
             case tasks.BroadcastEnded(broadcast):
                 self._end_broadcast(self.broadcasts.pop(broadcast))
             case tasks.Requeue(task, _, retries, reason):
                 again = self.works[task]
                 again.running, again.retried, again.retried_after = False, retries, reason
-                again.is_leaving, again.bytes_in_transfer = False, 0
+                again.is_leaving, again.bytes_in_transfer, again.follows_loss = False, 0, False
                 self._arrived.pop(task, None)
                 asyncio.get_running_loop().call_soon(self.kept_values.task_failed, task)
 
@@ -379,10 +401,12 @@ class PoolTasks:
                 self._arrived[task] = EncodedResult(NO_PARTIAL_RESULT)
             asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))
 
-    def _send(self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None) -> None:
+    def _send(
+        self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None, collective: Collective | None
+    ) -> None:
         work.nodes.append(node.rank)
         work.running, work.sent_at, work.slot_price = True, _now(), node.slot_price
-        node.submit(work, attempt, share, partial(self.router.not_sent, node, work))
+        node.submit(work, attempt, share, collective, partial(self.router.not_sent, node, work))
         self._feeding.begin(work)
 
     def _settle(self, settled: tasks.Settle) -> None:

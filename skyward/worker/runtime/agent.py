@@ -9,10 +9,10 @@ import os
 import sys
 import weakref
 from threading import Event as ThreadEvent
-from threading import Thread  # tasks may replace the attributes of the module
+from threading import Lock, Thread  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import CollectionUnavailableError, PayloadError
+from skyward.errors import CollectionUnavailableError, PayloadError, PluginError
 from skyward.process.clock import clock
 from skyward.task.instance import InstanceInfo, set_instance_info
 from skyward.wire.payloads.payload import blobs_of
@@ -33,12 +33,15 @@ from skyward.wire.protocol.messages import (
     Join,
     Leave,
     Losses,
+    Meet,
     Metrics,
     Need,
     NodeCommand,
     NodeReport,
     Output,
     Peering,
+    Prepare,
+    Prepared,
     Shutdown,
     Started,
     Submit,
@@ -60,6 +63,7 @@ from skyward.worker.tasks.executor import TaskExecutor
 from skyward.worker.tasks.forked import is_forked, leave_if_forked, write
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.kept import NoValueStore, ValueStore
+from skyward.worker.tasks.plugins import NO_PLUGINS, Plugins
 from skyward.worker.tasks.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:
@@ -97,6 +101,7 @@ class Agent:
         slots: number of tasks that run at once.
         backlog: takes the events while no client listens.
         processes: True to run each slot in a process of its own.
+        has_plugins: True to start the slots only once `Prepare` has told the plugins.
 
     Attributes:
         replies: answers the client.
@@ -112,6 +117,7 @@ class Agent:
         backlog: Backlog,
         *,
         processes: bool,
+        has_plugins: bool = False,
     ) -> None:
         self.store = BlobStore()
         self.incoming = IncomingBlobs(self.store)
@@ -134,25 +140,65 @@ class Agent:
             self._started, self._settle, self._finished, self._replace_slot, self._end_process
         )
         self._children: list[ProcessSlot] = []
+        self._has_plugins = has_plugins
+        self._plugins = NO_PLUGINS
+        self._prepare = Prepare((), "")
+        self._told_plugins = ThreadEvent()
+        self._unstarted = slots
+        self._start_lock = Lock()
         self._info = ""
         self._ticking = False
         self._stopped = ThreadEvent()
         self._main_ended = ThreadEvent()
         self._shutdown_over = ThreadEvent()
 
-    def start(self) -> None:
-        """Start the slots that have threads of their own. Slot 0 of the thread executor waits for `serve`."""
-        for _ in range(self._slots if self._processes else self._slots - 1):
-            self._start_slot()
-
     def serve(self) -> None:
         """Run tasks on the main thread, or block it, until the worker has to end."""
+        if self._has_plugins:
+            while not (self._told_plugins.wait(GLANCE) or self._stopped.is_set()):
+                pass
+            if not self._prepare_plugins():
+                self._stopped.wait()
+                return
+        for _ in range(self._slots if self._processes else self._slots - 1):
+            self._start_slot()
         if self._processes:
             while not self._stopped.wait(GLANCE):
                 for child in tuple(self._children):
                     child.glance()
         else:
-            self._executor.serve(ThreadSlot(self._node, self, self.store, self._functions))
+            self._executor.serve(self._thread_slot())
+            self._plugins.leave()
+
+    def _prepare_plugins(self) -> bool:
+        """Load the plugins, and enter their contexts where tasks run on threads; return whether that was possible."""
+        prepare = self._prepare
+        try:
+            self._plugins = Plugins(prepare.parts, prepare.fixed)
+            if not self._processes:
+                info = InstanceInfo.from_json(prepare.info)
+                os.environ.update(self._plugins.environment(info, 0))
+                self._plugins.enter(info)
+        except PluginError as error:
+            self.replies.put(Prepared(str(error)))
+            return False
+        if not self._processes:
+            self.replies.put(Prepared())
+        return True
+
+    def _slot_started(self, why: str) -> None:
+        """Tell the client once all slots with processes of their own are ready, or the first one that is not."""
+        with self._start_lock:
+            self._unstarted -= 1
+            is_told = self._unstarted < 0
+            is_last = not self._unstarted
+            if why:
+                self._unstarted = 0
+        if self._has_plugins and not is_told and (why or is_last):
+            self.replies.put(Prepared(why))
+
+    def _thread_slot(self) -> ThreadSlot:
+        return ThreadSlot(self._node, self, self.store, self._functions, self._plugins)
 
     def part(self) -> None:
         """Wait until the last events have been sent, and acknowledged if a client listens. Called after `serve`."""
@@ -163,12 +209,19 @@ class Agent:
         def serve() -> None:
             if self._processes:
                 slot = ProcessSlot(
-                    self._node, len(self._children), self.emit, self.store, lambda: self._info, self.cluster.ask
+                    self._node,
+                    len(self._children),
+                    self.emit,
+                    self.store,
+                    lambda: self._info,
+                    self.cluster.ask,
+                    (self._plugins, self._prepare.parts),
+                    self._slot_started,
                 )
                 self._children.append(slot)
                 self._executor.serve(slot)
             else:
-                self._executor.serve(ThreadSlot(self._node, self, self.store, self._functions))
+                self._executor.serve(self._thread_slot())
 
         Thread(target=serve, name="skyward-slot", daemon=True).start()
 
@@ -307,16 +360,25 @@ class Agent:
                     self._codes.pop(digest, None)
             case ForgetValues(values):
                 self._values.forget(values)
+            case Meet():
+                self._executor.relay(command)
+            case Prepare(_, info):
+                self._set_info(info)
+                self._prepare = command
+                self._told_plugins.set()
             case Topology(info):
-                os.environ["COMPUTE_POOL"] = info
-                set_instance_info(InstanceInfo.from_json(info))
-                self._info = info
+                self._set_info(info)
             case Join() | Losses() | CollectionsWritten() | Leave():
                 self.cluster.apply(command)
             case Peering() | Fetch():
                 self._peers.apply(command)
             case Shutdown():
                 self._shutdown(has_listener=True)
+
+    def _set_info(self, info: str) -> None:
+        os.environ["COMPUTE_POOL"] = info
+        set_instance_info(InstanceInfo.from_json(info))
+        self._info = info
 
     def _submit(self, submit: Submit) -> None:
         job = Job(submit, self._codes[submit.code])

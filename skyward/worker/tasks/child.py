@@ -15,12 +15,24 @@ from multiprocessing.connection import Connection
 from threading import Lock, Thread  # tasks may replace the attributes of the module
 from typing import Any
 
+from skyward.errors import PluginError
 from skyward.kept.keep import set_store
 from skyward.task.collections.base import install_collections
-from skyward.task.instance import InstanceInfo, set_instance_info
+from skyward.task.instance import InstanceInfo, instance_info, set_instance_info
 from skyward.wire.collections.requests import CollectionRequest
 from skyward.wire.payloads.pickler import track_classes_by_call
-from skyward.wire.protocol.messages import CODES, Blob, Code, Credit, Feed, Output, Submit, WorkerEvent
+from skyward.wire.protocol.messages import (
+    CODES,
+    Blob,
+    Code,
+    Credit,
+    Feed,
+    Meet,
+    Output,
+    PluginPart,
+    Submit,
+    WorkerEvent,
+)
 from skyward.worker.blobs.store import BlobLocation, BlobStore, read_place
 from skyward.worker.events.flush import run_exit_functions
 from skyward.worker.events.output import Descriptors
@@ -31,6 +43,7 @@ from skyward.worker.tasks.forked import ForkedProcessError, is_forked, leave_if_
 from skyward.worker.tasks.guard import ThreadGuard
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.kept import NoValueStore
+from skyward.worker.tasks.plugins import NO_PLUGINS, Plugins
 from skyward.worker.tasks.threads import bind_threads
 
 
@@ -51,6 +64,7 @@ class Child:
         self._store = BlobStore()
         self._operations: dict[int, Future[Any]] = {}
         self._numbers = itertools.count(1)
+        self._plugins = NO_PLUGINS
         os.set_inheritable(connection.fileno(), False)
         os.register_at_fork(after_in_child=connection.close)
 
@@ -81,9 +95,23 @@ class Child:
         else:
             operation.set_exception(error)
 
-    def say_up(self) -> None:
-        """Tell the parent that jobs can run."""
+    def get_ready(self) -> None:
+        """Enter the contexts of the plugins, and tell the parent that jobs can run. Without that, end the process."""
+        parts: tuple[PluginPart, ...]
+        parts, info = self._connection.recv()
+        try:
+            if parts:
+                self._set_info(info)
+                self._plugins = Plugins(parts)
+                self._plugins.enter(instance_info())
+        except PluginError as error:
+            self._send(("failed", str(error)))
+            os._exit(1)
         self._send("up")
+
+    def _set_info(self, info: str) -> None:
+        set_instance_info(replace(InstanceInfo.from_json(info), worker=self._worker))
+        os.environ["COMPUTE_POOL"] = info
 
     @property
     def task(self) -> int:
@@ -122,7 +150,7 @@ class Child:
                 match self._connection.recv():
                     case (Code() | None as code, Submit() as submit, dict() as places):
                         self._take(code, submit, places)
-                    case ("relay", Credit() | Feed() as command, places):
+                    case ("relay", Credit() | Feed() | Meet() as command, places):
                         self._places.update(places)
                         if self._job is not None and self._job.submit.task == command.task:
                             self._job.deliver(command)
@@ -131,8 +159,7 @@ class Child:
                             self._job.stop(reason)
                         self._guard.interrupt(reason)
                     case ("info", str() as info):
-                        set_instance_info(replace(InstanceInfo.from_json(info), worker=self._worker))
-                        os.environ["COMPUTE_POOL"] = info
+                        self._set_info(info)
                     case ("kept", keys):
                         self._kept.put(keys)
                     case ("end",):
@@ -164,9 +191,10 @@ class Child:
         """Run jobs on the calling thread, which is the main thread."""
         functions = Functions(self.fetch)
         while (job := self._jobs.get()) is not None:
-            finished = execute(job, self, functions, self.fetch, self._node, self._guard)
+            finished = execute(job, self, functions, self.fetch, self._node, self._guard, self._plugins)
             self._job = None
             self._send(finished)
+        self._plugins.leave()
 
 
 def main() -> None:
@@ -183,7 +211,7 @@ def main() -> None:
     replace_streams(emit, lambda: child.task, descriptors.wait_for_reader, descriptors.restore)
     install_collections(child, lambda: child.task)
     set_store(NoValueStore())
-    child.say_up()
+    child.get_ready()
     Thread(target=child.listen, name="skyward-listen", daemon=True).start()
     child.serve()
     run_exit_functions()

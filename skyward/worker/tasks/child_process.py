@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from threading import Event, Lock, Thread  # tasks may replace the attributes of the module
 from typing import Any, Self
@@ -43,8 +44,8 @@ class ChildProcess:
         self._watching.start()
 
     @classmethod
-    def start(cls, node: int, worker: int, out: int, err: int) -> Self:
-        """Start a child process. `out` and `err` become its standard streams.
+    def start(cls, node: int, worker: int, variables: Mapping[str, str], out: int, err: int) -> Self:
+        """Start a child process with these variables too. `out` and `err` become its standard streams.
 
         Raises:
             OSError: it cannot be started.
@@ -58,7 +59,7 @@ class ChildProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
-                    env=dict(os.environ),  # a copy: another thread may grow the one that the child would read
+                    env={**os.environ, **variables},  # a copy: another thread may grow the one that it would read
                     start_new_session=True,
                 )
         except BaseException:

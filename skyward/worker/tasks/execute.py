@@ -39,6 +39,7 @@ from skyward.worker.tasks.exceptions import as_ordinary_error
 from skyward.worker.tasks.guard import Guard, Interrupted, Reason
 from skyward.worker.tasks.jobs import InputStream, Job, Stopped
 from skyward.worker.tasks.missing_modules import missing_module
+from skyward.worker.tasks.plugins import NO_PLUGINS, Plugins
 
 __all__ = ["Functions", "execute", "input_streams"]
 
@@ -93,10 +94,19 @@ def load(payload: Payload, fetch: ReadBlob) -> Any:
         raise missing_module(error) from error
 
 
-def execute(job: Job, port: Port, functions: Functions, fetch: ReadBlob, node: int, guard: Guard) -> Finished:
-    """Run `job` until it ends. `guard` opens and closes the time in which it may be interrupted.
+def execute(
+    job: Job,
+    port: Port,
+    functions: Functions,
+    fetch: ReadBlob,
+    node: int,
+    guard: Guard,
+    plugins: Plugins = NO_PLUGINS,
+) -> Finished:
+    """Run `job` until it ends, inside the contexts of `plugins`.
 
-    Always returns the last event of the task, whatever the task did.
+    `guard` opens and closes the time in which it may be interrupted. Always returns the last event of the task,
+    whatever the task did.
     """
     submit = job.submit
     own = TaskContext(submit.task, node, port, job)
@@ -106,14 +116,18 @@ def execute(job: Job, port: Port, functions: Functions, fetch: ReadBlob, node: i
     start = clock.perf_counter()
     outcome: Literal["value", "error", "timeout", "cancelled"] = "value"
     raised = reason = ""
+    follows_loss = False
     try:
         with decoding_for(scope):
             try:
-                payload = guard.run(lambda: _call(job, port, functions, fetch, scope, guard))
+                payload = guard.run(
+                    lambda: plugins.around(job, port, node, lambda: _call(job, port, functions, fetch, scope, guard))
+                )
                 raised, reason = own.raised, own.reason
             except (Interrupted, Stopped) as stop:
                 outcome, payload = guard.reason or job.stopped or "cancelled", _left(stop, own, job)
     except BaseException as error:
+        follows_loss = submit.collective is not None and _follows_loss(plugins, error)
         outcome, payload, raised, reason = _failed(error, job.code.name, port, node, guard)
     finally:
         with contextlib.suppress(BaseException):  # finalizers of user objects may raise
@@ -121,7 +135,14 @@ def execute(job: Job, port: Port, functions: Functions, fetch: ReadBlob, node: i
         own.ended = True
         current_share.reset(share)
         running.reset(context)
-    return Finished(submit.task, outcome, payload, clock.perf_counter() - start, raised, reason)
+    return Finished(submit.task, outcome, payload, clock.perf_counter() - start, raised, reason, follows_loss)
+
+
+def _follows_loss(plugins: Plugins, error: BaseException) -> bool:
+    try:
+        return plugins.follows_loss(error)
+    except Exception:  # inspecting a user's exception may raise anything
+        return False
 
 
 def _left(stop: Interrupted | Stopped, own: TaskContext, job: Job) -> Payload:

@@ -12,9 +12,9 @@ from threading import Lock  # tasks may replace the attributes of the module
 from typing import Literal, Protocol
 
 from skyward.process.clock import clock
-from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, PACKING_TIMEOUT, Credit, Feed, Finished, Payload
+from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, PACKING_TIMEOUT, Finished, Payload
 from skyward.worker.tasks.guard import Reason
-from skyward.worker.tasks.jobs import Job
+from skyward.worker.tasks.jobs import ForJob, Job
 
 __all__ = ["PATIENCE", "Slot", "TaskExecutor"]
 
@@ -126,7 +126,7 @@ class TaskExecutor:
                 del self._jobs[task]
             return True
 
-    def relay(self, command: Credit | Feed) -> None:
+    def relay(self, command: ForJob) -> None:
         """Deliver a command to its job; drop it if the job has ended."""
         with self._lock:
             job = self._jobs.get(command.task)

@@ -6,12 +6,16 @@ from dataclasses import dataclass, field
 from threading import Lock  # tasks may replace the attributes of the module
 from typing import Any, Literal
 
+from skyward.process.clock import clock
 from skyward.process.conditions import LockedCondition
 from skyward.wire.protocol.flow import WINDOW, cost
-from skyward.wire.protocol.messages import Code, Credit, Feed, Need, Payload, Submit
+from skyward.wire.protocol.messages import Code, Credit, Feed, Meet, Need, Payload, Submit
 from skyward.worker.tasks.forked import ForkedProcessError, is_forked, leave_if_forked
 
-__all__ = ["InputStream", "Job", "Stopped"]
+__all__ = ["ForJob", "InputStream", "Job", "Stopped"]
+
+type ForJob = Credit | Feed | Meet
+"""Commands for a running job."""
 
 
 class Stopped(BaseException):
@@ -36,11 +40,12 @@ class Job:
         self.stopped: Literal["cancelled", "timeout"] | None = None
         self.leaving = False
         self._handing = Lock()
-        self._deliver_to: Callable[[Credit | Feed], None] | None = None
-        self._buffered: list[Credit | Feed] = []
+        self._deliver_to: Callable[[ForJob], None] | None = None
+        self._buffered: list[ForJob] = []
+        self._meeting = ""
         self.inputs: list[InputStream] = []
 
-    def deliver(self, command: Credit | Feed) -> None:
+    def deliver(self, command: ForJob) -> None:
         """Deliver a command to this job; buffer it until the job has a place to run."""
         with self._handing:
             if self._deliver_to is None:
@@ -52,7 +57,7 @@ class Job:
         """Run in this process: deliver commands to this object."""
         self.run_elsewhere(self._act)
 
-    def run_elsewhere(self, deliver: Callable[[Credit | Feed], None]) -> None:
+    def run_elsewhere(self, deliver: Callable[[ForJob], None]) -> None:
         """Run in another process: deliver commands to `deliver`, the buffered ones first."""
         with self._handing:
             self._deliver_to = deliver
@@ -60,14 +65,34 @@ class Job:
                 deliver(command)
             self._buffered.clear()
 
-    def _act(self, command: Credit | Feed) -> None:
+    def _act(self, command: ForJob) -> None:
         if isinstance(command, Feed):
             self.inputs[command.index].arrive(command)
             return
         with self._changed.lock:
+            if isinstance(command, Meet):
+                self._meeting = command.address
+                self._changed.notify_all()
+                return
             self._credit += command.count
             self._credited += command.count
             self._changed.notify_all()
+
+    def wait_for_meeting(self, within: float) -> str:
+        """Return where the members of the job's collective meet, once all are ready.
+
+        Raises:
+            Stopped: the job was stopped.
+            TimeoutError: they were not ready in time.
+        """
+        deadline = clock.monotonic() + within
+        with self._changed.lock:
+            while not self._meeting:
+                if self._stopped:
+                    raise Stopped
+                if not self._changed.wait(max(0.0, deadline - clock.monotonic())) and clock.monotonic() >= deadline:
+                    raise TimeoutError
+            return self._meeting
 
     def stop(self, reason: Literal["cancelled", "timeout"]) -> None:
         """Make every wait of the job for the client raise `Stopped`."""

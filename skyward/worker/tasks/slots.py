@@ -7,18 +7,20 @@ from functools import partial
 from threading import Lock  # tasks may replace the attributes of the module
 from typing import Any
 
+from skyward.errors import PluginError
 from skyward.process.clock import clock
+from skyward.task.instance import InstanceInfo
 from skyward.wire.collections.requests import CollectionRequest
 from skyward.wire.payloads.payload import blobs_of
 from skyward.wire.protocol.messages import (
     CODES,
     Code,
-    Credit,
     Feed,
     Finished,
     Output,
     PartialResultPending,
     Payload,
+    PluginPart,
     WorkerEvent,
 )
 from skyward.worker.blobs.store import BlobLocation, BlobStore
@@ -28,7 +30,8 @@ from skyward.worker.tasks.child_process import ChildProcess
 from skyward.worker.tasks.exceptions import failed
 from skyward.worker.tasks.execute import Functions, execute
 from skyward.worker.tasks.guard import Reason, ThreadGuard
-from skyward.worker.tasks.jobs import Job
+from skyward.worker.tasks.jobs import ForJob, Job
+from skyward.worker.tasks.plugins import Plugins
 
 __all__ = ["ProcessSlot", "ThreadSlot"]
 
@@ -37,15 +40,22 @@ _TEXT_WITHIN = 1.0
 
 _POLL_EVERY = 0.0001
 
+_LEAVES_WITHIN = 1.5
+"""Seconds that a process has to leave the contexts of its plugins before it is replaced."""
+
 
 class ThreadSlot:
-    """A slot that runs jobs on the thread that creates it. `node` is the rank of the node."""
+    """A slot that runs jobs on the thread that creates it, inside the contexts of `plugins`.
 
-    def __init__(self, node: int, port: Port, store: BlobStore, functions: Functions) -> None:
+    `node` is the rank of the node.
+    """
+
+    def __init__(self, node: int, port: Port, store: BlobStore, functions: Functions, plugins: Plugins) -> None:
         self._node = node
         self._port = port
         self._store = store
         self._functions = functions
+        self._plugins = plugins
         self._guard = ThreadGuard()
 
     def get_ready(self) -> None:
@@ -56,7 +66,13 @@ class ThreadSlot:
         self._guard.reason = None
         job.run_here()
         return execute(
-            job, self._port, self._functions, lambda blob: self._store.read(blob.key), self._node, self._guard
+            job,
+            self._port,
+            self._functions,
+            lambda blob: self._store.read(blob.key),
+            self._node,
+            self._guard,
+            self._plugins,
         )
 
     def interrupt(self, reason: Reason) -> None:
@@ -77,6 +93,8 @@ class ProcessSlot:
         store: the node's blobs.
         info: returns the value of `instance_info()` on the node, as JSON.
         ask: performs operations on collections.
+        prepared: the plugins of the node; and their parts, which each child makes anew.
+        started: called once, when the first child is ready for jobs, with an empty text; or with why it is not.
     """
 
     def __init__(
@@ -87,6 +105,8 @@ class ProcessSlot:
         store: BlobStore,
         info: Callable[[], str],
         ask: Callable[[CollectionRequest], Future[Any]],
+        prepared: tuple[Plugins, tuple[PluginPart, ...]],
+        started: Callable[[str], None],
     ) -> None:
         self._node = node
         self._worker = worker
@@ -105,6 +125,9 @@ class ProcessSlot:
         self._dismissed = False
         self._pump: Pump | None = None
         self._taking = False
+        self._plugins, self._parts = prepared
+        self._started: Callable[[str], None] | None = started
+        self._is_used_up = False
 
     def run(self, job: Job) -> Finished:
         """Run `job` in the child until it, or the child, ends."""
@@ -123,6 +146,7 @@ class ProcessSlot:
                         )
                     )
                     job.run_elsewhere(self._relay)
+                    self._is_used_up = job.submit.collective is not None and self._plugins.once
                     return self._attend(child)
                 except (EOFError, OSError):
                     return self._died(job)
@@ -236,23 +260,53 @@ class ProcessSlot:
 
     def get_ready(self) -> None:
         """Start the child unless it runs. If that fails, the next job tries again."""
-        with self._reading, contextlib.suppress(Exception):  # such as no free thread: the slot stays usable
-            if not self._dismissed:
-                self._ready()
+        why = ""
+        with self._reading:
+            try:
+                if not self._dismissed:
+                    self._ready()
+            except (EOFError, OSError) as error:
+                why = f"the process of slot {self._worker} on node {self._node} ended while it was prepared"
+                why += f": {error}" if str(error) else ""
+            except Exception as error:  # such as no free thread: the slot stays usable
+                why = str(error) or type(error).__name__
+        started, self._started = self._started, None
+        if started is not None:
+            started(why)
 
     def _ready(self) -> ChildProcess:
+        """Return the child, started and prepared.
+
+        Raises:
+            PluginError: a plugin could not be started in it.
+            EOFError, OSError: it cannot be started, or ended.
+        """
+        if self._is_used_up and self._child is not None:
+            self._child.send(("end",))
+            self._read_rest(clock.monotonic() + _LEAVES_WITHIN)
+            self._forget_child()
         if self._child is not None and self._child.lives:
             return self._child
         self._read_rest(clock.monotonic())
         self._forget_child()
+        info = self._info()
+        variables = self._plugins.environment(InstanceInfo.from_json(info), self._worker) if self._plugins else {}
         self._pump = Pump(self._emit, lambda: self._task, self._let_text_pass)
         try:
-            self._child = ChildProcess.start(self._node, self._worker, *self._pump.writers)
+            self._child = ChildProcess.start(self._node, self._worker, variables, *self._pump.writers)
         finally:
             self._pump.start()  # the pump ends by itself where there is no child
         self._known.clear()
         self._sent_info = ""
-        self._child.receive()  # the message that it is up
+        self._is_used_up = False
+        self._child.send((self._parts, info))
+        while (message := self._child.receive()) != "up":
+            match message:
+                case ("failed", str() as why):
+                    self._forget_child()
+                    raise PluginError(why)
+                case _:
+                    self._take(message, self._child)
         return self._child
 
     def _code(self, job: Job) -> Code | None:
@@ -271,7 +325,7 @@ class ProcessSlot:
         self._reason = reason
         self._tell(("interrupt", reason))
 
-    def _relay(self, command: Credit | Feed) -> None:
+    def _relay(self, command: ForJob) -> None:
         places: dict[bytes, BlobLocation] = {}
         if isinstance(command, Feed):
             places = self._places([*command.items, command.failure] if command.failure else [*command.items])

@@ -106,6 +106,7 @@ class Fleet:
         self._background = BackgroundTasks()
         self._strays = BackgroundTasks()
         self._watching = False
+        self._total = 0
         self._spares: dict[int, WarmTerms] = {}
         self._sparing: dict[int, WarmTerms] = {}
         self.keep_for: Callable[[int], WarmTerms | None] = lambda _: None
@@ -115,6 +116,7 @@ class Fleet:
 
     def do(self, effect: machines.ReconcilerEffect, total: int) -> None:
         """Execute an effect. `total`: desired number of nodes."""
+        self._total = total
         match effect:
             case machines.Launch(group, source, numbers):
                 self._asked.update(numbers)
@@ -341,7 +343,8 @@ class Fleet:
         is_attaching = node.worker_entry is not None
         self.entering += is_attaching
         try:
-            await self._owners[machine].start(node)
+            owner = self._owners[machine]
+            await owner.start(node, lambda: owner.topology(node, self.nodes, self._total))
         except Exception as error:
             self._tell(machines.Failed(machine, str(error) or type(error).__name__))
         else:

@@ -597,8 +597,12 @@ class Launcher:
         within, every = self._options.ssh_timeout, self._options.ssh_retry_interval
         return replace(access, answer_within=within or access.answer_within, retry_every=every or access.retry_every)
 
-    async def start(self, node: Node) -> None:
+    async def start(self, node: Node, info: Callable[[], str]) -> None:
         """Start a node's worker and connect to it.
+
+        Args:
+            node: the node.
+            info: returns the result of `instance_info()` on the node, as JSON, once it is connected.
 
         Raises:
             NodeStartError: the node did not start.
@@ -606,7 +610,7 @@ class Launcher:
         self.startups.begin(node.startup)
         was_attached = node.worker_entry is not None
         try:
-            await self._start(node)
+            await self._start(node, info)
         except Exception as error:
             self.startups.failed(node.startup, error)
             raise
@@ -638,10 +642,10 @@ class Launcher:
         node.instance = replace(instance, access=self._with_options(instance.access))
         node.slot_price = self._terms(instance)
 
-    async def _start(self, node: Node) -> None:
+    async def _start(self, node: Node, info: Callable[[], str]) -> None:
         if node.instance.status != "running" or node.instance.access is None:
             await self._wait_for_boot(node)
-        await self.starter.start(node, self._offered(node))
+        await self.starter.start(node, self._offered(node), info)
         if node.worker_entry is not None:
             self._record.installed(self._instances[node.instance.id].number, node.instance, node.worker_entry)
 

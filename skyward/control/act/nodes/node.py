@@ -19,6 +19,7 @@ from skyward.control.decide.tasks.deadlines import CHECK_INTERVAL, UNRESPONSIVE,
 from skyward.control.observe.costs import FREE
 from skyward.control.observe.startup import NodeStartup
 from skyward.errors import NodeStartError
+from skyward.formatting import joined
 from skyward.journal import WorkerEntry
 from skyward.link.blob_inventory import BlobInventory
 from skyward.link.bulk import BulkPath, NodeFullError
@@ -34,6 +35,7 @@ from skyward.wire.protocol.messages import (
     Blob,
     Cancel,
     Code,
+    Collective,
     Drop,
     Farewell,
     Finished,
@@ -41,6 +43,8 @@ from skyward.wire.protocol.messages import (
     NodeCommand,
     NodeReport,
     PartialResultPending,
+    Prepare,
+    Prepared,
     Shutdown,
     Submit,
     WorkerEvent,
@@ -68,6 +72,9 @@ PAUSES = (0.2, 1.0, 4.0)
 
 ENTER_WITHIN = 20.0
 """Timeout of attaching to an existing machine in seconds."""
+
+PREPARE_WITHIN = 300.0
+"""Time for the plugins of a new worker to start, in seconds, unless its start may take longer."""
 
 SILENCE = 30.0
 """Default time without an answer after which a node counts as lost, in seconds."""
@@ -153,11 +160,24 @@ class Node:
         self._silent = asyncio.Event()
         self._machine_ended = False
         self._lost_event = asyncio.Event()
+        self._preparing: asyncio.Future[str] | None = None
         self._deadlines: Deadlines | None = None
         self._deadline_watch: asyncio.Task[None] | None = None
 
-    async def start(self, environment: Mapping[str, str], within: float, plan: Plan | None = None) -> None:
+    async def start(
+        self,
+        environment: Mapping[str, str],
+        within: float,
+        plan: Plan | None = None,
+        preparation: Callable[[], Prepare] | None = None,
+    ) -> None:
         """Start the node's worker in the environment of `plan`, or attach to its existing worker; then connect.
+
+        Args:
+            environment: variables of the worker.
+            within: time for the worker to start, in seconds.
+            plan: its environment; None if the machine has one.
+            preparation: returns the plugins of a new worker, once it is connected; None without any.
 
         Raises:
             NodeStartError: the worker did not start, or cannot be reached.
@@ -199,6 +219,8 @@ class Node:
             await self._channel.connect(resume=True)
         else:
             await self._channel.connect()
+        if preparation is not None and self.worker_entry is None:
+            await self._prepare(preparation(), max(within, PREPARE_WITHIN))
         if self._silent.is_set():
             raise NodeStartError(f"connection lost while {'starting' if self.worker_entry is None else 'attaching'}")
         if hello.directory:
@@ -207,8 +229,33 @@ class Node:
             )
         self.phase = self.startup.enter("ready")
 
+    async def _prepare(self, prepare: Prepare, within: float) -> None:
+        """Have the worker start its slots with their plugins.
+
+        Raises:
+            NodeStartError: a plugin could not be started, or the connection is lost.
+        """
+        self.phase = self.startup.enter("plugins")
+        self._preparing = asyncio.get_running_loop().create_future()
+        self.tell(prepare)
+        self.flush()
+        lost = asyncio.ensure_future(self._silent.wait())
+        try:
+            await asyncio.wait((self._preparing, lost), timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.cancel()
+        if self._preparing.done():
+            if why := self._preparing.result():
+                raise NodeStartError(why)
+        elif not self._silent.is_set():
+            names = joined(repr(part.name) for part in prepare.parts)
+            raise NodeStartError(f"the plugins {names} did not start within {within:g} s: see `bootstrap_timeout`")
+
     def _handle(self, event: WorkerEvent) -> None:
         match event:
+            case Prepared(why):
+                if self._preparing is not None and not self._preparing.done():
+                    self._preparing.set_result(why)
             case Metrics(now):
                 self._keep(replace(now, at=time.time()))
             case Farewell():
@@ -355,12 +402,13 @@ class Node:
         work: Work,
         attempt: int,
         share: tuple[int, int] | None,
+        collective: Collective | None,
         failed: Callable[[Exception], None],
     ) -> None:
         """Send a task, after the blobs it needs. `failed` is called with the error if it does not reach the node."""
         blobs = work.blobs
         if not blobs:
-            self._submit(work, attempt, share)
+            self._submit(work, attempt, share, collective)
             return
         self._unsent[work.task] = unsent = asyncio.get_running_loop().create_future()
         self._unsent_keys[work.task] = frozenset(blobs)
@@ -369,7 +417,7 @@ class Node:
             try:
                 async with self.shipped(blobs):
                     if not unsent.done():
-                        self._submit(work, attempt, share)
+                        self._submit(work, attempt, share, collective)
                         self._settle_unsent(work.task, sent=True)
             except Exception as error:
                 if not unsent.done():
@@ -387,7 +435,7 @@ class Node:
         unsent = self._unsent.get(task)
         return unsent is None or await asyncio.shield(unsent)
 
-    def _submit(self, work: Work, attempt: int, share: tuple[int, int] | None) -> None:
+    def _submit(self, work: Work, attempt: int, share: tuple[int, int] | None, collective: Collective | None) -> None:
         code = work.code
         if code.digest in self._codes:
             self._codes.move_to_end(code.digest)
@@ -414,6 +462,7 @@ class Node:
                 "" if work.origin is None else work.origin.label,
                 work.values,
                 work.grace,
+                collective,
             )
         )
 

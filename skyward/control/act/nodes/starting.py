@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,9 @@ from skyward.control.act.nodes.node import Node
 from skyward.link.connection.programs import ClientShell
 from skyward.providers.protocol import ExecAccess, LocalAccess
 from skyward.specs import Image, Options, Spec
+from skyward.specs.plugin import Plugin
 from skyward.specs.plugin_order import steps_of
+from skyward.wire.protocol.messages import PluginPart, Prepare
 
 if TYPE_CHECKING:
     from skyward.specs.plugin import PluginStep
@@ -49,8 +51,13 @@ class WorkerStarter:
         self._supplier = Supplier(ClientShell, _logger.warning)
         self._environments = GroupEnvironments()
 
-    async def start(self, node: Node, offered: SourceOffer) -> None:
+    async def start(self, node: Node, offered: SourceOffer, info: Callable[[], str]) -> None:
         """Start the worker of a node whose machine runs, or attach to its existing worker; then connect.
+
+        Args:
+            node: the node.
+            offered: the offer of its machine.
+            info: returns the result of `instance_info()` on the node, as JSON, once it is connected.
 
         Raises:
             NodeStartError: the worker did not start, or cannot be reached.
@@ -63,7 +70,13 @@ class WorkerStarter:
             plan = self._with_peers(node, offered, plan)
         elif node.worker_entry is None:
             variables |= await self._set_up_local(node, offered)
-        await node.start(variables, self._options.bootstrap_timeout or START_TIMEOUT, plan)
+        parts = parts_of(offered.spec.plugins)
+
+        def prepare() -> Prepare:
+            return Prepare(parts, info(), tuple(offered.spec.image.env))
+
+        within = self._options.bootstrap_timeout or START_TIMEOUT
+        await node.start(variables, within, plan, prepare if parts else None)
         self._environments.add(node, _network(offered))
 
     async def plan_of(self, spec: Spec, directory: str | None) -> Plan:
@@ -137,8 +150,18 @@ class WorkerStarter:
             "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
             "SKYWARD_METRICS": str(self._options.metrics_interval or 0),
             "SKYWARD_NOTICES": node.instance.notices,
+            "SKYWARD_PLUGINS": "1" if parts_of(spec.plugins) else "",
             "MPLBACKEND": spec.image.env.get("MPLBACKEND", "agg"),
         }
+
+
+def parts_of(plugins: Sequence[Plugin]) -> tuple[PluginPart, ...]:
+    """Return the parts of plugins that run on nodes."""
+    return tuple(
+        PluginPart(plugin.name, plugin.on_node, json.dumps(dict(plugin.settings())))
+        for plugin in plugins
+        if plugin.on_node is not None
+    )
 
 
 def _network(offered: SourceOffer) -> str:

@@ -15,6 +15,7 @@ from skyward.errors import (
     NodeLostError,
     NodeStartError,
     NoGroupFitsError,
+    PluginError,
     SlotsHeldError,
     TaskCancelledError,
     TaskTimeoutError,
@@ -119,6 +120,8 @@ def _error(
             times = len(work.nodes)
             tried = "" if times == 1 else f", the last of {times} attempts"
             return NodeLostError(f"did not finish: {reason}{tried}.", cause, subject=name)
+        case "unmet":
+            return PluginError(f"did not start: {reason}.", subject=name)
         case "unkept":
             names = joined(handle.name for handle in work.kept)
             return KeptLostError(

@@ -80,6 +80,7 @@ class Work:
         is_member: True for a member of a broadcast; members share their inputs.
         target: rank of the node that it is pinned to; None for any.
         as_is: True if its blobs are memory of the caller, not a copy.
+        follows_loss: True if it is a member of a collective, and failed because another one was lost or had failed.
     """
 
     code: PreparedCode
@@ -118,6 +119,7 @@ class Work:
     is_member: bool = False
     target: int | None = None
     as_is: bool = False
+    follows_loss: bool = False
 
     @property
     def blobs(self) -> "Mapping[bytes, memoryview | RemoteBlob]":
@@ -152,8 +154,8 @@ class BroadcastWork:
     Attributes:
         make: creates the task of a member.
         future: its result; it gets an error directly if the broadcast cannot have members.
-        collect: completes `future` from the members, by rank, once all have ended.
-        members: its tasks, by rank.
+        collect: completes `future` from the members, once all have ended.
+        members: its tasks, by the rank of their node and their place among those on it.
         inputs: futures that it waits for before it starts.
         where: the nodes that it is sent to.
         of_call: handles of the kept values in its call.
@@ -163,8 +165,8 @@ class BroadcastWork:
 
     make: Callable[[], Work]
     future: TaskFuture[list[Any]]
-    collect: Callable[[dict[int, Work]], None]
-    members: dict[int, Work]
+    collect: Callable[[dict[tuple[int, int], Work]], None]
+    members: dict[tuple[int, int], Work]
     needs: Needs = NOTHING
     name: str = ""
     retries: Retries = NO_RETRIES

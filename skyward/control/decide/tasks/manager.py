@@ -708,12 +708,11 @@ class TaskManager:
             collective.stopped_for = ""
             collective.ends.clear()
             return
-        for member in members:
-            end = collective.ends[member.number]
+        for task, end in tuple(collective.ends.items()):  # in the order in which they ended
             if end.outcome == "stopped" or end.outcome == "returned":
-                self._settle(member.number, "cancelled", collective.stopped_for, effects)
+                self._settle(task, "cancelled", collective.stopped_for, effects)
             else:
-                self._settle(member.number, end.outcome, end.reason, effects)
+                self._settle(task, end.outcome, end.reason, effects)
 
     def _may_start(self, collective: CollectiveState) -> bool:
         """Return whether each member is next on its node, and all of them fit there."""
