@@ -46,7 +46,6 @@ from skyward.functions.decorator import (
     Target,
     current_pool,
     function,
-    is_generator,
 )
 from skyward.functions.target import described
 from skyward.journal import ClusterEntry, PoolRecord
@@ -595,11 +594,16 @@ class Compute(RightSide):
             return future_of(runs[0])
 
     def broadcast[T](self, pending: PendingFunction[T]) -> list[T]:
-        """Run a call on every node and return the results in order of rank (operator `@`)."""
+        """Run a call on every node and return the results in order of rank (operator `@`).
+
+        For a generator function, return an iterator over pairs of a rank and an element, as they arrive from all nodes.
+        """
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with stopping(runs):
             self.start(pending, on="all", sink=ConsoleSink(label=True), runs=runs, waits=True)
+            if runs[0].is_stream:
+                return runs[0].items()  # type: ignore[return-value]  # T is Iterator[...] for a generator function
             with self._shown():
                 return wait_result(runs[0].future)
 
@@ -727,11 +731,6 @@ class Compute(RightSide):
         dispatcher = self._dispatcher()
         runs = [] if runs is None else runs
         if isinstance(target, Several):
-            if is_generator(pending.fn):
-                raise OperatorError(
-                    "A generator function streams from one node, so it cannot be broadcast with `@`; "
-                    "use `>>`, or return a list."
-                )
             dispatcher.broadcast(pending, sink or ConsoleSink(label=True), runs, target, waits=waits)
         else:
             dispatcher.start([pending], sink or ConsoleSink(), target, runs, waits=waits)

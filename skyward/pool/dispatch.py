@@ -18,6 +18,7 @@ from skyward.control.act.tasks.future import (
     when_done,
 )
 from skyward.control.act.tasks.inputs import TaskInputs
+from skyward.control.act.tasks.merged_streams import MergedBuffer
 from skyward.control.act.tasks.run import Run, follow, future_of
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer, feeder
@@ -132,12 +133,15 @@ class Dispatcher:
         future: TaskFuture[list[Any]] = TaskFuture()
         members: dict[tuple[int, int], Work] = {}
 
-        def make() -> Work:
+        merged = None if template.stream is None else MergedBuffer(future)
+
+        def make(label: int) -> Work:
             future: TaskFuture[Any] = TaskFuture()
             work = Work(template.code, template.call, future, sink, template.timeout, needs=template.needs)
             work.retries, work.origin, work.inputs = template.retries, template.origin, template.inputs
             work.is_member, work.grace, work.as_is = True, template.grace, template.as_is
-            on_cancel(work.future, lambda: background.call_soon(tasks.cancel, [work]))
+            work.stream = None if merged is None else merged.add(label)
+            follow(tasks, work)
             return work
 
         broadcast = BroadcastWork(
@@ -156,7 +160,7 @@ class Dispatcher:
         on_cancel(future, lambda: background.call_soon(tasks.cancel_broadcast, broadcast))
         depends_on(future, lambda: [work.future for work in tuple(members.values())])
         runs_while(future, lambda: any(work.running for work in tuple(members.values())))
-        runs.append(Run(future, lambda: [members[place] for place in sorted(members)], None))
+        runs.append(Run(future, lambda: [members[place] for place in sorted(members)], merged))
         background.call_soon(tasks.broadcast, broadcast)
 
     def gathered(self, runs: Sequence[Run[Any]]) -> TaskFuture[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from skyward.values import limits
-from skyward.values.validation import FrozenMap, Value, choice, of_type, whole
+from skyward.values.validation import FrozenMap, Value, choice, of_type, seconds, whole
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute  # circular: what a plugin is entered with
@@ -39,6 +39,7 @@ class Requires(Value):
         procs_per_node: processes of each node that work together: a number, or "auto" for one per accelerator, or one
             on a node without any; None for one.
         restarts: times that a broadcast of functions that work together is run again after one of them was lost.
+        meeting_timeout: seconds that they have to meet before they begin.
 
     Raises:
         SpecError: a field has a value that is not allowed.
@@ -49,6 +50,7 @@ class Requires(Value):
     accelerator: bool = False
     procs_per_node: int | Literal["auto"] | None = None
     restarts: int = 0
+    meeting_timeout: float = 60.0
 
     def __post_init__(self) -> None:
         choice(self.executor, "executor", Literal["process"], optional=True)
@@ -57,6 +59,7 @@ class Requires(Value):
         if self.procs_per_node != "auto" and self.procs_per_node is not None:
             whole(self.procs_per_node, "procs_per_node", least=1, most=limits.CONCURRENCY)
         whole(self.restarts, "restarts", least=0)
+        seconds(self.meeting_timeout, "meeting_timeout")
 
 
 class Plugin(Value):

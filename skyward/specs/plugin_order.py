@@ -56,6 +56,7 @@ def required(plugins: Sequence[Plugin]) -> Requires:
         accelerator=any(one.accelerator for one in each),
         procs_per_node=next((one.procs_per_node for one in each if one.procs_per_node is not None), None),
         restarts=max((one.restarts for one in each), default=0),
+        meeting_timeout=max((one.meeting_timeout for one in each if one.together), default=60.0),
     )
 
 

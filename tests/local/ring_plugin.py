@@ -21,7 +21,7 @@ class Ring(Plugin):
     """Let the members of a broadcast exchange values: `exchange(value)`.
 
     Attributes:
-        procs_per_node, restarts: as those of `Requires`.
+        procs_per_node, restarts, meeting_timeout: as those of `Requires`.
         fails: name of a hook that raises; empty for none.
         once: True to replace each process after a collective.
     """
@@ -33,11 +33,16 @@ class Ring(Plugin):
     restarts: int = 0
     fails: str = ""
     once: bool = False
+    meeting_timeout: float = 60.0
 
     def requires(self) -> Requires:
         """Require processes that work together."""
         return Requires(
-            executor="process", together=True, procs_per_node=self.procs_per_node, restarts=self.restarts
+            executor="process",
+            together=True,
+            procs_per_node=self.procs_per_node,
+            restarts=self.restarts,
+            meeting_timeout=self.meeting_timeout,
         )
 
     def settings(self) -> Mapping[str, Any]:

@@ -32,6 +32,7 @@ FAILED_WITH: Mapping[tasks.SettleOutcome, str] = {
     "infeasible": "NoGroupFitsError",
     "abandoned": "NodeStartError",
     "unfunded": "BudgetExhaustedError",
+    "unmet": "PluginError",
     "unkept": "KeptLostError",
     "stuck": "SlotsHeldError",
 }

@@ -597,7 +597,8 @@ def _together(groups: Mapping[str, Sequence[Spec]]) -> tasks.Together | None:
     """Return the terms of broadcasts by the plugins of a pool, which are the same for all groups."""
     spec = next(iter(groups.values()))[0]
     procs = processes(spec)
-    return tasks.Together(procs, required(spec.plugins).restarts) if procs else None
+    terms = required(spec.plugins)
+    return tasks.Together(procs, terms.restarts, terms.meeting_timeout) if procs else None
 
 
 def _why_standalone(isolated: Sequence[str], options: Options) -> str:

@@ -372,7 +372,8 @@ class PoolTasks:
                 self._stop(task, rank, "returned", recall=True)
             case tasks.Member(broadcast, task, rank, local):
                 owner = self.broadcasts[broadcast]
-                owner.members[rank, local] = self.works[task] = work = owner.make()
+                label = len(owner.members) if self.together else rank
+                owner.members[rank, local] = self.works[task] = work = owner.make(label)
                 work.task = task
             case tasks.BroadcastEnded(broadcast):
                 self._end_broadcast(self.broadcasts.pop(broadcast))

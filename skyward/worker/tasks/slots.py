@@ -127,11 +127,11 @@ class ProcessSlot:
         self._taking = False
         self._plugins, self._parts = prepared
         self._started: Callable[[str], None] | None = started
-        self._is_used_up = False
+        self._is_used_up = self._is_killed = False
 
     def run(self, job: Job) -> Finished:
         """Run `job` in the child until it, or the child, ends."""
-        self._reason = None
+        self._reason, self._is_killed = None, False
         with self._reading:
             self._task, self._job = job.submit.task, job
             try:
@@ -246,7 +246,10 @@ class ProcessSlot:
         self._cancel_operations()
         self._read_rest(clock.monotonic())
         self._forget_child()
-        return Finished(job.submit.task, self._reason or "lost", Payload(b""), 0.0)
+        # A member of a collective whose process died is the loss that the others are stopped for, though it was too.
+        is_lost = job.submit.collective is not None and self._reason == "cancelled" and not self._is_killed
+        outcome = "lost" if is_lost or self._reason is None else self._reason
+        return Finished(job.submit.task, outcome, Payload(b""), 0.0)
 
     def _cancel_operations(self) -> None:
         operations, self._operations = self._operations, {}
@@ -337,6 +340,7 @@ class ProcessSlot:
 
     def give_up(self) -> bool:
         """Kill the child; the next job gets a new one."""
+        self._is_killed = True
         if (child := self._child) is not None:
             child.kill()
         return True

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from types import CellType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from skyward.process.blocked_threads import Blocked
 from skyward.process.conditions import LockedCondition
@@ -23,7 +23,7 @@ from skyward.wire.payloads.payload import Outgoing, blobs_of, decode, encode, ou
 from skyward.wire.protocol.flow import WINDOW, cost
 from skyward.wire.protocol.messages import Blob, Payload
 
-__all__ = ["Feeder", "RemoteIterator", "Stream", "StreamBuffer", "feeder"]
+__all__ = ["Buffer", "Feeder", "RemoteIterator", "Stream", "StreamBuffer", "feeder"]
 
 
 _SEARCHED = 1000
@@ -34,6 +34,27 @@ _CREDIT_EVERY = 0.05
 """Seconds after which consumed elements are credited, however few: uncredited ones are given again after a crash."""
 
 
+class Buffer(Protocol):
+    """Elements that have arrived from generators and were not consumed yet."""
+
+    def take(self) -> Any:
+        """Wait for the next element, and return it.
+
+        Raises:
+            StopIteration: the stream has ended.
+        """
+
+    async def take_soon(self) -> Any:
+        """Wait for the next element in a coroutine, and return it. If cancelled, no element is consumed.
+
+        Raises:
+            StopAsyncIteration: the stream has ended.
+        """
+
+    def close(self) -> None:
+        """Stop the work on its node, unless it has ended. Idempotent."""
+
+
 class StreamBuffer:
     """Buffer of elements that have arrived from a generator and were not consumed yet; at most one window of them.
 
@@ -42,6 +63,7 @@ class StreamBuffer:
 
     Attributes:
         received: number of elements that have arrived.
+        on_change: called when elements have arrived, or the stream has ended.
     """
 
     def __init__(self, granted: int | None = WINDOW) -> None:
@@ -61,6 +83,7 @@ class StreamBuffer:
         self._reader: weakref.ref[threading.Thread] | None = None
         self._fetched: dict[bytes, memoryview] = {}
         self.received = 0
+        self.on_change: Callable[[], None] = _do_nothing
 
     def connect(
         self,
@@ -86,6 +109,7 @@ class StreamBuffer:
         """Wake all waiting threads and coroutines."""
         self._changed.notify_all()
         self._bell.notify()
+        self.on_change()
 
     def _discard(self, items: Iterable[Payload]) -> None:
         """Have the node drop the blobs of elements."""
@@ -191,6 +215,11 @@ class StreamBuffer:
         return self._fetch(blob).result() if fetched is None else fetched
 
     @property
+    def has_elements(self) -> bool:
+        """True if `take` would return an element at once."""
+        return bool(self._items)
+
+    @property
     def reader(self) -> threading.Thread | None:
         """Thread that last requested an element; None before the first request, and once the thread is gone."""
         return None if self._reader is None else self._reader()
@@ -274,7 +303,7 @@ class RemoteIterator(Stream[Any]):
     An exception of the generator is raised after all elements that it yielded before.
     """
 
-    def __init__(self, buffer: StreamBuffer) -> None:
+    def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
 
     def __next__(self) -> Any:
@@ -286,6 +315,10 @@ class RemoteIterator(Stream[Any]):
     def close(self) -> None:
         """Stop the generator on its node. Idempotent."""
         self.buffer.close()
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _unconnected(*_: object) -> Any:
@@ -332,7 +365,8 @@ class Feeder:
                 continue
             seen[id(each)] = each
             if isinstance(each, RemoteIterator):
-                found.add(each.buffer)
+                if isinstance(each.buffer, StreamBuffer):
+                    found.add(each.buffer)
             elif hasattr(type(each), "__next__") or type(each) in (tuple, list, dict, CellType):
                 queue.extend(gc.get_referents(each))
         return found

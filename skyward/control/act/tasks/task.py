@@ -152,7 +152,7 @@ class BroadcastWork:
     """A broadcast of the function `name`: creates the task of each member, and collects the results.
 
     Attributes:
-        make: creates the task of a member.
+        make: creates the task of a member, whose label in a stream it is given.
         future: its result; it gets an error directly if the broadcast cannot have members.
         collect: completes `future` from the members, once all have ended.
         members: its tasks, by the rank of their node and their place among those on it.
@@ -163,7 +163,7 @@ class BroadcastWork:
         is_cancelled: True once its caller has cancelled it.
     """
 
-    make: Callable[[], Work]
+    make: Callable[[int], Work]
     future: TaskFuture[list[Any]]
     collect: Callable[[dict[tuple[int, int], Work]], None]
     members: dict[tuple[int, int], Work]

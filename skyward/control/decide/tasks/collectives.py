@@ -52,6 +52,7 @@ class CollectiveState:
         errors: times that it was run again after an exception.
         stopped_for: why its members are being stopped; empty if they are not.
         is_final: True if it must not run again.
+        is_cancelled: True if its caller, or the budget, has ended it.
         unmet: why its members did not meet; empty if they did.
     """
 
@@ -66,6 +67,7 @@ class CollectiveState:
     errors: int = 0
     stopped_for: str = ""
     is_final: bool = False
+    is_cancelled: bool = False
     unmet: str = ""
 
     def start(self, now: float) -> None:

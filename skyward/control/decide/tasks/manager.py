@@ -629,7 +629,7 @@ class TaskManager:
             found[task] = None
             record = self._tasks.get(task)
             if record is not None and (collective := self._collective_of(record)) is not None:
-                collective.is_final = True
+                collective.is_final = collective.is_cancelled = True
                 collective.stopped_for = collective.stopped_for or "it was cancelled"
                 found |= dict.fromkeys(collective.ranks)
         return list(found)
@@ -680,6 +680,8 @@ class TaskManager:
         assert collective is not None  # callers have checked
         if collective.unmet:
             end = MemberEnd("unmet", collective.unmet)
+        elif collective.is_cancelled and (end.follows_loss or end.outcome == "lost"):
+            end = MemberEnd("cancelled")
         elif end.outcome == "cancelled" and collective.stopped_for and not collective.is_final:
             end = MemberEnd("stopped")
         record.life.move("finished", self._now, end.reason, cause=self._cause)

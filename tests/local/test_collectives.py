@@ -1,0 +1,283 @@
+"""Broadcasts whose members work together, on real local nodes: places, failures, losses, meetings, interrupts."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from skyward.plugins import OnNode
+from tests.local.ring_plugin import Ring
+from tests.waiting import interrupt_when, wait_for
+
+pytestmark = pytest.mark.local
+
+FOR_EVER = 3600.0
+
+
+@sky.function
+def places(value: int) -> tuple[list[Any], int, int, int, str]:
+    """Return what all members send, and the place of this one."""
+    from tests.local.ring_plugin import current, exchange
+
+    info = current()
+    found = exchange([info.position, value])
+    return found, info.local_position, info.node_position, os.getpid(), os.environ["RING_PROCESS"]
+
+
+@sky.function
+def alone() -> tuple[int, int, str]:
+    """Return the place outside of a collective."""
+    from tests.local.ring_plugin import current
+
+    info = current()
+    return info.position, info.count, info.generation
+
+
+@sky.function
+def rounds(folder: str, bad: int = -1, how: str = "raise", times: int = 1) -> list[int]:
+    """Exchange twice; member `bad` fails between, the first `times` times."""
+    from tests.local.ring_plugin import current, exchange
+
+    place = current().position
+    first = exchange(place)
+    Path(folder, f"met-{place}-{os.getpid()}").touch()
+    attempts = len(list(Path(folder).glob(f"tried-{place}-*")))
+    Path(folder, f"tried-{place}-{attempts}").touch()
+    if place == bad and attempts < times:
+        match how:
+            case "raise":
+                raise ValueError(f"member {place} failed")
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "node":
+                os.kill(os.getppid(), signal.SIGKILL)
+            case "block":
+                time.sleep(FOR_EVER)
+            case "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
+    return [*first, *exchange(place)]
+
+
+@sky.function
+def pause(path: str, until: str) -> str:
+    """Report the start, and wait for a file."""
+    Path(path).touch()
+    while not Path(until).exists():
+        time.sleep(0.01)
+    return path
+
+
+@sky.function
+def count(n: int) -> Iterator[int]:
+    """Exchange numbers, and yield their sums."""
+    from tests.local.ring_plugin import exchange
+
+    for number in range(n):
+        yield sum(exchange(number))
+
+
+@pytest.fixture(scope="module")
+def ring() -> Iterator[sky.Compute]:
+    """Two nodes with two processes each, which work together."""
+    with sky.Compute(nodes=2, plugins=[Ring(procs_per_node=2)]) as pool:
+        yield pool
+
+
+def members_met(folder: Path, members: int) -> bool:
+    return len({path.name.split("-")[1] for path in folder.glob("met-*")}) == members
+
+
+def test_members_have_places_in_order_of_rank_on_all_processes_of_all_nodes(ring: sky.Compute) -> None:
+    results = places(7) @ ring
+    assert [found for found, *_ in results] == [[[0, 7], [1, 7], [2, 7], [3, 7]]] * 4
+    assert [(node, local) for _, local, node, *_ in results] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert len({pid for *_, pid, _ in results}) == 4
+    assert {process for *_, process in results} == {"0.0", "0.1", "1.0", "1.1"}
+
+
+def test_call_on_one_node_is_in_no_collective(ring: sky.Compute) -> None:
+    assert alone() >> ring == (0, 1, "")
+
+
+def test_error_of_a_member_ends_the_others_and_is_the_only_error(ring: sky.Compute, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="member 2 failed") as raised:
+        rounds(str(tmp_path), bad=2) @ ring
+    assert "It failed in rank 2 of 4, on node 1." in raised.value.__notes__
+    assert len(places(1) @ ring) == 4
+
+
+def test_member_that_blocks_is_stopped_when_another_one_fails(ring: sky.Compute, tmp_path: Path) -> None:
+    """The first member waits in the exchange, and so does the third; the last one raises."""
+    with pytest.raises(ValueError, match="member 3 failed"):
+        rounds(str(tmp_path), bad=3) @ ring
+    assert len(places(2) @ ring) == 4
+
+
+def test_killed_member_is_a_loss_that_ends_the_others(ring: sky.Compute, tmp_path: Path) -> None:
+    with pytest.raises(sky.NodeLostError, match="the process it ran in was killed"):
+        rounds(str(tmp_path), bad=1, how="kill") @ ring
+    assert len(places(3) @ ring) == 4
+
+
+def test_interrupt_ends_a_blocked_collective(ring: sky.Compute, tmp_path: Path) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        interrupt_when(lambda: members_met(tmp_path, 4), "all members to meet"),
+    ):
+        rounds(str(tmp_path), bad=0, how="block") @ ring
+    assert len(places(4) @ ring) == 4
+
+
+def test_cancelling_one_member_ends_the_whole_collective(ring: sky.Compute, tmp_path: Path) -> None:
+    run = ring.start(rounds(str(tmp_path), bad=0, how="block"), on="all")
+    wait_for(lambda: members_met(tmp_path, 4), "all members to meet")
+    assert ring.cancel(run.tasks[2]) == 1
+    wait_for(run.future.done, "the collective to end")
+    assert run.state == "cancelled"
+    assert len(places(5) @ ring) == 4
+
+
+def test_timeout_of_a_blocked_collective(ring: sky.Compute, tmp_path: Path) -> None:
+    with pytest.raises(sky.TaskTimeoutError):
+        rounds(str(tmp_path), bad=0, how="block").with_timeout(1.0) @ ring
+    assert len(places(6) @ ring) == 4
+
+
+def test_collective_waits_for_all_its_slots_and_starts_before_later_tasks(ring: sky.Compute, tmp_path: Path) -> None:
+    until = str(tmp_path / "go")
+    running = [pause(str(tmp_path / f"started-{each}"), until) > ring for each in range(3)]
+    wait_for(lambda: len(list(tmp_path.glob("started-*"))) == 3, "three of four slots to be busy")
+    together = ring.start(rounds(str(tmp_path)), on="all")
+    later = [pause(str(tmp_path / f"later-{each}"), until) > ring for each in range(4)]
+    assert not list(tmp_path.glob("tried-*"))
+    Path(until).touch()
+    assert [future.result() for future in running] == [str(tmp_path / f"started-{each}") for each in range(3)]
+    assert len(together.future.result()) == 4
+    assert all(future.result() for future in later)
+
+
+def test_elements_of_all_members_arrive_as_one_stream(ring: sky.Compute) -> None:
+    with count(3) @ ring as stream:
+        elements = list(stream)
+    assert sorted(elements) == [(rank, 4 * number) for rank in range(4) for number in range(3)]
+    assert [number for rank, number in elements if rank == 2] == [0, 4, 8]
+
+
+def test_error_follows_the_elements_of_a_stream(ring: sky.Compute) -> None:
+    @sky.function
+    def fails() -> Iterator[int]:
+        from tests.local.ring_plugin import current, exchange
+
+        yield exchange(1)[0]
+        if current().position == 1:
+            raise ValueError("no second element")
+        yield exchange(2)[0]
+
+    stream = fails() @ ring
+    found = []
+    with pytest.raises(ValueError, match="no second element"):
+        found.extend(stream)
+    assert (1, 1) in found
+
+
+def test_closed_stream_stops_the_collective(ring: sky.Compute) -> None:
+    stream = count(10**9) @ ring
+    assert next(stream)[1] == 0
+    stream.close()
+    assert len(places(1) @ ring) == 4
+
+
+def test_two_pools_meet_at_places_of_their_own(ring: sky.Compute, tmp_path: Path) -> None:
+    with sky.Compute(nodes=2, plugins=[Ring()]) as other:
+        both = [ring.start(places(each), on="all") for each in range(3)]
+        both += [other.start(places(each), on="all") for each in range(3)]
+        sizes = [len(run.future.result()) for run in both]
+    assert sizes == [4, 4, 4, 2, 2, 2]
+
+
+def test_broadcast_runs_again_after_the_loss_of_a_process(tmp_path: Path) -> None:
+    with sky.Compute(nodes=2, plugins=[Ring(restarts=1)]) as pool:
+        assert rounds(str(tmp_path), bad=1, how="kill") @ pool == [[0, 1, 0, 1]] * 2
+        (tmp_path / "second").mkdir()
+        with pytest.raises(sky.NodeLostError):
+            rounds(str(tmp_path / "second"), bad=1, how="kill", times=2) @ pool
+
+
+def test_broadcast_runs_again_after_the_loss_of_a_node(tmp_path: Path) -> None:
+    with sky.Compute(nodes=2, plugins=[Ring(restarts=1)]) as pool:
+        assert rounds(str(tmp_path), bad=1, how="node") @ pool == [[0, 1, 0, 1]] * 2
+
+
+def test_exception_that_a_retry_covers_runs_the_whole_broadcast_again(tmp_path: Path) -> None:
+    with sky.Compute(nodes=2, plugins=[Ring()]) as pool:
+        assert rounds(str(tmp_path), bad=1).with_retries(1, ValueError) @ pool == [[0, 1, 0, 1]] * 2
+        assert len(list(tmp_path.glob("tried-0-*"))) == 2
+
+
+def test_member_that_does_not_come_is_named() -> None:
+    with sky.Compute(nodes=2, plugins=[Ring(meeting_timeout=1.0)]) as pool:
+        (pid,) = [pid for _, _, node, pid, _ in places(0) @ pool if node == 1]
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(sky.PluginError, match=r"rank 1 \(node 1\) did not come within 1 s"):
+            places(1) @ pool
+        assert len(places(2) @ pool) == 2
+
+
+def test_process_is_replaced_if_the_framework_allows_one_collective_only() -> None:
+    with sky.Compute(nodes=2, plugins=[Ring(once=True)]) as pool:
+        first, second = ([pid for *_, pid, _ in places(0) @ pool] for _ in range(2))
+        assert not set(first) & set(second)
+
+
+def test_variable_of_the_user_wins() -> None:
+    @sky.function
+    def fixed() -> str:
+        return os.environ["RING_FIXED"]
+
+    with sky.Compute(plugins=[Ring()], image=sky.Image(env={"RING_FIXED": "mine"})) as pool:
+        assert fixed() >> pool == "mine"
+
+
+@pytest.mark.parametrize(
+    ("hook", "text"),
+    [
+        ("environment", r"plugin 'ring' could not choose its variables on node 0: ValueError: no environment today"),
+        ("process", r"plugin 'ring' could not start on node 0: ValueError: no process today"),
+        ("abort process", r"the process of slot 0 on node 0 ended while it was prepared"),
+    ],
+)
+def test_plugin_that_cannot_start_fails_the_node_in_one_sentence(hook: str, text: str) -> None:
+    with pytest.raises(sky.NodeStartError, match=text), sky.Compute(plugins=[Ring(fails=hook)]):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("hook", "text"),
+    [
+        ("task", "plugin 'ring' could not prepare the task on node 0: ValueError: no task today"),
+        ("end of a task", "plugin 'ring' could not finish the task on node 0: ValueError: no end of a task today"),
+    ],
+)
+def test_plugin_that_fails_around_a_task(hook: str, text: str) -> None:
+    with sky.Compute(plugins=[Ring(fails=hook)]) as pool, pytest.raises(sky.PluginError, match=text) as raised:
+        alone() >> pool
+    assert raised.value.plugin == "ring"
+
+
+def test_abort_in_a_hook_costs_the_task_and_not_the_node() -> None:
+    with sky.Compute(plugins=[Ring(fails="abort task")]) as pool:
+        before = [node.machine for node in pool.snapshot().nodes]
+        with pytest.raises(sky.NodeLostError):
+            alone() >> pool
+        assert [node.machine for node in pool.snapshot().nodes] == before
+
+
+def test_node_half_has_defaults() -> None:
+    half = OnNode()
+    assert half.environment(None, 0) == {}  # type: ignore[arg-type]  # it uses no argument
+    assert not half.follows_loss(ValueError())
