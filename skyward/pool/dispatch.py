@@ -241,7 +241,10 @@ def _collect(future: TaskFuture[list[Any]], members: dict[tuple[int, int], Work]
 def _first_error(failed: list[tuple[int, Work]], members: dict[tuple[int, int], Work]) -> BaseException:
     """Return the error of a collective: that of the member which failed first, with a note about the others."""
     ranks = {id(work): position for position, (_, work) in enumerate(sorted(members.items()))}
-    (node, first), *others = sorted(failed, key=lambda each: (each[1].follows_loss, each[1].ended_at or 0.0))
+    # Of errors that only follow from others, the first member's says most.
+    (node, first), *others = sorted(
+        failed, key=lambda each: (each[1].follows_loss, 0.0 if each[1].follows_loss else each[1].ended_at or 0.0)
+    )
     error = _error(first)
     assert error is not None  # only those that failed are given
     if len(members) > 1:

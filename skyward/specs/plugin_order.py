@@ -48,13 +48,24 @@ def ordered(plugins: Sequence[object]) -> tuple[Plugin, ...]:
 
 
 def required(plugins: Sequence[Plugin]) -> Requires:
-    """Return what the plugins require of a pool together."""
+    """Return what the plugins require of a pool together. A number of processes comes before "auto".
+
+    Raises:
+        SpecError: they ask for different numbers of processes.
+    """
     each = [plugin.requires() for plugin in plugins]
+    asked = {one.procs_per_node for one in each} - {None}
+    numbers = asked - {"auto"} or asked
+    if len(numbers) > 1:
+        raise SpecError(
+            f"The plugins ask for {' and '.join(map(str, sorted(map(str, numbers))))} processes of each node: give "
+            "them one `procs_per_node=`."
+        )
     return Requires(
         executor=next((one.executor for one in each if one.executor is not None), None),
         together=any(one.together for one in each),
         accelerator=any(one.accelerator for one in each),
-        procs_per_node=next((one.procs_per_node for one in each if one.procs_per_node is not None), None),
+        procs_per_node=next(iter(numbers), None),
         restarts=max((one.restarts for one in each), default=0),
         meeting_timeout=max((one.meeting_timeout for one in each if one.together), default=60.0),
     )

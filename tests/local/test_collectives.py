@@ -223,7 +223,7 @@ def test_member_that_does_not_come_is_named() -> None:
     with sky.Compute(nodes=2, plugins=[Ring(meeting_timeout=1.0)]) as pool:
         (pid,) = [pid for _, _, node, pid, _ in places(0) @ pool if node == 1]
         os.kill(pid, signal.SIGSTOP)
-        with pytest.raises(sky.PluginError, match=r"rank 1 \(node 1\) did not come within 1 s"):
+        with pytest.raises(sky.PluginError, match=r"rank 1 \(node 1\) did not meet the others within 1 s"):
             places(1) @ pool
         assert len(places(2) @ pool) == 2
 

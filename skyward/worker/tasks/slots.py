@@ -31,7 +31,7 @@ from skyward.worker.tasks.exceptions import failed
 from skyward.worker.tasks.execute import Functions, execute
 from skyward.worker.tasks.guard import Reason, ThreadGuard
 from skyward.worker.tasks.jobs import ForJob, Job
-from skyward.worker.tasks.plugins import Plugins
+from skyward.worker.tasks.plugins import NO_PLUGINS, Plugins
 
 __all__ = ["ProcessSlot", "ThreadSlot"]
 
@@ -105,8 +105,8 @@ class ProcessSlot:
         store: BlobStore,
         info: Callable[[], str],
         ask: Callable[[CollectionRequest], Future[Any]],
-        prepared: tuple[Plugins, tuple[PluginPart, ...]],
-        started: Callable[[str], None],
+        prepared: tuple[Plugins, tuple[PluginPart, ...]] = (NO_PLUGINS, ()),
+        started: Callable[[str], None] | None = None,
     ) -> None:
         self._node = node
         self._worker = worker
@@ -126,7 +126,7 @@ class ProcessSlot:
         self._pump: Pump | None = None
         self._taking = False
         self._plugins, self._parts = prepared
-        self._started: Callable[[str], None] | None = started
+        self._started = started
         self._is_used_up = self._is_killed = False
 
     def run(self, job: Job) -> Finished:
@@ -147,7 +147,10 @@ class ProcessSlot:
                     )
                     job.run_elsewhere(self._relay)
                     self._is_used_up = job.submit.collective is not None and self._plugins.once
-                    return self._attend(child)
+                    finished = self._attend(child)
+                    if self._is_used_up and finished.outcome != "value":
+                        self._forget_child()  # by itself, it may wait for the other members
+                    return finished
                 except (EOFError, OSError):
                     return self._died(job)
             except Exception as error:  # in this process, such as a missing blob: it ends this task alone

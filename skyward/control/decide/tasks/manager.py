@@ -664,7 +664,9 @@ class TaskManager:
             return
         collective.stopped_for, collective.due = why, None
         for task in collective.ranks:
-            record = self._tasks[task]
+            record = self._tasks.get(task)
+            if record is None or not collective.stopped_for:
+                return  # the last one has ended
             if task in collective.ends or record.status in ("withheld", "cancelling"):
                 continue
             if record.node is None:
@@ -679,7 +681,8 @@ class TaskManager:
         collective = self._collective_of(record)
         assert collective is not None  # callers have checked
         if collective.unmet:
-            end = MemberEnd("unmet", collective.unmet)
+            was_there = record.number in collective.arrived
+            end = MemberEnd("cancelled") if was_there else MemberEnd("unmet", collective.unmet)
         elif collective.is_cancelled and (end.follows_loss or end.outcome == "lost"):
             end = MemberEnd("cancelled")
         elif end.outcome == "cancelled" and collective.stopped_for and not collective.is_final:
