@@ -12,7 +12,7 @@ from skyward.plugins.collective_variables import address_towards, network_variab
 from skyward.task.instance import InstanceInfo
 from skyward.task.on_node import Meeting, OnNode, TaskInfo
 
-__all__ = ["JaxNode"]
+__all__ = ["JaxNode", "held"]
 
 _LONGEST: Final = 7 * 24 * 3600
 """Seconds for which a member may end before the others: JAX aborts the process after them."""
@@ -65,7 +65,7 @@ def _distributed(task: TaskInfo, meeting: Meeting) -> Iterator[None]:
     place = f"{meeting.address}:{meeting.port}"
     variables = {**network_variables(meeting.address), **_without_proxy(meeting.address)}
     with set_variables(variables), _gloo_on(address_towards(meeting.address)):
-        with _held(meeting.listener):
+        with held(meeting.listener):
             jax.distributed.initialize(
                 place,
                 task.count,
@@ -80,7 +80,7 @@ def _distributed(task: TaskInfo, meeting: Meeting) -> Iterator[None]:
 
 
 @contextmanager
-def _held(listener: socket.socket | None) -> Iterator[None]:
+def held(listener: socket.socket | None) -> Iterator[None]:
     """Hold the port of the first member until JAX listens on it, or, if it cannot be shared, until just before."""
     if listener is None:
         yield
