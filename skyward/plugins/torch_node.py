@@ -56,7 +56,7 @@ def process_group(
     """Be a member of the process group of a collective, with the variables and the device that `torchrun` would give.
 
     Raises:
-        DistStoreError: members are missing after `task.within` seconds.
+        DistStoreError: members are missing at the deadline of `task`.
         DistNetworkError: the first member cannot be reached.
     """
     import torch
@@ -142,7 +142,7 @@ def _meet(task: TaskInfo, meeting: Meeting) -> Any:
 
 
 def _part(task: TaskInfo, store: Any) -> None:
-    """Keep the store of the first member open until the others have ended, for at most `task.within` seconds.
+    """Keep the store of the first member open until the others have ended, or for as long as they had to come.
 
     NCCL's threads of the others ask it until then.
     """

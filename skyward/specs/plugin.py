@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from skyward.values.validation import FrozenMap, Value, choice, of_type
+from skyward.errors import SpecError
+from skyward.values.validation import FrozenMap, Value, choice, of_type, shown, whole
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute  # circular: what a plugin is entered with
@@ -35,6 +36,8 @@ class Requires(Value):
         executor: "process" if each task must have a process of its own; None for any executor.
         together: True if the members of a broadcast work together: none may be missing, and all end with one.
         accelerator: True if each node must have an accelerator.
+        procs_per_node: members of a collective on each node; "auto" for one per accelerator. None for one.
+        restarts: how often a collective begins again after one of its members has failed.
 
     Raises:
         SpecError: a field has a value that is not allowed.
@@ -43,11 +46,21 @@ class Requires(Value):
     executor: Literal["process"] | None = None
     together: bool = False
     accelerator: bool = False
+    procs_per_node: int | Literal["auto"] | None = None
+    restarts: int = 0
 
     def __post_init__(self) -> None:
         choice(self.executor, "executor", Literal["process"], optional=True)
         of_type(self.together, "together", bool, "together=True")
         of_type(self.accelerator, "accelerator", bool, "accelerator=True")
+        if isinstance(self.procs_per_node, str) and self.procs_per_node != "auto":
+            raise SpecError(
+                "procs_per_node must be a number of processes, 'auto' for one per accelerator, or None, but got "
+                f"{shown(self.procs_per_node)}."
+            )
+        if self.procs_per_node is not None and self.procs_per_node != "auto":
+            whole(self.procs_per_node, "procs_per_node", least=1)
+        whole(self.restarts, "restarts", least=0)
 
 
 class Plugin(Value):

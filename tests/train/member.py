@@ -39,7 +39,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a task.
+    """Outcome of a task.
 
     Attributes:
         value: what it returned.

@@ -1,10 +1,13 @@
 """Accelerate and the Trainer of Transformers on nodes: process groups of real processes."""
 
+import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from skyward.plugins.accelerate_config import GROUPS, SETTINGS
 from tests.train.member import Half
 from tests.train.members import Member, collective, members
 from tests.train.tasks import gather, is_grouped, train_model, train_with_trainer
@@ -48,3 +51,19 @@ def test_trainer_trains_one_model(pair: list[Member], tmp_path: Path) -> None:
     assert not first.error
     assert first.value == second.value
     assert first.value[:3] == (2, "DistributedDataParallel", 4)
+
+
+def test_accelerate_knows_every_variable_of_the_plugin() -> None:
+    spec = find_spec("accelerate")
+    assert spec is not None
+    assert spec.origin is not None
+    files = Path(spec.origin).parent.rglob("*.py")
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    names = {setting.variable for setting in SETTINGS.values()}
+    for group in GROUPS.values():
+        names |= {group.switch, *(setting.variable for setting in group.settings.values())} - {""}
+    # Some are composed of a prefix and the rest.
+    known = {*re.findall(r'"([A-Z0-9_]+)"', text)}
+    prefixes = ("", "PARALLELISM_CONFIG_", "ACCELERATE_DYNAMO_", "FSDP_")
+    unknown = {name for name in names if not any(name.removeprefix(prefix) in known for prefix in prefixes)}
+    assert not unknown
