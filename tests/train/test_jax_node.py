@@ -67,10 +67,13 @@ def test_error_of_the_user_does_not_follow_a_loss() -> None:
 
 def test_keras_replicates_models_in_a_collective_of_jax() -> None:
     with members(JAX, KERAS) as both:
-        assert [each.run(is_distributed).value for each in both] == [False, False]
+        alone = both[0].run(fit)
+        assert not alone.error
+        assert both[0].run(is_distributed).value is False
         first, second = collective(both, fit)
         assert not first.error
         assert not first.changed
         assert first.value == second.value
         assert len({*first.value[0]}) == 3, "each epoch has a loss of its own"
+        assert first.value != alone.value
         assert [each.run(is_distributed).value for each in both] == [False, False]
