@@ -1,6 +1,6 @@
 # Every command of the project. Each sets up what it needs first; see scripts/setup.sh.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check unit local corpus machines containers slurm cloud vendors ui panel notebooks oldest bench lock clean kubernetes pods
+.PHONY: help setup demo lab test check unit local corpus machines containers slurm cloud vendors train ui panel notebooks oldest bench lock clean kubernetes pods
 
 BIN := .venv/bin
 # Three files of tests at a time, which wait more than they compute; tests/conftest.py says what stays together.
@@ -59,6 +59,10 @@ cloud: setup vendors ## providers of clouds, against servers of ours and the ven
 vendors: ## the vendors' own clients, for the tests of providers
 	@sh scripts/vendors.sh
 
+train: ## training frameworks, by real groups of processes: with cc, nm and readelf, in an environment of its own, .venv-train
+	@sh scripts/train.sh
+	.venv-train/bin/python -m pytest tests/train
+
 ui: setup ## tests of the side panel in a browser: with chromium
 	$(BIN)/python -m pytest tests/ui
 
@@ -85,4 +89,4 @@ lock: setup ## resolve the lock files with the newest versions
 	@sh scripts/lock.sh
 
 clean: ## remove what setup and the tests made
-	rm -rf .venv .venv-3.12 .venv-bench .cache .mypy_cache .pytest_cache .ruff_cache dist labextension/node_modules labextension/lib tests/ui/out
+	rm -rf .venv .venv-3.12 .venv-bench .venv-train .cache .mypy_cache .pytest_cache .ruff_cache dist labextension/node_modules labextension/lib tests/ui/out

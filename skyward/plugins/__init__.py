@@ -10,10 +10,27 @@ from skyward.specs.plugin import Plugin, PluginStep, Requires
 from skyward.task.on_node import Meeting, OnNode, TaskInfo
 
 if TYPE_CHECKING:
+    from skyward.plugins.accelerate_plugin import Accelerate as accelerate
+    from skyward.plugins.jax_plugin import Jax as jax
     from skyward.plugins.joblib_plugin import Joblib as joblib
     from skyward.plugins.joblib_plugin import Sklearn as sklearn
+    from skyward.plugins.keras_plugin import Keras as keras
+    from skyward.plugins.torch_plugin import Torch as torch
 
-__all__ = ["Meeting", "OnNode", "Plugin", "PluginStep", "Requires", "TaskInfo", "joblib", "sklearn"]
+__all__ = [
+    "Meeting",
+    "OnNode",
+    "Plugin",
+    "PluginStep",
+    "Requires",
+    "TaskInfo",
+    "accelerate",
+    "jax",
+    "joblib",
+    "keras",
+    "sklearn",
+    "torch",
+]
 
 
 if not TYPE_CHECKING:  # type checkers would accept any name

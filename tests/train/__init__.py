@@ -1,0 +1,1 @@
+"""Training frameworks, by real groups of processes."""
