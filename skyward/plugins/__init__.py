@@ -10,15 +10,38 @@ from skyward.specs.plugin import Plugin, PluginStep, Requires
 from skyward.task.on_node import Meeting, OnNode, TaskInfo
 
 if TYPE_CHECKING:
+    from skyward.plugins.around_plugin import around
+    from skyward.plugins.cuml_plugin import Cuml as cuml
+    from skyward.plugins.huggingface_plugin import HuggingFace as huggingface
     from skyward.plugins.joblib_plugin import Joblib as joblib
     from skyward.plugins.joblib_plugin import Sklearn as sklearn
+    from skyward.plugins.mig_plugin import Mig as mig
+    from skyward.plugins.mps_plugin import Mps as mps
 
-__all__ = ["Meeting", "OnNode", "Plugin", "PluginStep", "Requires", "TaskInfo", "joblib", "sklearn"]
+__all__ = [
+    "Meeting",
+    "OnNode",
+    "Plugin",
+    "PluginStep",
+    "Requires",
+    "TaskInfo",
+    "around",
+    "cuml",
+    "huggingface",
+    "joblib",
+    "mig",
+    "mps",
+    "sklearn",
+]
 
 
 if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> object:
+        if name == "around":  # a function: it makes the plugin from functions, which no file can name
+            from skyward.plugins.around_plugin import around
+
+            return around
         from skyward.plugins.registry import find_plugin, plugin_names
 
         if name in plugin_names():

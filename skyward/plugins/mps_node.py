@@ -1,0 +1,154 @@
+"""The part of the plugin for MPS that runs on nodes."""
+
+import fcntl
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from skyward.errors import NodeStartError
+from skyward.task.instance import InstanceInfo
+from skyward.task.on_node import OnNode
+
+__all__ = ["MpsOnNode"]
+
+_CONTROL = "nvidia-cuda-mps-control"
+_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+_LOGS = "CUDA_MPS_LOG_DIRECTORY"
+_WITHIN = 30.0
+"""Seconds that the daemon has to start, and to end."""
+
+_NAMED = 40
+"""Characters of a pool's name in the directory: addresses of sockets have 107 at most."""
+
+
+class MpsOnNode(OnNode):
+    """Starts MPS for the processes of a node, and ends it with the last of them.
+
+    Each process holds a shared lock on a file for as long as it lives, however it ends. A process that leaves and gets
+    that lock for itself is the last one, and ends the daemon. What starts or ends it holds another lock meanwhile.
+
+    Args:
+        active_thread_percentage: most of a GPU's threads that each process uses, in percent.
+        pinned_memory_limit: most memory of each GPU that a process uses, such as "0=2G".
+    """
+
+    def __init__(self, active_thread_percentage: float | None, pinned_memory_limit: str | None) -> None:
+        self._percentage = active_thread_percentage
+        self._limit = pinned_memory_limit
+
+    def environment(self, node: InstanceInfo, worker: int) -> Mapping[str, str]:
+        """Return the variables of MPS. The directory is that of this worker: its supervisor ends the daemon with it."""
+        pool = os.environ.get("SKYWARD_POOL", "")[:_NAMED]
+        directory = f"/tmp/skyward-mps-{os.getuid()}-{pool}-{os.getpid()}"
+        found = {_PIPES: directory, _LOGS: f"{directory}/log"}
+        if self._percentage is not None:
+            found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{self._percentage:g}"
+        if self._limit is not None:
+            found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = self._limit
+        return found
+
+    @contextmanager
+    def around_process(self, node: InstanceInfo) -> Iterator[None]:
+        """Use the daemon of the node, which is started for its first process and ended after its last one.
+
+        Raises:
+            NodeStartError: it cannot be started, or its directory belongs to someone else.
+        """
+        directory = Path(os.environ[_PIPES])
+        variables = _variables(directory)  # a task may change those of the process
+        with _changing(directory):
+            users = (directory / "users").open("w")
+            try:
+                fcntl.flock(users, fcntl.LOCK_SH)
+                _start(directory, variables)
+            except BaseException:
+                users.close()
+                raise
+        try:
+            yield
+        finally:
+            with users, _changing(directory), suppress(BlockingIOError):
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _stop(variables)
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _variables(directory: Path) -> dict[str, str]:
+    """Return the environment of the daemon, which sees all GPUs: processes name theirs by the machine's numbers."""
+    others = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return {**others, _PIPES: str(directory), _LOGS: str(directory / "log")}
+
+
+@contextmanager
+def _changing(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory, which is made if it is not there, while its daemon is started or ended."""
+    while (file := _locked(directory)) is None:
+        pass  # the last process has removed the directory meanwhile
+    with file:
+        yield
+
+
+def _locked(directory: Path) -> IO[str] | None:
+    """Return the locked file of a directory, which is made if it is not there; None if it was removed meanwhile.
+
+    Raises:
+        NodeStartError: the directory belongs to someone else.
+    """
+    with ExitStack() as opened, suppress(FileNotFoundError):
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+        made = directory.lstat()
+        if made.st_uid != os.getuid() or not stat.S_ISDIR(made.st_mode):
+            raise NodeStartError(f"{directory}, the directory of MPS, belongs to someone else: remove it.")
+        (directory / "log").mkdir(exist_ok=True)
+        path = directory / "daemon"
+        file = opened.enter_context(path.open("w"))
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            opened.pop_all()
+            return file
+    return None
+
+
+def _start(directory: Path, variables: Mapping[str, str]) -> None:
+    """Start the daemon, unless it runs. It leaves the session of this process, and so survives it.
+
+    Its output is a file: with a pipe, this would wait for the end of the daemon.
+    """
+    with tempfile.TemporaryFile("w+", dir=directory) as output:
+        try:
+            done = subprocess.run(
+                [_CONTROL, "-d"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=variables,
+                start_new_session=True,
+                timeout=_WITHIN,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise NodeStartError(
+                f"Plugin 'mps' needs {_CONTROL} of NVIDIA's driver, which is not on the PATH."
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise NodeStartError(f"{_CONTROL} did not start within {_WITHIN:g} s.") from None
+        output.seek(0)
+        said = output.read()
+    if done.returncode and "already running" not in said:
+        raise NodeStartError(f"{_CONTROL} did not start: {(said.strip().splitlines() or ['it said nothing'])[-1]}")
+
+
+def _stop(variables: Mapping[str, str]) -> None:
+    """End the daemon. One that does not end is ended with the worker."""
+    nowhere = subprocess.DEVNULL
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            [_CONTROL], input=b"quit\n", stdout=nowhere, stderr=nowhere, env=variables, timeout=_WITHIN, check=False
+        )
