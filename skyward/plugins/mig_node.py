@@ -46,9 +46,7 @@ class MigOnNode(OnNode):
                 ["nvidia-smi", "-L"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_WITHIN
             )
         except FileNotFoundError:
-            raise NodeStartError(
-                "Plugin 'mig' needs nvidia-smi of NVIDIA's driver, which is not on the PATH."
-            ) from None
+            raise NodeStartError("MIG needs nvidia-smi of NVIDIA's driver, which is not on the PATH.") from None
         except subprocess.TimeoutExpired:
             raise NodeStartError(f"nvidia-smi did not list the MIG devices within {_WITHIN:g} s.") from None
         if done.returncode:

@@ -134,9 +134,7 @@ def _start(directory: Path, variables: Mapping[str, str]) -> None:
                 check=False,
             )
         except FileNotFoundError:
-            raise NodeStartError(
-                f"Plugin 'mps' needs {_CONTROL} of NVIDIA's driver, which is not on the PATH."
-            ) from None
+            raise NodeStartError(f"MPS needs {_CONTROL} of NVIDIA's driver, which is not on the PATH.") from None
         except subprocess.TimeoutExpired:
             raise NodeStartError(f"{_CONTROL} did not start within {_WITHIN:g} s.") from None
         output.seek(0)

@@ -1,0 +1,300 @@
+"""Plugins for GPUs whose work is on machines: real shells and processes, with stand-ins for the commands of NVIDIA."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+import skyward as sky
+from skyward.errors import NodeStartError
+from skyward.plugins.mig_node import MigOnNode
+from skyward.plugins.mps_node import MpsOnNode
+from skyward.specs.plugin import PluginStep
+from skyward.task.instance import InstanceInfo
+from tests.unit.plugins.stand_ins import Machine, is_alive
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.unit
+
+INFO = InstanceInfo(node=3, total_nodes=4, workers_per_node=4)
+
+
+def mig(profile: str, accelerator: str = "A100:2") -> PluginStep:
+    spec = sky.Spec(accelerator=accelerator, plugins=[sky.plugins.mig(profile=profile)])
+    (step,) = spec.plugins[0].steps(spec)
+    return step
+
+
+def test_shellcheck_finds_nothing() -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("there is no shellcheck here")
+    (mps,) = sky.plugins.mps().steps(sky.Spec())
+    (hub,) = sky.plugins.huggingface(models=["a/b"], datasets=["c"], cache="~/it's here").steps(sky.Spec())
+    for step in (mig("1g.10gb"), mps, hub):
+        checked = ["shellcheck", "--shell=sh", "-"]
+        done = subprocess.run(checked, input=step.commands, capture_output=True, text=True, check=False, timeout=50)
+        assert done.stdout == ""
+
+
+# MIG
+
+
+def test_mig_fills_each_gpu_with_instances_and_does_nothing_when_it_is_run_again(machine: Machine) -> None:
+    machine.set_gpus({}, {})
+    assert machine.run(mig("3g.40gb")) == (0, "GPU 1: 2 instances of 3g.40gb")
+    assert machine.instances() == [["3g.40gb"] * 2] * 2
+    asking = ("-lgip", "-lgi", "-lci", "--format=csv,noheader")
+    changes = [
+        *("nvidia-smi -i 0 -mig 1", "nvidia-smi mig -i 0 -cgi 3g.40gb,3g.40gb -C"),
+        *("nvidia-smi -i 1 -mig 1", "nvidia-smi mig -i 1 -cgi 3g.40gb,3g.40gb -C"),
+    ]
+    assert machine.without(*asking) == changes
+    assert machine.run(mig("3g.40gb")) == (0, "GPU 1: 2 instances of 3g.40gb")
+    assert machine.without(*asking) == changes
+
+
+def test_mig_touches_only_the_gpus_of_the_pool(machine: Machine) -> None:
+    machine.set_gpus({}, {})
+    assert machine.run(mig("1g.10gb", "A100")) == (0, "GPU 0: 7 instances of 1g.10gb")
+    assert machine.instances() == [["1g.10gb"] * 7, []]
+    assert not [call for call in machine.calls if " -i 1" in call]
+
+
+def test_mig_makes_what_is_missing_beside_what_others_made(machine: Machine) -> None:
+    others = [{"id": 1, "profile": "3g.40gb", "computes": True}, {"id": 5, "profile": "1g.10gb", "computes": True}]
+    machine.set_gpus({"mode": "Enabled", "instances": others})
+    assert machine.run(mig("1g.10gb", "A100")) == (0, "GPU 0: 4 instances of 1g.10gb")
+    assert machine.instances() == [["3g.40gb", *["1g.10gb"] * 4]]
+
+
+def test_mig_completes_what_an_interrupted_run_left(machine: Machine) -> None:
+    left = [{"id": 7, "profile": "3g.40gb", "computes": True}, {"id": 8, "profile": "3g.40gb", "computes": False}]
+    machine.set_gpus({"mode": "Enabled", "instances": left})
+    assert machine.run(mig("3g.40gb", "A100")) == (0, "GPU 0: 2 instances of 3g.40gb")
+    assert machine.instances() == [["3g.40gb"] * 2]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "profile", "reason"),
+    [
+        (
+            {"used": True},
+            "1g.10gb",
+            "GPU 0: MIG is pending until the GPU is reset or the machine is restarted: Warning: MIG mode is in pending "
+            "enable state for GPU 00000000:07:00.0:In use by another client. Stop what uses the GPU (dcgm, nvsm and "
+            "MPS do), or restart the machine, then try again",
+        ),
+        (
+            {"refuses": "Insufficient Permissions"},
+            "1g.10gb",
+            "GPU 0: MIG cannot be enabled: Unable to enable MIG Mode for GPU 00000000:07:00.0: Insufficient "
+            "Permissions. It needs root; in a container, it has to be enabled on the host",
+        ),
+        (
+            {"mode": "Enabled", "refuses": "Insufficient Permissions"},
+            "3g.40gb",
+            "GPU 0: instances of 3g.40gb cannot be created: Unable to create a GPU instance on GPU  0 using profile "
+            "3g.40gb: Insufficient Permissions",
+        ),
+        (
+            {"mode": "Enabled", "instances": [{"id": 0, "profile": "7g.80gb", "computes": True}]},
+            "1g.10gb",
+            "GPU 0 has no room for 1g.10gb: it has 1 MIG instances of other profiles, which are not destroyed here. If "
+            "nothing uses them, run: nvidia-smi mig -i 0 -dci && nvidia-smi mig -i 0 -dgi",
+        ),
+        (
+            {"mode": "Enabled"},
+            "1g.12gb",
+            "GPU 0 has no MIG profile 1g.12gb: it has 1g.10gb+me 1g.10gb 1g.20gb 2g.20gb 3g.40gb 7g.80gb",
+        ),
+        ({"mode": "[N/A]"}, "1g.10gb", "GPU 0 has no MIG: the plugin needs another accelerator"),
+    ],
+)
+def test_mig_ends_with_the_reason_in_one_line(
+    machine: Machine, gpu: dict[str, object], profile: str, reason: str
+) -> None:
+    machine.set_gpus(gpu)
+    before = machine.instances()
+    accelerator = sky.accelerators.Custom("A100X")
+    spec = sky.Spec(accelerator=accelerator, plugins=[sky.plugins.mig(profile=profile)])
+    (step,) = spec.plugins[0].steps(spec)
+    assert machine.run(step) == (1, reason)
+    assert machine.instances() == before
+
+
+def test_mig_becomes_effective_once_nothing_uses_the_gpu(machine: Machine) -> None:
+    machine.set_gpus({"used": True})
+    assert machine.run(mig("7g.80gb", "A100"))[0] == 1
+    machine.set_gpus({})
+    assert machine.run(mig("7g.80gb", "A100")) == (0, "GPU 0: 1 instances of 7g.80gb")
+
+
+def test_mig_without_a_driver(tmp_path: Path) -> None:
+    message = "MIG needs nvidia-smi of NVIDIA's driver, which is not on the PATH of this machine"
+    assert Machine.make(tmp_path).run(mig("1g.10gb")) == (1, message)
+
+
+def test_mig_becomes_root_by_sudo(machine: Machine) -> None:
+    machine.set_gpus({})
+    machine.add("id", "echo 1000\n")
+    machine.add("sudo", 'shift\nexec "$@"\n')
+    assert machine.run(mig("7g.80gb", "A100"))[0] == 0
+    assert f"sudo -n {machine.folder}/bin/nvidia-smi -i 0 -mig 1" in machine.calls
+
+
+def test_each_slot_has_a_mig_device_of_its_own(machine: Machine) -> None:
+    machine.set_gpus({}, {})
+    assert machine.run(mig("3g.40gb"))[0] == 0
+    node = MigOnNode("3g.40gb")
+    devices = [node.environment(INFO, slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)]
+    assert [device[:7] for device in devices] == ["MIG-007", "MIG-008", "MIG-107", "MIG-108"]
+    assert all(re.fullmatch(r"MIG-[0-9a-f-]{36}", device) for device in devices)
+    message = "Node 3 has 4 MIG devices of profile 3g.40gb, but 4 processes"
+    with pytest.raises(NodeStartError, match=message):
+        node.environment(INFO, 4)
+
+
+def test_slots_have_devices_of_their_profile_only(machine: Machine) -> None:
+    made = [{"id": 1, "profile": "3g.40gb", "computes": True}, {"id": 9, "profile": "1g.10gb", "computes": True}]
+    machine.set_gpus({"mode": "Enabled", "instances": made})
+    assert MigOnNode("1g.10gb").environment(INFO, 0)["CUDA_VISIBLE_DEVICES"].startswith("MIG-009")
+    with pytest.raises(NodeStartError, match="has 0 MIG devices of profile 2g.20gb"):
+        MigOnNode("2g.20gb").environment(INFO, 0)
+
+
+def test_mig_devices_cannot_be_listed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.add("nvidia-smi", 'echo "couldn\'t communicate with the NVIDIA driver"\nexit 9\n')
+    with pytest.raises(
+        NodeStartError, match="cannot list the MIG devices: couldn't communicate with the NVIDIA driver"
+    ):
+        MigOnNode("1g.10gb").environment(INFO, 0)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(NodeStartError, match="MIG needs nvidia-smi"):
+        MigOnNode("1g.10gb").environment(INFO, 0)
+
+
+# MPS
+
+
+def test_step_of_mps_checks_that_the_driver_has_it(machine: Machine) -> None:
+    (step,) = sky.plugins.mps().steps(sky.Spec())
+    assert machine.run(step) == (0, "")
+    assert not machine.calls
+    (machine.folder / "bin" / "nvidia-cuda-mps-control").unlink()
+    message = "MPS needs nvidia-cuda-mps-control of NVIDIA's driver, which is not on the PATH of this machine"
+    assert machine.run(step) == (1, message)
+
+
+def test_variables_of_mps_are_those_of_the_pool(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = MpsOnNode(**sky.plugins.mps(active_thread_percentage=25, pinned_memory_limit="0=2G").settings())
+    found = node.environment(INFO, 0)
+    assert found == node.environment(INFO, 3)
+    assert found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
+    assert found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=2G"
+    monkeypatch.setenv("SKYWARD_POOL", f"train-{'2' * 100}")
+    other = MpsOnNode(None, None).environment(INFO, 0)
+    assert other.keys() == {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}
+    assert other["CUDA_MPS_PIPE_DIRECTORY"] != found["CUDA_MPS_PIPE_DIRECTORY"]
+    assert len(f"{other['CUDA_MPS_PIPE_DIRECTORY']}/control_privileged") < 108, "addresses of sockets are short"
+
+
+@contextmanager
+def slot(machine: Machine, **given: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that enters the context of MPS, says so, and leaves it when its input ends."""
+    node = MpsOnNode(None, None)
+    program = (
+        "import sys\n"
+        "from skyward.plugins.mps_node import MpsOnNode\n"
+        "with MpsOnNode(None, None).around_process(None):\n"
+        "    print('in', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    variables = {**machine.variables, **node.environment(INFO, 0), "PYTHONPATH": ":".join(sys.path), **given}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=variables, stdin=pipe, stdout=pipe, text=True
+    ) as process:
+        yield process
+
+
+def entered(process: "subprocess.Popen[str]") -> bool:
+    assert process.stdout is not None
+    return process.stdout.readline() == "in\n"
+
+
+def test_first_process_starts_the_daemon_of_mps_and_the_last_one_ends_it(machine: Machine) -> None:
+    directory = Path(MpsOnNode(None, None).environment(INFO, 0)["CUDA_MPS_PIPE_DIRECTORY"])
+    with ExitStack() as first:
+        with ExitStack() as others:
+            one = first.enter_context(slot(machine, CUDA_VISIBLE_DEVICES="1"))
+            more = [others.enter_context(slot(machine)) for _ in range(3)]
+            assert all(entered(each) for each in (one, *more))
+            (daemon,) = machine.daemons
+        assert is_alive(daemon)
+        assert directory.stat().st_mode & 0o777 == 0o700
+    wait_for(lambda: not is_alive(daemon), "the daemon to end")
+    assert not directory.exists()
+    assert machine.calls.count(f"quit of {directory}") == 1
+    variables = (machine.folder / "environment").read_text().splitlines()
+    assert f"CUDA_MPS_PIPE_DIRECTORY={directory}" in variables
+    assert f"CUDA_MPS_LOG_DIRECTORY={directory}/log" in variables
+    assert not [each for each in variables if each.startswith("CUDA_VISIBLE_DEVICES")]
+
+
+def test_process_that_is_killed_uses_the_daemon_no_more(machine: Machine) -> None:
+    with slot(machine) as other, slot(machine) as killed:
+        assert entered(killed)
+        assert entered(other)
+        (daemon,) = machine.daemons
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert is_alive(daemon), "it does not end with the process that started it"
+    wait_for(lambda: not is_alive(daemon), "the daemon to end")
+
+
+def test_next_process_starts_a_daemon_again(machine: Machine) -> None:
+    for number in (1, 2):
+        with slot(machine) as process:
+            assert entered(process)
+            assert len(machine.daemons) == number
+    wait_for(lambda: not any(map(is_alive, machine.daemons)), "the daemons to end")
+
+
+def test_daemon_of_mps_that_ends_is_that_of_the_pool(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = MpsOnNode(None, None)
+    found = node.environment(INFO, 0)
+    for name, value in found.items():
+        monkeypatch.setenv(name, value)
+    with node.around_process(INFO):
+        monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # by a task
+    assert f"quit of {found['CUDA_MPS_PIPE_DIRECTORY']}" in machine.calls
+
+
+def test_mps_that_cannot_start(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    node, directory = MpsOnNode(None, None), tmp_path / "mps"
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(directory))
+    machine.refuse("Cannot find MPS control daemon process\n")
+    with (
+        pytest.raises(NodeStartError, match="did not start: Cannot find MPS control daemon process"),
+        node.around_process(INFO),
+    ):
+        pass
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(NodeStartError, match="MPS needs nvidia-cuda-mps-control"), node.around_process(INFO):
+        pass
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.rmtree(directory)
+    directory.symlink_to(elsewhere)
+    with (
+        pytest.raises(NodeStartError, match="the directory of MPS, belongs to someone else"),
+        node.around_process(INFO),
+    ):
+        pass
+    assert not list(elsewhere.iterdir())
