@@ -48,7 +48,7 @@ if not TYPE_CHECKING:  # type checkers would accept any name
             return find_plugin(name)
         from skyward.values.validation import closest
 
-        hint = closest(name, plugin_names())
+        hint = closest(name, (*plugin_names(), "around"))
         raise AttributeError(f"There is no plugin {name!r}; {hint}", name=name, obj=None)
 
     def __dir__() -> list[str]:
