@@ -41,7 +41,7 @@ class Around(Plugin):
 
 def around(
     *, process: ContextFactory[InstanceInfo] | None = None, task: ContextFactory[TaskInfo] | None = None
-) -> Around:
+) -> Plugin:
     """Return a plugin that runs functions of yours around each process of a node, and around each task.
 
     The functions travel by value, with what they use of the notebook, as tasks do; those of modules by name. Each
@@ -62,7 +62,7 @@ def around(
         ...     rolls = roll() @ pool
     """
     if process is None and task is None:
-        raise SpecError("around needs a function: write `sky.plugins.around(task=f)`, or `process=f`, or both.")
+        raise SpecError("around needs a function: write `sky.plugins.around(task=f)`, or give it as `process`.")
     return Around(process=_pickled(process, "process"), task=_pickled(task, "task"))
 
 

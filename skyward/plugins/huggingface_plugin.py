@@ -4,6 +4,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.errors import SpecError
@@ -22,28 +24,6 @@ _PACKAGE: Final = "huggingface_hub>=0.34"
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _DIRECTORY = re.compile(r"(/|~/)[^\x00-\x1f]+")
 _TOKEN = re.compile(r"[!-~]+")
-
-_COMMANDS: Final = """\
-export HF_XET_HIGH_PERFORMANCE=1 NO_COLOR=1
-said=$(mktemp)
-trap 'rm -f "$said" "$said.status"' EXIT
-
-# fetch KIND NAME: shows the progress. The last line of output is the reason of a failure.
-fetch() {
-  echo "fetching the $1 $2"
-  { hf download --repo-type "$1" "$2" </dev/null 2>&1 || echo "$?" >"$said.status"; } | tee "$said"
-  [ -f "$said.status" ] || return 0
-  lines=$(tr '\\r' '\\n' <"$said" | sed '/^ *$/d')
-  reason=$(printf '%s\\n' "$lines" | sed -n '/^Error: /{s///p;q;}')
-  echo "the $1 $2 could not be fetched from the Hub: ${reason:-$(printf '%s\\n' "$lines" | tail -n 1)}"
-  exit 1
-}
-
-command -v hf >/dev/null 2>&1 || {
-  echo "fetching from the Hugging Face Hub needs the command hf of huggingface_hub, which is not in the environment"
-  exit 1
-}
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +54,7 @@ class HuggingFace(Plugin):
 
     models: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
-    token: Secret | None = None
+    token: str | None = None
     cache: str | None = None
 
     if TYPE_CHECKING:
@@ -108,7 +88,7 @@ class HuggingFace(Plugin):
         fetched = [f"fetch {kind} {shlex.quote(name)}\n" for kind, name in self._repositories()]
         if self.token is not None or not fetched:
             return ()
-        return (PluginStep("huggingface", "".join(["set -eu\n", self._home(), _COMMANDS, *fetched])),)
+        return (PluginStep("huggingface", "".join([self._home(), _commands(), *fetched])),)
 
     def settings(self) -> Mapping[str, Any]:
         """Return the token, the cache, and what the node has to fetch with them."""
@@ -127,6 +107,11 @@ class HuggingFace(Plugin):
         below_home = self.cache.removeprefix("~/")
         start = "" if below_home == self.cache else '"$HOME"/'
         return f"export HF_HOME={start}{shlex.quote(below_home)}\n"
+
+
+@cache
+def _commands() -> str:
+    return files("skyward.plugins").joinpath("huggingface.sh").read_text(encoding="utf-8")
 
 
 def _repositories(given: object, name: str) -> tuple[str, ...]:
