@@ -218,7 +218,7 @@ def _in_process(
         [sys.executable, "-c", program],
         cwd=home,
         env=variables,
-        input=pickle.dumps((path, dict(plugin.settings()))),
+        input=json.dumps((path, dict(plugin.settings()))).encode(),
         capture_output=True,
         timeout=_WITHIN,
         check=False,
@@ -234,7 +234,7 @@ def _answer(work: Callable[[OnNode], dict[str, str]]) -> None:
     """Print the result of a function of the part that standard input names; whatever it prints goes to stderr."""
     with os.fdopen(os.dup(1), "w") as answer:
         os.dup2(2, 1)
-        path, settings = pickle.load(sys.stdin.buffer)
+        path, settings = json.load(sys.stdin)
         try:
             json.dump({"found": work(_made(path, settings))}, answer)
         except AssertionError as error:

@@ -33,8 +33,8 @@ class HuggingFaceOnNode(OnNode):
         repositories: kind and name of each repository to fetch.
     """
 
-    def __init__(self, token: Secret | None, cache: str | None, repositories: Sequence[Sequence[str]]) -> None:
-        self._token = token
+    def __init__(self, token: str | None, cache: str | None, repositories: Sequence[Sequence[str]]) -> None:
+        self._token = None if token is None else Secret(token)
         self._cache = None if cache is None else os.path.expanduser(cache)
         self._repositories = repositories
 

@@ -33,7 +33,7 @@ class HuggingFace(Plugin):
     Without a token, they are fetched by the set-up of a machine, with its output and its time limit,
     `bootstrap_timeout` of `Image`; nodes without a set-up, as local ones, fetch what they use as they use it. The text
     of the set-up must not have secrets. So with a token, the first process of each node fetches them instead, before
-    the node counts as ready. What the cache has is not fetched again.
+    the node counts as ready, within `bootstrap_timeout` of the pool. What the cache has is not fetched again.
 
     Attributes:
         models, datasets: repositories to fetch, such as "org/name".

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 import stat
 import subprocess
 import tempfile
@@ -20,11 +19,14 @@ __all__ = ["MpsOnNode"]
 _CONTROL = "nvidia-cuda-mps-control"
 _PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 _LOGS = "CUDA_MPS_LOG_DIRECTORY"
-_WITHIN = 30.0
-"""Seconds that the daemon has to start, and to end."""
+_PLACE = "/tmp/skyward-mps"
+"""Beginning of the directories. Not in the temporary directory of tasks: addresses of sockets have to be short."""
 
-_NAMED = 40
-"""Characters of a pool's name in the directory: addresses of sockets have 107 at most."""
+_WITHIN = 30.0
+"""Seconds that the daemon has to start."""
+
+_NAMED = 30
+"""Characters of a pool's name in them: addresses of sockets have 107 at most."""
 
 
 class MpsOnNode(OnNode):
@@ -45,7 +47,7 @@ class MpsOnNode(OnNode):
     def environment(self, node: InstanceInfo, worker: int) -> Mapping[str, str]:
         """Return the variables of MPS. The directory is that of this worker: its supervisor ends the daemon with it."""
         pool = os.environ.get("SKYWARD_POOL", "")[:_NAMED]
-        directory = f"/tmp/skyward-mps-{os.getuid()}-{pool}-{os.getpid()}"
+        directory = f"{_PLACE}-{os.getuid()}-{pool}-{os.getpid()}"
         found = {_PIPES: directory, _LOGS: f"{directory}/log"}
         if self._percentage is not None:
             found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{self._percentage:g}"
@@ -57,10 +59,15 @@ class MpsOnNode(OnNode):
     def around_process(self, node: InstanceInfo) -> Iterator[None]:
         """Use the daemon of the node, which is started for its first process and ended after its last one.
 
+        Where the user has set another directory, its daemon is the user's.
+
         Raises:
             NodeStartError: it cannot be started, or its directory belongs to someone else.
         """
         directory = Path(os.environ[_PIPES])
+        if not str(directory).startswith(f"{_PLACE}-"):
+            yield
+            return
         variables = _variables(directory)  # a task may change those of the process
         with _changing(directory):
             users = (directory / "users").open("w")
@@ -75,8 +82,7 @@ class MpsOnNode(OnNode):
         finally:
             with users, _changing(directory), suppress(BlockingIOError):
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _stop(variables)
-                shutil.rmtree(directory, ignore_errors=True)
+                _stop(directory, variables)
 
 
 def _variables(directory: Path) -> dict[str, str]:
@@ -89,13 +95,13 @@ def _variables(directory: Path) -> dict[str, str]:
 def _changing(directory: Path) -> Iterator[None]:
     """Hold the lock of a directory, which is made if it is not there, while its daemon is started or ended."""
     while (file := _locked(directory)) is None:
-        pass  # the last process has removed the directory meanwhile
+        pass  # the last process has taken the directory away meanwhile
     with file:
         yield
 
 
 def _locked(directory: Path) -> IO[str] | None:
-    """Return the locked file of a directory, which is made if it is not there; None if it was removed meanwhile.
+    """Return the locked file of a directory, which is made if it is not there; None if it was taken away meanwhile.
 
     Raises:
         NodeStartError: the directory belongs to someone else.
@@ -143,10 +149,22 @@ def _start(directory: Path, variables: Mapping[str, str]) -> None:
         raise NodeStartError(f"{_CONTROL} did not start: {(said.strip().splitlines() or ['it said nothing'])[-1]}")
 
 
-def _stop(variables: Mapping[str, str]) -> None:
-    """End the daemon. One that does not end is ended with the worker."""
+def _stop(directory: Path, variables: Mapping[str, str]) -> None:
+    """Have the daemon end, and its directory removed then, by commands that leave the session of this process too.
+
+    The daemon waits for the end of its clients, of which this process is one. The next process gets a daemon of its
+    own: the directory has another name from here on, which is no matter to what is connected.
+    """
+    ended = tempfile.mkdtemp(prefix=f"{directory.name}-ended-", dir=directory.parent)
+    directory.rename(ended)
     nowhere = subprocess.DEVNULL
-    with suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(
-            [_CONTROL], input=b"quit\n", stdout=nowhere, stderr=nowhere, env=variables, timeout=_WITHIN, check=False
-        )
+    subprocess.run(
+        ["sh", "-c", f'{{ echo quit | {_CONTROL}; rm -rf "${_PIPES}"; }} &'],
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
+        env={**variables, _PIPES: ended},
+        start_new_session=True,
+        timeout=_WITHIN,
+        check=False,
+    )

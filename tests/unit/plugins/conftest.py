@@ -1,17 +1,26 @@
 """Fixtures of the tests of plugins."""
 
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.unit.plugins.stand_ins import Machine
 
+__all__ = ["machine"]
+
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine with all commands, whose variables this process has too."""
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """A machine with all commands, whose variables this process has too. Daemons that a failed test left are ended."""
     made = Machine.make(tmp_path, "nvidia-smi", "nvidia-cuda-mps-control", "hf")
     for name, value in made.variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SKYWARD_POOL", "train-1")
-    return made
+    yield made
+    for daemon in made.daemons:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(daemon, signal.SIGKILL)

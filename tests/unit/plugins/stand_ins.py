@@ -34,6 +34,7 @@ if [ "${{1-}}" = -d ]; then
 else
   read -r word
   echo "$word of $CUDA_MPS_PIPE_DIRECTORY" >>"$STAND_INS/calls"
+  while [ -f "$STAND_INS/clients" ]; do sleep 0.02; done # as the daemon of NVIDIA waits for them
   kill "$(cat "$pid")"
 fi
 """

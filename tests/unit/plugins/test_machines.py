@@ -13,6 +13,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import NodeStartError
+from skyward.plugins import mps_node
 from skyward.plugins.mig_node import MigOnNode
 from skyward.plugins.mps_node import MpsOnNode
 from skyward.specs.plugin import PluginStep
@@ -201,7 +202,9 @@ def test_variables_of_mps_are_those_of_the_pool(machine: Machine, monkeypatch: p
     other = MpsOnNode(None, None).environment(INFO, 0)
     assert other.keys() == {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}
     assert other["CUDA_MPS_PIPE_DIRECTORY"] != found["CUDA_MPS_PIPE_DIRECTORY"]
-    assert len(f"{other['CUDA_MPS_PIPE_DIRECTORY']}/control_privileged") < 108, "addresses of sockets are short"
+    assert len(f"{other['CUDA_MPS_PIPE_DIRECTORY']}-ended-12345678/control_privileged") < 108, (
+        "addresses of sockets are short"
+    )
 
 
 @contextmanager
@@ -228,6 +231,10 @@ def entered(process: "subprocess.Popen[str]") -> bool:
     return process.stdout.readline() == "in\n"
 
 
+def left_by(directory: Path) -> list[Path]:
+    return list(directory.parent.glob(f"{directory.name}*"))
+
+
 def test_first_process_starts_the_daemon_of_mps_and_the_last_one_ends_it(machine: Machine) -> None:
     directory = Path(MpsOnNode(None, None).environment(INFO, 0)["CUDA_MPS_PIPE_DIRECTORY"])
     with ExitStack() as first:
@@ -239,8 +246,8 @@ def test_first_process_starts_the_daemon_of_mps_and_the_last_one_ends_it(machine
         assert is_alive(daemon)
         assert directory.stat().st_mode & 0o777 == 0o700
     wait_for(lambda: not is_alive(daemon), "the daemon to end")
-    assert not directory.exists()
-    assert machine.calls.count(f"quit of {directory}") == 1
+    wait_for(lambda: not left_by(directory), "the directory to be removed")
+    assert len([call for call in machine.calls if call.startswith(f"quit of {directory}-ended-")]) == 1
     variables = (machine.folder / "environment").read_text().splitlines()
     assert f"CUDA_MPS_PIPE_DIRECTORY={directory}" in variables
     assert f"CUDA_MPS_LOG_DIRECTORY={directory}/log" in variables
@@ -258,12 +265,25 @@ def test_process_that_is_killed_uses_the_daemon_no_more(machine: Machine) -> Non
     wait_for(lambda: not is_alive(daemon), "the daemon to end")
 
 
-def test_next_process_starts_a_daemon_again(machine: Machine) -> None:
+def test_next_process_has_a_daemon_of_its_own_while_the_last_one_ends(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon waits for its clients, and the process that ends it is one: that must not wait for the daemon."""
+    (clients := machine.folder / "clients").touch()
+    node = MpsOnNode(None, None)
+    for name, value in node.environment(INFO, 0).items():
+        monkeypatch.setenv(name, value)
     for number in (1, 2):
-        with slot(machine) as process:
-            assert entered(process)
+        with node.around_process(INFO):
             assert len(machine.daemons) == number
+    assert all(map(is_alive, machine.daemons))
+    clients.unlink()
     wait_for(lambda: not any(map(is_alive, machine.daemons)), "the daemons to end")
+    wait_for(lambda: not left_by(Path(node.environment(INFO, 0)["CUDA_MPS_PIPE_DIRECTORY"])), "nothing to be left")
+
+
+def ended(machine: Machine) -> list[str]:
+    return [call for call in machine.calls if call.startswith("quit of ")]
 
 
 def test_daemon_of_mps_that_ends_is_that_of_the_pool(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,11 +293,21 @@ def test_daemon_of_mps_that_ends_is_that_of_the_pool(machine: Machine, monkeypat
         monkeypatch.setenv(name, value)
     with node.around_process(INFO):
         monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # by a task
-    assert f"quit of {found['CUDA_MPS_PIPE_DIRECTORY']}" in machine.calls
+    wait_for(lambda: not any(map(is_alive, machine.daemons)), "the daemon to end")
+    (call,) = ended(machine)
+    assert call.startswith(f"quit of {found['CUDA_MPS_PIPE_DIRECTORY']}-ended-")
+
+
+def test_daemon_of_the_user_is_left_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path / "nvidia-mps"))
+    with MpsOnNode(None, None).around_process(INFO):
+        pass
+    assert not machine.calls
 
 
 def test_mps_that_cannot_start(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    node, directory = MpsOnNode(None, None), tmp_path / "mps"
+    node, directory = MpsOnNode(None, None), tmp_path / "mps-1"
+    monkeypatch.setattr(mps_node, "_PLACE", str(tmp_path / "mps"))
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(directory))
     machine.refuse("Cannot find MPS control daemon process\n")
     with (
