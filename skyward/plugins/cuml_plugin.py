@@ -23,7 +23,8 @@ _OLDER_THAN_VOLTA: Final = frozenset({"Kepler", "Pascal"})
 class Cuml(Plugin):
     """Run scikit-learn, UMAP and HDBSCAN on the GPU of each node, by cuML's accelerator.
 
-    It is switched on before anything is imported. Estimators that cuML does not have run on the CPU, without a word.
+    It is switched on before anything is imported, and a node where that fails does not start. Estimators that cuML does
+    not have run on the CPU, without a word. Processes that run for one call get slower, not faster.
 
     Attributes:
         cuda: major version of CUDA, "cu12" or "cu13"; "cu13" needs a driver of version 580 or newer. "auto" is "cu12",

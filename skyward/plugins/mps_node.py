@@ -32,8 +32,10 @@ _NAMED = 30
 class MpsOnNode(OnNode):
     """Starts MPS for the processes of a node, and ends it with the last of them.
 
-    Each process holds a shared lock on a file for as long as it lives, however it ends. A process that leaves and gets
-    that lock for itself is the last one, and ends the daemon. What starts or ends it holds another lock meanwhile.
+    The daemon precedes the processes: one may use CUDA as its interpreter starts, as cuML's accelerator does, and has
+    no MPS if there is no daemon then. Each process holds a shared lock on a file for as long as it lives, however it
+    ends. A process that leaves and gets that lock for itself is the last one, and ends the daemon. What starts or ends
+    it holds another lock meanwhile.
 
     Args:
         active_thread_percentage: most of a GPU's threads that each process uses, in percent.
@@ -41,28 +43,34 @@ class MpsOnNode(OnNode):
     """
 
     def __init__(self, active_thread_percentage: float | None, pinned_memory_limit: str | None) -> None:
-        self._percentage = active_thread_percentage
-        self._limit = pinned_memory_limit
+        self._limits: dict[str, str] = {}
+        if active_thread_percentage is not None:
+            self._limits["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{active_thread_percentage:g}"
+        if pinned_memory_limit is not None:
+            self._limits["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = pinned_memory_limit
 
     def environment(self, node: InstanceInfo, worker: int) -> Mapping[str, str]:
-        """Return the variables of MPS. The directory is that of this worker: its supervisor ends the daemon with it."""
-        pool = os.environ.get("SKYWARD_POOL", "")[:_NAMED]
-        directory = f"{_PLACE}-{os.getuid()}-{pool}-{os.getpid()}"
-        found = {_PIPES: directory, _LOGS: f"{directory}/log"}
-        if self._percentage is not None:
-            found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{self._percentage:g}"
-        if self._limit is not None:
-            found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = self._limit
-        return found
+        """Start the daemon, unless it runs, and return the variables of MPS.
 
-    @contextmanager
-    def around_process(self, node: InstanceInfo) -> Iterator[None]:
-        """Use the daemon of the node, which is started for its first process and ended after its last one.
-
-        Where the user has set another directory, its daemon is the user's.
+        Where the user has set a directory, its daemon is the user's, and is left alone.
 
         Raises:
             NodeStartError: it cannot be started, or its directory belongs to someone else.
+        """
+        if _PIPES in os.environ:
+            return self._limits
+        pool = os.environ.get("SKYWARD_POOL", "")[:_NAMED]
+        directory = Path(f"{_PLACE}-{os.getuid()}-{pool}-{os.getpid()}")
+        with _changing(directory):
+            _start(directory, {**_variables(directory), **self._limits})
+        return {_PIPES: str(directory), _LOGS: str(directory / "log"), **self._limits}
+
+    @contextmanager
+    def around_process(self, node: InstanceInfo) -> Iterator[None]:
+        """Keep the daemon while the process lives.
+
+        Raises:
+            NodeStartError: it has ended meanwhile, and cannot be started again.
         """
         directory = Path(os.environ[_PIPES])
         if not str(directory).startswith(f"{_PLACE}-"):

@@ -26,9 +26,11 @@ command -v nvidia-cuda-mps-control >/dev/null 2>&1 || {
 class Mps(Plugin):
     """Let the processes of a node share its GPUs by NVIDIA's Multi-Process Service.
 
-    Each node has a daemon of its own, with its own directory, which other pools on the machine do not use. The first
-    process starts it, and the last one ends it. It also ends with the worker, whatever ends that: the worker's
-    supervisor ends all processes that descend from it. So the set-up of a machine only checks that there is MPS.
+    Each node has a daemon of its own, with its own directory, which other pools on the machine do not use. The worker
+    starts it before its first process, and the last process to leave ends it. It also ends with the worker, whatever
+    ends that: the worker's supervisor ends all processes that descend from it. A step of the set-up could not tell the
+    pool, nor its end, so the set-up only checks that the machine has MPS. Set `CUDA_MPS_PIPE_DIRECTORY` in `env` of the
+    image to use a daemon that is there already.
 
     Attributes:
         active_thread_percentage: most of the threads of a GPU that each process uses, in percent; None for all.

@@ -1,6 +1,5 @@
 """Fixtures of the tests of plugins."""
 
-import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.plugins.stand_ins import Machine
+from tests.unit.plugins.stand_ins import Machine, is_alive
 
 __all__ = ["machine"]
 
@@ -21,6 +20,5 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SKYWARD_POOL", "train-1")
     yield made
-    for daemon in made.daemons:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(daemon, signal.SIGKILL)
+    for daemon in filter(is_alive, made.daemons):
+        os.kill(daemon, signal.SIGKILL)

@@ -41,7 +41,7 @@ BUILT_IN: dict[str, Callable[[], Plugin]] = {
 }
 """Makers of the plugins of this distribution."""
 
-WITHOUT_FRAMEWORK = frozenset({"huggingface"})
+WITHOUT_FRAMEWORK = frozenset({"cuml", "huggingface"})
 """Plugins whose contexts need what is not installed here, or no network."""
 
 

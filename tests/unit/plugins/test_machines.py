@@ -14,6 +14,7 @@ import pytest
 import skyward as sky
 from skyward.errors import NodeStartError
 from skyward.plugins import mps_node
+from skyward.plugins.cuml_node import CumlOnNode
 from skyward.plugins.mig_node import MigOnNode
 from skyward.plugins.mps_node import MpsOnNode
 from skyward.specs.plugin import PluginStep
@@ -192,7 +193,15 @@ def test_step_of_mps_checks_that_the_driver_has_it(machine: Machine) -> None:
     assert machine.run(step) == (1, message)
 
 
-def test_variables_of_mps_are_those_of_the_pool(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def place(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Beginning of the directories of MPS, on this machine."""
+    beginning = str(machine.folder / "mps")
+    monkeypatch.setattr(mps_node, "_PLACE", beginning)
+    return beginning
+
+
+def test_variables_of_mps_are_those_of_the_pool(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     node = MpsOnNode(**sky.plugins.mps(active_thread_percentage=25, pinned_memory_limit="0=2G").settings())
     found = node.environment(INFO, 0)
     assert found == node.environment(INFO, 3)
@@ -202,23 +211,23 @@ def test_variables_of_mps_are_those_of_the_pool(machine: Machine, monkeypatch: p
     other = MpsOnNode(None, None).environment(INFO, 0)
     assert other.keys() == {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}
     assert other["CUDA_MPS_PIPE_DIRECTORY"] != found["CUDA_MPS_PIPE_DIRECTORY"]
-    assert len(f"{other['CUDA_MPS_PIPE_DIRECTORY']}-ended-12345678/control_privileged") < 108, (
-        "addresses of sockets are short"
-    )
+    name = Path(other["CUDA_MPS_PIPE_DIRECTORY"]).name
+    assert len(f"/tmp/skyward-{name}-ended-12345678/control_privileged") < 108, "addresses of sockets are short"
 
 
 @contextmanager
-def slot(machine: Machine, **given: str) -> Iterator[subprocess.Popen[str]]:
+def slot(machine: Machine, place: str, **given: str) -> Iterator[subprocess.Popen[str]]:
     """Run a process that enters the context of MPS, says so, and leaves it when its input ends."""
-    node = MpsOnNode(None, None)
     program = (
         "import sys\n"
-        "from skyward.plugins.mps_node import MpsOnNode\n"
-        "with MpsOnNode(None, None).around_process(None):\n"
+        "from skyward.plugins import mps_node\n"
+        f"mps_node._PLACE = {place!r}\n"
+        "with mps_node.MpsOnNode(None, None).around_process(None):\n"
         "    print('in', flush=True)\n"
         "    sys.stdin.read()\n"
     )
-    variables = {**machine.variables, **node.environment(INFO, 0), "PYTHONPATH": ":".join(sys.path), **given}
+    found = MpsOnNode(None, None).environment(INFO, 0)
+    variables = {**machine.variables, **found, "PYTHONPATH": ":".join(sys.path), **given}
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, "-c", program], env=variables, stdin=pipe, stdout=pipe, text=True
@@ -231,100 +240,142 @@ def entered(process: "subprocess.Popen[str]") -> bool:
     return process.stdout.readline() == "in\n"
 
 
-def left_by(directory: Path) -> list[Path]:
-    return list(directory.parent.glob(f"{directory.name}*"))
+def left(place: str) -> list[Path]:
+    """Return the directories of MPS."""
+    return list(Path(place).parent.glob(f"{Path(place).name}-*"))
 
 
-def test_first_process_starts_the_daemon_of_mps_and_the_last_one_ends_it(machine: Machine) -> None:
-    directory = Path(MpsOnNode(None, None).environment(INFO, 0)["CUDA_MPS_PIPE_DIRECTORY"])
+def test_first_process_starts_the_daemon_of_mps_and_the_last_one_ends_it(
+    machine: Machine, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     with ExitStack() as first:
         with ExitStack() as others:
-            one = first.enter_context(slot(machine, CUDA_VISIBLE_DEVICES="1"))
-            more = [others.enter_context(slot(machine)) for _ in range(3)]
+            one = first.enter_context(slot(machine, place))
+            more = [others.enter_context(slot(machine, place)) for _ in range(3)]
             assert all(entered(each) for each in (one, *more))
             (daemon,) = machine.daemons
         assert is_alive(daemon)
+        (directory,) = left(place)
         assert directory.stat().st_mode & 0o777 == 0o700
     wait_for(lambda: not is_alive(daemon), "the daemon to end")
-    wait_for(lambda: not left_by(directory), "the directory to be removed")
-    assert len([call for call in machine.calls if call.startswith(f"quit of {directory}-ended-")]) == 1
+    wait_for(lambda: not left(place), "the directory to be removed")
+    (call,) = ended(machine)
+    assert call.startswith(f"quit of {directory}-ended-")
     variables = (machine.folder / "environment").read_text().splitlines()
     assert f"CUDA_MPS_PIPE_DIRECTORY={directory}" in variables
     assert f"CUDA_MPS_LOG_DIRECTORY={directory}/log" in variables
     assert not [each for each in variables if each.startswith("CUDA_VISIBLE_DEVICES")]
 
 
-def test_process_that_is_killed_uses_the_daemon_no_more(machine: Machine) -> None:
-    with slot(machine) as other, slot(machine) as killed:
+def test_daemon_of_mps_precedes_the_processes(machine: Machine, place: str) -> None:
+    node = MpsOnNode(50, None)
+    for worker in (0, 1):
+        node.environment(INFO, worker)
+        (daemon,) = machine.daemons
+        assert is_alive(daemon)
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50" in (machine.folder / "environment").read_text()
+
+
+def test_process_that_is_killed_uses_the_daemon_no_more(machine: Machine, place: str) -> None:
+    with slot(machine, place) as other, slot(machine, place) as killed:
         assert entered(killed)
         assert entered(other)
         (daemon,) = machine.daemons
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        assert is_alive(daemon), "it does not end with the process that started it"
+        assert is_alive(daemon), "it does not end with a process that uses it"
     wait_for(lambda: not is_alive(daemon), "the daemon to end")
 
 
 def test_next_process_has_a_daemon_of_its_own_while_the_last_one_ends(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The daemon waits for its clients, and the process that ends it is one: that must not wait for the daemon."""
     (clients := machine.folder / "clients").touch()
     node = MpsOnNode(None, None)
-    for name, value in node.environment(INFO, 0).items():
-        monkeypatch.setenv(name, value)
+    found = node.environment(INFO, 0)
     for number in (1, 2):
-        with node.around_process(INFO):
-            assert len(machine.daemons) == number
+        with monkeypatch.context() as process:
+            for name, value in found.items():
+                process.setenv(name, value)
+            with node.around_process(INFO):
+                assert len(machine.daemons) == number
     assert all(map(is_alive, machine.daemons))
     clients.unlink()
     wait_for(lambda: not any(map(is_alive, machine.daemons)), "the daemons to end")
-    wait_for(lambda: not left_by(Path(node.environment(INFO, 0)["CUDA_MPS_PIPE_DIRECTORY"])), "nothing to be left")
+    wait_for(lambda: not left(place), "the directories to be removed")
 
 
 def ended(machine: Machine) -> list[str]:
     return [call for call in machine.calls if call.startswith("quit of ")]
 
 
-def test_daemon_of_mps_that_ends_is_that_of_the_pool(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_daemon_of_mps_that_ends_is_that_of_the_pool(
+    machine: Machine, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = MpsOnNode(None, None)
-    found = node.environment(INFO, 0)
-    for name, value in found.items():
+    for name, value in node.environment(INFO, 0).items():
         monkeypatch.setenv(name, value)
     with node.around_process(INFO):
         monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # by a task
     wait_for(lambda: not any(map(is_alive, machine.daemons)), "the daemon to end")
     (call,) = ended(machine)
-    assert call.startswith(f"quit of {found['CUDA_MPS_PIPE_DIRECTORY']}-ended-")
+    assert call.startswith(f"quit of {place}-")
 
 
-def test_daemon_of_the_user_is_left_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path / "nvidia-mps"))
-    with MpsOnNode(None, None).around_process(INFO):
+def test_daemon_of_the_user_is_left_alone(machine: Machine, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(machine.folder / "nvidia-mps"))
+    node = MpsOnNode(50, None)
+    assert node.environment(INFO, 0) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}
+    with node.around_process(INFO):
         pass
     assert not machine.calls
 
 
-def test_mps_that_cannot_start(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    node, directory = MpsOnNode(None, None), tmp_path / "mps-1"
-    monkeypatch.setattr(mps_node, "_PLACE", str(tmp_path / "mps"))
-    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(directory))
+def test_mps_that_cannot_start(machine: Machine, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = MpsOnNode(None, None)
     machine.refuse("Cannot find MPS control daemon process\n")
-    with (
-        pytest.raises(NodeStartError, match="did not start: Cannot find MPS control daemon process"),
-        node.around_process(INFO),
-    ):
-        pass
+    with pytest.raises(NodeStartError, match="did not start: Cannot find MPS control daemon process"):
+        node.environment(INFO, 0)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(NodeStartError, match="MPS needs nvidia-cuda-mps-control"), node.around_process(INFO):
-        pass
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
+    with pytest.raises(NodeStartError, match="MPS needs nvidia-cuda-mps-control"):
+        node.environment(INFO, 0)
+    (directory,) = left(place)
+    (elsewhere := machine.folder / "elsewhere").mkdir()
     shutil.rmtree(directory)
     directory.symlink_to(elsewhere)
-    with (
-        pytest.raises(NodeStartError, match="the directory of MPS, belongs to someone else"),
-        node.around_process(INFO),
-    ):
-        pass
+    with pytest.raises(NodeStartError, match="the directory of MPS, belongs to someone else"):
+        node.environment(INFO, 0)
     assert not list(elsewhere.iterdir())
+
+
+# cuML
+
+
+def test_cuml_is_switched_on_unless_it_is_or_the_user_has_switched_it_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cuml").mkdir()
+    (tmp_path / "cuml" / "__init__.py").touch()
+    text = "calls = []\ndef enabled(): return bool(calls)\ndef install(): calls.append(True)\n"
+    (tmp_path / "cuml" / "accel.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    node = CumlOnNode()
+    monkeypatch.setenv("CUML_ACCEL_ENABLED", "0")
+    with node.around_process(INFO):
+        assert "cuml" not in sys.modules
+    for name, value in node.environment(INFO, 0).items():
+        monkeypatch.setenv(name, value)
+    for _ in range(2):
+        with node.around_process(INFO):
+            assert sys.modules["cuml.accel"].calls == [True]
+    for name in ("cuml", "cuml.accel"):
+        del sys.modules[name]
+
+
+def test_cuml_that_cannot_be_loaded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUML_ACCEL_ENABLED", "1")
+    monkeypatch.setitem(sys.modules, "cuml", None)
+    with pytest.raises(ImportError):
+        CumlOnNode().around_process(INFO)
