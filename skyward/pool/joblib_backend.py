@@ -13,10 +13,10 @@ from typing import Any
 
 from skyward.control.act.tasks.future import TaskFuture
 from skyward.control.act.tasks.stopping import stop_all
-from skyward.errors import NO_POOL, NoPoolError, UsageError
-from skyward.functions.decorator import function
+from skyward.errors import NO_POOL, NoPoolError, TaskTimeoutError, UsageError
+from skyward.functions.decorator import PendingFunction, SkyFunction, function
 from skyward.functions.target import current_pool
-from skyward.plugins.joblib_batch import run_batch
+from skyward.plugins.joblib_batch import BatchRunner
 from skyward.pool.compute import Compute
 from skyward.pool.hooks import opened
 
@@ -28,19 +28,17 @@ _ON_EVERY_NODE = frozenset({"builtins", "joblib", "numpy", "scipy", "sklearn"})
 _ALL_WARNINGS = ("default", None, Warning, None, 0)
 """Filter that changes nothing: scikit-learn warns of calls without any."""
 
-_run = function(run_batch)
-
 
 class _Batch:
     """A batch on its way to the pool, as joblib sees it.
 
     Attributes:
-        calls: joblib's calls.
+        calls: joblib's calls: functions, each with its arguments.
         done: joblib's callback, called with this object when the batch has ended.
         future: the result; None until the batch is sent.
     """
 
-    def __init__(self, calls: Callable[[], list[Any]], done: Callable[["_Batch"], object]) -> None:
+    def __init__(self, calls: Any, done: Callable[["_Batch"], object]) -> None:
         self.calls = calls
         self.done = done
         self.future: TaskFuture[list[Any]] | None = None
@@ -62,6 +60,7 @@ class _Batches:
         self._pool = pool
         self._most = most
         self._threads = threads
+        self._run: SkyFunction[..., list[Any]] | None = None
         self._lock = threading.Lock()
         self._waiting: deque[_Batch] = deque()
         self._sent: set[_Batch] = set()
@@ -82,7 +81,7 @@ class _Batches:
 
     def _send(self, batch: _Batch) -> None:
         try:
-            batch.future = self._pool.submit(_run(batch.calls, self._threads))
+            batch.future = self._pool.submit(self._call_of(batch))
         except Exception as error:
             batch.future = TaskFuture()
             batch.future.set_exception(error)
@@ -91,6 +90,14 @@ class _Batches:
             is_late = self._is_over
         if is_late:
             batch.future.cancel()
+
+    def _call_of(self, batch: _Batch) -> PendingFunction[list[Any]]:
+        if self._run is None:  # one object for all tasks, which is pickled once
+            called = batch.calls.items[0][0]
+            name = getattr(called, "__name__", type(called).__name__)
+            self._run = function(BatchRunner(name, self._threads))
+        limit = self._pool.options.default_compute_timeout * len(batch.calls)
+        return self._run(batch.calls).with_timeout(limit)
 
     def _call_back(self, batch: _Batch) -> None:
         with suppress(RuntimeError):  # the call of joblib is over: the batch was aborted
@@ -156,8 +163,7 @@ def backend_class() -> type[Any]:
             """Return the number of batches that run at a time: at least 2, if several may."""
             if n_jobs == 0:
                 raise ValueError("n_jobs == 0 in Parallel has no meaning")
-            if n_jobs is None:
-                return 1
+            n_jobs = self.default_n_jobs if n_jobs is None else n_jobs
             if n_jobs > 0:
                 return n_jobs
             return max(_slots(pool_of(self._given)) + 1 + n_jobs, 2 if n_jobs == -1 else 1)
@@ -199,7 +205,11 @@ def backend_class() -> type[Any]:
         def retrieve_result_callback(self, out: _Batch) -> Any:
             if out.future is None:
                 raise RuntimeError("A batch has ended that was not sent.")
-            return out.future.result()
+            try:
+                return out.future.result()
+            except TaskTimeoutError as error:
+                error.add_note("Calls of joblib get more time with `sky.Compute(default_compute_timeout=...)`.")
+                raise
 
         def abort_everything(self, ensure_ready: bool = True) -> None:
             self.stop_call()
