@@ -12,7 +12,7 @@ _NAME = "SkyMagics"
 
 def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Idempotent."""
-    from skyward.frontends.calls import watch_with
+    from skyward.frontends.calls import register_with_joblib, watch_with
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.figures import draw_figures
     from skyward_jupyter.magics.completion import completer, register
@@ -31,6 +31,7 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
         shell.events.register("post_run_cell", magics.marks.after)
         watch_with(magics.watch)
         pools.observe(magics.opening)
+        register_with_joblib()
         draw_figures(shell)
         register(shell, completer(shell, pools, magics.pool_names, magics.cell_numbers))
         magics.bridge = connect(shell, pools)

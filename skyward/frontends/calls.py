@@ -10,6 +10,7 @@ from skyward.functions.target import Target, current_pool
 from skyward.kept.handles import Kept, call, open_with, renew
 from skyward.kept.keep import KEEP_FOR
 from skyward.pool.hooks import observe_with, opened, watch_with
+from skyward.pool.joblib_registration import register_with_joblib
 from skyward.pool.reaping.orphans import has_pools
 from skyward.process import background
 from skyward.process.conditions import LockedCondition
@@ -33,6 +34,7 @@ __all__ = [
     "observe_with",
     "open_with",
     "opened",
+    "register_with_joblib",
     "renew",
     "stop_all",
     "watch_with",

@@ -1,12 +1,17 @@
-"""Plugins for joblib and scikit-learn, whose parallel calls run on the pool."""
+"""Plugins for joblib and scikit-learn, whose parallel calls run on the pool.
+
+Joblib knows the backend without them, too: they add the packages to the nodes' environment, and make the backend
+the default in a `with` block.
+"""
 
 import importlib.metadata
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from skyward.errors import SpecError
+from skyward.functions.target import current_pool
 from skyward.specs.plugin import Plugin
 from skyward.values.validation import of_type
 
@@ -37,8 +42,13 @@ class _Parallel(Plugin):
         return replace(image, pip=(*image.pip, *(each for each in wanted if each not in image.pip)))
 
     def around_pool(self, pool: "Compute") -> AbstractContextManager[None]:
-        """Register the backend; in a `with` block of the pool, `joblib.Parallel` uses it without further ado."""
-        return _parallel(pool)
+        """Make the backend joblib's default in a `with` block of the pool, on its thread.
+
+        Elsewhere, nothing is redirected: joblib's setting belongs to a thread, so all coroutines of an `async with`
+        block would share it, and a pool that is open without a block would keep it. Write
+        `with joblib.parallel_config("skyward"):` there.
+        """
+        return _default(pool) if pool.is_scoped and current_pool.get() is pool else nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +119,7 @@ def _requirement(package: str, version: str | None) -> str:
 
 
 @contextmanager
-def _parallel(pool: "Compute") -> Iterator[None]:
-    from skyward.pool.joblib_backend import register_backend  # circular: pools load their plugins
-
-    register_backend()
-    if not pool.is_scoped:
-        yield
-        return
+def _default(pool: "Compute") -> Iterator[None]:
     import joblib
 
     with joblib.parallel_config("skyward", pool=pool):

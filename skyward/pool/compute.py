@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -54,6 +54,7 @@ from skyward.pool.dispatch import Dispatcher
 from skyward.pool.executor import PoolExecutor
 from skyward.pool.hooks import observed, opened, watched
 from skyward.pool.interruption import stopping
+from skyward.pool.joblib_registration import register_with_joblib
 from skyward.pool.map import calls_of_map, note_items
 from skyward.pool.resource_requests import Bundle, demands_of
 from skyward.process import background
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 
     from skyward.control.act.recovered_tasks import RecoveredTask
     from skyward.control.observe.snapshot import KeptView
+    from skyward.specs.plugin import Plugin
 
 __all__ = ["Compute", "On", "nodes_with", "open_attached", "when_closed"]
 
@@ -121,11 +123,13 @@ class Compute(RightSide):
         self._shared: CollectionFactory | None = None
         self._bus = EventBus(self.name)
         self._console: PoolConsole | None = None
-        self._opening, self._counting = threading.Lock(), threading.Lock()
+        self._opening, self._counting = threading.RLock(), threading.Lock()  # a plugin may open the pool again
         self._launching: Future[None] | None = None
         self._blocks = 0
         self._resized: dict[str, Nodes] = {}
         self._at_close: list[Callable[[], object]] = []
+        self._entered = ExitStack()
+        register_with_joblib()
 
     # Lifecycle.
 
@@ -173,6 +177,7 @@ class Compute(RightSide):
                 background.run(self._pool.close()).result()
             if self._pool is not None and self._pool.state != "closed":
                 return self
+            self._leave_plugins()  # of a pool that has ended by itself
             lease = max(spec.ttl for specs in self._groups.values() for spec in specs)
             with observed(self):
                 self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
@@ -200,6 +205,7 @@ class Compute(RightSide):
         try:
             with self._console:
                 self._launching.result()
+            self._enter_plugins()
         except BaseException:
             self._launching.cancel()
             with contextlib.suppress(ProvisioningError):  # `close` has reported what may be left
@@ -209,7 +215,13 @@ class Compute(RightSide):
             self._launching = None
 
     def close(self) -> None:
-        """Stop running tasks and terminate all machines. Idempotent."""
+        """Leave the contexts of the plugins, stop running tasks and terminate all machines. Idempotent."""
+        try:
+            self._leave_plugins()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         if self._console is not None:
             self._console.show_here()
         try:
@@ -232,6 +244,7 @@ class Compute(RightSide):
         """Leave the nodes running under their lease, for `sky.attach`; return False if none can outlive the process."""
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
+        self._leave_plugins()
         background.call(self._ready().tasks.kept_values.leave)
         opened.discard(self)
         self._bus.end()
@@ -242,14 +255,12 @@ class Compute(RightSide):
         """Open the pool and put it in scope. Blocks may be nested: the outermost one closes the pool."""
         with self._counting:
             self._blocks += 1
+        self._put_in_scope()  # before plugins are entered, which look at it
         try:
-            self.open()
+            return self.open()
         except BaseException:
-            with self._counting:
-                self._blocks -= 1
+            self._leave_block()
             raise
-        self._put_in_scope()
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._leave_block():
@@ -258,7 +269,8 @@ class Compute(RightSide):
     async def __aenter__(self) -> Self:
         """Open the pool and put it in scope, as `with` does; the event loop of the caller is not blocked.
 
-        If the coroutine is cancelled meanwhile, the pool is closed again.
+        If the coroutine is cancelled meanwhile, the pool is closed again. Contexts of plugins are entered and left on
+        other threads, where the pool is not in scope.
         """
         with self._counting:
             self._blocks += 1
@@ -278,6 +290,21 @@ class Compute(RightSide):
     async def __aexit__(self, *_: object) -> None:
         if self._leave_block():
             await until_done(asyncio.to_thread(self.close))
+
+    def _enter_plugins(self) -> None:
+        """Enter the contexts of the plugins, of equal ones once. After an error, none of them is entered."""
+        plugins: list[Plugin] = []
+        for spec in itertools.chain.from_iterable(self._groups.values()):
+            plugins += [plugin for plugin in spec.plugins if plugin not in plugins]
+        with ExitStack() as entered:
+            for plugin in plugins:
+                entered.enter_context(plugin.around_pool(self))
+            self._entered = entered.pop_all()
+
+    def _leave_plugins(self) -> None:
+        with self._counting:
+            entered, self._entered = self._entered, ExitStack()
+        entered.close()
 
     def _put_in_scope(self) -> None:
         _outer.set((*_outer.get(), current_pool.get()))

@@ -1,4 +1,4 @@
-"""Process-wide services: the event loop, the clock, the thread switch interval, waiting across threads, forks.
+"""Process-wide services: the event loop, the clock, thread switches, waiting across threads, forks and imports.
 
 Used on both ends. Imports errors only.
 """

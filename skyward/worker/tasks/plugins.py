@@ -87,7 +87,8 @@ class Plugins:
 
     def follows_loss(self, error: BaseException) -> bool:
         """Return whether a member of a collective raised `error` because another one was lost or had failed."""
-        return any(part.on_node.follows_loss(error) for part in self._parts)
+        found = error.__cause__ if isinstance(error, PluginError) and error.__cause__ is not None else error
+        return any(part.on_node.follows_loss(found) for part in self._parts)
 
     def around[T](self, job: Job, port: Port, node: int, call: Callable[[], T]) -> T:
         """Return the result of `call`, which is run inside the contexts of all plugins.
