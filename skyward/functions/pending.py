@@ -167,8 +167,19 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         """Run it on one node of the pool in scope, and wait for the result; cancelling the coroutine stops the task."""
         return resolve_target(sky, self, ">").submit(self).__await__()
 
-    def __matmul__(self, target: Destination) -> list[T_co]:
-        """Run it on every node; return one result per node, in order of rank."""
+    @overload
+    def __matmul__(self: "PendingFunction[Unknown]", target: Destination) -> Any: ...
+    @overload
+    def __matmul__[Y](  # type: ignore[overload-overlap]  # a generator function streams, and returns no list
+        self: "PendingFunction[Iterator[Y]]", target: Destination
+    ) -> "Stream[tuple[int, Y]]": ...
+    @overload
+    def __matmul__(self, target: Destination) -> list[T_co]: ...
+    def __matmul__(self, target: Destination) -> Any:
+        """Run it on every node; return one result per node, in order of rank.
+
+        For a generator function, return an iterator over pairs of a rank and an element, as they arrive from all nodes.
+        """
         __tracebackhide__ = True
         return resolve_target(target, self, "@").broadcast(self)
 
@@ -243,7 +254,8 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
 
     def __await__(self) -> Generator[Any, None, R_co]:
         """Run all calls on the pool in scope, and wait for the tuple of results."""
-        future: TaskFuture[R_co] = self > sky  # type: ignore[operator]  # the type of a tuple of any length
+        group: PendingFunctionGroup[Any] = self  # a tuple of any length
+        future: TaskFuture[Any] = group > sky
         return future.__await__()
 
     @overload

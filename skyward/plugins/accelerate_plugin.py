@@ -45,7 +45,7 @@ class Accelerate(Plugin):
     name = "accelerate"
     after = frozenset({"torch"})
     excludes = frozenset({"jax"})
-    on_node = "skyward.plugins.accelerate_node:AccelerateNode"
+    on_node = "skyward.plugins.nodes.accelerate_node:AccelerateNode"
 
     config: Mapping[str, Any] = field(default_factory=FrozenMap)
     version: str = NEWEST

@@ -29,7 +29,7 @@ class Around(Plugin):
     """
 
     name = "around"
-    on_node = "skyward.plugins.around_node:AroundOnNode"
+    on_node = "skyward.plugins.nodes.around_node:AroundOnNode"
 
     process: bytes | None = field(default=None, repr=False)
     task: bytes | None = field(default=None, repr=False)

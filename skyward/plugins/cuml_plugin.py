@@ -40,7 +40,7 @@ class Cuml(Plugin):
     """
 
     name = "cuml"
-    on_node = "skyward.plugins.cuml_node:CumlOnNode"
+    on_node = "skyward.plugins.nodes.cuml_node:CumlOnNode"
 
     cuda: CumlCuda = "auto"
     version: str | None = None

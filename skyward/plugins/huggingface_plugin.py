@@ -50,7 +50,7 @@ class HuggingFace(Plugin):
     """
 
     name = "huggingface"
-    on_node = "skyward.plugins.huggingface_node:HuggingFaceOnNode"
+    on_node = "skyward.plugins.nodes.huggingface_node:HuggingFaceOnNode"
 
     models: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ class Jax(Plugin):
 
     name = "jax"
     excludes = frozenset({"accelerate", "torch"})
-    on_node = "skyward.plugins.jax_node:JaxNode"
+    on_node = "skyward.plugins.nodes.jax_node:JaxNode"
 
     cuda: JaxCuda | None = "auto"
     version: str = NEWEST

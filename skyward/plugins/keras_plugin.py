@@ -39,7 +39,7 @@ class Keras(Plugin):
 
     name = "keras"
     after = frozenset({"jax", "torch"})
-    on_node = "skyward.plugins.keras_node:KerasNode"
+    on_node = "skyward.plugins.nodes.keras_node:KerasNode"
 
     backend: KerasBackend = "jax"
     version: str = NEWEST

@@ -71,7 +71,7 @@ class Mig(Plugin):
 
     name = "mig"
     excludes = frozenset({"mps"})
-    on_node = "skyward.plugins.mig_node:MigOnNode"
+    on_node = "skyward.plugins.nodes.mig_node:MigOnNode"
 
     profile: str
 

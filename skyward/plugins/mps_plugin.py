@@ -48,7 +48,7 @@ class Mps(Plugin):
 
     name = "mps"
     excludes = frozenset({"mig"})
-    on_node = "skyward.plugins.mps_node:MpsOnNode"
+    on_node = "skyward.plugins.nodes.mps_node:MpsOnNode"
 
     active_thread_percentage: float | None = None
     pinned_memory_limit: str | None = None

@@ -55,7 +55,7 @@ class Torch(Plugin):
 
     name = "torch"
     excludes = frozenset({"jax"})
-    on_node = "skyward.plugins.torch_node:TorchNode"
+    on_node = "skyward.plugins.nodes.torch_node:TorchNode"
 
     backend: TorchBackend | None = None
     cuda: str | None = "auto"

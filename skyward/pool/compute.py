@@ -663,7 +663,15 @@ class Compute(RightSide):
     @overload
     def map[S, T](self, fn: Callable[[S], T], items: Iterable[S], /, *, chunksize: int = 1) -> list[T]: ...
     @overload
-    def map(self, fn: Callable[..., Any], /, *iterables: Iterable[Any], chunksize: int = 1) -> list[Any]: ...
+    def map[T](
+        self,
+        fn: Callable[..., T],
+        first: Iterable[Any],
+        second: Iterable[Any],
+        /,
+        *more: Iterable[Any],
+        chunksize: int = 1,
+    ) -> list[T]: ...
     def map(self, fn: Any, /, *iterables: Iterable[Any], chunksize: int = 1) -> list[Any]:
         """Call `fn` with each item, in parallel, and return the results in the order of the items.
 

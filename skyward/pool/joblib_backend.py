@@ -16,7 +16,7 @@ from skyward.control.act.tasks.stopping import stop_all
 from skyward.errors import NO_POOL, NoPoolError, TaskTimeoutError, UsageError
 from skyward.functions.decorator import PendingFunction, SkyFunction, function
 from skyward.functions.target import current_pool
-from skyward.plugins.joblib_batch import BatchRunner
+from skyward.plugins.nodes.joblib_batch import BatchRunner
 from skyward.pool.compute import Compute
 from skyward.pool.hooks import opened
 

@@ -11,7 +11,7 @@ import skyward as sky
 from skyward.pool.hooks import opened
 from tests.local import tasks
 from tests.local.test_stopping import stands_still
-from tests.waiting import wait_for
+from tests.waiting import wait_for, wait_for_async
 
 pytestmark = pytest.mark.local
 
@@ -42,7 +42,8 @@ def test_block_opens_the_pool_puts_it_in_scope_and_closes_it() -> None:
         async with sky.Compute(provider="local") as pool:
             assert pool.is_open
             assert pool.is_scoped
-            return pool, await tasks.add(1, 2), await sky.gather(tasks.add(3, 4), tasks.sleep(0.01))
+            both: tuple[int, str] = await sky.gather(tasks.add(3, 4), tasks.sleep(0.01))
+            return pool, await tasks.add(1, 2), both
 
     pool, *results = asyncio.run(use())
     assert results == [3, (7, "slept")]
@@ -86,7 +87,7 @@ def test_each_coroutine_has_its_own_pool_in_scope() -> None:
             return pool, pool.snapshot().done
 
     async def both() -> list[tuple[sky.Compute, int]]:
-        return await asyncio.gather(use(), use())
+        return list(await asyncio.gather(use(), use()))
 
     (first, one), (second, other) = asyncio.run(both())
     assert first is not second
@@ -107,8 +108,7 @@ def test_cancelling_while_the_pool_opens_closes_it() -> None:
     async def use() -> sky.Compute:
         pool = sky.Compute(provider="local")
         using = asyncio.create_task(pool.__aenter__())
-        while pool not in opened:
-            await asyncio.sleep(0)
+        await wait_for_async(lambda: pool in opened, "the pool to be launched")
         using.cancel()
         with pytest.raises(asyncio.CancelledError):
             await using

@@ -179,7 +179,7 @@ def test_error_follows_the_elements_of_a_stream(ring: sky.Compute) -> None:
         yield exchange(2)[0]
 
     stream = fails() @ ring
-    found = []
+    found: list[tuple[int, int]] = []
     with pytest.raises(ValueError, match="no second element"):
         found.extend(stream)
     assert (1, 1) in found

@@ -16,7 +16,7 @@ from tests.train.test_torch_node import TORCH
 pytestmark = [pytest.mark.train, pytest.mark.timeout(400)]
 
 ACCELERATE: Half = (
-    "skyward.plugins.accelerate_node:AccelerateNode",
+    "skyward.plugins.nodes.accelerate_node:AccelerateNode",
     {"variables": {"ACCELERATE_MIXED_PRECISION": "bf16"}},
 )
 

@@ -4,16 +4,16 @@ import socket
 
 import pytest
 
-from skyward.plugins.collective_variables import address_towards
-from skyward.plugins.jax_node import JaxNode, held
+from skyward.plugins.nodes.collective_variables import address_towards
+from skyward.plugins.nodes.jax_node import JaxNode, held
 from tests.train.member import Half
 from tests.train.members import begin, collective, members
 from tests.train.tasks import allgather, compute, fit, is_distributed, sum_forever
 
 pytestmark = [pytest.mark.train, pytest.mark.timeout(400)]
 
-JAX: Half = ("skyward.plugins.jax_node:JaxNode", {})
-KERAS: Half = ("skyward.plugins.keras_node:KerasNode", {"backend": "jax"})
+JAX: Half = ("skyward.plugins.nodes.jax_node:JaxNode", {})
+KERAS: Half = ("skyward.plugins.nodes.keras_node:KerasNode", {"backend": "jax"})
 
 
 def _own_address() -> str:

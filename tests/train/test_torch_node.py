@@ -10,7 +10,7 @@ from tests.train.tasks import env, exchange, is_grouped, kill_itself, raise_in, 
 
 pytestmark = [pytest.mark.train, pytest.mark.timeout(400)]
 
-TORCH: Half = ("skyward.plugins.torch_node:TorchNode", {})
+TORCH: Half = ("skyward.plugins.nodes.torch_node:TorchNode", {})
 VARIABLES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK",
     "ROLE_WORLD_SIZE", "MASTER_ADDR",
@@ -88,7 +88,7 @@ def test_killed_member_fails_those_that_wait_for_it(killed: int) -> None:
 
 
 def test_error_of_the_user_does_not_follow_a_loss() -> None:
-    from skyward.plugins.torch_node import is_loss_of_peer
+    from skyward.plugins.nodes.torch_node import is_loss_of_peer
 
     assert not is_loss_of_peer(RuntimeError("mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)"))
     assert not is_loss_of_peer(ConnectionResetError("Connection reset by peer"))

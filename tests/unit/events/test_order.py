@@ -102,7 +102,7 @@ class Observed(World):
             self.works.update((number, self.work(number)) for number in message.tasks)
         if isinstance(message, tasks.Broadcast):
             self.broadcasts[message.broadcast] = BroadcastWork(
-                lambda: self.work(0), TaskFuture(), nothing, {}, name="all"
+                lambda _: self.work(0), TaskFuture(), nothing, {}, name="all"
             )
         effects = super().tell(message)
         self.observer.publish_step(message, effects, self.now)

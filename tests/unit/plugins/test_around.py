@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward.plugins.around_node import AroundOnNode
+from skyward.plugins.nodes.around_node import AroundOnNode
 from skyward.task.instance import InstanceInfo
 from skyward.task.on_node import TaskInfo
 
@@ -100,7 +100,7 @@ def test_functions_of_a_notebook_travel_by_value() -> None:
     assert plugin == sky.plugins.around(task=names["seeded"])
     program = (
         "import pickle, random, sys\n"
-        "from skyward.plugins.around_node import AroundOnNode\n"
+        "from skyward.plugins.nodes.around_node import AroundOnNode\n"
         "from skyward.task.on_node import TaskInfo\n"
         "node = AroundOnNode(**pickle.load(sys.stdin.buffer))\n"
         "with node.around_task(TaskInfo(task=5)) as factor:\n"

@@ -16,9 +16,9 @@ import skyward as sky
 from skyward.accelerators import Accelerator
 from skyward.bootstrap.plan import Plan
 from skyward.plugins.accelerate_plugin import Accelerate
-from skyward.plugins.collective_variables import interface_towards, network_variables, set_variables
 from skyward.plugins.jax_plugin import Jax
 from skyward.plugins.keras_plugin import Keras
+from skyward.plugins.nodes.collective_variables import interface_towards, network_variables, set_variables
 from skyward.plugins.torch_plugin import Torch
 from skyward.specs import Image, Spec
 from skyward.specs.plugin import Plugin, Requires

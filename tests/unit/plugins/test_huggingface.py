@@ -7,7 +7,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import NodeStartError
-from skyward.plugins.huggingface_node import HuggingFaceOnNode
+from skyward.plugins.nodes.huggingface_node import HuggingFaceOnNode
 from skyward.specs.plugin import PluginStep
 from skyward.task.instance import InstanceInfo
 from skyward.values.validation import Secret

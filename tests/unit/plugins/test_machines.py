@@ -13,10 +13,10 @@ import pytest
 
 import skyward as sky
 from skyward.errors import NodeStartError
-from skyward.plugins import mps_node
-from skyward.plugins.cuml_node import CumlOnNode
-from skyward.plugins.mig_node import MigOnNode
-from skyward.plugins.mps_node import MpsOnNode
+from skyward.plugins.nodes import mps_node
+from skyward.plugins.nodes.cuml_node import CumlOnNode
+from skyward.plugins.nodes.mig_node import MigOnNode
+from skyward.plugins.nodes.mps_node import MpsOnNode
 from skyward.specs.plugin import PluginStep
 from skyward.task.instance import InstanceInfo
 from tests.unit.plugins.stand_ins import Machine, is_alive
@@ -220,7 +220,7 @@ def slot(machine: Machine, place: str, **given: str) -> Iterator[subprocess.Pope
     """Run a process that enters the context of MPS, says so, and leaves it when its input ends."""
     program = (
         "import sys\n"
-        "from skyward.plugins import mps_node\n"
+        "from skyward.plugins.nodes import mps_node\n"
         f"mps_node._PLACE = {place!r}\n"
         "with mps_node.MpsOnNode(None, None).around_process(None):\n"
         "    print('in', flush=True)\n"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
+from skyward.plugins.torch_plugin import Torch
 from skyward.specs import Image, Options, Spec, Worker
 from skyward.specs.plugin import PluginStep
 from skyward.specs.plugin_order import image_of, ordered, steps_of
@@ -32,14 +33,19 @@ def test_order_is_that_of_the_list_except_for_what_must_come_first() -> None:
     assert Spec(plugins=[late, early]) == Spec(plugins=[early, late])
 
 
+def untyped(value: object) -> Any:
+    """Return a value that type checkers accept anywhere."""
+    return value
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Spec(plugins=[object()]), "which is not a plugin: use one such as `sky.plugins.torch()`"),
-        (lambda: Spec(plugins=[Tokens]), "which is not a plugin: call it, `sky.plugins.tokens()`"),
+        (lambda: Spec(plugins=[untyped(object())]), "which is not a plugin: use one such as `sky.plugins.torch()`"),
+        (lambda: Spec(plugins=[untyped(Torch)]), "which is not a plugin: call it, `sky.plugins.torch()`"),
         (lambda: Spec(plugins=[Tokens(), Tokens(version="2")]), "plugins has 'tokens' twice"),
         (lambda: Spec(plugins=[Early(), Lonely()]), "plugins has 'lonely' and 'early', which exclude each other"),
-        (lambda: Tokens(wersion="2"), "Tokens has no field 'wersion'; did you mean 'version'?"),
+        (lambda: untyped(Tokens)(wersion="2"), "Tokens has no field 'wersion'; did you mean 'version'?"),
         (lambda: resolve_groups([], None, {"plugins": [Lonely()]}), "Plugin 'lonely' needs an accelerator"),
         (
             lambda: resolve_groups([], None, {"plugins": [Late()], "worker": Worker(executor="thread")}),

@@ -23,7 +23,7 @@ from skyward.wire.payloads.payload import Outgoing, blobs_of, decode, encode, ou
 from skyward.wire.protocol.flow import WINDOW, cost
 from skyward.wire.protocol.messages import Blob, Payload
 
-__all__ = ["Buffer", "Feeder", "RemoteIterator", "Stream", "StreamBuffer", "feeder"]
+__all__ = ["Elements", "Feeder", "RemoteIterator", "Stream", "StreamBuffer", "feeder"]
 
 
 _SEARCHED = 1000
@@ -34,7 +34,7 @@ _CREDIT_EVERY = 0.05
 """Seconds after which consumed elements are credited, however few: uncredited ones are given again after a crash."""
 
 
-class Buffer(Protocol):
+class Elements(Protocol):
     """Elements that have arrived from generators and were not consumed yet."""
 
     def take(self) -> Any:
@@ -297,13 +297,13 @@ class Stream[T](Iterator[T], AsyncIterator[T]):
             self.close()
 
 
-class RemoteIterator(Stream[Any]):
+class RemoteIterator[B: Elements](Stream[Any]):
     """Iterator over the elements of a generator that runs on a node, as they arrive.
 
     An exception of the generator is raised after all elements that it yielded before.
     """
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: B) -> None:
         self.buffer = buffer
 
     def __next__(self) -> Any:

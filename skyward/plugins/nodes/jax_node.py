@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
 
-from skyward.plugins.collective_variables import address_towards, network_variables, set_variables
+from skyward.plugins.nodes.collective_variables import address_towards, network_variables, set_variables
 from skyward.task.instance import InstanceInfo
 from skyward.task.on_node import Meeting, OnNode, TaskInfo
 

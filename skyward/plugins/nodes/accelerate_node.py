@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from skyward.plugins.collective_variables import set_variables
-from skyward.plugins.torch_node import is_loss_of_peer, process_group
+from skyward.plugins.nodes.collective_variables import set_variables
+from skyward.plugins.nodes.torch_node import is_loss_of_peer, process_group
 from skyward.task.instance import InstanceInfo
 from skyward.task.on_node import Meeting, OnNode, TaskInfo
 

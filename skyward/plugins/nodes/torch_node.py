@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from datetime import timedelta
 from typing import Any, Final
 
-from skyward.plugins.collective_variables import network_variables, set_variables
+from skyward.plugins.nodes.collective_variables import network_variables, set_variables
 from skyward.task.instance import InstanceInfo
 from skyward.task.on_node import Meeting, OnNode, TaskInfo
 
