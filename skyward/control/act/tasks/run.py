@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from skyward.control.act.tasks.future import TaskFuture, on_cancel, release_handles, runs_while
-from skyward.control.act.tasks.streams import Elements, RemoteIterator, Stream
+from skyward.control.act.tasks.streams import ElementSource, RemoteIterator, Stream
 from skyward.control.act.tasks.task import Work
 from skyward.control.observe.costs import cost_of
 from skyward.errors import OperatorError
@@ -86,7 +86,9 @@ class Run[T]:
         >>> run.future.result(), run.state, run.cost
     """
 
-    def __init__(self, future: TaskFuture[T], works: Callable[[], Sequence[Work]], stream: Elements | None) -> None:
+    def __init__(
+        self, future: TaskFuture[T], works: Callable[[], Sequence[Work]], stream: ElementSource | None
+    ) -> None:
         self.future = future
         self._works = works
         self._stream = stream
