@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from skyward.control.act.tasks.future import TaskFuture, on_cancel, release_handles, runs_while
-from skyward.control.act.tasks.streams import ElementSource, RemoteIterator, Stream
+from skyward.control.act.tasks.streams import Buffered, RemoteIterator, Stream
 from skyward.control.act.tasks.task import Work
 from skyward.control.observe.costs import cost_of
 from skyward.errors import OperatorError
@@ -87,7 +87,7 @@ class Run[T]:
     """
 
     def __init__(
-        self, future: TaskFuture[T], works: Callable[[], Sequence[Work]], stream: ElementSource | None
+        self, future: TaskFuture[T], works: Callable[[], Sequence[Work]], stream: Buffered | None
     ) -> None:
         self.future = future
         self._works = works

@@ -23,7 +23,7 @@ from skyward.wire.payloads.payload import Outgoing, blobs_of, decode, encode, ou
 from skyward.wire.protocol.flow import WINDOW, cost
 from skyward.wire.protocol.messages import Blob, Payload
 
-__all__ = ["ElementSource", "Feeder", "RemoteIterator", "Stream", "StreamBuffer", "feeder"]
+__all__ = ["Buffered", "Feeder", "RemoteIterator", "Stream", "StreamBuffer", "feeder"]
 
 
 _SEARCHED = 1000
@@ -34,8 +34,8 @@ _CREDIT_EVERY = 0.05
 """Seconds after which consumed elements are credited, however few: uncredited ones are given again after a crash."""
 
 
-class ElementSource(Protocol):
-    """ElementSource that have arrived from generators and were not consumed yet."""
+class Buffered(Protocol):
+    """Buffered that have arrived from generators and were not consumed yet."""
 
     def take(self) -> Any:
         """Wait for the next element, and return it.
@@ -297,7 +297,7 @@ class Stream[T](Iterator[T], AsyncIterator[T]):
             self.close()
 
 
-class RemoteIterator[B: ElementSource](Stream[Any]):
+class RemoteIterator[B: Buffered](Stream[Any]):
     """Iterator over the elements of a generator that runs on a node, as they arrive.
 
     An exception of the generator is raised after all elements that it yielded before.
