@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import re
+import shutil
 import stat
 import subprocess
 import tempfile
@@ -21,6 +23,9 @@ _PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 _LOGS = "CUDA_MPS_LOG_DIRECTORY"
 _PLACE = "/tmp/skyward-mps"
 """Beginning of the directories. Not in the temporary directory of tasks: addresses of sockets have to be short."""
+
+_OF_WORKER = re.compile(r"-([0-9]+)(-ended-\w+)?$")
+"""End of the name of a directory: process id of the worker, and a mark if its daemon was told to end."""
 
 _WITHIN = 30.0
 """Seconds that the daemon has to start."""
@@ -59,6 +64,7 @@ class MpsOnNode(OnNode):
         """
         if _PIPES in os.environ:
             return self._limits
+        _remove_stale()
         pool = os.environ.get("SKYWARD_POOL", "")[:_NAMED]
         directory = Path(f"{_PLACE}-{os.getuid()}-{pool}-{os.getpid()}")
         with _changing(directory):
@@ -97,6 +103,25 @@ def _variables(directory: Path) -> dict[str, str]:
     """Return the environment of the daemon, which sees all GPUs: processes name theirs by the machine's numbers."""
     others = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     return {**others, _PIPES: str(directory), _LOGS: str(directory / "log")}
+
+
+def _remove_stale() -> None:
+    """Remove the directories of workers that have ended before their daemon had."""
+    place = Path(_PLACE)
+    for directory in place.parent.glob(f"{place.name}-{os.getuid()}-*"):
+        worker = _OF_WORKER.search(directory.name)
+        if worker is not None and not Path("/proc", worker[1]).exists() and not _is_used(directory):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_used(directory: Path) -> bool:
+    """Return whether processes keep the daemon of a directory: the worker may be in another container."""
+    with suppress(FileNotFoundError), (directory / "users").open() as users:
+        try:
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Plugins for GPUs whose work is on machines: real shells and processes, with stand-ins for the commands of NVIDIA."""
 
+import fcntl
+import os
 import re
 import shutil
 import signal
@@ -322,6 +324,22 @@ def test_daemon_of_mps_that_ends_is_that_of_the_pool(
     wait_for(lambda: not any(map(is_alive, machine.daemons)), "the daemon to end")
     (call,) = ended(machine)
     assert call.startswith(f"quit of {place}-")
+
+
+def test_directories_of_workers_that_were_killed_are_removed(machine: Machine, place: str) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    stale = Path(f"{place}-{os.getuid()}-train-0-{gone.pid}")
+    ending = Path(f"{stale}-ended-x_1")
+    used = Path(f"{place}-{os.getuid()}-train-{gone.pid}-{gone.pid}")
+    own = Path(f"{place}-{os.getuid()}-train-0-{os.getpid()}")
+    for each in (stale, ending, used, own):
+        each.mkdir()
+        (each / "users").touch()
+    with (used / "users").open() as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        directory = MpsOnNode(None, None).environment(INFO, 0)["CUDA_MPS_PIPE_DIRECTORY"]
+    assert {*left(place)} == {used, own, Path(directory)}
 
 
 def test_daemon_of_the_user_is_left_alone(machine: Machine, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
