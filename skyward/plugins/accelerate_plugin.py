@@ -31,7 +31,8 @@ class Accelerate(Plugin):
             Accelerate has, without their prefixes.
         version: version of Accelerate, such as "1.15.0" or ">=1.10", or "latest".
         procs_per_node: members on each node; "auto" for one per accelerator, and one without any.
-        restarts: how often a collective begins again after one of its members has failed.
+        restarts: how often a collective is run again after one of its members was lost.
+        meeting_timeout: seconds that its members have to meet before they begin.
 
     Raises:
         SpecError: a field has a value that is not allowed, or a key is unknown.
@@ -51,6 +52,7 @@ class Accelerate(Plugin):
     version: str = NEWEST
     procs_per_node: int | Literal["auto"] = "auto"
     restarts: int = 0
+    meeting_timeout: float = 60.0
 
     def __post_init__(self) -> None:
         check_version(self.version, "version")
@@ -60,7 +62,13 @@ class Accelerate(Plugin):
 
     def requires(self) -> Requires:
         """Require a process for each task, and that a broadcast is one collective."""
-        return Requires(executor="process", together=True, procs_per_node=self.procs_per_node, restarts=self.restarts)
+        return Requires(
+            executor="process",
+            together=True,
+            procs_per_node=self.procs_per_node,
+            restarts=self.restarts,
+            meeting_timeout=self.meeting_timeout,
+        )
 
     def image(self, image: "Image", spec: "Spec") -> "Image":
         """Return the environment with Accelerate, what its configuration needs, and PyTorch."""
@@ -73,4 +81,4 @@ class Accelerate(Plugin):
 
     def settings(self) -> Mapping[str, Any]:
         """Return the variables that Accelerate reads."""
-        return FrozenMap({"variables": variables_of(self.config)})
+        return FrozenMap({"variables": dict(variables_of(self.config))})

@@ -32,7 +32,8 @@ class Jax(Plugin):
             JAX without any. Without effect on local nodes.
         version: version of JAX, such as "0.12.0" or ">=0.10", or "latest".
         procs_per_node: members on each node; one has all devices of its node, which is what JAX expects.
-        restarts: how often a collective begins again after one of its members has failed.
+        restarts: how often a collective is run again after one of its members was lost.
+        meeting_timeout: seconds that its members have to meet before they begin.
 
     Raises:
         SpecError: a field has a value that is not allowed.
@@ -50,6 +51,7 @@ class Jax(Plugin):
     version: str = NEWEST
     procs_per_node: int | Literal["auto"] = 1
     restarts: int = 0
+    meeting_timeout: float = 60.0
 
     def __post_init__(self) -> None:
         choice(self.cuda, "cuda", JaxCuda, optional=True)
@@ -58,7 +60,13 @@ class Jax(Plugin):
 
     def requires(self) -> Requires:
         """Require a process for each task, and that a broadcast is one collective."""
-        return Requires(executor="process", together=True, procs_per_node=self.procs_per_node, restarts=self.restarts)
+        return Requires(
+            executor="process",
+            together=True,
+            procs_per_node=self.procs_per_node,
+            restarts=self.restarts,
+            meeting_timeout=self.meeting_timeout,
+        )
 
     def image(self, image: "Image", spec: "Spec") -> "Image":
         """Return the environment with JAX, for the accelerators of the machine."""

@@ -42,7 +42,8 @@ class Torch(Plugin):
         vision: version of torchvision; None to leave it out.
         audio: version of torchaudio; None to leave it out.
         procs_per_node: members on each node; "auto" for one per accelerator, and one without any.
-        restarts: how often a collective begins again after one of its members has failed.
+        restarts: how often a collective is run again after one of its members was lost.
+        meeting_timeout: seconds that its members have to meet before they begin.
         timeout: seconds that a collective operation may take; None for PyTorch's default.
 
     Raises:
@@ -64,6 +65,7 @@ class Torch(Plugin):
     audio: str | None = None
     procs_per_node: int | Literal["auto"] = "auto"
     restarts: int = 0
+    meeting_timeout: float = 60.0
     timeout: float | None = None
 
     def __post_init__(self) -> None:
@@ -81,7 +83,13 @@ class Torch(Plugin):
 
     def requires(self) -> Requires:
         """Require a process for each task, and that a broadcast is one collective."""
-        return Requires(executor="process", together=True, procs_per_node=self.procs_per_node, restarts=self.restarts)
+        return Requires(
+            executor="process",
+            together=True,
+            procs_per_node=self.procs_per_node,
+            restarts=self.restarts,
+            meeting_timeout=self.meeting_timeout,
+        )
 
     def image(self, image: "Image", spec: "Spec") -> "Image":
         """Return the environment with PyTorch, in the build that fits the machine."""

@@ -5,8 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from skyward.errors import SpecError
 from skyward.values import limits
-from skyward.values.validation import FrozenMap, Value, choice, of_type, seconds, whole
+from skyward.values.validation import FrozenMap, Value, choice, of_type, seconds, shown, whole
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute  # circular: what a plugin is entered with
@@ -57,6 +58,11 @@ class Requires(Value):
         of_type(self.together, "together", bool, "together=True")
         of_type(self.accelerator, "accelerator", bool, "accelerator=True")
         if self.procs_per_node != "auto" and self.procs_per_node is not None:
+            if isinstance(self.procs_per_node, str):
+                raise SpecError(
+                    "procs_per_node must be a number of processes, 'auto' for one per accelerator, or None, but got "
+                    f"{shown(self.procs_per_node)}."
+                )
             whole(self.procs_per_node, "procs_per_node", least=1, most=limits.CONCURRENCY)
         whole(self.restarts, "restarts", least=0)
         seconds(self.meeting_timeout, "meeting_timeout")

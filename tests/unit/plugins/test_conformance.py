@@ -31,17 +31,21 @@ def greeted(node: sky.InstanceInfo) -> Iterator[None]:
 
 
 BUILT_IN: dict[str, Callable[[], Plugin]] = {
+    "accelerate": lambda: sky.plugins.accelerate(config={"mixed_precision": "bf16"}),
     "around": lambda: sky.plugins.around(process=greeted, task=seeded),
     "cuml": sky.plugins.cuml,
     "huggingface": lambda: sky.plugins.huggingface(token="hf_secret", models=["org/model"]),
+    "jax": sky.plugins.jax,
     "joblib": sky.plugins.joblib,
+    "keras": sky.plugins.keras,
     "mig": lambda: sky.plugins.mig(profile="3g.40gb"),
     "mps": lambda: sky.plugins.mps(active_thread_percentage=50, pinned_memory_limit="0=1G"),
     "sklearn": sky.plugins.sklearn,
+    "torch": lambda: sky.plugins.torch(timeout=30),
 }
 """Makers of the plugins of this distribution."""
 
-WITHOUT_FRAMEWORK = frozenset({"cuml", "huggingface"})
+WITHOUT_FRAMEWORK = frozenset({"accelerate", "cuml", "huggingface", "jax", "keras", "torch"})
 """Plugins whose contexts need what is not installed here, or no network."""
 
 

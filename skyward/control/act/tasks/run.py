@@ -86,9 +86,7 @@ class Run[T]:
         >>> run.future.result(), run.state, run.cost
     """
 
-    def __init__(
-        self, future: TaskFuture[T], works: Callable[[], Sequence[Work]], stream: Buffered | None
-    ) -> None:
+    def __init__(self, future: TaskFuture[T], works: Callable[[], Sequence[Work]], stream: Buffered | None) -> None:
         self.future = future
         self._works = works
         self._stream = stream
