@@ -83,6 +83,18 @@ def test_profiles_that_fit_or_that_the_catalogue_does_not_know_are_accepted(prof
     assert resolved_image(sky.plugins.mig(profile=profile), accelerator) == Image()
 
 
+@pytest.mark.parametrize(
+    ("profile", "accelerator", "most"),
+    [("1g.10gb", "A100", 7), ("3g.40gb", "A100:2", 4), ("1g.10gb+me", "H100", 1), ("2g.48gb-me", "RTX_PRO_6000:4", 8)],
+)
+def test_each_process_needs_an_instance(profile: str, accelerator: str, most: int) -> None:
+    given = {"plugins": [sky.plugins.mig(profile=profile)], "accelerator": accelerator}
+    resolve_groups([], None, {**given, "worker": Worker(concurrency=most)})
+    message = f"has at most {most} MIG instances of profile .*, but `worker=` has concurrency={most + 1}: lower it"
+    with pytest.raises(sky.SpecError, match=message):
+        resolve_groups([], None, {**given, "worker": Worker(concurrency=most + 1)})
+
+
 def test_mig_and_mps_exclude_each_other_and_need_processes() -> None:
     mig, mps = sky.plugins.mig(profile="1g.10gb"), sky.plugins.mps()
     for plugin in (mig, mps):
