@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -268,6 +268,22 @@ def test_variable_of_the_user_wins() -> None:
 def test_plugin_that_cannot_start_fails_the_node_in_one_sentence(hook: str, text: str) -> None:
     with pytest.raises(sky.NodeStartError, match=text), sky.Compute(plugins=[Ring(fails=hook)]):
         pass
+
+
+@pytest.mark.parametrize("executor", ["process", "thread"])
+def test_plugin_without_its_package_fails_the_pool_at_once(
+    executor: Literal["process", "thread"], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = Ring(fails="import for process", together=executor == "process")
+    text = r"could not start: module 'ring_framework' is not installed on node 0; add it with Image\(pip=\['ring-fra"
+    with (
+        pytest.raises(sky.NodeStartError, match=text),
+        sky.Compute(worker=sky.Worker(executor=executor), plugins=[plugin]),
+    ):
+        pass
+    shown = capsys.readouterr().err
+    assert shown.count("failed in phase 'plugins'") == 1
+    assert "trying again" not in shown
 
 
 @pytest.mark.parametrize(
