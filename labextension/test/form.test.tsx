@@ -3,6 +3,7 @@ import { cleanup, fireEvent, render, screen, waitFor } from '@testing-library/re
 import * as React from 'react';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
+import { Options } from '../src/model/equivalent';
 import { UNTRANSLATED } from '../src/model/translation';
 import { NewPool, RefusedPool } from '../src/panel/form';
 import { Ask } from '../src/panel/props';
@@ -10,12 +11,18 @@ import { FormField, RunRequest, VERSION } from '../src/protocol';
 
 afterEach(cleanup);
 
-const FIELDS: FormField[] = ['--nodes', '--budget', '--disk'].map(flag => ({
+const FIELDS: FormField[] = ['--nodes', '--budget', '--disk', '--plugin'].map(flag => ({
   ...{ flag, metavar: 'N', help: '', choices: [], takes: '' }
 }));
 
+/** The options of each request for a price. */
+const priced: Options[] = [];
+
 /** Answer queries as the kernel does: the number of nodes must be a number. */
 const ask: Ask = request => {
+  if (request.kind === 'ask-price') {
+    priced.push(request.options);
+  }
   if (request.kind !== 'ask-check') {
     return Promise.resolve('');
   }
@@ -57,6 +64,23 @@ describe('the form of a new pool', () => {
     type('nodes', '2');
     await waitFor(() => expect(screen.queryByText('nodes must be a number')).toBeNull());
     expect(field('nodes').getAttribute('aria-invalid')).toBe('false');
+  });
+
+  it('sends the plugins, which do not affect the price', async () => {
+    priced.length = 0;
+    render(shown());
+    await waitFor(() => expect(priced).toEqual([{}]));
+    type('plugin', 'jax,keras');
+    expect(screen.getByText('%sky up default --plugin jax,keras')).toBeTruthy();
+    type('nodes', '2');
+    await waitFor(() => expect(priced).toEqual([{}, { '--nodes': '2' }]));
+    fireEvent.click(screen.getByRole('button', { name: 'Open' }));
+    const options = { '--nodes': '2', '--plugin': 'jax,keras' };
+    expect(submit).toHaveBeenCalledExactlyOnceWith({
+      kind: 'run',
+      command: 'up',
+      arguments: { pool: 'default', options }
+    });
   });
 
   it('keeps what was typed, and shows the reason, when the pool is refused', async () => {

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from skyward.commands.reading import lifetime
 from skyward.errors import ProviderMissingError, SpecError
-from skyward.plugins.registry import find_plugin
+from skyward.plugins.registry import make_plugin
 from skyward.providers.protocol import find_provider
 from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
 from skyward.specs.plugin import Plugin
@@ -105,7 +105,7 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
         case "nodes", Mapping():
             return Nodes(**raw)
         case "plugins", list():
-            return [find_plugin(each)() if isinstance(each, str) else each for each in raw]
+            return [make_plugin(each) if isinstance(each, str) else each for each in raw]
         case "plugins", Mapping():
             return [_plugin(name, given) for name, given in raw.items() if given is not False]
         case "volumes", list():
@@ -122,10 +122,10 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
 def _plugin(name: str, given: object) -> Plugin:
     """Return a plugin from its entry in a table: `torch = true`, or `torch = {backend = "gloo"}`."""
     if given is True:
-        return find_plugin(name)()
+        return make_plugin(name)
     if not isinstance(given, Mapping):
         raise SpecError(f"plugins.{name} must be true, or a table of its settings, but got {given!r}.")
-    return find_plugin(name)(**given)
+    return make_plugin(name, given)
 
 
 def _seconds(path: str, raw: str) -> float:

@@ -5,7 +5,7 @@ from skyward.config import Config, load
 from skyward.config.files import USER_FILE, ConfigValue
 from skyward.config.pools import configured_values
 from skyward.control.act.machines.offers import provider_config
-from skyward.plugins.registry import find_plugin
+from skyward.plugins.registry import make_plugin, plugin_names
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess, provider_names
 from skyward.scaling.registry import POLICIES
 from skyward.specs import FrozenMap, Image, Needs, Nodes, NodesLike, OptionFields, Options, Spec
@@ -39,10 +39,11 @@ __all__ = [
     "compute_fields",
     "configured_values",
     "field_paths",
-    "find_plugin",
     "limits",
     "load",
+    "make_plugin",
     "parse_accelerator",
+    "plugin_names",
     "provider_config",
     "provider_names",
     "resource_map",

@@ -10,7 +10,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 from skyward import accelerators
 from skyward.errors import SkywardError
 from skyward.frontends.commands import Values, complete_command, complete_options
-from skyward.frontends.configuration import POLICIES, provider_names
+from skyward.frontends.configuration import POLICIES, plugin_names, provider_names
 from skyward_jupyter.options.option_table import OPTIONS
 from skyward_kernel.commands.registry import COMMANDS
 
@@ -109,6 +109,7 @@ def values(
         "provider": lambda _: provider_names(),
         "accelerator": lambda _: accelerators.names(),
         "policy": lambda _: POLICIES,
+        "plugins": lambda _: plugin_names(),
         **dict.fromkeys(_VARIABLES, lambda _: variables()),
         **dict.fromkeys(_PATHS, lambda rest: _entries(_START_OF_PATH.sub("", rest))),
     }

@@ -123,8 +123,8 @@ def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> N
     price = lab.panel.locator(".skyward-Price")
     lab.panel.get_by_label("provider", exact=True).select_option("cloud")
     lab.panel.get_by_label("nodes", exact=True).fill("9:3")
-    wrong = lab.panel.locator(".skyward-Form-wrong", has_text="must not be less than min")
-    wrong.wait_for()
+    wrong = lab.panel.locator(".skyward-Form-wrong")
+    wrong.get_by_text("must not be less than min").wait_for()
     lab.panel.get_by_label("nodes", exact=True).fill("1:3")
     price.get_by_text("$1.50/h \N{EN DASH} $4.50/h").wait_for()
     wrong.wait_for(state="detached")
@@ -134,6 +134,11 @@ def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> N
     inside = "select => select.getBoundingClientRect().right > select.nextElementSibling.getBoundingClientRect().right"
     assert lab.panel.get_by_label("provider", exact=True).evaluate(inside), "the arrow is inside of its box"
     lab.see("form")
+    lab.panel.get_by_text("More").click()
+    lab.panel.get_by_label("plugin", exact=True).fill("torch,jax")
+    wrong.get_by_text("'torch' and 'jax', which exclude each other").wait_for()
+    lab.panel.locator("code", has_text="--budget 9 --plugin torch,jax").wait_for()
+    lab.panel.get_by_label("plugin", exact=True).fill("")
     lab.press("Open")
     lab.pool().get_by_text("ready").wait_for()
     lab.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()

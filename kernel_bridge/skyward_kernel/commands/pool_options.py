@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from skyward.frontends.commands import Option, read_option_texts, reading
-from skyward.frontends.configuration import FrozenMap, Image, Nodes, Options, find_plugin, load, parse_accelerator
+from skyward.frontends.configuration import FrozenMap, Image, Nodes, Options, load, make_plugin, parse_accelerator
 
 __all__ = ["BUDGET", "POOL_LABELS", "POOL_OPTIONS", "read_pool_options"]
 
@@ -138,10 +138,10 @@ POOL_OPTIONS: tuple[Option, ...] = (
     _pool(
         "--plugin",
         to="plugins",
-        metavar="NAME",
-        help="a plugin for a framework, such as torch; may be repeated",
-        read=lambda text: tuple(find_plugin(name)() for name in reading.packages(text)),
-        takes="names of plugins, such as torch",
+        metavar="NAME,...",
+        help="plugins for frameworks; may be repeated",
+        read=lambda text: tuple(map(make_plugin, reading.packages(text))),
+        takes="names of plugins, such as torch or jax,keras",
         merge=_joined,
     ),
     _several("--pip", to="image.pip", metavar="PKG", takes="packages, such as numpy,torch", help="packages to install"),

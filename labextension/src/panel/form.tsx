@@ -74,6 +74,7 @@ const PRICE_INDEPENDENT = [
   '--budget',
   '--idle',
   '--ttl',
+  '--plugin',
   '--pip',
   '--apt',
   '--env',

@@ -9,6 +9,8 @@ from skyward.accelerators import parse_accelerator
 from skyward.config import load
 from skyward.config.pools import configured_values
 from skyward.errors import SpecError
+from skyward.plugins.jax_plugin import Jax
+from skyward.plugins.keras_plugin import Keras
 from skyward.pool.compute import Compute
 from skyward.specs import Nodes, Options, Spec, Volume
 from skyward_jupyter.options.settings import NAMES, settings_from
@@ -232,6 +234,14 @@ def test_example_of_the_documentation_works(project: Write) -> None:
     pool = Compute(name="train")
     assert (pool.spec.nodes, pool.spec.image.pip) == (Nodes(2, 16), ("torch",))
     assert all(each.source != "default" for each in settings_from(dict.fromkeys(NAMES), (), config).values())
+
+
+@pytest.mark.parametrize(
+    "lines", ['plugins = ["jax", "keras"]', '[pools.x.plugins]\nkeras = {backend = "jax"}\njax = true\ntorch = false']
+)
+def test_plugins_are_names_or_a_table_of_their_settings(project: Write, lines: str) -> None:
+    project(f"[pools.x]\n{lines}")
+    assert Compute(name="x").spec.plugins == (Jax(), Keras())
 
 
 def test_line_of_a_key_is_its_first_line(project: Write) -> None:

@@ -71,6 +71,11 @@ def test_groups_and_their_alternatives_are_read(project: Write) -> None:
             "skyward.toml:2, pools.x.plugins: There is no plugin 'joblob'; did you mean 'joblib'?",
         ),
         (
+            "[pools.x.plugins]\nmig = true",
+            "Plugin 'mig' needs 'profile': give it in code, `sky.plugins.mig(profile=...)`, or in skyward.toml, "
+            "`plugins = {mig = {profile = ...}}`.",
+        ),
+        (
             "[pools.x.image]\nmetrics = []",
             "pools.x.image.metrics: metrics cannot be chosen yet; `metrics_interval`",
         ),

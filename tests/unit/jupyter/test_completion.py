@@ -40,7 +40,7 @@ def words(text: str) -> set[str]:
     [
         ("%%sky ", FLAGS, {"train", "up"}),
         ("%%sky --nodes 2 --n", FLAGS - {"--nodes"}, {"--nodes"}),
-        ("%%sky --pip numpy --p", {"--pip", "--policy", "--provider"}, set()),
+        ("%%sky --pip numpy --p", {"--pip", "--plugin", "--policy", "--provider"}, set()),
         ("%%sky --on ", {"one", "all", "head"}, FLAGS),
         ("%%sky --on=a", {"one", "all", "head"}, FLAGS),
         ("%%sky --pool t", {"default", "train"}, FLAGS),
@@ -49,6 +49,7 @@ def words(text: str) -> set[str]:
         ("%%sky --gpu ", {"A100", "H100", "T4"}, FLAGS),
         ("%%sky --provider ", {"local", "ssh"}, FLAGS),
         ("%%sky --policy ", {"pressure", "binpack"}, FLAGS),
+        ("%%sky --plugin torch,k", {"keras", "torch"}, FLAGS),
         ("%%sky --executor ", {"thread", "process"}, FLAGS),
         ("%%sky --nodes ", set(), FLAGS),
         ("%sky ", set(COMMANDS), FLAGS),

@@ -341,6 +341,12 @@ def test_each_field_of_the_form_is_checked(
         "--budget": "--budget takes USD in total, such as 20, but got 'much'.",
     }
     assert wrong(" ") == {"name": "A pool needs a name."}
+    assert wrong("q", plugin="keras, joblib") == {}
+    assert wrong("q", plugin="torhc")["--plugin"].endswith("There is no plugin 'torhc'; did you mean 'torch'?")
+    assert "Plugin 'mig' needs 'profile': " in wrong("q", plugin="mig")["--plugin"]
+    assert wrong("q", plugin="torch,jax") == {
+        "": "plugins has 'torch' and 'jax', which exclude each other: take one out."
+    }
     assert pools.names == ["p"]
 
 
