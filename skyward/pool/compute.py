@@ -56,8 +56,9 @@ from skyward.pool.executor import PoolExecutor
 from skyward.pool.hooks import observed, opened, watched
 from skyward.pool.interruption import stopping
 from skyward.pool.joblib_registration import register_with_joblib
-from skyward.pool.map import calls_of_map, note_items
+from skyward.pool.map import calls_of_map, check_map, is_serial, note_items
 from skyward.pool.resource_requests import Bundle, demands_of
+from skyward.pool.series import SentMap
 from skyward.process import background
 from skyward.process.cancellation import until_done
 from skyward.process.forked import is_forked, refuse_forked
@@ -650,17 +651,17 @@ class Compute(RightSide):
 
     @overload
     def map[S, T](
-        self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S], /, *, chunksize: int = 1
+        self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S], /, *, chunksize: int | None = None
     ) -> list[T]: ...
     @overload
     def map[S, T](
-        self, fn: Callable[[S], Coroutine[Any, Any, T]], items: Iterable[S], /, *, chunksize: int = 1
+        self, fn: Callable[[S], Coroutine[Any, Any, T]], items: Iterable[S], /, *, chunksize: int | None = None
     ) -> list[T]: ...
     @overload
-    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S], /, *, chunksize: int = 1) -> list[T]: ...
+    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S], /, *, chunksize: int | None = None) -> list[T]: ...
     @overload
-    def map(self, fn: Callable[..., Any], /, *iterables: Iterable[Any], chunksize: int = 1) -> list[Any]: ...
-    def map(self, fn: Any, /, *iterables: Iterable[Any], chunksize: int = 1) -> list[Any]:
+    def map(self, fn: Callable[..., Any], /, *iterables: Iterable[Any], chunksize: int | None = None) -> list[Any]: ...
+    def map(self, fn: Any, /, *iterables: Iterable[Any], chunksize: int | None = None) -> list[Any]:
         """Call `fn` with each item, in parallel, and return the results in the order of the items.
 
         With several iterables, `fn` takes an element of each, as with the built-in `map`. The first error stops the
@@ -669,8 +670,9 @@ class Compute(RightSide):
 
         Args:
             fn: a function; it need not be decorated with `@sky.function`.
-            chunksize: items per task, which are processed in sequence. More than one pays off if a call takes less than
-                a millisecond. A timeout of the function applies per call; retries run the whole task again.
+            chunksize: items per task, which are processed in sequence; a timeout of the function applies per call, and
+                retries run the whole task again. None for one, except that many short items are sent several at a time
+                if the function has no timeout and no retries.
 
         Raises:
             OperatorError: `fn` is a generator function.
@@ -687,6 +689,13 @@ class Compute(RightSide):
         given = list(zip(*iterables, strict=False))
         runs: list[Run[Any]] = []
         results: list[Any] = []
+        check_map(call, chunksize)
+        if chunksize is None and is_serial(call, len(given), self._most_slots()):
+            with stopping(runs):
+                sent = self._dispatcher().map(call, given, ConsoleSink(), runs, waits=True)
+                with watched(sent.futures), self._shown():
+                    return list(sent.results())
+        chunksize = chunksize or 1
         with stopping(runs):
             calls = list(calls_of_map(call, given, chunksize))
             self._dispatcher().start(calls, ConsoleSink(), None, runs, waits=True)
@@ -710,7 +719,7 @@ class Compute(RightSide):
                 for future in concurrent.futures.as_completed([executor.submit(pow, 2, n) for n in range(4)]):
                     print(future.result())
         """
-        return PoolExecutor(self._send, self._most_slots)
+        return PoolExecutor(self._send, self._send_map, self._most_slots)
 
     def _send(self, pendings: Sequence[PendingFunction[Any]]) -> list[TaskFuture[Any]]:
         """Send calls of functions that are no generator functions, and return their futures."""
@@ -718,6 +727,17 @@ class Compute(RightSide):
         with stopping(runs):
             self._dispatcher().start(pendings, ConsoleSink(), None, runs)
             return [future_of(run) for run in runs]
+
+    def _send_map(
+        self,
+        call: SkyFunction[..., Any],
+        items: Sequence[tuple[Any, ...]],
+        started: Callable[[TaskFuture[Any]], object],
+    ) -> SentMap:
+        """Send a call for each item, several in one task where they are short; see `Dispatcher.map`."""
+        runs: list[Run[Any]] = []
+        with stopping(runs):
+            return self._dispatcher().map(call, items, ConsoleSink(), runs, started)
 
     def _most_slots(self) -> int:
         """Return the number of slots of the pool at its maximum size."""

@@ -24,8 +24,15 @@ from skyward.control.act.tasks.streams import Feeder, StreamBuffer, feeder
 from skyward.control.act.tasks.task import BroadcastWork, Sink, Work
 from skyward.control.observe.origin import current_origin
 from skyward.errors import NotPicklableError, PoolClosedError, SpecError, error_of_nodes
-from skyward.functions.decorator import PendingFunction, is_generator, stream_arguments, stream_parameters
+from skyward.functions.decorator import (
+    PendingFunction,
+    SkyFunction,
+    is_generator,
+    stream_arguments,
+    stream_parameters,
+)
 from skyward.pool.future_arguments import Taken, may_hold_futures
+from skyward.pool.series import MapSender, SentMap
 from skyward.process import background
 from skyward.specs import Options
 from skyward.specs.placement import Several
@@ -71,6 +78,36 @@ class Dispatcher:
         background.call_soon(self._tasks.submit, works)
         if within is not None and works:
             background.call_soon(self._tasks.limit, works, within)
+
+    def map(
+        self,
+        call: SkyFunction[..., Any],
+        items: Sequence[tuple[Any, ...]],
+        sink: Sink,
+        runs: list[Run[Any]],
+        started: Callable[[TaskFuture[Any]], object] = lambda _: None,
+        *,
+        waits: bool = False,
+    ) -> SentMap:
+        """Send a call for each item, several in one task where they are short.
+
+        Args:
+            call: a function for which `is_serial` holds.
+            runs: the runs of the tasks are added to it before any of them is sent.
+            started: called with the future of each task before it is sent, on the library's loop too. A task whose
+                future is done by then is not sent.
+            waits: see `Compute.start`.
+
+        Raises:
+            PayloadError: a call cannot be sent. Others may have been.
+        """
+        codes: dict[int, PreparedCode] = {}
+
+        def work(pending: PendingFunction[Any]) -> Work:
+            return self._work(pending, sink, codes, waits=waits)
+
+        timeout = self._options.default_compute_timeout
+        return MapSender(self._tasks, call, work, sink, timeout, runs, started, waits=waits).send(items)
 
     def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode], *, waits: bool) -> Work:
         function = pending.fn
