@@ -81,8 +81,9 @@ if TYPE_CHECKING:
     from skyward.control.act.recovered_tasks import RecoveredTask
     from skyward.control.observe.snapshot import KeptView
     from skyward.specs.plugin import Plugin
+    from skyward.wire.payloads.code import PreparedCode
 
-__all__ = ["Compute", "On", "nodes_with", "open_attached", "when_closed"]
+__all__ = ["Compute", "On", "nodes_with", "open_attached", "send", "when_closed"]
 
 _ABORTED_WITHIN = 0.05
 """Seconds between two attempts at ending the launch of nodes on another thread, which may be just about to begin."""
@@ -901,6 +902,18 @@ def open_attached(
 def nodes_with(pool: Compute, digest: bytes) -> frozenset[int]:
     """Return the ranks of the nodes that hold the blob of this digest."""
     return frozenset() if pool._pool is None else pool._pool.holds(digest)
+
+
+def send[T](pool: Compute, pending: PendingFunction[T], codes: "dict[int, PreparedCode]") -> Run[T]:
+    """Send a call to one node, as `Compute.start` does.
+
+    Args:
+        codes: functions that are not pickled again, by their identity; the function is added.
+    """
+    runs: list[Run[Any]] = []
+    with stopping(runs):
+        pool._dispatcher().start([pending], ConsoleSink(), None, runs, codes=codes)
+        return runs[0]
 
 
 def when_closed(pool: Compute, call: Callable[[], object]) -> None:

@@ -59,19 +59,21 @@ class Dispatcher:
         within: float | None = None,
         *,
         waits: bool = False,
+        codes: dict[int, PreparedCode] | None = None,
     ) -> None:
         """Send tasks, in order. A function that occurs several times is pickled once.
 
         Args:
             within: seconds after which unfinished tasks are stopped; None for no limit.
+            codes: functions that are not pickled again, by their identity; new ones are added.
             waits: see `Compute.start`.
             runs: the runs of the tasks are added to it before any task is sent.
 
         Raises:
             PayloadError: a task cannot be sent; none was sent.
         """
-        codes: dict[int, PreparedCode] = {}
-        works = [self._work(pending, sink, codes, waits=waits) for pending in pendings]
+        known: dict[int, PreparedCode] = {} if codes is None else codes
+        works = [self._work(pending, sink, known, waits=waits) for pending in pendings]
         for work in works:
             work.target = target
         runs += [follow(self._tasks, work) for work in works]
