@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from skyward.pool.account.offers import offers
     from skyward.pool.attach import attach
     from skyward.pool.compute import Compute
+    from skyward.pool.executor import PoolExecutor
     from skyward.pool.reaping.orphans import Orphan, orphans
     from skyward.pool.reaping.reap import Reaped, reap
     from skyward.pool.reaping.sweep import Swept, sweep
@@ -183,6 +184,7 @@ __all__ = [
     "PipIndex",
     "PluginError",
     "PoolClosedError",
+    "PoolExecutor",
     "PoolReport",
     "PoolSnapshot",
     "ProviderMissingError",
@@ -295,6 +297,7 @@ _HOMES = {
     "pool.account.images": ("build_image", "delete_image", "images"),
     "pool.reaping.sweep": ("Swept", "sweep"),
     "pool.resource_requests": ("request_resources",),
+    "pool.executor": ("PoolExecutor",),
     "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Volume", "Worker"),
     "specs.retries": ("Retries",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
