@@ -166,7 +166,8 @@ def _wait_for_listener(task: TaskInfo, meeting: Meeting) -> None:
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE)
     raise distributed.DistNetworkError(
-        f"Member 0 of 0 to {task.count - 1} does not listen at {meeting.address}:{meeting.port} after {task.within:g} s."
+        f"Member 0 of 0 to {task.count - 1} does not listen at {meeting.address}:{meeting.port} "
+        f"after {task.within:g} s."
     )
 
 
