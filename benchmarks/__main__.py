@@ -31,6 +31,7 @@ MODULES = (
     "clouds",
     "ssh",
     "start",
+    "training",
 )
 
 

@@ -22,6 +22,7 @@ PACKAGES = (
     "distributed",
     "ipyparallel",
     "ray",
+    "torch",
 )
 
 

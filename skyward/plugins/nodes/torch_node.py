@@ -1,6 +1,8 @@
 """PyTorch on nodes: the members of a collective are one process group."""
 
 import re
+import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
@@ -17,6 +19,10 @@ _LOST: Final = re.compile(
     r"|remote process (exited|has exited)|ncclRemoteError|NCCL communicator was aborted"
 )
 """Texts of gloo and NCCL about another member, in errors of no particular type."""
+
+_FIRST_PAUSE: Final = 0.001
+_LONGEST_PAUSE: Final = 0.05
+"""Seconds between looks at whether the first member listens."""
 
 
 class TorchNode(OnNode):
@@ -114,6 +120,8 @@ def _meet(task: TaskInfo, meeting: Meeting) -> Any:
 
     is_first = task.position == 0
     within = timedelta(seconds=task.within)
+    if not is_first:
+        _wait_for_listener(task, meeting)
     store = distributed.TCPStore(
         meeting.address,
         meeting.port,
@@ -139,6 +147,28 @@ def _meet(task: TaskInfo, meeting: Meeting) -> Any:
         ) from None
     met.set("all", "")
     return met
+
+
+def _wait_for_listener(task: TaskInfo, meeting: Meeting) -> None:
+    """Wait until the first member listens: PyTorch, once refused, tries again only after 0.3 to 0.8 s.
+
+    Raises:
+        DistNetworkError: it does not listen at the deadline of `task`.
+    """
+    from torch import distributed
+
+    deadline, pause = time.monotonic() + task.within, _FIRST_PAUSE
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            with socket.create_connection((meeting.address, meeting.port), left):
+                return
+        except OSError:
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+    raise distributed.DistNetworkError(
+        f"Member 0 of 0 to {task.count - 1} does not listen at {meeting.address}:{meeting.port} "
+        f"after {task.within:g} s."
+    )
 
 
 def _part(task: TaskInfo, store: Any) -> None:
