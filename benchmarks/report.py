@@ -19,6 +19,7 @@ PACKAGES = (
     "cloudpickle",
     "numpy",
     "ipython",
+    "joblib",
     "distributed",
     "ipyparallel",
     "ray",
