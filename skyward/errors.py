@@ -220,11 +220,13 @@ class NodeStartError(ProvisioningError):
 
     Attributes:
         log: the whole log; empty if unknown.
+        is_final: True if its replacement would fail for the same reason.
     """
 
-    def __init__(self, message: str, log: str = "") -> None:
+    def __init__(self, message: str, log: str = "", *, is_final: bool = False) -> None:
         super().__init__(message)
         self.log = log
+        self.is_final = is_final
 
 
 class CollectionError(SkywardError, RuntimeError):

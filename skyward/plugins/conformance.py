@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -50,8 +50,8 @@ def check_plugin(
 
     Args:
         folder: a temporary folder, in which steps and contexts run, and which has their home.
-        spec: a spec that the plugin accepts, with other plugins if it needs any; by default one that has an A100 if the
-            plugin needs an accelerator.
+        spec: a spec that the plugin accepts, with other plugins if it needs any; by default one of rented machines,
+            with an A100 if the plugin needs an accelerator.
         search_path: `PATH` of steps and contexts, such as one with stand-ins of commands; by default this process's.
         contexts: False where the framework is not installed, which is only imported in the contexts.
 
@@ -64,7 +64,7 @@ def check_plugin(
     """
     secrets = _check_settings(plugin)
     _check_value(plugin, secrets)
-    given = spec or Spec(accelerator="A100" if plugin.requires().accelerator else None)
+    given = spec or Spec(provider="aws", accelerator="A100" if plugin.requires().accelerator else None)
     spec = given if plugin in given.plugins else replace(given, plugins=(*given.plugins, plugin))
     _check_image(plugin, spec, secrets)
     home = folder / "home"
@@ -188,9 +188,20 @@ def _check_on_node(plugin: Plugin, home: Path, variables: Mapping[str, str], *, 
     assert colon, f"on_node is {path!r}, but must be 'package.module:Class'"
     packages = {*_ON_NODES, module.partition(".")[0]}
     bare = f"import sys\nallowed = {packages!r}\n{_BARE}"
-    found = _in_process(bare, "_environment", path, plugin, home, variables)
+    settings = dict(plugin.settings())
+    found = _in_process(_environment, (path, settings), home, variables, start=bare)
     if contexts:
-        _in_process("", "_contexts", path, plugin, home, {**variables, **found})
+        _check_contexts(path, settings, home, {**variables, **found})
+
+
+def _check_contexts(path: str, settings: Mapping[str, Any], home: Path, variables: Mapping[str, str]) -> None:
+    """Check what contexts leave, except for what the mere import of the modules that they import changes."""
+    found = _in_process(_contexts, (path, settings), home, variables)
+    if not found["changes"]:
+        return
+    excused = _in_process(_imports, (found["modules"],), home, variables)
+    for what, *change in found["changes"]:
+        assert change in excused, f"{path}: {what} leaves {' '.join(change)}, which it did not find"
 
 
 _BARE = """
@@ -206,39 +217,32 @@ sys.meta_path.insert(0, Bare())
 
 
 def _in_process(
-    start: str, work: str, path: str, plugin: Plugin, home: Path, variables: Mapping[str, str]
-) -> dict[str, str]:
-    """Call a function of this module in a new interpreter; return its result.
+    work: Callable[..., Any], arguments: Sequence[Any], home: Path, variables: Mapping[str, str], start: str = ""
+) -> Any:
+    """Call a function of this module in a new interpreter; return its result. Both are passed as JSON.
 
     Raises:
         AssertionError: it raised an error.
     """
-    program = f"{start}\nfrom skyward.plugins import conformance\nconformance._answer(conformance.{work})"
+    program = f"{start}\nfrom skyward.plugins import conformance\nconformance._answer(conformance.{work.__name__})"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=home,
         env=variables,
-        input=json.dumps((path, dict(plugin.settings()))).encode(),
+        input=json.dumps(arguments).encode(),
         capture_output=True,
         timeout=_WITHIN,
         check=False,
     )
-    assert not done.returncode, f"{path}: {_last(done.stderr.decode(errors='replace'))}"
-    answer: dict[str, Any] = json.loads(done.stdout)
-    assert "problem" not in answer, f"{path}: {answer['problem']}"
-    found: dict[str, str] = answer["found"]
-    return found
+    assert not done.returncode, _last(done.stderr.decode(errors="replace")).removeprefix("AssertionError: ")
+    return json.loads(done.stdout)
 
 
-def _answer(work: Callable[[OnNode], dict[str, str]]) -> None:
-    """Print the result of a function of the part that standard input names; whatever it prints goes to stderr."""
+def _answer(work: Callable[..., Any]) -> None:
+    """Print the result of a function of the arguments on standard input; whatever it prints goes to stderr."""
     with os.fdopen(os.dup(1), "w") as answer:
         os.dup2(2, 1)
-        path, settings = json.load(sys.stdin)
-        try:
-            json.dump({"found": work(_made(path, settings))}, answer)
-        except AssertionError as error:
-            answer.write(json.dumps({"problem": str(error)}))
+        answer.write(json.dumps(work(*json.load(sys.stdin))))
 
 
 def _made(path: str, settings: Mapping[str, Any]) -> OnNode:
@@ -249,34 +253,53 @@ def _made(path: str, settings: Mapping[str, Any]) -> OnNode:
     return kind(**settings)
 
 
-def _environment(on_node: OnNode) -> dict[str, str]:
+def _environment(path: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of a part."""
+    on_node = _made(path, settings)
     before = _State.now()
     found = dict(on_node.environment(_INFO, 0))
-    before.check("environment()")
+    for change in before.changes():
+        raise AssertionError(f"{path}: environment() leaves {' '.join(change)}, which it did not find")
     for name, value in found.items():
-        assert type(value) is str, f"environment() has {name} of type {type(value).__name__}, which is not a string"
-    assert found == dict(on_node.environment(_INFO, 0)), "environment() returns other variables when it is called again"
+        kind = type(value).__name__
+        assert kind == "str", f"{path}: environment() has {name} of type {kind}, which is not a string"
+    again = dict(on_node.environment(_INFO, 0))
+    assert found == again, f"{path}: environment() returns other variables when it is called again"
     return found
 
 
-def _contexts(on_node: OnNode) -> dict[str, str]:
-    """Enter and leave the contexts of a process and of tasks outside of a collective."""
-    before = _State.now()
+def _contexts(path: str, settings: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Enter and leave the contexts of a process and of tasks outside of a collective.
+
+    Returns:
+        "changes", each with the context that left it, and "modules", the names of those that were imported meanwhile.
+    """
+    on_node = _made(path, settings)
+    modules, changes, before = {*sys.modules}, [], _State.now()
     with on_node.around_process(_INFO):
         inside = _State.now()
         for number in (1, 2):
             with on_node.around_task(TaskInfo(task=number)):
                 pass
-            inside.check("around_task()")
+            changes += [("around_task()", *change) for change in inside.changes()]
         raised = True
         with suppress(_OfTask):
             with on_node.around_task(TaskInfo(task=3)):
                 raise _OfTask
             raised = False
-        assert raised, "around_task() swallows the error of a task"
-        inside.check("around_task(), after an error,")
-    before.check("around_process()")
-    return {}
+        assert raised, f"{path}: around_task() swallows the error of a task"
+        changes += [("around_task(), after an error,", *change) for change in inside.changes()]
+    changes += [("around_process()", *change) for change in before.changes()]
+    return {"changes": changes, "modules": [name for name in [*sys.modules] if name not in modules]}
+
+
+def _imports(modules: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what the import of modules changes."""
+    before = _State.now()
+    for name in modules:
+        with suppress(Exception):  # a name that is no module's, or of an optional part
+            importlib.import_module(name)
+    return list(before.changes())
 
 
 class _OfTask(Exception):
@@ -286,22 +309,24 @@ class _OfTask(Exception):
 class _State(NamedTuple):
     """State of a process that contexts have to leave as they found it."""
 
-    variables: dict[str, str]
+    variables: frozenset[tuple[str, str]]
     folder: str
     threads: frozenset[threading.Thread]
-    filters: list[Any]
+    filters: frozenset[str]
 
     @classmethod
     def now(cls) -> "_State":
-        return cls(dict(os.environ), os.getcwd(), frozenset(threading.enumerate()), list(warnings.filters))
+        filters = frozenset(map(repr, warnings.filters))
+        return cls(frozenset(os.environ.items()), os.getcwd(), frozenset(threading.enumerate()), filters)
 
-    def check(self, what: str) -> None:
-        """Check that nothing has changed. Values of variables, which may be secrets, are not shown."""
+    def changes(self) -> Iterator[tuple[str, str]]:
+        """Yield what is not as it was: the kind, and its name, without the values of variables: they may be secrets."""
         now = _State.now()
-        changed = sorted(name for name, _ in self.variables.items() ^ now.variables.items())
-        assert not changed, f"{what} leaves other variables than it found: {', '.join(dict.fromkeys(changed))}"
-        assert now.folder == self.folder, f"{what} leaves another working directory than it found: {now.folder}"
+        yield from (("the variable", name) for name in sorted({name for name, _ in self.variables ^ now.variables}))
+        if now.folder != self.folder:
+            yield "the working directory", now.folder
         for thread in now.threads - self.threads:
             thread.join(_ENDS_WITHIN)
-            assert not thread.is_alive(), f"{what} leaves the thread {thread.name!r}"
-        assert now.filters == self.filters, f"{what} leaves other filters of warnings than it found"
+            if thread.is_alive():
+                yield "the thread", thread.name
+        yield from (("the filter of warnings", each) for each in sorted(self.filters ^ now.filters))

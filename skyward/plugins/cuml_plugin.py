@@ -1,12 +1,13 @@
 """The plugin for cuML, which runs scikit-learn, UMAP and HDBSCAN on GPUs without changes to the code."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from skyward.errors import SpecError
+from skyward.plugins.packages import NEWEST, check_version, has_own_packages, versioned, with_packages
 from skyward.specs.plugin import Plugin, Requires
-from skyward.values.validation import choice, of_type
+from skyward.values.validation import choice
 
 if TYPE_CHECKING:
     from skyward.specs.image import Image
@@ -28,8 +29,8 @@ class Cuml(Plugin):
 
     Attributes:
         cuda: major version of CUDA, "cu12" or "cu13"; "cu13" needs a driver of version 580 or newer. "auto" is "cu12",
-            which newer drivers run too.
-        version: version of cuML, such as "26.10.0" or ">=26.8"; None for the newest.
+            which newer drivers run too. Without effect on local nodes, which have the packages of this process.
+        version: version of cuML, such as "26.10.0" or ">=26.8", or "latest".
 
     Raises:
         SpecError: a field has a value that is not allowed.
@@ -43,12 +44,11 @@ class Cuml(Plugin):
     on_node = "skyward.plugins.nodes.cuml_node:CumlOnNode"
 
     cuda: CumlCuda = "auto"
-    version: str | None = None
+    version: str = NEWEST
 
     def __post_init__(self) -> None:
         choice(self.cuda, "cuda", CumlCuda)
-        if self.version is not None:
-            of_type(self.version, "version", str, "version='26.10.0'")
+        check_version(self.version, "version")
 
     def requires(self) -> Requires:
         """Require an accelerator."""
@@ -60,9 +60,10 @@ class Cuml(Plugin):
         Raises:
             SpecError: cuML does not run on the accelerator.
         """
-        cuda = self._cuda(spec)
-        wanted = (f"cuml-{cuda}{_specifier(self.version)}", "scikit-learn")
-        return replace(image, pip=(*image.pip, *(each for each in wanted if each not in image.pip)))
+        package = f"cuml-{self._cuda(spec)}"
+        if not has_own_packages(spec):
+            return image
+        return with_packages(image, versioned(package, self.version), "scikit-learn")
 
     def _cuda(self, spec: "Spec") -> str:
         """Return the name of the version of CUDA, "cu12" or "cu13"."""
@@ -80,10 +81,3 @@ class Cuml(Plugin):
                 "`cuda='cu12'`."
             )
         return "cu12" if self.cuda == "auto" else self.cuda
-
-
-def _specifier(version: str | None) -> str:
-    """Return the end of a requirement: nothing, a version with its operator, or exactly a bare version."""
-    if version is None:
-        return ""
-    return version if version[:1] in "<>=!~" else f"=={version}"

@@ -3,12 +3,13 @@
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from skyward.errors import SpecError
+from skyward.plugins.packages import has_own_packages, with_packages
 from skyward.specs.plugin import Plugin, PluginStep
 from skyward.values.validation import Secret, of_type, shown, strings
 
@@ -80,8 +81,8 @@ class HuggingFace(Plugin):
                 raise SpecError(f"cache must be an absolute path, or begin with '~/', but got {shown(self.cache)}.")
 
     def image(self, image: "Image", spec: "Spec") -> "Image":
-        """Return the environment with the library of the Hub."""
-        return replace(image, pip=image.pip if _PACKAGE in image.pip else (*image.pip, _PACKAGE))
+        """Return the environment with the library of the Hub. Local nodes have the packages of this process."""
+        return with_packages(image, _PACKAGE) if has_own_packages(spec) else image
 
     def steps(self, spec: "Spec") -> tuple[PluginStep, ...]:
         """Return the step that fetches the repositories; none with a token."""

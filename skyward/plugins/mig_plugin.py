@@ -15,7 +15,7 @@ from skyward.values.validation import of_type, shown
 
 if TYPE_CHECKING:
     from skyward.accelerators import Accelerator
-    from skyward.specs.image import Image
+    from skyward.specs.nodes import Worker
     from skyward.specs.spec import Spec  # circular: a spec has plugins, whose methods take it
 
 __all__ = ["Mig"]
@@ -84,15 +84,21 @@ class Mig(Plugin):
         """Require an accelerator, and processes: each sees one device, from its start on."""
         return Requires(executor="process", accelerator=True)
 
-    def image(self, image: "Image", spec: "Spec") -> "Image":
-        """Return the environment as it is.
+    def check(self, spec: "Spec", worker: "Worker") -> None:
+        """Check the profile, and that there is an instance for each process, as far as the catalogue tells.
 
         Raises:
-            SpecError: the accelerator has no MIG, or has other profiles.
+            SpecError: the accelerator has no MIG, other profiles, or too few instances.
         """
-        if spec.accelerator is not None:
-            self._most(spec.accelerator)
-        return image
+        accelerator = spec.accelerator
+        if accelerator is None or (each := self._most(accelerator)) is None:
+            return
+        most = each * ceil(accelerator.count)
+        if worker.concurrency > most:
+            raise SpecError(
+                f"{accelerator} has at most {most} MIG instances of profile {self.profile!r}, but `worker=` has "
+                f"concurrency={worker.concurrency}: lower it, or use a smaller profile."
+            )
 
     def steps(self, spec: "Spec") -> tuple[PluginStep, ...]:
         """Return the step that makes the instances which are missing."""

@@ -12,6 +12,7 @@ from skyward.values.validation import FrozenMap, Value, choice, of_type, seconds
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute  # circular: what a plugin is entered with
     from skyward.specs.image import Image
+    from skyward.specs.nodes import Worker
     from skyward.specs.spec import Spec  # circular: a spec has plugins, whose methods take it
 
 __all__ = ["Plugin", "PluginStep", "Requires"]
@@ -100,6 +101,13 @@ class Plugin(Value):
     def requires(self) -> Requires:
         """Return what the plugin requires of its pool."""
         return Requires()
+
+    def check(self, spec: "Spec", worker: "Worker") -> None:
+        """Check that nodes of a spec, with these options of workers, can have the plugin. No machine is rented yet.
+
+        Raises:
+            SpecError: they cannot; the message says what to change.
+        """
 
     def image(self, image: "Image", spec: "Spec") -> "Image":
         """Return the environment with what the plugin needs. Called again, it must change nothing."""

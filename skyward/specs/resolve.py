@@ -121,6 +121,9 @@ def _with_plugins(resolved: Resolved) -> Resolved:
     worker = _with_processes(options.worker, groups)
     if demanding and worker.executor == "auto":
         worker = replace(worker, executor="process")
+    for spec in (spec for specs in groups.values() for spec in specs):
+        for plugin in spec.plugins:
+            plugin.check(spec, worker)
     return Resolved(groups, options if worker == options.worker else replace(options, worker=worker))
 
 

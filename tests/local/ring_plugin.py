@@ -1,5 +1,6 @@
 """A plugin of the tests: members of a broadcast meet over sockets, without any framework."""
 
+import importlib
 import json
 import os
 import socket
@@ -24,6 +25,7 @@ class Ring(Plugin):
         procs_per_node, restarts, meeting_timeout: as those of `Requires`.
         fails: name of a hook that raises; empty for none.
         once: True to replace each process after a collective.
+        together: False to let members of a broadcast run by themselves, on threads too.
     """
 
     name = "ring"
@@ -33,13 +35,14 @@ class Ring(Plugin):
     restarts: int = 0
     fails: str = ""
     once: bool = False
+    together: bool = True
     meeting_timeout: float = 60.0
 
     def requires(self) -> Requires:
         """Require processes that work together."""
         return Requires(
-            executor="process",
-            together=True,
+            executor="process" if self.together else None,
+            together=self.together,
             procs_per_node=self.procs_per_node,
             restarts=self.restarts,
             meeting_timeout=self.meeting_timeout,
@@ -62,6 +65,8 @@ class RingOnNode(OnNode):
             raise ValueError(f"no {hook} today")
         if self._fails == f"abort {hook}":
             os.abort()
+        if self._fails == f"import for {hook}":
+            importlib.import_module("ring_framework")
 
     def environment(self, node: InstanceInfo, worker: int) -> Mapping[str, str]:
         """Name the process."""

@@ -188,6 +188,52 @@ def test_stream_fails_with_its_node_after_the_received_elements(tmp_path: Path) 
         assert got == [0, 1, 2, 3, 4]
 
 
-def test_generator_cannot_be_broadcast(pool: sky.Compute) -> None:
-    with pytest.raises(sky.OperatorError, match="streams from one node, so it cannot be broadcast with `@`; use `>>`"):
-        tasks.count(3) @ pool
+def test_broadcast_generator_gives_one_stream_of_ranks_and_elements(pool: sky.Compute) -> None:
+    elements = list(tasks.count(3) @ pool)
+    assert sorted(elements) == [(rank, number) for rank in range(2) for number in range(3)]
+    assert [number for rank, number in elements if rank == 1] == [0, 1, 2]
+
+
+def test_elements_of_one_node_do_not_wait_for_those_of_others(pool: sky.Compute, tmp_path: Path) -> None:
+    """Node 1 yields nothing before node 0's elements were read."""
+    go = tmp_path / "go"
+
+    @sky.function
+    def in_turn() -> Iterator[str]:
+        if sky.instance_info().node:
+            tasks.wait_for_file(str(go))
+        yield "first"
+
+    with in_turn() @ pool as stream:
+        assert next(stream) == (0, "first")
+        go.touch()
+        assert next(stream) == (1, "first")
+        assert next(stream, "end") == "end"
+
+
+def test_error_of_one_node_follows_all_elements_of_a_broadcast(pool: sky.Compute) -> None:
+    @sky.function
+    def half() -> Iterator[int]:
+        yield 1
+        if sky.instance_info().node == 1:
+            raise ValueError("only half")
+        yield 2
+
+    found: list[tuple[int, int]] = []
+    with pytest.raises(ValueError, match="only half"):
+        found.extend(half() @ pool)
+    assert sorted(found) == [(0, 1), (0, 2), (1, 1)]
+
+
+def test_broadcast_stream_in_a_coroutine(pool: sky.Compute) -> None:
+    async def read() -> list[tuple[int, int]]:
+        return [element async for element in tasks.count(100) @ pool]
+
+    assert sorted(asyncio.run(read())) == [(rank, number) for rank in range(2) for number in range(100)]
+
+
+def test_dropped_broadcast_stream_stops_its_generators(pool: sky.Compute) -> None:
+    stream = tasks.count(10**9) @ pool
+    next(stream)
+    del stream
+    assert tasks.add(1, 1) @ pool == [2, 2]

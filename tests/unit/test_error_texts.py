@@ -79,7 +79,8 @@ def test_texts_name_existing_methods_of_pools() -> None:
 def fields() -> set[str]:
     """Return the names of all arguments of public functions, methods and classes."""
     names: set[str] = set()
-    for value in [getattr(sky, name) for name in sky.__all__]:
+    plugins = [getattr(sky.plugins, name) for name in sky.plugins.__all__]
+    for value in [*(getattr(sky, name) for name in sky.__all__), *plugins]:
         members = [value, *vars(value).values()] if isinstance(value, type) else [value]
         for member in members:
             with contextlib.suppress(TypeError, ValueError):

@@ -29,7 +29,7 @@ from skyward.control.act.tasks.settle import final, settle
 from skyward.control.act.tasks.task import BroadcastWork, Work
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.decide.tasks.placement import chosen_ranks, no_node
+from skyward.control.decide.tasks.placement import chosen_ranks, members_of, no_node
 from skyward.errors import NoGroupFitsError, PoolClosedError, RemoteError, SkywardError
 from skyward.values.needs import Needs
 from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, Blob, Collective, Credit, Drop, Meet, NodeReport
@@ -228,6 +228,9 @@ class PoolTasks:
             if notice:
                 self._pool.note(notice)
         together = self._pool.together
+        if together is not None and ranks is None:
+            least = sum(group.min for group in ready.groups.values())
+            ranks = members_of(least, work.needs, together.procs, ready.reconciler.table, ready.tasks)
         if together is not None and work.needs:
             each = {name: amount * together.procs for name, amount in work.needs.resources.items()}
             if reason := ready.tasks.infeasible(Needs(each, work.needs.capabilities)):

@@ -465,9 +465,10 @@ class AtMeeting:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The slots are ready for tasks; or `why` they are not."""
+    """The slots are ready for tasks; or `why` they are not, and whether that `is_final`, such as without a package."""
 
     why: str = ""
+    is_final: bool = False
     task: int = 0
 
 

@@ -63,7 +63,7 @@ from skyward.worker.tasks.executor import TaskExecutor
 from skyward.worker.tasks.forked import is_forked, leave_if_forked, write
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.kept import NoValueStore, ValueStore
-from skyward.worker.tasks.plugins import NO_PLUGINS, Plugins
+from skyward.worker.tasks.plugins import NO_PLUGINS, Plugins, is_final
 from skyward.worker.tasks.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:
@@ -180,13 +180,13 @@ class Agent:
                 os.environ.update(self._plugins.environment(info, 0))
                 self._plugins.enter(info)
         except PluginError as error:
-            self.replies.put(Prepared(str(error)))
+            self.replies.put(Prepared(str(error), is_final(error)))
             return False
         if not self._processes:
             self.replies.put(Prepared())
         return True
 
-    def _slot_started(self, why: str) -> None:
+    def _slot_started(self, why: str, is_final: bool) -> None:
         """Tell the client once all slots with processes of their own are ready, or the first one that is not."""
         with self._start_lock:
             self._unstarted -= 1
@@ -195,7 +195,7 @@ class Agent:
             if why:
                 self._unstarted = 0
         if self._has_plugins and not is_told and (why or is_last):
-            self.replies.put(Prepared(why))
+            self.replies.put(Prepared(why, is_final))
 
     def _thread_slot(self) -> ThreadSlot:
         return ThreadSlot(self._node, self, self.store, self._functions, self._plugins)

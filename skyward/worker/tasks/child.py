@@ -43,7 +43,7 @@ from skyward.worker.tasks.forked import ForkedProcessError, is_forked, leave_if_
 from skyward.worker.tasks.guard import ThreadGuard
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.kept import NoValueStore
-from skyward.worker.tasks.plugins import NO_PLUGINS, Plugins
+from skyward.worker.tasks.plugins import NO_PLUGINS, Plugins, is_final
 from skyward.worker.tasks.threads import bind_threads
 
 
@@ -105,7 +105,7 @@ class Child:
                 self._plugins = Plugins(parts)
                 self._plugins.enter(instance_info())
         except PluginError as error:
-            self._send(("failed", str(error)))
+            self._send(("failed", str(error), is_final(error)))
             os._exit(1)
         self._send("up")
 

@@ -3,6 +3,7 @@
 import importlib
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from skyward.worker.events.context import Port
 from skyward.worker.tasks.jobs import Job
 from skyward.worker.tasks.missing_modules import missing_module, pip_name
 
-__all__ = ["NO_PLUGINS", "Plugins"]
+__all__ = ["NO_PLUGINS", "Plugins", "is_final"]
 
 _MARGIN = 10.0
 """Seconds that a member of a collective waits longer than its client, which knows who is missing."""
@@ -157,6 +158,11 @@ class Plugins:
 NO_PLUGINS = Plugins()
 
 
+def is_final(error: PluginError) -> bool:
+    """Return whether a plugin cannot be started in any other process of the node either: it lacks a package."""
+    return isinstance(error.__cause__, ModuleNotFoundError)
+
+
 def _load(part: PluginPart) -> OnNode:
     module, _, name = part.path.partition(":")
     node = os.environ.get("SKYWARD_NODE", "?")
@@ -172,7 +178,9 @@ def _failure(name: str, what: str, node: int, error: Exception) -> PluginError:
     if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
         missing = missing_module(error, node)
         package = pip_name(missing.name or "")
-        return PluginError(f"plugin {name!r} {what}: {missing}. Install {package} there.", plugin=name)
+        has_image = missing.packages is not None
+        fix = f"add it with Image(pip=[{package!r}])" if has_image else f"install {package} in {sys.prefix} there"
+        return PluginError(f"plugin {name!r} {what}: {missing}; {fix}.", plugin=name)
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return PluginError(f"plugin {name!r} {what} on node {node}: {text}", plugin=name)
 

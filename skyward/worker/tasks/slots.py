@@ -44,6 +44,10 @@ _LEAVES_WITHIN = 1.5
 """Seconds that a process has to leave the contexts of its plugins before it is replaced."""
 
 
+class _NeverReadyError(PluginError):
+    """A plugin could not be started in a child process, and will not be in any other."""
+
+
 class ThreadSlot:
     """A slot that runs jobs on the thread that creates it, inside the contexts of `plugins`.
 
@@ -94,7 +98,8 @@ class ProcessSlot:
         info: returns the value of `instance_info()` on the node, as JSON.
         ask: performs operations on collections.
         prepared: the plugins of the node; and their parts, which each child makes anew.
-        started: called once, when the first child is ready for jobs, with an empty text; or with why it is not.
+        started: called once, when the first child is ready for jobs, with an empty text; or with why it is not, and
+            whether it never will be.
     """
 
     def __init__(
@@ -106,7 +111,7 @@ class ProcessSlot:
         info: Callable[[], str],
         ask: Callable[[CollectionRequest], Future[Any]],
         prepared: tuple[Plugins, tuple[PluginPart, ...]] = (NO_PLUGINS, ()),
-        started: Callable[[str], None] | None = None,
+        started: Callable[[str, bool], None] | None = None,
     ) -> None:
         self._node = node
         self._worker = worker
@@ -266,11 +271,13 @@ class ProcessSlot:
 
     def get_ready(self) -> None:
         """Start the child unless it runs. If that fails, the next job tries again."""
-        why = ""
+        why, is_final = "", False
         with self._reading:
             try:
                 if not self._dismissed:
                     self._ready()
+            except _NeverReadyError as error:
+                why, is_final = str(error), True
             except (EOFError, OSError) as error:
                 why = f"the process of slot {self._worker} on node {self._node} ended while it was prepared"
                 why += f": {error}" if str(error) else ""
@@ -278,7 +285,7 @@ class ProcessSlot:
                 why = str(error) or type(error).__name__
         started, self._started = self._started, None
         if started is not None:
-            started(why)
+            started(why, is_final)
 
     def _ready(self) -> ChildProcess:
         """Return the child, started and prepared.
@@ -308,9 +315,9 @@ class ProcessSlot:
         self._child.send((self._parts, info))
         while (message := self._child.receive()) != "up":
             match message:
-                case ("failed", str() as why):
+                case ("failed", str() as why, is_final):
                     self._forget_child()
-                    raise PluginError(why)
+                    raise (_NeverReadyError if is_final else PluginError)(why)
                 case _:
                     self._take(message, self._child)
         return self._child

@@ -61,6 +61,8 @@ class RightOnNode(OnNode):
     def around_process(self, node: InstanceInfo) -> Iterator[None]:
         """Check the variables, and start a thread meanwhile."""
         assert os.environ["TOKEN"] == "hf_secret"
+        from tests.unit.plugins import changing_import  # noqa: F401  # what that changes is excused
+
         done = threading.Event()
         thread = threading.Thread(target=done.wait)
         thread.start()
@@ -330,16 +332,14 @@ BROKEN: Mapping[str, Callable[[], Plugin]] = {
             ("task", ", after an error,", "failed task"),
         )
         for change, what in (
-            ("variable", "other variables than it found: LEFT"),
-            ("folder", "another working directory than it found: /"),
-            ("filters", "other filters of warnings"),
+            ("variable", "the variable LEFT, which it did not find"),
+            ("folder", "the working directory /, which it did not find"),
+            ("filters", r"the filter of warnings \('ignore',"),
         )
     },
-    r"around_process\(\) leaves the thread 'left'": partial(Leaving, change="thread", around="process"),
+    r"around_process\(\) leaves the thread left": partial(Leaving, change="thread", around="process"),
     r"around_task\(\) swallows the error of a task": partial(Leaving, change="error", around=""),
-    r"environment\(\) leaves other variables than it found: LEFT": partial(
-        Leaving, change="variable", around="environment"
-    ),
+    r"environment\(\) leaves the variable LEFT": partial(Leaving, change="variable", around="environment"),
     r"environment\(\) has N of type int, which is not a string": partial(Leaving, change="number", around=""),
     r"environment\(\) returns other variables": partial(Leaving, change="random", around=""),
 }

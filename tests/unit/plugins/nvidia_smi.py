@@ -140,7 +140,10 @@ def _table(title: str, rows: list[str]) -> None:
 
 if __name__ == "__main__":
     path = Path(os.environ["STAND_INS"], "gpus.json")
-    machine = json.loads(path.read_text())
+    before = path.read_text()
+    machine = json.loads(before)
     status = main(sys.argv[1:], machine)
-    path.write_text(json.dumps(machine))
+    if (after := json.dumps(machine)) != before:
+        (changed := path.with_suffix(f".{os.getpid()}")).write_text(after)
+        changed.replace(path)
     sys.exit(status)

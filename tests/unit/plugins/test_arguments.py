@@ -20,7 +20,7 @@ TOKEN = "hf_secret token"
     ("make", "given", "message"),
     [
         (sky.plugins.cuml, {"cuda": "12"}, "cuda must be one of 'auto', 'cu12', 'cu13', but got '12'"),
-        (sky.plugins.cuml, {"version": 26}, "version must be str, as in `version='26.10.0'`, but got 26"),
+        (sky.plugins.cuml, {"version": 26}, "version must be a version, such as .*, but got 26"),
         (sky.plugins.mig, {"profile": 19}, "profile must be str, as in `profile='1g.10gb'`, but got 19"),
         (sky.plugins.mig, {"profile": "1g.10gb'; reboot"}, "profile must be the name of a MIG profile"),
         (sky.plugins.mps, {"active_thread_percentage": 0}, "active_thread_percentage must be a positive number"),
@@ -44,7 +44,8 @@ def test_wrong_arguments_are_refused(make: Callable[..., object], given: dict[st
 
 
 def resolved_image(plugin: Plugin, accelerator: Any) -> Image:
-    groups = resolve_groups([], None, {"plugins": [plugin], "accelerator": accelerator}).groups
+    given = {"plugins": [plugin], "accelerator": accelerator, "provider": "aws"}
+    groups = resolve_groups([], None, given).groups
     return groups["default"][0].image
 
 
@@ -82,6 +83,18 @@ def test_profiles_that_fit_or_that_the_catalogue_does_not_know_are_accepted(prof
     assert resolved_image(sky.plugins.mig(profile=profile), accelerator) == Image()
 
 
+@pytest.mark.parametrize(
+    ("profile", "accelerator", "most"),
+    [("1g.10gb", "A100", 7), ("3g.40gb", "A100:2", 4), ("1g.10gb+me", "H100", 1), ("2g.48gb-me", "RTX_PRO_6000:4", 8)],
+)
+def test_each_process_needs_an_instance(profile: str, accelerator: str, most: int) -> None:
+    given = {"plugins": [sky.plugins.mig(profile=profile)], "accelerator": accelerator}
+    resolve_groups([], None, {**given, "worker": Worker(concurrency=most)})
+    message = f"has at most {most} MIG instances of profile .*, but `worker=` has concurrency={most + 1}: lower it"
+    with pytest.raises(sky.SpecError, match=message):
+        resolve_groups([], None, {**given, "worker": Worker(concurrency=most + 1)})
+
+
 def test_mig_and_mps_exclude_each_other_and_need_processes() -> None:
     mig, mps = sky.plugins.mig(profile="1g.10gb"), sky.plugins.mps()
     for plugin in (mig, mps):
@@ -104,6 +117,12 @@ def test_mig_and_mps_exclude_each_other_and_need_processes() -> None:
 )
 def test_environment_has_the_packages(plugin: Plugin, accelerator: str | None, packages: tuple[str, ...]) -> None:
     assert resolved_image(plugin, accelerator).pip == packages
+
+
+def test_local_nodes_have_the_packages_of_this_process() -> None:
+    for plugin in (sky.plugins.cuml(), sky.plugins.huggingface()):
+        given = {"plugins": [plugin], "accelerator": "A100"}
+        assert resolve_groups([], None, given).groups["default"][0].image == Image()
 
 
 def test_token_is_a_secret() -> None:

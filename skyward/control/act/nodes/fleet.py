@@ -22,6 +22,7 @@ from skyward.errors import (
     CredentialsError,
     JournalError,
     NoCapacityError,
+    NodeStartError,
     ProvisioningError,
     QuotaError,
     RateLimitError,
@@ -346,7 +347,8 @@ class Fleet:
             owner = self._owners[machine]
             await owner.start(node, lambda: owner.topology(node, self.nodes, self._total))
         except Exception as error:
-            self._tell(machines.Failed(machine, str(error) or type(error).__name__))
+            is_final = isinstance(error, NodeStartError) and error.is_final
+            self._tell(machines.Failed(machine, str(error) or type(error).__name__, is_final))
         else:
             self._tell_price(machine, node.instance, self._instances[machine].hourly_price)
             self._instances[machine] = node.instance

@@ -160,7 +160,7 @@ class Node:
         self._silent = asyncio.Event()
         self._machine_ended = False
         self._lost_event = asyncio.Event()
-        self._preparing: asyncio.Future[str] | None = None
+        self._preparing: asyncio.Future[Prepared] | None = None
         self._deadlines: Deadlines | None = None
         self._deadline_watch: asyncio.Task[None] | None = None
 
@@ -245,17 +245,17 @@ class Node:
         finally:
             lost.cancel()
         if self._preparing.done():
-            if why := self._preparing.result():
-                raise NodeStartError(why)
+            if (prepared := self._preparing.result()).why:
+                raise NodeStartError(prepared.why, is_final=prepared.is_final)
         elif not self._silent.is_set():
             names = joined(repr(part.name) for part in prepare.parts)
             raise NodeStartError(f"the plugins {names} did not start within {within:g} s: see `bootstrap_timeout`")
 
     def _handle(self, event: WorkerEvent) -> None:
         match event:
-            case Prepared(why):
+            case Prepared():
                 if self._preparing is not None and not self._preparing.done():
-                    self._preparing.set_result(why)
+                    self._preparing.set_result(event)
             case Metrics(now):
                 self._keep(replace(now, at=time.time()))
             case Farewell():

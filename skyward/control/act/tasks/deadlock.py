@@ -52,9 +52,10 @@ class DeadlockDetector:
     def look(self, plane: "ControlPlane") -> dict[int, object]:
         """Return the tasks that can never start, each with evidence that changes with any progress."""
         tasks = plane.tasks
-        if not tasks.waiting or plane.may_gain_nodes():
+        if not tasks.waiting:
             self._warned = False
             return {}
+        more_nodes = plane.may_gain_nodes()
         holders = tasks.holders()
         streams = {
             task: work.stream
@@ -82,9 +83,14 @@ class DeadlockDetector:
                 readers[task] = ("input", inputs[task])
             elif (thread := streams[task].reader) is not None:
                 readers[task] = thread
-        waiting = {task: ranks for task in needed if (ranks := tasks.could_start_on(task)) is not None}
-        found = never_start(holders, waiting, readers, blocked)
-        if not found:
+        waiting = {
+            task: ranks
+            for task in needed
+            if (ranks := tasks.could_start_on(task)) is not None and (tasks.is_pinned(task) or not more_nodes)
+        }
+        spare = {task: count for task in waiting if (count := tasks.may_be_held(task)) is not None}
+        found = never_start(holders, waiting, readers, blocked, spare)
+        if not found and not more_nodes:
             self._warn(holders, paused, tasks.queued)
         ends = {_last(task, inputs, needed) for task in found}
         progress = tuple((task, streams[task].received) for task in readers)

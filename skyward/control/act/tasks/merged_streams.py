@@ -1,5 +1,6 @@
 """Elements of the members of a broadcast, as one stream."""
 
+import threading
 from concurrent.futures import Future
 from typing import Any
 
@@ -51,6 +52,9 @@ class MergedBuffer:
             StopIteration: all streams have ended; its value is the list of the generators' return values.
         """
         refuse_forked()
+        reader = threading.current_thread()
+        for _, buffer in tuple(self._members):
+            buffer.read_by(reader)
         while True:
             with self._changed.lock:
                 seen = self._version

@@ -135,7 +135,7 @@ class StreamBuffer:
             StopIteration: the stream has ended; its value is the generator's return value.
         """
         refuse_forked()
-        self._reader = weakref.ref(threading.current_thread())
+        self.read_by(threading.current_thread())
         with self._changed.lock:
             if not self._items and not self._ended:
                 with Blocked(self):
@@ -143,6 +143,10 @@ class StreamBuffer:
                         self._changed.wait()
             payload, credit = self._pop()
         return self._deliver(payload, credit)
+
+    def read_by(self, thread: threading.Thread) -> None:
+        """Record the thread that reads the stream."""
+        self._reader = weakref.ref(thread)
 
     async def take_soon(self) -> Any:
         """Wait for the next element in a coroutine, and return it. If cancelled, no element is consumed.

@@ -105,10 +105,11 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Report that a machine failed to become a node."""
+    """Report that a machine failed to become a node. `is_final`: so would every other one."""
 
     machine: int
     reason: str
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

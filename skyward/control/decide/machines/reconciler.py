@@ -156,8 +156,8 @@ class Reconciler:
             case TakenOver(number):
                 if (machine := self.table.machines.get(number)) is not None:
                     machine.adopted = False
-            case Failed(number, reason):
-                self._died(number, reason, now, effects)
+            case Failed(number, reason, is_final):
+                self._died(number, reason, now, effects, is_final=is_final)
             case Lost(number, reason):
                 self._died(number, reason, now, effects, lost=True)
             case Reclaimed(number):
@@ -297,7 +297,14 @@ class Reconciler:
             self._drain(machine, now, effects)
 
     def _died(
-        self, number: int, reason: str, now: float, effects: list[ReconcilerEffect], *, lost: bool = False
+        self,
+        number: int,
+        reason: str,
+        now: float,
+        effects: list[ReconcilerEffect],
+        *,
+        lost: bool = False,
+        is_final: bool = False,
     ) -> None:
         """Handle a machine that failed to become a node, or died: `lost`, which does not count against its source."""
         machine = self.table.machines.get(number)
@@ -308,7 +315,7 @@ class Reconciler:
                 self.table.move(machine, "INSTALL_FAILED", now, reason)
                 self._terminate(machine, reason, now, effects, "failed")
                 self._failures[machine.rank] = self._failures.get(machine.rank, 0) + (not lost)
-                if self._failures[machine.rank] >= self.limits.launches:
+                if is_final or self._failures[machine.rank] >= self.limits.launches:
                     self._give_up(machine, reason, effects)
             case "RUNNING" | "STOP_REQUESTED" if machine is not None:
                 self.table.move(machine, "STOPPED", now, reason)

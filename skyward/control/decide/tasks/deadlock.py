@@ -6,6 +6,7 @@ readers; no I/O.
 """
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 __all__ = ["never_start"]
 
@@ -15,6 +16,7 @@ def never_start[Reader](
     waiting: Mapping[int, Collection[int]],
     readers: Mapping[int, Reader],
     blocked: Mapping[Reader, Collection[int]],
+    spare: Mapping[int, int] = MappingProxyType({}),
 ) -> frozenset[int]:
     """Return the tasks that can never start, among those that a reader waits for.
 
@@ -23,11 +25,20 @@ def never_start[Reader](
         waiting: the queued tasks, with the nodes that they could start on.
         readers: the streams that are paused until they are read, with their reader: a thread, or an input of a task.
         blocked: the readers that wait, each with all the tasks that it needs.
+        spare: the tasks that start only together with others of their node, with the slots that these do not need.
     """
+
+    def is_stuck(task: int) -> bool:
+        ranks = waiting[task]
+        if task in spare:
+            held = (sum(each in stuck for each in holders.get(rank, ())) for rank in ranks)
+            return any(count > spare[task] for count in held)
+        return _all_held(ranks, holders, stuck)
+
     stuck = {stream for stream, reader in readers.items() if reader in blocked}
     never = set(waiting)
     while True:
-        still_never = {task for task in never if _all_held(waiting[task], holders, stuck)}
+        still_never = {task for task in never if is_stuck(task)}
         still_stuck = {stream for stream in stuck if still_never.intersection(blocked[readers[stream]])}
         if (still_never, still_stuck) == (never, stuck):
             needed = {task for stream in stuck for task in blocked[readers[stream]]}

@@ -224,6 +224,17 @@ class TaskManager:
             return (record.target,)
         return tuple(rank for rank in self._table.ranks if self._could_hold(self._table.nodes[rank], record.needs))
 
+    def may_be_held(self, task: int) -> int | None:
+        """Return how many slots of its node a member of a collective can do without; None for any other task."""
+        record = self._tasks[task]
+        collective = self._collective_of(record)
+        node = None if record.target is None else self._table.nodes.get(record.target)
+        return None if collective is None or node is None else node.slots - collective.terms.procs
+
+    def is_pinned(self, task: int) -> bool:
+        """Return whether only one node may run a task, so that no other node helps."""
+        return self._tasks[task].target is not None
+
     def has_prefetched(self) -> bool:
         """Return whether any node holds prefetched tasks, so that time matters."""
         return bool(self._ahead)

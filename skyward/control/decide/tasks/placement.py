@@ -8,7 +8,27 @@ from skyward.errors import UsageError
 from skyward.specs.placement import Several
 from skyward.values.needs import Needs
 
-__all__ = ["chosen_ranks", "no_node"]
+__all__ = ["chosen_ranks", "members_of", "no_node"]
+
+
+def members_of(least: int, needs: Needs, procs: int, table: MachineTable, tasks: TaskManager) -> tuple[int, ...] | None:
+    """Return the nodes of a collective on every node: those that take tasks now and could hold all its processes.
+
+    If fewer than `least` take tasks, those that start are members too, which the others wait for. None if there is no
+    node at all: then the first one to start is the only member.
+
+    Args:
+        least: minimum number of nodes of the pool.
+        needs: needs of each process.
+        procs: number of its processes on each node.
+        table: the machines.
+        tasks: the nodes that take tasks.
+    """
+    ranks = tasks.ranks
+    if len(ranks) < max(1, least):
+        found = table.assignments.items()
+        ranks = tuple(sorted(rank for rank, each in found if each.machine.stage in ("booting", "active")))
+    return tuple(rank for rank in ranks if tasks.could_hold(rank, needs, procs)) or None
 
 
 def chosen_ranks(

@@ -16,6 +16,12 @@ def test_reader_blocked_by_its_own_stream_is_a_deadlock() -> None:
     assert never_start({0: [1]}, {2: [0]}, {1: ME}, {ME: {2}}) == {2}
 
 
+def test_task_that_needs_more_slots_than_streams_leave_is_stuck() -> None:
+    """Task 2 starts only with another one of its node, which has two slots."""
+    assert never_start({0: [1]}, {2: [0]}, {1: ME}, {ME: {2}}, {2: 0}) == {2}
+    assert never_start({0: [1]}, {2: [0]}, {1: ME}, {ME: {2}}, {2: 1}) == set()
+
+
 def test_reader_that_does_not_wait_is_no_deadlock() -> None:
     assert never_start({0: [1]}, {2: [0]}, {1: OTHER}, {ME: {2}}) == set()
 

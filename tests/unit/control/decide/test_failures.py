@@ -33,6 +33,20 @@ def test_failing_bootstrap_launches_three_machines_for_each_node() -> None:
     assert world.alive == {}
 
 
+def test_final_failure_is_not_tried_again() -> None:
+    world = World(Group("default", 1, 1))
+    world.tell(Open())
+    world.allocate()
+    (machine,) = world.installing
+    world.tell(machines.Failed(machine, "no such package", is_final=True))
+    assert world.plane.cannot_start
+    assert world.plane.failure.endswith("no such package")
+    world.bury()
+    world.wait(60)
+    assert not world.asked
+    assert world.alive == {}
+
+
 def test_refused_requests_back_off_exponentially() -> None:
     world = World(Group("default", 1, 2)).open()
     world.submit(2)

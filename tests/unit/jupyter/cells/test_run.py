@@ -283,7 +283,7 @@ class TestExceptions:
 
     @pytest.mark.parametrize(
         ("module", "package"),
-        [("sklearn.svm", "scikit-learn"), ("cv2", "opencv-python-headless")],
+        [("skimage.io", "scikit-image"), ("cv2", "opencv-python-headless")],
     )
     def test_missing_module_is_reported_with_its_package(
         self, notebook: CellHarness, module: str, package: str
