@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from skyward.plugins.nodes.collective_variables import address_towards
-from skyward.plugins.nodes.jax_node import JaxNode, held, without_proxy
+from skyward.plugins.nodes.jax_node import JaxNode, held
 from tests.train.member import Half
 from tests.train.members import begin, collective, members
 from tests.train.tasks import allgather, compute, fit, is_distributed, sum_forever
@@ -43,16 +43,6 @@ def test_port_that_cannot_be_shared_is_given_up_before_jax_takes_it() -> None:
         with held(shared):
             assert shared.fileno() != -1
         assert shared.fileno() == -1
-
-
-def test_proxy_is_not_asked_for_the_first_member(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    assert without_proxy("10.0.0.1") == {}, "JAX would warn about a variable"
-    monkeypatch.setenv("https_proxy", "http://proxy:3128")
-    assert without_proxy("10.0.0.1") == {"no_grpc_proxy": "10.0.0.1"}
-    monkeypatch.setenv("no_proxy", "localhost")
-    assert without_proxy("10.0.0.1") == {"no_grpc_proxy": "localhost,10.0.0.1"}
 
 
 @pytest.mark.parametrize("how", ["kill", "raise"])

@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["address_towards", "interface_towards", "network_variables", "set_variables"]
+__all__ = ["address_towards", "interface_towards", "network_variables", "proxy_variables", "set_variables"]
 
 _GET_ADDRESS: Final = 0x8915
 """SIOCGIFADDR of Linux: the address of a network interface."""
 
 _INTERFACE: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+
+_PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
+"""Variables in which gRPC finds a proxy."""
 
 
 @contextmanager
@@ -37,6 +40,14 @@ def network_variables(address: str) -> Mapping[str, str]:
     """
     interface = interface_towards(address)
     return {name: interface for name in _INTERFACE if name not in os.environ} if interface else {}
+
+
+def proxy_variables(address: str) -> Mapping[str, str]:
+    """Return the variable that keeps gRPC from asking a proxy for `address`; none where there is no proxy."""
+    if not any(map(os.environ.get, _PROXIES)):
+        return {}
+    excepted = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy")  # noqa: SIM112  # as gRPC reads them
+    return {"no_grpc_proxy": f"{excepted},{address}" if excepted else address}
 
 
 def interface_towards(address: str) -> str | None:

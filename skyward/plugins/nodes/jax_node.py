@@ -1,18 +1,22 @@
 """JAX on nodes: the members of a collective are the processes of one distributed system."""
 
-import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
 
-from skyward.plugins.nodes.collective_variables import address_towards, network_variables, set_variables
+from skyward.plugins.nodes.collective_variables import (
+    address_towards,
+    network_variables,
+    proxy_variables,
+    set_variables,
+)
 from skyward.task.instance import InstanceInfo
 from skyward.task.on_node import Meeting, OnNode, TaskInfo
 
-__all__ = ["JaxNode", "held", "without_proxy"]
+__all__ = ["JaxNode", "held"]
 
 _LONGEST: Final = 7 * 24 * 3600
 """Seconds for which a member may end before the others: JAX aborts the process after them."""
@@ -24,9 +28,6 @@ _LOST: Final = re.compile(
     r"|ncclRemoteError|NCCL communicator was aborted"
 )
 """Texts of XLA, gloo and NCCL about another member."""
-
-_PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
-"""Variables in which gRPC looks for a proxy."""
 
 
 class JaxNode(OnNode):
@@ -66,7 +67,7 @@ def _distributed(task: TaskInfo, meeting: Meeting) -> Iterator[None]:
 
     clear_backends()  # of a former task: JAX refuses to begin after the first computation
     place = f"{meeting.address}:{meeting.port}"
-    variables = {**network_variables(meeting.address), **without_proxy(meeting.address)}
+    variables = {**network_variables(meeting.address), **proxy_variables(meeting.address)}
     with set_variables(variables), _gloo_on(address_towards(meeting.address)):
         with held(meeting.listener):
             jax.distributed.initialize(
@@ -108,14 +109,3 @@ def _gloo_on(address: str | None) -> Iterator[None]:
         yield
     finally:
         _jax.make_gloo_tcp_collectives = make
-
-
-def without_proxy(address: str) -> Mapping[str, str]:
-    """Return the variable that keeps gRPC from asking a proxy for the first member; none where it would ask none.
-
-    JAX warns about each variable with such a name.
-    """
-    if not any(os.environ.get(name) for name in _PROXIES):
-        return {}
-    excepted = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy")  # noqa: SIM112  # as gRPC reads them
-    return {"no_grpc_proxy": f"{excepted},{address}" if excepted else address}

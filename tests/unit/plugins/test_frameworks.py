@@ -18,7 +18,12 @@ from skyward.bootstrap.plan import Plan
 from skyward.plugins.accelerate_plugin import Accelerate
 from skyward.plugins.jax_plugin import Jax
 from skyward.plugins.keras_plugin import Keras
-from skyward.plugins.nodes.collective_variables import interface_towards, network_variables, set_variables
+from skyward.plugins.nodes.collective_variables import (
+    interface_towards,
+    network_variables,
+    proxy_variables,
+    set_variables,
+)
 from skyward.plugins.torch_plugin import Torch
 from skyward.specs import Image, Spec
 from skyward.specs.plugin import Plugin, Requires
@@ -233,3 +238,13 @@ def test_network_of_the_meeting_is_selected_unless_the_user_has_selected_one(mon
     assert network_variables("127.0.0.1") == {"GLOO_SOCKET_IFNAME": loopback}
     assert interface_towards("not an address") is None
     assert network_variables("not an address") == {}
+
+
+def test_meeting_is_excepted_from_a_proxy_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert not proxy_variables("10.0.0.1"), "JAX warns of every such variable"
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    assert proxy_variables("10.0.0.1") == {"no_grpc_proxy": "10.0.0.1"}
+    monkeypatch.setenv("no_proxy", "localhost")
+    assert proxy_variables("10.0.0.1") == {"no_grpc_proxy": "localhost,10.0.0.1"}

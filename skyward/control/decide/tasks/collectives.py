@@ -7,12 +7,16 @@ exception that the retry policy covers.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from skyward.control.decide.tasks.messages import SettleOutcome, Together
 from skyward.formatting import joined
 
 __all__ = ["CollectiveState", "MemberEnd"]
+
+_FIRST_WITHIN: Final = 600.0
+"""Seconds until the first member arrives: processes that are replaced import their frameworks again, which can take a
+minute on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class CollectiveState:
         terms: terms of the collective.
         ranks: node of each member, in order of their positions.
         generation: number of times that it has started.
-        due: time until which its members must have met; None while they need not.
+        due: time until which its members must have met, counted from the first one's arrival; None while they need not.
         address: where they meet.
         arrived: members that wait for the others.
         ends: members that have ended.
@@ -73,13 +77,15 @@ class CollectiveState:
     def start(self, now: float) -> None:
         """Begin a new generation: all members are sent to their nodes."""
         self.generation += 1
-        self.due = now + self.terms.within
+        self.due = now + _FIRST_WITHIN + self.terms.within
         self.address, self.stopped_for = "", ""
         self.arrived.clear()
         self.ends.clear()
 
-    def arrive(self, task: int, address: str) -> bool:
+    def arrive(self, task: int, address: str, now: float) -> bool:
         """Record that a member has arrived; return whether all have."""
+        if not (self.arrived or self.stopped_for):
+            self.due = now + self.terms.within
         self.arrived.add(task)
         self.address = address or self.address
         is_complete = len(self.arrived) == len(self.ranks) and not self.stopped_for

@@ -655,7 +655,7 @@ class TaskManager:
         record = self._tasks.get(task)
         if record is None or record.node != rank or (collective := self._collective_of(record)) is None:
             return
-        if collective.arrive(task, address):
+        if collective.arrive(task, address, self._now):
             for each, where in collective.ranks.items():
                 effects.append(MeetingOpened(each, where, collective.address, cause=self._cause))
 
