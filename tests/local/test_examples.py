@@ -1,14 +1,20 @@
 """The examples in the docstrings of public names run as they stand."""
 
+import concurrent.futures
 import contextlib
 import inspect
+import random
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from textwrap import dedent
 from types import FunctionType
 from typing import Any
 
+import joblib
 import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import SVC
 
 import skyward as sky
 
@@ -21,6 +27,10 @@ ERRORS = {
 CLOUDS = {"AWS", "Fargate", "GCP", "Hyperstack", "Lambda", "RunPod", "VastAI", "Verda"}
 ELSEWHERE = CLOUDS | {"Adapter", "Container", "Kubernetes", "SSH", "Slurm", "Spec", "build_image"}
 """Names whose examples name machines that this one does not have: their examples are compiled."""
+FRAMEWORKS = {
+    f"plugins.{name}" for name in ("accelerate", "cuml", "huggingface", "jax", "keras", "mig", "mps", "torch")
+}
+"""Plugins whose examples need what this environment does not have, which are compiled too."""
 
 
 class Model:
@@ -39,6 +49,11 @@ def train(*_: Any) -> float:
 @sky.function
 def evaluate(*_: Any) -> float:
     return 0.5
+
+
+@sky.function
+def roll() -> int:
+    return random.randint(1, 6)
 
 
 @sky.function
@@ -88,11 +103,14 @@ def pool() -> Iterator[sky.Compute]:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_runs(name: str, pool: sky.Compute, monkeypatch: pytest.MonkeyPatch) -> None:
     code = compile(EXAMPLES[name], f"<example of sky.{name}>", "exec")
-    if name.partition(".")[0] in ELSEWHERE:
+    if name.partition(".")[0] in ELSEWHERE or name in FRAMEWORKS:
         return
     names: dict[str, Any] = {
         **{"__name__": "example", "contextlib": contextlib, "sky": sky, "pool": pool, "Model": Model},
         **{"train": train, "evaluate": evaluate, "load": load, "model": load() >> pool},
+        **{"concurrent": concurrent, "contextmanager": contextlib.contextmanager, "dataclass": dataclass},
+        **{"joblib": joblib, "random": random, "roll": roll, "simulate": abs},
+        **{"GridSearchCV": GridSearchCV, "SVC": SVC, "X": [[0.0], [1.0]] * 10, "y": [0, 1] * 10},
     }
     attach: Callable[[str], sky.Compute] = lambda _: pool  # noqa: E731  # what a pool that was left behind would be
     monkeypatch.setattr(sky, "attach", attach)
