@@ -288,7 +288,7 @@ def _first_error(failed: list[tuple[int, Work]], members: dict[tuple[int, int], 
     assert error is not None  # only those that failed are given
     if len(members) > 1:
         BaseException.add_note(error, f"It failed in rank {ranks[id(first)]} of {len(members)}, on node {node}.")
-    followed = [f"rank {ranks[id(work)]} on node {where}: {work.error or 'lost'}" for where, work in others]
+    followed = [f"rank {ranks[id(work)]} on node {where}: {type(_error(work)).__name__}" for where, work in others]
     if followed:
         BaseException.add_note(error, f"The others were stopped; some failed, too: {'; '.join(followed)}.")
     return error

@@ -13,6 +13,7 @@ from skyward.kept.handles import recording_handles
 from skyward.process.clock import clock
 from skyward.values.validation import shown, whole
 from skyward.wire.failures.failure import Failure, capture_failure
+from skyward.wire.kinds.stateless import survey
 from skyward.wire.payloads.payload import Packed, encode_result
 from skyward.wire.protocol.messages import INLINE_LIMIT
 
@@ -148,7 +149,8 @@ def _failure(error: BaseException, name: str) -> Failure:
 def is_serial(call: SkyFunction[..., Any], calls: int, slots: int) -> bool:
     """Return whether short calls of a map may run in series: there are many, and each needs no task of its own.
 
-    Calls that wait for each other are not many: no more of them than there are slots make progress.
+    Calls that wait for each other are not many: no more of them than there are slots make progress. A call of a
+    function that can change itself, as by a global variable, needs a task of its own: the next one must not see that.
     """
     return calls >= _CALLS_PER_SLOT * slots and not (
         call.timeout is not None
@@ -156,6 +158,7 @@ def is_serial(call: SkyFunction[..., Any], calls: int, slots: int) -> bool:
         or stream_parameters(call.fn)
         or inspect.iscoroutinefunction(call.fn)
         or inspect.iscoroutinefunction(getattr(call.fn, "__call__", None))  # noqa: B004 - an `async def __call__`
+        or survey(call.fn) is None
     )
 
 

@@ -66,6 +66,29 @@ def test_calls_with_a_timeout_or_retries_are_single_tasks(pool: sky.Compute, set
     assert pool.snapshot().done - before == MANY
 
 
+counted = 0
+seen: list[int] = []
+
+
+def count_global(_: int) -> int:
+    global counted
+    counted += 1
+    return counted
+
+
+def append_to_global(number: int) -> int:
+    seen.append(number)
+    return len(seen)
+
+
+@pytest.mark.parametrize("function", [count_global, append_to_global])
+def test_call_does_not_see_the_globals_that_another_one_has_changed(
+    pool: sky.Compute, function: Callable[[int], int], of_20: None
+) -> None:
+    assert set(pool.map(function, range(MANY))) == {1}
+    assert set(pool.executor().map(function, range(MANY))) == {1}
+
+
 def test_async_functions_are_single_tasks(pool: sky.Compute, of_20: None) -> None:
     async def double(number: int) -> int:
         return 2 * number

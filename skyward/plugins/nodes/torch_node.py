@@ -47,12 +47,23 @@ class TorchNode(OnNode):
     def around_task(self, task: TaskInfo) -> AbstractContextManager[Any]:
         """Return the context of the process group; outside of a collective there is none."""
         if task.meeting is None:
-            return nullcontext()
+            return _hinting()
         return process_group(task, task.meeting, self._backend, self._timeout)
 
     def follows_loss(self, error: BaseException) -> bool:
         """Return whether `error` says that another member is gone."""
         return is_loss_of_peer(error)
+
+
+@contextmanager
+def _hinting() -> Iterator[None]:
+    """Say how to get a process group where PyTorch misses one."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        if "process group has not been initialized" in str(error):
+            error.add_note("Only a broadcast has a process group: send the function with `@` in place of `>>`.")
+        raise
 
 
 @contextmanager
@@ -80,12 +91,19 @@ def process_group(
                 world_size=task.count,
                 timeout=None if timeout is None else timedelta(seconds=timeout),
             )
+            _wait_for_connections(task, store)
             yield
             _part(task, store)
         finally:
             if distributed.is_initialized():
                 distributed.destroy_process_group()
             del store  # closes the port, unless an error keeps this frame
+
+
+def _wait_for_connections(task: TaskInfo, store: Any) -> None:
+    """Wait until all members have connected: one that ended its group before would break the connections of others."""
+    store.set(f"in/{task.position}", "")
+    store.wait([f"in/{position}" for position in range(task.count)], timedelta(seconds=task.within))
 
 
 def is_loss_of_peer(error: BaseException) -> bool:
