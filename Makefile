@@ -61,7 +61,7 @@ vendors: ## the vendors' own clients, for the tests of providers
 
 train: ## training frameworks, by real groups of processes: with cc, nm and readelf, in an environment of its own, .venv-train
 	@sh scripts/train.sh
-	.venv-train/bin/python -m pytest tests/train
+	.venv-train/bin/python -m pytest tests/train notebooks/train
 
 ui: setup ## tests of the side panel in a browser: with chromium
 	$(BIN)/python -m pytest tests/ui

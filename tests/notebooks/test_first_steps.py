@@ -64,7 +64,7 @@ def test_cells_of_the_readme_run() -> None:
 
 def test_notebooks_are_saved_with_their_outputs() -> None:
     """nbval compares with the saved outputs: a cell that was never run has none."""
-    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    notebooks = sorted((ROOT / "notebooks").rglob("*.ipynb"))
     assert notebooks
     for path in notebooks:
         cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
