@@ -40,6 +40,9 @@ _TEXT_WITHIN = 1.0
 
 _POLL_EVERY = 0.0001
 
+_PREPARED_WITHIN = 300.0
+"""Seconds that the plugins have to start in a process that replaces another one: the client waits for the first one."""
+
 _LEAVES_WITHIN = 1.5
 """Seconds that a process has to leave the contexts of its plugins before it is replaced."""
 
@@ -323,7 +326,15 @@ class ProcessSlot:
         return self._child
 
     def _wait_until_up(self, child: ChildProcess) -> None:
-        while (message := child.receive()) != "up":
+        deadline = clock.monotonic() + _PREPARED_WITHIN if self._started is None else None
+        while True:
+            if deadline is not None and not child.says(max(0.0, deadline - clock.monotonic())):
+                self._forget_child()
+                raise PluginError(
+                    f"the plugins did not start within {_PREPARED_WITHIN:g} s in a new process on node {self._node}"
+                )
+            if (message := child.receive()) == "up":
+                return
             match message:
                 case ("failed", str() as why, is_final):
                     self._forget_child()
