@@ -36,9 +36,13 @@ class _Parallel(Plugin):
     version: str | None
 
     def image(self, image: "Image", spec: "Spec") -> "Image":
-        """Return the environment with the packages: those of the client, unless a version is given."""
+        """Return the environment with the packages: the client's versions, unless one is given.
+
+        Raises:
+            SpecError: the client does not have the first package, and no version is given.
+        """
         first, *others = self.packages
-        wanted = [_requirement(first, self.version), *(_requirement(each, None) for each in others)]
+        wanted = [_requirement(first, self.version), *map(_like_here, others)]
         return replace(image, pip=(*image.pip, *(each for each in wanted if each not in image.pip)))
 
     def around_pool(self, pool: "Compute") -> AbstractContextManager[None]:
@@ -108,14 +112,21 @@ def _requirement(package: str, version: str | None) -> str:
     """Return a requirement: with an operator, as given; a bare version and that of the client, exactly.
 
     Raises:
-        SpecError: the client does not have the package.
+        SpecError: no version is given, and the client does not have the package.
     """
-    if version is None:
-        try:
-            version = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            raise SpecError(f"The plugin needs {package} on this machine too: `pip install {package}`.") from None
-    return f"{package}{version}" if version[:1] in "<>=!~" else f"{package}=={version}"
+    if version is not None:
+        return f"{package}{version}" if version[:1] in "<>=!~" else f"{package}=={version}"
+    if (found := _like_here(package)) == package:
+        raise SpecError(f"The plugin needs {package} on this machine too: `pip install {package}`.")
+    return found
+
+
+def _like_here(package: str) -> str:
+    """Return a requirement of the client's version of a package; of any, if the client does not have it."""
+    try:
+        return f"{package}=={importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return package
 
 
 @contextmanager

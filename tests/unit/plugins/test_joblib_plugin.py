@@ -1,0 +1,60 @@
+"""The plugins for joblib and scikit-learn as values: what they add to the environment of nodes."""
+
+import importlib.metadata
+import pickle
+from dataclasses import replace
+
+import pytest
+
+import skyward as sky
+from skyward.plugins.joblib_plugin import Joblib, Sklearn
+
+pytestmark = pytest.mark.unit
+
+VERSIONS = {"joblib": "1.6.0", "scikit-learn": "1.9.1", "threadpoolctl": "3.8.0"}
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The packages of the client."""
+    here = dict(VERSIONS)
+
+    def version(package: str) -> str:
+        if package not in here:
+            raise importlib.metadata.PackageNotFoundError(package)
+        return here[package]
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    return here
+
+
+@pytest.mark.parametrize(
+    ("plugin", "pip"),
+    [
+        (Joblib(), ("joblib==1.6.0", "threadpoolctl==3.8.0")),
+        (Joblib(version="1.5.2"), ("joblib==1.5.2", "threadpoolctl==3.8.0")),
+        (Sklearn(), ("scikit-learn==1.9.1", "joblib==1.6.0")),
+        (Sklearn(version=">=1.8"), ("scikit-learn>=1.8", "joblib==1.6.0")),
+    ],
+)
+def test_nodes_get_the_versions_of_the_client_unless_one_is_given(
+    plugin: Joblib | Sklearn, pip: tuple[str, ...]
+) -> None:
+    image = plugin.image(sky.Image(pip=["pandas"]), sky.Spec())
+    assert image.pip == ("pandas", *pip)
+    assert plugin.image(image, sky.Spec()) == image
+    assert pickle.loads(pickle.dumps(plugin)) == plugin == replace(plugin)
+
+
+def test_package_that_the_client_lacks_is_refused_or_taken_in_any_version(installed: dict[str, str]) -> None:
+    del installed["threadpoolctl"]
+    assert Joblib().image(sky.Image(), sky.Spec()).pip == ("joblib==1.6.0", "threadpoolctl")
+    del installed["joblib"]
+    assert Joblib(version="1.5.2").image(sky.Image(), sky.Spec()).pip == ("joblib==1.5.2", "threadpoolctl")
+    with pytest.raises(sky.SpecError, match=r"^The plugin needs joblib on this machine too: `pip install joblib`\.$"):
+        Joblib().image(sky.Image(), sky.Spec())
+
+
+def test_version_must_be_text() -> None:
+    with pytest.raises(sky.SpecError, match="version"):
+        Joblib(version=1.5)  # type: ignore[arg-type]  # what is tested
