@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from skyward.pool.account.offers import offers
     from skyward.pool.attach import attach
     from skyward.pool.compute import Compute
+    from skyward.pool.executor import PoolExecutor
     from skyward.pool.reaping.orphans import Orphan, orphans
     from skyward.pool.reaping.reap import Reaped, reap
     from skyward.pool.reaping.sweep import Swept, sweep
@@ -183,6 +184,7 @@ __all__ = [
     "PipIndex",
     "PluginError",
     "PoolClosedError",
+    "PoolExecutor",
     "PoolReport",
     "PoolSnapshot",
     "ProviderMissingError",
@@ -285,6 +287,7 @@ _HOMES = {
     "market.survey": ("MachineOffer",),
     "pool.attach": ("attach",),
     "pool.compute": ("Compute",),
+    "pool.executor": ("PoolExecutor",),
     "journal.costs": ("MachineCosts",),
     "journal.images": ("BuiltImage",),
     "pool.account.costs": ("costs",),
