@@ -16,6 +16,8 @@ from benchmarks.settings import Settings
 MODULES = (
     "calls",
     "gather",
+    "executor",
+    "joblib_calls",
     "arrays",
     "broadcast",
     "locality",
@@ -31,6 +33,7 @@ MODULES = (
     "clouds",
     "ssh",
     "start",
+    "training",
 )
 
 

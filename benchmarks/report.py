@@ -19,9 +19,11 @@ PACKAGES = (
     "cloudpickle",
     "numpy",
     "ipython",
+    "joblib",
     "distributed",
     "ipyparallel",
     "ray",
+    "torch",
 )
 
 

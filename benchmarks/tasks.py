@@ -1,11 +1,25 @@
 """Functions that the workers run, ours and those of the peers. Plain functions; `remote` wraps them for the library."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from skyward.functions.decorator import function
 
-__all__ = ["count", "double", "make", "noop", "noop_of", "put_all", "read", "remote", "size", "total"]
+__all__ = [
+    "all_reduce",
+    "count",
+    "double",
+    "make",
+    "noop",
+    "noop_of",
+    "put_all",
+    "read",
+    "remote",
+    "size",
+    "time_all_reduce",
+    "total",
+]
 
 
 def noop() -> None:
@@ -58,6 +72,22 @@ def put_all(name: str, number: int) -> None:
         queue.put(item)
 
 
+def all_reduce() -> float:
+    """Return the sum of ones of all processes of a group of PyTorch."""
+    import torch
+    from torch import distributed
+
+    number = torch.ones(1)
+    distributed.all_reduce(number)
+    return float(number)
+
+
+def time_all_reduce() -> float:
+    """Return the time at which such a sum is there."""
+    all_reduce()
+    return time.perf_counter()
+
+
 class remote:
     """The same functions, wrapped for the library."""
 
@@ -67,5 +97,7 @@ class remote:
     read = staticmethod(function(read))
     make = staticmethod(function(make))
     count = staticmethod(function(count))
+    all_reduce = staticmethod(function(all_reduce))
+    time_all_reduce = staticmethod(function(time_all_reduce))
     total = staticmethod(function(total))
     double = staticmethod(function(double))

@@ -32,7 +32,7 @@ class Accelerate(Plugin):
         version: version of Accelerate, such as "1.15.0" or ">=1.10", or "latest".
         procs_per_node: members on each node; "auto" for one per accelerator, and one without any.
         restarts: how often a collective is run again after one of its members was lost.
-        meeting_timeout: seconds that the others have to come once its first member is ready.
+        meeting_timeout: seconds that its members have to meet before they begin, once each has a process.
 
     Raises:
         SpecError: a field has a value that is not allowed, or a key is unknown.

@@ -33,7 +33,7 @@ class Jax(Plugin):
         version: version of JAX, such as "0.12.0" or ">=0.10", or "latest".
         procs_per_node: members on each node; one has all devices of its node, which is what JAX expects.
         restarts: how often a collective is run again after one of its members was lost.
-        meeting_timeout: seconds that the others have to come once its first member is ready.
+        meeting_timeout: seconds that its members have to meet before they begin, once each has a process.
 
     Raises:
         SpecError: a field has a value that is not allowed.

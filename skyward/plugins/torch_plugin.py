@@ -43,7 +43,7 @@ class Torch(Plugin):
         audio: version of torchaudio; None to leave it out.
         procs_per_node: members on each node; "auto" for one per accelerator, and one without any.
         restarts: how often a collective is run again after one of its members was lost.
-        meeting_timeout: seconds that the others have to come once its first member is ready.
+        meeting_timeout: seconds that its members have to meet before they begin, once each has a process.
         timeout: seconds that a collective operation may take; None for PyTorch's default.
 
     Raises:

@@ -55,8 +55,9 @@ from skyward.pool.executor import PoolExecutor
 from skyward.pool.hooks import observed, opened, watched
 from skyward.pool.interruption import stopping
 from skyward.pool.joblib_registration import register_with_joblib
-from skyward.pool.map import calls_of_map, note_items
+from skyward.pool.map import calls_of_map, check_map, is_serial, note_items
 from skyward.pool.resource_requests import Bundle, demands_of
+from skyward.pool.series import SentMap
 from skyward.process import background
 from skyward.process.cancellation import until_done
 from skyward.process.forked import is_forked, refuse_forked
@@ -79,8 +80,9 @@ if TYPE_CHECKING:
     from skyward.control.act.recovered_tasks import RecoveredTask
     from skyward.control.observe.snapshot import KeptView
     from skyward.specs.plugin import Plugin
+    from skyward.wire.payloads.code import PreparedCode
 
-__all__ = ["Compute", "On", "nodes_with", "open_attached", "when_closed"]
+__all__ = ["Compute", "On", "nodes_with", "open_attached", "send", "when_closed"]
 
 _ABORTED_WITHIN = 0.05
 """Seconds between two attempts at ending the launch of nodes on another thread, which may be just about to begin."""
@@ -654,14 +656,14 @@ class Compute(RightSide):
 
     @overload
     def map[S, T](
-        self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S], /, *, chunksize: int = 1
+        self, fn: Callable[[S], PendingFunction[T]], items: Iterable[S], /, *, chunksize: int | None = None
     ) -> list[T]: ...
     @overload
     def map[S, T](
-        self, fn: Callable[[S], Coroutine[Any, Any, T]], items: Iterable[S], /, *, chunksize: int = 1
+        self, fn: Callable[[S], Coroutine[Any, Any, T]], items: Iterable[S], /, *, chunksize: int | None = None
     ) -> list[T]: ...
     @overload
-    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S], /, *, chunksize: int = 1) -> list[T]: ...
+    def map[S, T](self, fn: Callable[[S], T], items: Iterable[S], /, *, chunksize: int | None = None) -> list[T]: ...
     @overload
     def map[T](
         self,
@@ -670,9 +672,9 @@ class Compute(RightSide):
         second: Iterable[Any],
         /,
         *more: Iterable[Any],
-        chunksize: int = 1,
+        chunksize: int | None = None,
     ) -> list[T]: ...
-    def map(self, fn: Any, /, *iterables: Iterable[Any], chunksize: int = 1) -> list[Any]:
+    def map(self, fn: Any, /, *iterables: Iterable[Any], chunksize: int | None = None) -> list[Any]:
         """Call `fn` with each item, in parallel, and return the results in the order of the items.
 
         With several iterables, `fn` takes an element of each, as with the built-in `map`. The first error stops the
@@ -681,8 +683,9 @@ class Compute(RightSide):
 
         Args:
             fn: a function; it need not be decorated with `@sky.function`.
-            chunksize: items per task, which are processed in sequence. More than one pays off if a call takes less than
-                a millisecond. A timeout of the function applies per call; retries run the whole task again.
+            chunksize: items per task, which are processed in sequence; a timeout of the function applies per call, and
+                retries run the whole task again. None for one, except that many short items are sent several at a time
+                if the function has no timeout and no retries.
 
         Raises:
             OperatorError: `fn` is a generator function.
@@ -699,6 +702,13 @@ class Compute(RightSide):
         given = list(zip(*iterables, strict=False))
         runs: list[Run[Any]] = []
         results: list[Any] = []
+        check_map(call, chunksize)
+        if chunksize is None and is_serial(call, len(given), self._most_slots()):
+            with stopping(runs):
+                sent = self._dispatcher().map(call, given, ConsoleSink(), runs, waits=True)
+                with watched(sent.futures), self._shown():
+                    return list(sent.results())
+        chunksize = chunksize or 1
         with stopping(runs):
             calls = list(calls_of_map(call, given, chunksize))
             self._dispatcher().start(calls, ConsoleSink(), None, runs, waits=True)
@@ -722,7 +732,7 @@ class Compute(RightSide):
                 for future in concurrent.futures.as_completed([executor.submit(pow, 2, n) for n in range(4)]):
                     print(future.result())
         """
-        return PoolExecutor(self._send, self._most_slots)
+        return PoolExecutor(self._send, self._send_map, self._most_slots)
 
     def _send(self, pendings: Sequence[PendingFunction[Any]]) -> list[TaskFuture[Any]]:
         """Send calls of functions that are no generator functions, and return their futures."""
@@ -730,6 +740,17 @@ class Compute(RightSide):
         with stopping(runs):
             self._dispatcher().start(pendings, ConsoleSink(), None, runs)
             return [future_of(run) for run in runs]
+
+    def _send_map(
+        self,
+        call: SkyFunction[..., Any],
+        items: Sequence[tuple[Any, ...]],
+        started: Callable[[TaskFuture[Any]], object],
+    ) -> SentMap:
+        """Send a call for each item, several in one task where they are short; see `Dispatcher.map`."""
+        runs: list[Run[Any]] = []
+        with stopping(runs):
+            return self._dispatcher().map(call, items, ConsoleSink(), runs, started)
 
     def _most_slots(self) -> int:
         """Return the number of slots of the pool at its maximum size."""
@@ -888,6 +909,18 @@ def open_attached(
 def nodes_with(pool: Compute, digest: bytes) -> frozenset[int]:
     """Return the ranks of the nodes that hold the blob of this digest."""
     return frozenset() if pool._pool is None else pool._pool.holds(digest)
+
+
+def send[T](pool: Compute, pending: PendingFunction[T], codes: "dict[int, PreparedCode]") -> Run[T]:
+    """Send a call to one node, as `Compute.start` does.
+
+    Args:
+        codes: functions that are not pickled again, by their identity; the function is added.
+    """
+    runs: list[Run[Any]] = []
+    with stopping(runs):
+        pool._dispatcher().start([pending], ConsoleSink(), None, runs, codes=codes)
+        return runs[0]
 
 
 def when_closed(pool: Compute, call: Callable[[], object]) -> None:

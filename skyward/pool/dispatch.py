@@ -25,8 +25,15 @@ from skyward.control.act.tasks.streams import Feeder, StreamBuffer, feeder
 from skyward.control.act.tasks.task import BroadcastWork, Sink, Work
 from skyward.control.observe.origin import current_origin
 from skyward.errors import NotPicklableError, PoolClosedError, SpecError, error_of_nodes
-from skyward.functions.decorator import PendingFunction, is_generator, stream_arguments, stream_parameters
+from skyward.functions.decorator import (
+    PendingFunction,
+    SkyFunction,
+    is_generator,
+    stream_arguments,
+    stream_parameters,
+)
 from skyward.pool.future_arguments import Taken, may_hold_futures
+from skyward.pool.series import MapSender, SentMap
 from skyward.process import background
 from skyward.specs import Options
 from skyward.specs.placement import Several
@@ -53,25 +60,57 @@ class Dispatcher:
         within: float | None = None,
         *,
         waits: bool = False,
+        codes: dict[int, PreparedCode] | None = None,
     ) -> None:
         """Send tasks, in order. A function that occurs several times is pickled once.
 
         Args:
             within: seconds after which unfinished tasks are stopped; None for no limit.
+            codes: functions that are not pickled again, by their identity; new ones are added.
             waits: see `Compute.start`.
             runs: the runs of the tasks are added to it before any task is sent.
 
         Raises:
             PayloadError: a task cannot be sent; none was sent.
         """
-        codes: dict[int, PreparedCode] = {}
-        works = [self._work(pending, sink, codes, waits=waits) for pending in pendings]
+        known: dict[int, PreparedCode] = {} if codes is None else codes
+        works = [self._work(pending, sink, known, waits=waits) for pending in pendings]
         for work in works:
             work.target = target
         runs += [follow(self._tasks, work) for work in works]
         background.call_soon(self._tasks.submit, works)
         if within is not None and works:
             background.call_soon(self._tasks.limit, works, within)
+
+    def map(
+        self,
+        call: SkyFunction[..., Any],
+        items: Sequence[tuple[Any, ...]],
+        sink: Sink,
+        runs: list[Run[Any]],
+        started: Callable[[TaskFuture[Any]], object] = lambda _: None,
+        *,
+        waits: bool = False,
+    ) -> SentMap:
+        """Send a call for each item, several in one task where they are short.
+
+        Args:
+            call: a function for which `is_serial` holds.
+            runs: the runs of the tasks are added to it before any of them is sent.
+            started: called with the future of each task before it is sent, on the library's loop too. A task whose
+                future is done by then is not sent.
+            waits: see `Compute.start`.
+
+        Raises:
+            PayloadError: a call cannot be sent. Others may have been.
+        """
+        codes: dict[int, PreparedCode] = {}
+
+        def work(pending: PendingFunction[Any]) -> Work:
+            return self._work(pending, sink, codes, waits=waits)
+
+        timeout = self._options.default_compute_timeout
+        return MapSender(self._tasks, call, work, sink, timeout, runs, started, waits=waits).send(items)
 
     def _work(self, pending: PendingFunction[Any], sink: Sink, codes: dict[int, PreparedCode], *, waits: bool) -> Work:
         function = pending.fn
@@ -249,7 +288,7 @@ def _first_error(failed: list[tuple[int, Work]], members: dict[tuple[int, int], 
     assert error is not None  # only those that failed are given
     if len(members) > 1:
         BaseException.add_note(error, f"It failed in rank {ranks[id(first)]} of {len(members)}, on node {node}.")
-    followed = [f"rank {ranks[id(work)]} on node {where}: {work.error or 'lost'}" for where, work in others]
+    followed = [f"rank {ranks[id(work)]} on node {where}: {type(_error(work)).__name__}" for where, work in others]
     if followed:
         BaseException.add_note(error, f"The others were stopped; some failed, too: {'; '.join(followed)}.")
     return error

@@ -9,17 +9,21 @@ from concurrent.futures import Executor, wait
 from types import TracebackType
 from typing import Any
 
-from skyward.control.act.tasks.future import TaskFuture, wait_result, when_done
+from skyward.control.act.tasks.future import TaskFuture, end_cancelled, wait_result, when_done
 from skyward.errors import OperatorError, PayloadError
 from skyward.functions.decorator import PendingFunction, SkyFunction, function
 from skyward.functions.signature import is_generator
-from skyward.pool.map import calls_of_map, note_items
+from skyward.pool.map import calls_of_map, is_serial, note_items
+from skyward.pool.series import SentMap
 from skyward.values.validation import number, whole
 
 __all__ = ["PoolExecutor"]
 
 _INTERRUPTIBLE = 0.5
 """Maximum length of one wait in seconds: Python handles a signal that arrives just before a wait only after it."""
+
+
+type _Started = Callable[[TaskFuture[Any]], None]
 
 
 class PoolExecutor(Executor):
@@ -30,6 +34,8 @@ class PoolExecutor(Executor):
 
     Args:
         send: sends calls to the pool, and returns their futures.
+        send_map: sends a call for each item, several in one task where they are short, and calls a function with each
+            future before its task is sent; a task whose future is done by then is not.
         workers: returns the maximum number of calls that run at the same time.
 
     Example:
@@ -40,13 +46,19 @@ class PoolExecutor(Executor):
     """
 
     def __init__(
-        self, send: Callable[[Sequence[PendingFunction[Any]]], list[TaskFuture[Any]]], workers: Callable[[], int]
+        self,
+        send: Callable[[Sequence[PendingFunction[Any]]], list[TaskFuture[Any]]],
+        send_map: Callable[
+            [SkyFunction[..., Any], Sequence[tuple[Any, ...]], Callable[[TaskFuture[Any]], None]], SentMap
+        ],
+        workers: Callable[[], int],
     ) -> None:
         self._send = send
+        self._send_map = send_map
         self._workers = workers
         self._lock = threading.Lock()
         self._unfinished: set[TaskFuture[Any]] = set()
-        self._is_shut_down = False
+        self._is_shut_down = self._cancels = False
 
     @property
     def _max_workers(self) -> int:
@@ -83,7 +95,7 @@ class PoolExecutor(Executor):
         fn: Callable[..., T],
         *iterables: Iterable[Any],
         timeout: float | None = None,
-        chunksize: int = 1,
+        chunksize: int | None = None,
         buffersize: int | None = None,
     ) -> Iterator[T]:
         """Return an iterator over the results of `fn` with an element of each of the iterables, in their order.
@@ -93,8 +105,8 @@ class PoolExecutor(Executor):
 
         Args:
             timeout: seconds from now until the last result; later, the iterator raises `TimeoutError`.
-            chunksize: calls per task, which run one after the other. More than one pays off if a call takes less than
-                a millisecond.
+            chunksize: calls per task, which run one after the other. None for one, except that many short calls are
+                sent several at a time if the function has no timeout and no retries, and `buffersize` is None.
             buffersize: maximum number of tasks whose results were not taken yet; None for no limit.
 
         Raises:
@@ -113,7 +125,14 @@ class PoolExecutor(Executor):
         if buffersize is not None:
             whole(buffersize, "buffersize", least=1)
         call = _callable_on_nodes(fn)
-        given, noted = itertools.tee(zip(*iterables, strict=False))
+        items: Iterable[tuple[Any, ...]] = zip(*iterables, strict=False)
+        if chunksize is None and buffersize is None:
+            items = list(items)
+            if is_serial(call, len(items), self._workers()):
+                self._check_open()
+                return self._send_map(call, items, self._track_unsent).results(deadline)
+        chunksize = 1 if chunksize is None else chunksize
+        given, noted = itertools.tee(items)
         calls = calls_of_map(call, given, chunksize)
         futures = deque(self._start(list(itertools.islice(calls, buffersize))))
         return self._results(futures, calls, noted, chunksize, deadline, buffered=buffersize is not None)
@@ -161,13 +180,16 @@ class PoolExecutor(Executor):
         """
         with self._lock:
             self._is_shut_down = True
+            self._cancels = self._cancels or cancel_futures
             unfinished = tuple(self._unfinished)
         if cancel_futures:
             for future in unfinished:
                 if not future.running():
                     future.cancel()
-        if wait:
+        while wait and unfinished:  # calls of a map may be sent again
             _wait(unfinished)
+            with self._lock:
+                unfinished = tuple(self._unfinished)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -180,16 +202,30 @@ class PoolExecutor(Executor):
                 future.cancel()
         self.shutdown()
 
-    def _start(self, calls: Sequence[PendingFunction[Any]]) -> list[TaskFuture[Any]]:
+    def _check_open(self) -> None:
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("cannot schedule new futures after shutdown")
+
+    def _start(self, calls: Sequence[PendingFunction[Any]]) -> list[TaskFuture[Any]]:
+        self._check_open()
         futures = self._send(calls)  # without the lock: pickling runs code of the user
-        with self._lock:
-            self._unfinished.update(futures)
         for future in futures:
-            when_done(future, self._ended)
+            self._track(future)
         return futures
+
+    def _track(self, future: TaskFuture[Any]) -> None:
+        with self._lock:
+            self._unfinished.add(future)
+        when_done(future, self._ended)
+
+    def _track_unsent(self, future: TaskFuture[Any]) -> None:
+        """Track a future of a map; it ends if the calls that have not begun were cancelled."""
+        self._track(future)
+        with self._lock:
+            is_unwanted = self._cancels
+        if is_unwanted:
+            end_cancelled(future, "was cancelled before it started.", subject=future.name)
 
     def _ended(self, future: Any) -> None:
         with self._lock:

@@ -4,123 +4,25 @@ The subclass of joblib's classes is made at the first use of the backend, so thi
 """
 
 import functools
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from skyward.control.act.tasks.future import TaskFuture
-from skyward.control.act.tasks.stopping import stop_all
-from skyward.errors import NO_POOL, NoPoolError, TaskTimeoutError, UsageError
-from skyward.functions.decorator import PendingFunction, SkyFunction, function
+from skyward.errors import NO_POOL, NoPoolError, UsageError
 from skyward.functions.target import current_pool
-from skyward.plugins.nodes.joblib_batch import BatchRunner
 from skyward.pool.compute import Compute
 from skyward.pool.hooks import opened
+from skyward.pool.joblib_batches import BatchSender, JoblibBatch
 
 __all__ = ["backend_class"]
 
 _ON_EVERY_NODE = frozenset({"builtins", "joblib", "numpy", "scipy", "sklearn"})
 """Packages whose categories of warnings a node knows."""
 
+_GROWTH = 8
+"""Factor by which batches of short calls grow."""
+
 _ALL_WARNINGS = ("default", None, Warning, None, 0)
 """Filter that changes nothing: scikit-learn warns of calls without any."""
-
-
-class _Batch:
-    """A batch on its way to the pool, as joblib sees it.
-
-    Attributes:
-        calls: joblib's calls: functions, each with its arguments.
-        done: joblib's callback, called with this object when the batch has ended.
-        future: the result; None until the batch is sent.
-    """
-
-    def __init__(self, calls: Any, done: Callable[["_Batch"], object]) -> None:
-        self.calls = calls
-        self.done = done
-        self.future: TaskFuture[list[Any]] | None = None
-
-
-class _Batches:
-    """The batches of one call of `joblib.Parallel`.
-
-    Callbacks of joblib read the caller's generator and pickle further batches, so they run on a thread of their own,
-    in order, and never on the library's loop.
-
-    Args:
-        pool: the pool that runs them.
-        most: maximum number of batches with the pool at a time; None if its slots are the limit.
-        threads: maximum number of threads of BLAS and OpenMP in each call; None for their own default.
-    """
-
-    def __init__(self, pool: Compute, most: int | None, threads: int | None) -> None:
-        self._pool = pool
-        self._most = most
-        self._threads = threads
-        self._run: SkyFunction[..., list[Any]] | None = None
-        self._lock = threading.Lock()
-        self._waiting: deque[_Batch] = deque()
-        self._sent: set[_Batch] = set()
-        self._is_over = False
-        self._callbacks = ThreadPoolExecutor(1, thread_name_prefix="skyward-joblib")
-
-    def submit(self, batch: _Batch) -> None:
-        """Send a batch, now or once another one has ended. If it cannot be sent, it ends with the error.
-
-        Joblib would wait forever for a batch whose submission raises on the thread of the callbacks.
-        """
-        with self._lock:
-            if self._most is not None and len(self._sent) >= self._most:
-                self._waiting.append(batch)
-                return
-            self._sent.add(batch)
-        self._send(batch)
-
-    def _send(self, batch: _Batch) -> None:
-        try:
-            batch.future = self._pool.submit(self._call_of(batch))
-        except Exception as error:
-            batch.future = TaskFuture()
-            batch.future.set_exception(error)
-        batch.future.add_done_callback(lambda _: self._call_back(batch))
-        with self._lock:
-            is_late = self._is_over
-        if is_late:
-            batch.future.cancel()
-
-    def _call_of(self, batch: _Batch) -> PendingFunction[list[Any]]:
-        if self._run is None:  # one object for all tasks, which is pickled once
-            called = batch.calls.items[0][0]
-            name = getattr(called, "__name__", type(called).__name__)
-            self._run = function(BatchRunner(name, self._threads))
-        limit = self._pool.options.default_compute_timeout * len(batch.calls)
-        return self._run(batch.calls).with_timeout(limit)
-
-    def _call_back(self, batch: _Batch) -> None:
-        with suppress(RuntimeError):  # the call of joblib is over: the batch was aborted
-            self._callbacks.submit(self._ended, batch)
-
-    def _ended(self, batch: _Batch) -> None:
-        with self._lock:
-            self._sent.discard(batch)
-            following = self._waiting.popleft() if self._waiting and not self._is_over else None
-            if following is not None:
-                self._sent.add(following)
-        if following is not None:
-            self._send(following)
-        batch.done(batch)
-
-    def end(self) -> None:
-        """Stop what is left, and end the thread of the callbacks. Idempotent."""
-        with self._lock:
-            self._is_over = True
-            self._waiting.clear()
-            sent = tuple(self._sent)
-        stop_all([batch.future for batch in sent if batch.future is not None])
-        self._callbacks.shutdown(wait=False)
 
 
 @functools.cache
@@ -154,10 +56,11 @@ def backend_class() -> type[Any]:
             if pool is not None and not isinstance(pool, Compute):
                 raise UsageError(f'`joblib.parallel_config("skyward", pool=...)` takes a pool, but got {pool!r}.')
             self._given = pool
-            self._batches: _Batches | None = None
+            self._batches: BatchSender | None = None
             self._n_jobs = 1
             self._pool: Compute | None = None
             self.parallel: Any = None
+            self._effective_batch_size: int = self._DEFAULT_EFFECTIVE_BATCH_SIZE
 
         def effective_n_jobs(self, n_jobs: int | None) -> int:
             """Return the number of batches that run at a time: at least 2, if several may."""
@@ -179,37 +82,44 @@ def backend_class() -> type[Any]:
             self.reset_batch_stats()
             return self._n_jobs
 
+        def compute_batch_size(self) -> int:
+            """Return the size of the next batch, by joblib's rule, but without its limit of doubling it.
+
+            The first batches have one call each, and a round trip to a node takes longer than one to a process.
+            """
+            before, seconds = self._effective_batch_size, self._smoothed_batch_duration
+            size: int = super().compute_batch_size()
+            if size > before:
+                ideal = 2 * int(before * self.MIN_IDEAL_BATCH_DURATION / seconds)
+                self._effective_batch_size = size = min(_GROWTH * before, ideal)
+            return size
+
         def start_call(self) -> None:
             if self._pool is not None:
-                most = self._n_jobs if self._n_jobs < _slots(self._pool) else None
-                self._batches = _Batches(self._pool, most, self.inner_max_num_threads)
+                slots = _slots(self._pool)
+                most = self._n_jobs if self._n_jobs < slots else None
+                merges = self.parallel.batch_size == "auto"
+                self._batches = BatchSender(self._pool, most, slots, self.inner_max_num_threads, merges=merges)
 
         def stop_call(self) -> None:
-            if self._batches is not None:
+            if self._batches is not None:  # kept: a callback may be submitting a batch, which is dropped
                 self._batches.end()
-                self._batches = None
 
         def terminate(self) -> None:
             self.stop_call()
             self.reset_batch_stats()
 
-        def submit(self, func: Any, callback: Any = None) -> _Batch:
+        def submit(self, func: Any, callback: Any = None) -> JoblibBatch:
             batches = self._batches
             if batches is None:
                 raise RuntimeError("A batch was submitted after its call of joblib had ended.")
             keep_known_warnings(func.items)
-            batch = _Batch(func, callback or (lambda _: None))
+            batch = JoblibBatch(func, callback or (lambda _: None))
             batches.submit(batch)
             return batch
 
-        def retrieve_result_callback(self, out: _Batch) -> Any:
-            if out.future is None:
-                raise RuntimeError("A batch has ended that was not sent.")
-            try:
-                return out.future.result()
-            except TaskTimeoutError as error:
-                error.add_note("Calls of joblib get more time with `sky.Compute(default_compute_timeout=...)`.")
-                raise
+        def retrieve_result_callback(self, out: JoblibBatch) -> list[Any]:
+            return out.results()
 
         def abort_everything(self, ensure_ready: bool = True) -> None:
             self.stop_call()

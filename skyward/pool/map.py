@@ -1,15 +1,32 @@
-"""Calls of a function with each item, in chunks, and errors that name their item."""
+"""Calls of a function with each item, several in one task, and errors that name their item."""
 
+import inspect
+import pickle
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from itertools import batched
 from typing import Any
 
-from skyward.errors import OperatorError, SpecError
+from skyward.errors import MissingModuleError, OperatorError, SpecError
 from skyward.functions.decorator import PendingFunction, SkyFunction
 from skyward.functions.signature import is_generator, stream_parameters
+from skyward.kept.handles import recording_handles
+from skyward.process.clock import clock
 from skyward.values.validation import shown, whole
+from skyward.wire.failures.failure import Failure, capture_failure
+from skyward.wire.kinds.stateless import survey
+from skyward.wire.payloads.payload import Packed, encode_result
+from skyward.wire.protocol.messages import INLINE_LIMIT
 
-__all__ = ["Chunk", "calls_of_map", "note_items"]
+__all__ = ["PLAIN", "SERIES_LIMIT", "Chunk", "Series", "calls_of_map", "check_map", "is_serial", "note_items"]
+
+PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+"""Types whose pickles run no code, and look the same from any pickler."""
+
+SERIES_LIMIT = 0.05
+"""Seconds after which a series returns its remaining calls unrun."""
+
+_CALLS_PER_SLOT = 50
+"""Minimum number of calls of a map with series, for each slot of the pool."""
 
 _OF_ITEM = "It was raised for item"
 
@@ -59,6 +76,110 @@ class Chunk:
         return results
 
 
+class Series:
+    """Consecutive short calls of `fn` as one task, which returns an outcome of each.
+
+    Args:
+        name: name of its tasks in messages and views.
+    """
+
+    def __init__(self, fn: Callable[..., Any], name: str) -> None:
+        self.fn = fn
+        self.__name__ = self.__qualname__ = name
+
+    def __call__(self, calls: Sequence[tuple[bytes, ...]]) -> list[object]:
+        """Run calls for `SERIES_LIMIT`, and return their outcomes: plain results, other results packed, and failures.
+
+        The first call that it does not run, or that must be a task of its own, ends the series.
+
+        Args:
+            calls: the pickled arguments of each call: the pickle and its buffers.
+        """
+        outcomes: list[object] = []
+        end, nbytes = clock.perf_counter() + SERIES_LIMIT, 0
+        for data, *buffers in calls:
+            try:
+                args, kwargs = pickle.loads(data, buffers=map(bytearray, buffers))
+            except Exception:
+                break
+            try:
+                result = self.fn(*args, **kwargs)
+                if isinstance(result, Coroutine):  # its task runs it on an event loop
+                    result.close()
+                    break
+                outcomes.append(_packed(result, self.__name__))
+            except (Exception, SystemExit) as error:
+                outcomes.append(_failure(error, self.__name__))
+            nbytes += _size(outcomes[-1])
+            if clock.perf_counter() > end or nbytes > INLINE_LIMIT:
+                break
+        return outcomes
+
+
+def _packed(result: object, name: str) -> object:
+    if type(result) in PLAIN:
+        return result
+    with recording_handles() as handles:
+        data, views = encode_result(result, f"the result of {name}()")
+    return Packed(data, tuple(views), tuple(handles.values()))
+
+
+def _size(outcome: object) -> int:
+    if isinstance(outcome, Packed):
+        return outcome.nbytes
+    return len(outcome) if isinstance(outcome, (str, bytes)) else 0
+
+
+def _failure(error: BaseException, name: str) -> Failure:
+    """Return what a call of a series raised; its task counts as failed."""
+    from skyward.worker.events.context import running  # loaded on nodes only
+    from skyward.worker.tasks.exceptions import as_ordinary_error
+    from skyward.worker.tasks.missing_modules import missing_module
+
+    task = running.get()
+    node = 0 if task is None else task.node
+    if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingModuleError):
+        error = missing_module(error, node)
+    failure = capture_failure(as_ordinary_error(error, f"{name}()", node), node)
+    if task is not None and not task.raised:
+        task.raised, task.reason = failure.type_name, failure.reason
+    return failure
+
+
+def is_serial(call: SkyFunction[..., Any], calls: int, slots: int) -> bool:
+    """Return whether short calls of a map may run in series: there are many, and each needs no task of its own.
+
+    Calls that wait for each other are not many: no more of them than there are slots make progress. A call of a
+    function that can change itself, as by a global variable, needs a task of its own: the next one must not see that.
+    """
+    return calls >= _CALLS_PER_SLOT * slots and not (
+        call.timeout is not None
+        or call.retries.times
+        or stream_parameters(call.fn)
+        or inspect.iscoroutinefunction(call.fn)
+        or inspect.iscoroutinefunction(getattr(call.fn, "__call__", None))  # noqa: B004 - an `async def __call__`
+        or survey(call.fn) is None
+    )
+
+
+def check_map(call: SkyFunction[..., Any], size: int | None) -> None:
+    """Check a function and the number of calls per task.
+
+    Raises:
+        OperatorError: `call` is a generator function.
+        SpecError: `size` is not a number of items, or must be one because the function takes an iterator.
+    """
+    if size is not None:
+        whole(size, "chunksize", least=1)
+    if is_generator(call.fn):
+        raise OperatorError(
+            f"`pool.map` takes a function that returns its result, and `{call.__name__}` yields: stream each call with "
+            f"`{call.__name__}(item) >> pool`, or return a list."
+        )
+    if size is not None and size > 1 and stream_parameters(call.fn):
+        raise SpecError(f"`{call.__name__}` takes an iterator, which streams to one call: leave `chunksize=` out.")
+
+
 def calls_of_map(
     call: SkyFunction[..., Any], items: Iterable[tuple[Any, ...]], size: int
 ) -> Iterator[PendingFunction[Any]]:
@@ -68,17 +189,9 @@ def calls_of_map(
         items: arguments of each call.
 
     Raises:
-        OperatorError: `call` is a generator function.
-        SpecError: `size` is not a number of items, or must be one because the function takes an iterator.
+        OperatorError, SpecError: see `check_map`.
     """
-    whole(size, "chunksize", least=1)
-    if is_generator(call.fn):
-        raise OperatorError(
-            f"`pool.map` takes a function that returns its result, and `{call.__name__}` yields: stream each call with "
-            f"`{call.__name__}(item) >> pool`, or return a list."
-        )
-    if size > 1 and stream_parameters(call.fn):
-        raise SpecError(f"`{call.__name__}` takes an iterator, which streams to one call: leave `chunksize=` out.")
+    check_map(call, size)
     return (call(*item) for item in items) if size == 1 else _chunks(call, items, size)
 
 

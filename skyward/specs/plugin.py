@@ -41,7 +41,7 @@ class Requires(Value):
         procs_per_node: processes of each node that work together: a number, or "auto" for one per accelerator, or one
             on a node without any; None for one.
         restarts: times that a broadcast of functions that work together is run again after one of them was lost.
-        meeting_timeout: seconds that the others have to come once the first one is ready.
+        meeting_timeout: seconds that they have to meet before they begin, once each has a process.
 
     Raises:
         SpecError: a field has a value that is not allowed.

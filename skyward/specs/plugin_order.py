@@ -28,6 +28,8 @@ def ordered(plugins: Sequence[object]) -> tuple[Plugin, ...]:
             fix = (
                 f"call it, `sky.plugins.{name}()`" if isinstance(name, str) else "use one such as `sky.plugins.torch()`"
             )
+            if isinstance(plugin, str) and plugin.isidentifier():
+                fix = f"names are for `skyward.toml`; write `sky.plugins.{plugin}()`"
             raise SpecError(f"plugins has {shown(plugin)}, which is not a plugin: {fix}.")
         if plugin.name in found:
             raise SpecError(f"plugins has {plugin.name!r} twice: keep one of them.")

@@ -2,17 +2,16 @@
 
 import concurrent.futures
 import contextlib
-import dataclasses
 import inspect
 import random
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from textwrap import dedent
 from types import FunctionType
 from typing import Any
 
 import joblib
-import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
@@ -28,9 +27,10 @@ ERRORS = {
 CLOUDS = {"AWS", "Fargate", "GCP", "Hyperstack", "Lambda", "RunPod", "VastAI", "Verda"}
 ELSEWHERE = CLOUDS | {"Adapter", "Container", "Kubernetes", "SSH", "Slurm", "Spec", "build_image"}
 """Names whose examples name machines that this one does not have: their examples are compiled."""
-
-FRAMEWORKS = {f"plugins.{name}" for name in ("OnNode", "accelerate", "cuml", "huggingface", "jax", "keras", "torch")}
-"""Names whose examples need what is not installed here, likewise; `tests/train` uses these plugins."""
+FRAMEWORKS = {
+    f"plugins.{name}" for name in ("accelerate", "cuml", "huggingface", "jax", "keras", "mig", "mps", "torch")
+}
+"""Plugins whose examples need what this environment does not have, which are compiled too."""
 
 
 class Model:
@@ -52,12 +52,8 @@ def evaluate(*_: Any) -> float:
 
 
 @sky.function
-def roll() -> float:
-    return random.random()
-
-
-def simulate(seed: int) -> float:
-    return random.Random(seed).random()
+def roll() -> int:
+    return random.randint(1, 6)
 
 
 @sky.function
@@ -111,10 +107,10 @@ def test_example_runs(name: str, pool: sky.Compute, monkeypatch: pytest.MonkeyPa
         return
     names: dict[str, Any] = {
         **{"__name__": "example", "contextlib": contextlib, "sky": sky, "pool": pool, "Model": Model},
-        **{"concurrent": concurrent, "dataclass": dataclasses.dataclass, "joblib": joblib, "random": random},
-        **{"GridSearchCV": GridSearchCV, "SVC": SVC, "X": np.arange(20.0)[:, None], "y": np.arange(20) % 2},
-        **{"roll": roll, "simulate": simulate},
         **{"train": train, "evaluate": evaluate, "load": load, "model": load() >> pool},
+        **{"concurrent": concurrent, "contextmanager": contextlib.contextmanager, "dataclass": dataclass},
+        **{"joblib": joblib, "random": random, "roll": roll, "simulate": abs},
+        **{"GridSearchCV": GridSearchCV, "SVC": SVC, "X": [[0.0], [1.0]] * 10, "y": [0, 1] * 10},
     }
     attach: Callable[[str], sky.Compute] = lambda _: pool  # noqa: E731  # what a pool that was left behind would be
     monkeypatch.setattr(sky, "attach", attach)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import skyward as sky
 
-__all__ = ["losses", "occupy", "place", "places", "rounds", "total"]
+__all__ = ["losses", "place", "places", "rounds", "total"]
 
 _FOR_EVER = 3600.0
 
@@ -85,11 +85,3 @@ def losses(framework: str, data: list[int], steps: int) -> Iterator[float]:
         loss = total(framework, sum(mine) / (step + 1))
         print(f"loss of step {step}: {loss:g}, from {mine}")
         yield loss
-
-
-@sky.function
-def occupy(folder: str, count: int) -> None:
-    """Run until `count` calls do so at once, which occupy as many slots."""
-    Path(folder, f"occupied-{os.getpid()}").touch()
-    while len(list(Path(folder).glob("occupied-*"))) < count:
-        time.sleep(0.01)

@@ -1,9 +1,11 @@
 """PyTorch on nodes: process groups of real processes."""
 
+import socket
 from collections.abc import Iterator
 
 import pytest
 
+from skyward.task.on_node import Meeting, TaskInfo
 from tests.train.member import Half
 from tests.train.members import Member, begin, collective, members
 from tests.train.tasks import env, exchange, is_grouped, kill_itself, raise_in, train
@@ -67,6 +69,19 @@ def test_missing_member_is_named(pair: list[Member]) -> None:
     assert answer.follows_loss
     assert not answer.changed
     assert [each.value[1] for each in collective(pair, exchange)] == [0, 1], "the process can be used again"
+
+
+def test_first_member_that_does_not_come_is_named(pair: list[Member]) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        meeting = Meeting(*bound.getsockname())
+        task = TaskInfo(task=0, position=1, count=2, meeting=meeting, generation="tests/0/0", within=0.5)
+        pair[1].begin(exchange, (), task)
+        answer = pair[1].read()
+    place = f"127.0.0.1:{meeting.port}"
+    assert answer.error == f"DistNetworkError: Member 0 of 0 to 1 does not listen at {place} after 0.5 s."
+    assert answer.follows_loss
+    assert not answer.changed
 
 
 def test_member_that_raises_fails_those_that_wait_for_it(pair: list[Member]) -> None:

@@ -1,6 +1,8 @@
 """PyTorch on nodes: the members of a collective are one process group."""
 
 import re
+import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
@@ -17,6 +19,10 @@ _LOST: Final = re.compile(
     r"|remote process (exited|has exited)|ncclRemoteError|NCCL communicator was aborted"
 )
 """Texts of gloo and NCCL about another member, in errors of no particular type."""
+
+_FIRST_PAUSE: Final = 0.001
+_LONGEST_PAUSE: Final = 0.05
+"""Seconds between looks at whether the first member listens."""
 
 
 class TorchNode(OnNode):
@@ -41,12 +47,23 @@ class TorchNode(OnNode):
     def around_task(self, task: TaskInfo) -> AbstractContextManager[Any]:
         """Return the context of the process group; outside of a collective there is none."""
         if task.meeting is None:
-            return nullcontext()
+            return _hinting()
         return process_group(task, task.meeting, self._backend, self._timeout)
 
     def follows_loss(self, error: BaseException) -> bool:
         """Return whether `error` says that another member is gone."""
         return is_loss_of_peer(error)
+
+
+@contextmanager
+def _hinting() -> Iterator[None]:
+    """Say how to get a process group where PyTorch misses one."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        if "process group has not been initialized" in str(error):
+            error.add_note("Only a broadcast has a process group: send the function with `@` in place of `>>`.")
+        raise
 
 
 @contextmanager
@@ -74,12 +91,19 @@ def process_group(
                 world_size=task.count,
                 timeout=None if timeout is None else timedelta(seconds=timeout),
             )
+            _wait_for_connections(task, store)
             yield
             _part(task, store)
         finally:
             if distributed.is_initialized():
                 distributed.destroy_process_group()
             del store  # closes the port, unless an error keeps this frame
+
+
+def _wait_for_connections(task: TaskInfo, store: Any) -> None:
+    """Wait until all members have connected: one that ended its group before would break the connections of others."""
+    store.set(f"in/{task.position}", "")
+    store.wait([f"in/{position}" for position in range(task.count)], timedelta(seconds=task.within))
 
 
 def is_loss_of_peer(error: BaseException) -> bool:
@@ -114,6 +138,8 @@ def _meet(task: TaskInfo, meeting: Meeting) -> Any:
 
     is_first = task.position == 0
     within = timedelta(seconds=task.within)
+    if not is_first:
+        _wait_for_listener(task, meeting)
     store = distributed.TCPStore(
         meeting.address,
         meeting.port,
@@ -139,6 +165,28 @@ def _meet(task: TaskInfo, meeting: Meeting) -> Any:
         ) from None
     met.set("all", "")
     return met
+
+
+def _wait_for_listener(task: TaskInfo, meeting: Meeting) -> None:
+    """Wait until the first member listens: PyTorch, once refused, tries again only after 0.3 to 0.8 s.
+
+    Raises:
+        DistNetworkError: it does not listen at the deadline of `task`.
+    """
+    from torch import distributed
+
+    deadline, pause = time.monotonic() + task.within, _FIRST_PAUSE
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            with socket.create_connection((meeting.address, meeting.port), left):
+                return
+        except OSError:
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+    raise distributed.DistNetworkError(
+        f"Member 0 of 0 to {task.count - 1} does not listen at {meeting.address}:{meeting.port} "
+        f"after {task.within:g} s."
+    )
 
 
 def _part(task: TaskInfo, store: Any) -> None:

@@ -126,6 +126,14 @@ def _unregister() -> None:
     _registered.clear()
 
 
+def _has_distributions(folder: str) -> bool:
+    """Return whether packages are installed into a folder, as by `pip install --target`."""
+    try:
+        return any(name.endswith(".dist-info") for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
 @cache
 def _installed_roots() -> tuple[str, ...]:
     """Return the folders of installed code, each with a trailing separator."""
@@ -133,5 +141,6 @@ def _installed_roots() -> tuple[str, ...]:
     roots = {sysconfig.get_path(name) for name in names}
     roots |= {os.path.join(sys.base_prefix, *os.path.relpath(os.__file__, sys.base_prefix).split(os.sep)[:-1])}
     roots |= {os.path.dirname(os.__file__), site.getusersitepackages(), *site.getsitepackages()}
+    roots |= {entry for entry in sys.path if entry and _has_distributions(entry)}
     real = {os.path.realpath(root) for root in roots if root}
     return tuple(os.path.join(root, "") for root in sorted(real | {root for root in roots if root}))

@@ -194,8 +194,8 @@ class NoValueStore:
             UsageError: always.
         """
         raise UsageError(
-            f"{name} cannot be kept: the tasks of this pool run in separate processes. Open it with "
-            "`worker=sky.Worker(executor='thread')`, which is the default, to keep values on its nodes."
+            f"{name} cannot be kept: the tasks of this pool run in separate processes. To keep values on its nodes, "
+            "open it without `executor='process'`, and without plugins that need processes, such as `torch`."
         )
 
     def get(self, keys: tuple[str, ...], name: str) -> NoReturn:

@@ -19,8 +19,9 @@ from skyward.worker.tasks.missing_modules import missing_module, pip_name
 
 __all__ = ["NO_PLUGINS", "Plugins", "is_final"]
 
-_MARGIN = 10.0
-"""Seconds that a member of a collective waits longer than its client, which knows who is missing."""
+_MARGIN = 600.0
+"""Seconds that a member of a collective waits longer than its client, which knows who is missing: another one may need
+a new process first."""
 
 
 @dataclass(frozen=True, slots=True)

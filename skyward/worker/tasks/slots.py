@@ -40,6 +40,9 @@ _TEXT_WITHIN = 1.0
 
 _POLL_EVERY = 0.0001
 
+_PREPARED_WITHIN = 300.0
+"""Seconds that the plugins have to start in a process that replaces another one: the client waits for the first one."""
+
 _LEAVES_WITHIN = 1.5
 """Seconds that a process has to leave the contexts of its plugins before it is replaced."""
 
@@ -132,7 +135,7 @@ class ProcessSlot:
         self._taking = False
         self._plugins, self._parts = prepared
         self._started = started
-        self._is_used_up = self._is_killed = False
+        self._is_used_up = self._is_killed = self._is_preparing = False
 
     def run(self, job: Job) -> Finished:
         """Run `job` in the child until it, or the child, ends."""
@@ -313,14 +316,31 @@ class ProcessSlot:
         self._sent_info = ""
         self._is_used_up = False
         self._child.send((self._parts, info))
-        while (message := self._child.receive()) != "up":
+        self._is_preparing = True
+        try:
+            if self._dismissed:
+                self._child.kill()
+            self._wait_until_up(self._child)
+        finally:
+            self._is_preparing = False
+        return self._child
+
+    def _wait_until_up(self, child: ChildProcess) -> None:
+        deadline = clock.monotonic() + _PREPARED_WITHIN if self._started is None else None
+        while True:
+            if deadline is not None and not child.says(max(0.0, deadline - clock.monotonic())):
+                self._forget_child()
+                raise PluginError(
+                    f"the plugins did not start within {_PREPARED_WITHIN:g} s in a new process on node {self._node}"
+                )
+            if (message := child.receive()) == "up":
+                return
             match message:
                 case ("failed", str() as why, is_final):
                     self._forget_child()
                     raise (_NeverReadyError if is_final else PluginError)(why)
                 case _:
-                    self._take(message, self._child)
-        return self._child
+                    self._take(message, child)
 
     def _code(self, job: Job) -> Code | None:
         if job.code.digest in self._known:
@@ -356,8 +376,10 @@ class ProcessSlot:
         return True
 
     def dismiss(self) -> None:
-        """Ask the child to end after its job."""
+        """Ask the child to end after its job; kill it if it is being prepared, which can take minutes."""
         self._dismissed = True
+        if self._is_preparing and (child := self._child) is not None:
+            child.kill()
         self._tell(("end",))
 
     def close(self, deadline: float) -> None:

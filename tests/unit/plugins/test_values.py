@@ -42,6 +42,10 @@ def untyped(value: object) -> Any:
     ("make", "message"),
     [
         (lambda: Spec(plugins=[untyped(object())]), "which is not a plugin: use one such as `sky.plugins.torch()`"),
+        (
+            lambda: Spec(plugins=[untyped("torch")]),
+            "which is not a plugin: names are for `skyward.toml`; write `sky.plugins.torch()`",
+        ),
         (lambda: Spec(plugins=[untyped(Torch)]), "which is not a plugin: call it, `sky.plugins.torch()`"),
         (lambda: Spec(plugins=[Tokens(), Tokens(version="2")]), "plugins has 'tokens' twice"),
         (lambda: Spec(plugins=[Early(), Lonely()]), "plugins has 'lonely' and 'early', which exclude each other"),

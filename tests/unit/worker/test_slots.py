@@ -1,31 +1,51 @@
 """A slot that runs its tasks in a child process."""
 
 import contextlib
+import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from skyward.process.clock import clock
 from skyward.task.instance import InstanceInfo
+from skyward.task.on_node import OnNode
 from skyward.wire.failures.failure import Failure
 from skyward.wire.payloads.payload import dumps, encode
-from skyward.wire.protocol.messages import Blob, Code, Finished, Payload, Submit, WorkerEvent
+from skyward.wire.protocol.messages import Blob, Code, Finished, Payload, PluginPart, Submit, WorkerEvent
 from skyward.worker.blobs.store import BlobStore
 from skyward.worker.tasks.jobs import Job
+from skyward.worker.tasks.plugins import Plugins
 from skyward.worker.tasks.slots import ProcessSlot
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit
 
 DOUBLED = Code(b"doubled", encode(lambda number: 2 * number, "function").payload, "doubled")
 
 
+class Waits(OnNode):
+    """A plugin that takes its time to start."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def around_process(self, node: InstanceInfo) -> contextlib.AbstractContextManager[None]:
+        """Report the start, and wait for an hour."""
+        Path(self._path).touch()
+        clock.sleep(3600)
+        return contextlib.nullcontext()
+
+
 @contextlib.contextmanager
-def opened(info: str) -> Iterator[ProcessSlot]:
-    """Open a slot of node 3, without blobs, whose process gets `info` about its pool."""
+def opened(info: str, *parts: PluginPart, started: Callable[[str, bool], None] | None = None) -> Iterator[ProcessSlot]:
+    """Open a slot of node 3, without blobs, whose process gets `info` about its pool, and these plugins."""
     events: list[WorkerEvent] = []
-    slot = ProcessSlot(3, 0, events.append, BlobStore(), lambda: info, lambda _: Future())
+    prepared = Plugins(parts), parts
+    slot = ProcessSlot(3, 0, events.append, BlobStore(), lambda: info, lambda _: Future(), prepared, started)
     try:
         yield slot
     finally:
@@ -55,6 +75,21 @@ def test_process_that_cannot_handle_a_message_ends() -> None:
     with opened("not the JSON of a pool") as slot:
         ended = slot.run(job(1, Payload(dumps(((21,), {})))))
         assert (ended.task, ended.outcome) == (1, "lost")
+
+
+def test_dismissed_process_whose_plugins_start_ends_at_once(tmp_path: Path) -> None:
+    """The end of a node would wait for an import until its deadline."""
+    begun = tmp_path / "begun"
+    part = PluginPart("waits", "tests.unit.worker.test_slots:Waits", json.dumps({"path": str(begun)}))
+    told: list[str] = []
+    with opened(InstanceInfo(node=3, total_nodes=4).to_json(), part, started=lambda why, _: told.append(why)) as slot:
+        preparing = Thread(target=slot.get_ready)
+        preparing.start()
+        wait_for(begun.exists, "the plugin to start")
+        slot.dismiss()
+        preparing.join()
+    (why,) = told
+    assert why.startswith("the process of slot 0 on node 3 ended while it was prepared")
 
 
 def data_of(ended: Finished) -> bytes:

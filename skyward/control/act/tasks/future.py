@@ -22,7 +22,7 @@ from skyward.process import background
 from skyward.process.blocked_threads import Blocked
 from skyward.process.forked import refuse_forked
 from skyward.process.thread_events import ThreadEvent
-from skyward.wire.payloads.payload import decode
+from skyward.wire.payloads.payload import Packed, decode
 from skyward.wire.protocol.messages import Blob, Payload
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "release_handles",
     "runs_while",
     "set_members",
+    "unpacked",
     "wait_done",
     "wait_result",
     "when_done",
@@ -283,12 +284,7 @@ class TaskFuture[T](Future[T]):
                 else:
                     self._value = arrived.decode() if isinstance(arrived, Undecoded) else arrived
             except Exception as error:
-                self._error = RemoteError(
-                    f"The task returned, but its result cannot be unpickled here: {type(error).__name__}: {error}. "
-                    "Install the packages it needs on this machine too, or return plain data.",
-                    type(error).__name__,
-                )
-                self._error.__cause__ = error
+                self._error = _undecodable(error)
             self._decoded = True
 
     def cancel(self) -> bool:
@@ -299,6 +295,28 @@ class TaskFuture[T](Future[T]):
             return not self._is_ending and super().cancel()
         stop()
         return True
+
+
+def _undecodable(error: Exception) -> RemoteError:
+    failed = RemoteError(
+        f"The task returned, but its result cannot be unpickled here: {type(error).__name__}: {error}. "
+        "Install the packages it needs on this machine too, or return plain data.",
+        type(error).__name__,
+    )
+    failed.__cause__ = error
+    return failed
+
+
+def unpacked(packed: Packed) -> Any:
+    """Return a result that was packed on its own.
+
+    Raises:
+        RemoteError: it cannot be unpickled.
+    """
+    try:
+        return packed.unpack()
+    except Exception as error:
+        raise _undecodable(error) from error
 
 
 def on_cancel(future: TaskFuture[Any], stop: Callable[[], None]) -> None:

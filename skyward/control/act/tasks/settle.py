@@ -25,7 +25,7 @@ from skyward.wire.failures.failure import Failure
 from skyward.wire.payloads.payload import Outgoing
 from skyward.wire.protocol.messages import Payload
 
-__all__ = ["final", "settle"]
+__all__ = ["error_of", "final", "settle"]
 
 
 def final(work: Work, settled: Settle) -> Settle:
@@ -142,12 +142,16 @@ def _error(
         case _:
             failure = arrived.decode() if isinstance(arrived, EncodedResult) else None
             if isinstance(failure, Failure):
-                try:
-                    error = with_fix(failure.rebuild())
-                except BaseException:  # raised by the exception's class: it must not end the loop
-                    error = failure.as_remote_error()
-                return _with_attempts(error, work)
+                return _with_attempts(error_of(failure), work)
             return TaskCancelledError(f"ended without a result{_where(work)}.", subject=name)
+
+
+def error_of(failure: Failure) -> BaseException:
+    """Return the exception of a failure."""
+    try:
+        return with_fix(failure.rebuild())
+    except BaseException:  # raised by the exception's class: it must not end the loop
+        return failure.as_remote_error()
 
 
 def _with_attempts(error: BaseException, work: Work) -> BaseException:

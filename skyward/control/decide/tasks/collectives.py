@@ -1,22 +1,19 @@
 """State of a collective: a broadcast whose members run together. Decided without I/O.
 
 Its members start at once, on nodes that all have room for them. They meet: each reports its arrival, and when all are
-there, each is told the address of the first one. When one is lost, fails or is cancelled, the others are stopped. Once
+there, each is told the address of the first one. The time to meet begins once each has a process: one that replaces a
+lost one may import a framework first. When one is lost, fails or is cancelled, the others are stopped. Once
 all have ended, the collective ends, or runs again as a whole: after a loss, as often as its terms allow, or after an
 exception that the retry policy covers.
 """
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 from skyward.control.decide.tasks.messages import SettleOutcome, Together
 from skyward.formatting import joined
 
 __all__ = ["CollectiveState", "MemberEnd"]
-
-_FIRST_WITHIN: Final = 600.0
-"""Seconds until the first member arrives: processes that are replaced import their frameworks again, which can take a
-minute on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,8 @@ class CollectiveState:
         terms: terms of the collective.
         ranks: node of each member, in order of their positions.
         generation: number of times that it has started.
-        due: time until which its members must have met, counted from the first one's arrival; None while they need not.
+        begun: members that have a process.
+        due: time until which its members must have met; None while they need not.
         address: where they meet.
         arrived: members that wait for the others.
         ends: members that have ended.
@@ -63,6 +61,7 @@ class CollectiveState:
     terms: Together
     ranks: dict[int, int] = field(default_factory=dict)
     generation: int = 0
+    begun: set[int] = field(default_factory=set)
     due: float | None = None
     address: str = ""
     arrived: set[int] = field(default_factory=set)
@@ -74,18 +73,24 @@ class CollectiveState:
     is_cancelled: bool = False
     unmet: str = ""
 
-    def start(self, now: float) -> None:
+    def start(self) -> None:
         """Begin a new generation: all members are sent to their nodes."""
         self.generation += 1
-        self.due = now + _FIRST_WITHIN + self.terms.within
-        self.address, self.stopped_for = "", ""
+        self.due, self.address, self.stopped_for = None, "", ""
+        self.begun.clear()
         self.arrived.clear()
         self.ends.clear()
 
+    def begin(self, task: int, now: float) -> None:
+        """Record that a member has a process. The time to meet begins with the last one."""
+        self.begun.add(task)
+        has_met = len(self.arrived) == len(self.ranks)
+        if self.due is None and not has_met and not self.stopped_for and len(self.begun) == len(self.ranks):
+            self.due = now + self.terms.within
+
     def arrive(self, task: int, address: str, now: float) -> bool:
         """Record that a member has arrived; return whether all have."""
-        if not (self.arrived or self.stopped_for):
-            self.due = now + self.terms.within
+        self.begin(task, now)
         self.arrived.add(task)
         self.address = address or self.address
         is_complete = len(self.arrived) == len(self.ranks) and not self.stopped_for

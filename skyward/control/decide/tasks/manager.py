@@ -290,6 +290,8 @@ class TaskManager:
             case StartedOnNode(task):
                 if (record := self._tasks.get(task)) is not None and record.status in ("sent", "recalled"):
                     record.life.move("running", now, cause=self._cause)
+                    if (collective := self._collective_of(record)) is not None:
+                        collective.begin(task, now)
                 return effects
             case Delivered(task):
                 if (record := self._tasks.get(task)) is not None:
@@ -743,7 +745,7 @@ class TaskManager:
 
     def _start_together(self, collective: CollectiveState, now: float, effects: list[TaskManagerEffect]) -> None:
         """Send all members of a collective to their nodes."""
-        collective.start(now)
+        collective.start()
         self._waiting.discard(collective.ranks)
         for task, rank in collective.ranks.items():
             self._send(task, rank, now, effects)

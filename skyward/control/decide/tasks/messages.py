@@ -78,7 +78,7 @@ class Together:
     Attributes:
         procs: members on each node.
         restarts: times that the broadcast is run again after a member was lost.
-        within: seconds that the others have to come once the first member is there.
+        within: seconds that the members have to find each other, once each has a process.
     """
 
     procs: int = 1
