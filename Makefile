@@ -59,7 +59,7 @@ cloud: setup vendors ## providers of clouds, against servers of ours and the ven
 vendors: ## the vendors' own clients, for the tests of providers
 	@sh scripts/vendors.sh
 
-train: ## training frameworks, by real groups of processes: with cc, nm and readelf, in an environment of its own, .venv-train
+train: ## training frameworks, by real groups of processes, and their notebooks: with cc, nm and readelf, in an environment of its own, .venv-train
 	@sh scripts/train.sh
 	.venv-train/bin/python -m pytest tests/train notebooks/train
 

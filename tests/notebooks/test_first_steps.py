@@ -44,7 +44,7 @@ def test_demo_names_the_cell_that_failed(tmp_path: Path) -> None:
 
 
 def test_script_of_the_readme_runs(tmp_path: Path) -> None:
-    script, elastic, _ = blocks("python")  # the third is about machines that only its reader has
+    script, _, elastic, _ = blocks("python")  # the others need frameworks and machines that only their reader has
     path = tmp_path / "script.py"
     path.write_text(f"{script}\n{elastic}")
     shown = run(path)

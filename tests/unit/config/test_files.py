@@ -10,7 +10,9 @@ from skyward.config import load
 from skyward.config.pools import configured_values
 from skyward.errors import SpecError
 from skyward.plugins.jax_plugin import Jax
+from skyward.plugins.joblib_plugin import Sklearn
 from skyward.plugins.keras_plugin import Keras
+from skyward.plugins.mps_plugin import Mps
 from skyward.pool.compute import Compute
 from skyward.specs import Nodes, Options, Spec, Volume
 from skyward_jupyter.options.settings import NAMES, settings_from
@@ -242,6 +244,15 @@ def test_example_of_the_documentation_works(project: Write) -> None:
 def test_plugins_are_names_or_a_table_of_their_settings(project: Write, lines: str) -> None:
     project(f"[pools.x]\n{lines}")
     assert Compute(name="x").spec.plugins == (Jax(), Keras())
+
+
+def test_example_of_plugins_works(project: Write) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text()
+    project(text.partition("```toml\n")[2].partition("```")[0])
+    assert Compute(name="train").spec.plugins == (Jax(), Keras())
+    shared = Compute(name="shared")
+    assert shared.spec.plugins == (Mps(active_thread_percentage=25), Sklearn())
+    assert (shared.options.worker.concurrency, shared.options.worker.executor) == (4, "process")
 
 
 def test_line_of_a_key_is_its_first_line(project: Write) -> None:
