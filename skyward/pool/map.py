@@ -14,7 +14,10 @@ from skyward.process.clock import clock
 from skyward.values.validation import shown, whole
 from skyward.wire.failures.failure import Failure, capture_failure
 from skyward.wire.kinds.stateless import survey
+from skyward.wire.payloads.modules import travelling_by_value
+from skyward.wire.payloads.outcomes import SeriesOutcomes
 from skyward.wire.payloads.payload import Packed, encode_result
+from skyward.wire.payloads.pickler import has_own_classes
 from skyward.wire.protocol.messages import INLINE_LIMIT
 
 __all__ = ["PLAIN", "SERIES_LIMIT", "Chunk", "Series", "calls_of_map", "check_map", "is_serial", "note_items"]
@@ -87,10 +90,11 @@ class Series:
         self.fn = fn
         self.__name__ = self.__qualname__ = name
 
-    def __call__(self, calls: Sequence[tuple[bytes, ...]]) -> list[object]:
-        """Run calls for `SERIES_LIMIT`, and return their outcomes: plain results, other results packed, and failures.
+    def __call__(self, calls: Sequence[tuple[bytes, ...]]) -> SeriesOutcomes:
+        """Run calls for `SERIES_LIMIT`, and return their outcomes.
 
-        The first call that it does not run, or that must be a task of its own, ends the series.
+        The first call that it does not run, or that must be a task of its own, ends the series. That is also one whose
+        arguments have classes that calls may change: the next call must not see that.
 
         Args:
             calls: the pickled arguments of each call: the pickle and its buffers.
@@ -102,26 +106,32 @@ class Series:
                 args, kwargs = pickle.loads(data, buffers=map(bytearray, buffers))
             except Exception:
                 break
+            if has_own_classes():
+                break
             try:
                 result = self.fn(*args, **kwargs)
                 if isinstance(result, Coroutine):  # its task runs it on an event loop
                     result.close()
                     break
                 outcomes.append(_packed(result, self.__name__))
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit, GeneratorExit) as error:
                 outcomes.append(_failure(error, self.__name__))
             nbytes += _size(outcomes[-1])
             if clock.perf_counter() > end or nbytes > INLINE_LIMIT:
                 break
-        return outcomes
+        return SeriesOutcomes(outcomes, len(calls) - len(outcomes))
 
 
 def _packed(result: object, name: str) -> object:
+    """Return a result as it is now: a later call of the series may overwrite its memory."""
     if type(result) in PLAIN:
         return result
     with recording_handles() as handles:
         data, views = encode_result(result, f"the result of {name}()")
-    return Packed(data, tuple(views), tuple(handles.values()))
+    packed = Packed(data, tuple(views), tuple(handles.values()))
+    if packed.nbytes > INLINE_LIMIT:
+        return packed  # it ends the series
+    return Packed(data, tuple(map(bytearray, views)), packed.kept)
 
 
 def _size(outcome: object) -> int:
@@ -158,8 +168,14 @@ def is_serial(call: SkyFunction[..., Any], calls: int, slots: int) -> bool:
         or stream_parameters(call.fn)
         or inspect.iscoroutinefunction(call.fn)
         or inspect.iscoroutinefunction(getattr(call.fn, "__call__", None))  # noqa: B004 - an `async def __call__`
-        or survey(call.fn) is None
+        or not _is_fixed(call.fn)
     )
+
+
+def _is_fixed(fn: Callable[..., Any]) -> bool:
+    """Return whether no call can change what `fn` refers to, in local modules too, as it is sent."""
+    with travelling_by_value():
+        return survey(fn) is not None
 
 
 def check_map(call: SkyFunction[..., Any], size: int | None) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skyward.control.act.pool_tasks import PoolTasks
-from skyward.control.act.tasks.future import TaskFuture, unpacked, wait_result
+from skyward.control.act.tasks.future import TaskFuture, end_cancelled, unpacked, wait_result
 from skyward.control.act.tasks.run import Run, follow
 from skyward.control.act.tasks.settle import error_of
 from skyward.control.act.tasks.stopping import stop_all
@@ -21,11 +21,13 @@ from skyward.control.act.tasks.task import Sink, Work
 from skyward.control.observe.origin import current_origin
 from skyward.errors import NotPicklableError
 from skyward.functions.decorator import PendingFunction, SkyFunction
+from skyward.kept.handles import Kept
 from skyward.pool.future_arguments import may_hold_futures
 from skyward.pool.map import PLAIN, SERIES_LIMIT, Series, note_items
 from skyward.process import background
 from skyward.wire.failures.failure import Failure
 from skyward.wire.payloads.code import PreparedCode, prepare_code
+from skyward.wire.payloads.outcomes import SeriesOutcomes
 from skyward.wire.payloads.payload import Outgoing, Packed, encode_call, outgoing
 from skyward.wire.protocol.messages import INLINE_LIMIT, Payload
 
@@ -71,10 +73,19 @@ class _CallFuture(TaskFuture[Any]):
 
 
 class _SeriesFuture(_CallFuture):
-    """Future of the outcomes of a series, in which results of the user's stay packed."""
+    """Future of the outcomes of a series, in which results of the user's stay packed.
+
+    Attributes:
+        kept: handles of kept values in the results, which have to live until the caller has these.
+    """
+
+    def __init__(self, ended: Callable[[SeriesOutcomes], object]) -> None:
+        super().__init__(ended)
+        self.kept: list[Kept[Any]] = []
 
     def set_result(self, result: Any) -> None:
         """End with the outcomes."""
+        self.kept = result.kept
         super().set_result(result.decode())
 
 
@@ -143,6 +154,7 @@ class MapSender:
         self._seconds: float | None = None
         self._unsent: list[Work] = []
         self._wave = _WAVES[0]
+        self._are_alone = False  # True once a call was refused by a series
         self.is_stopped = False
 
     def send(self, items: Sequence[tuple[Any, ...]]) -> "SentMap":
@@ -152,6 +164,17 @@ class MapSender:
             PayloadError: a call cannot be sent. Others may have been.
         """
         parts: deque[_Part] = deque()
+        try:
+            self._send_all(items, parts)
+        except BaseException:  # of an item that cannot be sent, or an interrupt
+            self.is_stopped = True
+            stop_all(parts)
+            raise
+        self._runs = []
+        return SentMap(self, parts, items)
+
+    def _send_all(self, items: Sequence[tuple[Any, ...]], parts: deque[_Part]) -> None:
+        """Send a call for each item; add its tasks to `parts`."""
         series: list[_Pickled] = []
         nbytes = 0
         for position, item in enumerate(items):
@@ -174,8 +197,6 @@ class MapSender:
         if series:
             parts.append(self._part(len(items) - len(series), series))
         self._flush()
-        self._runs = []
-        return SentMap(self, parts, items)
 
     def _encoded(self, item: tuple[Any, ...]) -> Outgoing | PendingFunction[Any]:
         """Return the encoded arguments; the call, if they hold futures."""
@@ -193,7 +214,7 @@ class MapSender:
     def _size(self) -> int:
         """Return the number of calls for the next task."""
         seconds = self._seconds
-        return 1 if seconds is None else max(1, min(_MOST, int(_TARGET / seconds)))
+        return 1 if seconds is None or self._are_alone else max(1, min(_MOST, int(_TARGET / seconds)))
 
     def _part(self, first: int, calls: Sequence[_Pickled]) -> _Part:
         """Send calls as one task."""
@@ -257,17 +278,21 @@ class MapSender:
             each = seconds / count
             self._seconds = each if self._seconds is None else (self._seconds + each) / 2
 
-    def _series_ended(self, part: _Part, calls: list[_Pickled], work: Work, outcomes: list[object]) -> None:
+    def _series_ended(self, part: _Part, calls: list[_Pickled], work: Work, outcomes: SeriesOutcomes) -> None:
         self._took(work.seconds, len(outcomes))
+        self._are_alone = self._are_alone or not len(outcomes)
         left = calls[len(outcomes) :]
         calls.clear()
         if not left or self.is_stopped:
             return
         works = [self._work_alone(_unpickled(call)) for call in left]
         first = part.first + len(outcomes)
-        part.rest = [_Part(position, 1, work.future) for position, work in enumerate(works, first)]
-        for work in works:
-            self._follow(work)
+        for each in works:
+            self._follow(each)
+        part.rest = [_Part(position, 1, each.future) for position, each in enumerate(works, first)]
+        if self.is_stopped:  # whoever stops the map may have missed them
+            for each in works:
+                end_cancelled(each.future, "The map was stopped.")
         self._submit(works)
 
 
@@ -311,11 +336,12 @@ class SentMap:
         position = 0
         try:
             while self._parts:
-                is_series, outcomes = self._next(deadline)
+                is_series, outcomes, kept = self._next(deadline)
                 while outcomes:
                     # No reference to the result is kept while the caller has it.
                     yield self._value(position, outcomes) if is_series else outcomes.pop()
                     position += 1
+                kept.clear()
         finally:
             self._stop()
 
@@ -326,8 +352,10 @@ class SentMap:
         if parts:
             stop_all(parts)
 
-    def _next(self, deadline: float | None) -> tuple[bool, list[Any]]:
-        """Return whether the next task is a series, and its outcomes, last first; queue the calls that it did not run.
+    def _next(self, deadline: float | None) -> tuple[bool, list[Any], list[Kept[Any]]]:
+        """Return whether the next task is a series, its outcomes, last first, and the handles of kept values in them.
+
+        Calls that it did not run come next.
 
         Raises:
             TimeoutError: the deadline has passed.
@@ -339,13 +367,14 @@ class SentMap:
         except BaseException as error:
             if isinstance(error, Exception) and part.future.done():
                 note_items(error, part.first, self._items[part.first : part.first + part.count])
+            self._sender.is_stopped = True
             part.cancel()
             del part  # breaks the cycle with the traceback
             raise
         if not isinstance(part.future, _SeriesFuture):
-            return False, [found]
+            return False, [found], []
         self._parts.extendleft(reversed(part.rest))
-        return True, found[::-1]
+        return True, list(found)[::-1], part.future.kept
 
     def _value(self, position: int, outcomes: list[object]) -> Any:
         """Return the result that the last of `outcomes` is; raise what its call raised."""

@@ -1,5 +1,7 @@
 """Maps with many short calls: several run in one task, and each has its own outcome, as if it had run alone."""
 
+import functools
+import importlib
 import os
 import sys
 import time
@@ -82,6 +84,56 @@ def test_call_does_not_see_what_another_one_has_changed(pool: sky.Compute, of_20
     for function in (append, count):
         assert set(pool.map(function, range(MANY))) == {1}
         assert set(pool.executor().map(function, range(MANY))) == {1}
+
+
+def test_call_does_not_see_what_another_one_has_changed_in_a_local_module(
+    pool: sky.Compute, of_20: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "count = 0\n\n\ndef bump(_):\n    global count\n    count += 1\n    return count\n"
+    (tmp_path / "module_with_a_counter.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("module_with_a_counter")
+    try:
+        assert set(pool.map(module.bump, range(MANY))) == {1}
+        assert set(pool.map(lambda number: module.bump(number), range(MANY))) == {1}
+    finally:
+        del sys.modules["module_with_a_counter"]
+
+
+def test_call_does_not_see_what_another_one_has_changed_in_the_class_of_its_item(
+    pool: sky.Compute, of_20: None
+) -> None:
+    class Counted:
+        count = 0
+
+        def increment(self) -> int:
+            type(self).count += 1
+            return self.count
+
+    def increment(counted: Counted) -> int:
+        return counted.increment()
+
+    assert set(pool.map(increment, [Counted() for _ in range(MANY)])) == {1}
+
+
+def test_result_is_that_of_its_call_though_the_next_one_overwrites_its_memory(pool: sky.Compute, of_20: None) -> None:
+    @functools.cache
+    def workspace() -> np.ndarray:
+        return np.zeros(4)
+
+    def fill(number: int) -> np.ndarray:
+        workspace()[:] = number
+        return workspace()
+
+    assert [array.tolist() for array in pool.map(fill, range(MANY))] == [[n] * 4 for n in range(MANY)]
+
+
+def test_kept_values_that_calls_return_stay(pool: sky.Compute, of_20: None) -> None:
+    def keep(number: int) -> Any:
+        return {"kept": sky.keep([number])}
+
+    handles = [found["kept"] for found in pool.map(keep, range(MANY))]
+    assert [handles[place].fetch() for place in (0, 150, MANY - 1)] == [[0], [150], [MANY - 1]]
 
 
 def test_async_functions_are_single_tasks(pool: sky.Compute, of_20: None) -> None:
@@ -235,6 +287,27 @@ def test_call_that_cannot_be_pickled_stops_the_others(pool: sky.Compute, of_20: 
         pool.map(repr, items)
     with pool.executor() as executor, pytest.raises(sky.NotPicklableError):
         executor.map(repr, items)
+    wait_for(lambda: not pool.snapshot().running and not pool.snapshot().queued, "the others to stop")
+
+
+def test_call_that_cannot_be_pickled_stops_those_that_a_series_left_over(
+    pool: sky.Compute, of_20: None, tmp_path: Path
+) -> None:
+    gate = str(tmp_path / "gate")
+
+    class Refused:
+        def __reduce__(self) -> Any:
+            wait_for(lambda: pool.snapshot().running == 2, "calls that a series has left to run")
+            raise TypeError("it cannot be pickled")
+
+    def wait_at(number: object, gate: str) -> None:
+        time.sleep(0.06)
+        while number and not os.path.exists(gate):
+            time.sleep(0.01)
+
+    items: list[object] = [*([0, *[1] * 19] * 5), Refused(), *range(MANY)]
+    with pytest.raises(sky.NotPicklableError):
+        pool.map(wait_at, items, [gate] * len(items))
     wait_for(lambda: not pool.snapshot().running and not pool.snapshot().queued, "the others to stop")
 
 

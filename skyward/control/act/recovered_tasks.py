@@ -1,18 +1,21 @@
 """Tasks of a former process that still have state on the nodes of a pool, as found by the process that attaches."""
 
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-from skyward.control.act.tasks.future import TaskFuture
+from skyward.control.act.tasks.future import TaskFuture, unpacked
 from skyward.control.act.tasks.run import Runner, follow
+from skyward.control.act.tasks.settle import error_of
 from skyward.control.act.tasks.streams import Stream, StreamBuffer
 from skyward.control.act.tasks.task import Work
 from skyward.control.observe.origin import Origin
 from skyward.errors import InputLostError, OperatorError, TaskError, UsageError
 from skyward.process.scratch import ScratchFile
-from skyward.wire.failures.failure import capture_failure
+from skyward.wire.failures.failure import Failure, capture_failure
 from skyward.wire.payloads.code import PreparedCode
-from skyward.wire.payloads.payload import Outgoing, encode
+from skyward.wire.payloads.outcomes import SeriesOutcomes
+from skyward.wire.payloads.payload import Outgoing, Packed, encode
 from skyward.wire.protocol.messages import Feed, KnownTask, Payload
 
 if TYPE_CHECKING:
@@ -83,6 +86,41 @@ class _Printed:
             return "".join((before.decode("utf-8", "surrogatepass"), gap, *self._texts))
 
 
+class _RecoveredFuture(TaskFuture[Any]):
+    """Future of a recovered task. Of one that ran several calls of a map, the result is the list of theirs."""
+
+    _is_lendable = False
+
+    def _decode(self, arrived: object, *, own: bool = False) -> None:
+        super()._decode(arrived, own=own)
+        if self._error is not None or not isinstance(self._value, SeriesOutcomes):
+            return
+        outcomes, self._value = self._value, None
+        try:
+            self._value = self._results(outcomes)
+        except Exception as error:
+            self._error = error
+
+    def _results(self, outcomes: SeriesOutcomes) -> list[Any]:
+        """Return the results of the calls that ran; raise what the first of them raised."""
+        if outcomes.unrun:
+            every = len(outcomes) + outcomes.unrun
+            warnings.warn(
+                f"{self.name} was called {every} times in one task of a map, and the last {outcomes.unrun} calls did not "
+                "run: send these again.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        results: list[Any] = []
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, Failure):
+                error = error_of(outcome)
+                BaseException.add_note(error, f"It was raised by call {place} of the {len(outcomes)} in its task.")
+                raise error
+            results.append(unpacked(outcome) if isinstance(outcome, Packed) else outcome)
+        return results
+
+
 class RecoveredTask:
     """A task that a former process sent, and whose result it did not receive, or whose elements it did not consume.
 
@@ -111,7 +149,8 @@ class RecoveredTask:
     def result(self, timeout: float | None = None) -> Any:
         """Return the task's result, or raise what it raised. Waits for at most `timeout` seconds.
 
-        A generator function has its result at the end of its elements.
+        A generator function has its result at the end of its elements. A task of several calls of a map has the list of
+        their results, with a warning if not all of them have run.
 
         In a notebook with the extension, the variables of a cell are bound, and the result is the value of its last
         expression. Elsewhere, and for one of several runs of a cell, the result is `variables()`. Objects of the former
@@ -216,7 +255,9 @@ def recover(known: KnownTask, runner: Runner) -> tuple[RecoveredTask, Work]:
     """Return a task that a node has from a former process, and its work in this one."""
     printed, nothing = _Printed(), Outgoing(Payload(b""), {})
     cell = _cell_future() if known.name in _CELLS else None
-    future = TaskFuture[Any]() if cell is None else cell
+    future = _RecoveredFuture() if cell is None else cell
+    if cell is None:
+        future.name = f"{known.name}()"
     work = Work(PreparedCode(b"", nothing, known.name), nothing, future, printed)
     work.task, work.running = known.task, True
     work.origin = Origin.of_former(known.label)

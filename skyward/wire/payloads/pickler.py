@@ -40,7 +40,7 @@ from skyward.wire.kinds.type_variables import TYPING, reduce_typing
 from skyward.wire.kinds.versions import note_version, version_of
 from skyward.wire.payloads.shared_classes import SharedClasses
 
-__all__ = ["CallScope", "Pickler", "decoding_for", "track_classes_by_call"]
+__all__ = ["CallScope", "Pickler", "decoding_for", "has_own_classes", "track_classes_by_call"]
 
 
 @dataclass(slots=True)
@@ -83,6 +83,12 @@ def decoding_for(scope: CallScope) -> Iterator[None]:
     finally:
         _open.pop(id(scope), None)
         _scope.reset(token)
+
+
+def has_own_classes() -> bool:
+    """Return whether a class among the objects that the running call got may be changed by it, and so is its own."""
+    scope = _scope.get()
+    return scope is not None and scope.has_own
 
 
 def _current_scope() -> CallScope | None:
